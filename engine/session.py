@@ -1,0 +1,307 @@
+"""What any engine can do, and the plain data that travels between it and the app.
+
+An engine lives in a child process (`engine.worker`) and is spoken to through `engine.client`. Every
+call says in full what it is about: the source, the pipeline, the captures. The engine remembers
+what it computed, but nothing depends on its memory, so a child that was killed is simply started
+again and asked once more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from passes.pipeline import Pipeline
+from viz.graph import Graph, TensorType
+
+Progress = Callable[[float, str], None]
+"""Called with how much is done (0 to 1) and what is being done, in a few words."""
+
+
+class EngineError(Exception):
+    """Something a person can act on.
+
+    Args:
+        kind: a word that programs can test for: "file", "operator", "input", "pass", "engine",
+            "cancelled", "target", "usage".
+        message: what was wrong, one sentence.
+        where: the node, operator, module, file or value it was wrong with.
+        hint: what to do about it.
+    """
+
+    def __init__(self, kind: str, message: str, where: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.kind, self.message, self.where, self.hint = kind, message, where, hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EngineError, (self.kind, self.message, self.where, self.hint)
+
+    def to_json(self) -> dict[str, str]:
+        """The four parts, as the command line prints them."""
+        return {
+            "kind": self.kind,
+            "message": self.message,
+            "where": self.where,
+            "hint": self.hint,
+        }
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Which model, with which inputs: everything needed to load it again from nothing.
+
+    Args:
+        model: a sample's name, or the path of a TorchScript trace.
+        batch, tokens: sizes of a sample's inputs; None means the sample's own default.
+        seed: seeds the random weights, the inputs, the dropout masks and grad_out.
+        training: train mode, with dropout, and with gradients.
+        dtype: "float32" or "float64", of the parameters and the floating inputs.
+        inputs: for a file, the (name, type) of each input; a name may be empty.
+        digest: for a file, a hash of its bytes, so that another file at the same path is another
+            source. `engine.model.source_from_file` fills it in.
+    """
+
+    model: str
+    batch: int | None = None
+    tokens: int | None = None
+    seed: int = 0
+    training: bool = False
+    dtype: str = "float32"
+    inputs: tuple[tuple[str, TensorType], ...] = ()
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A loaded model: its graph as the frontend imported it, and what is to be said of it.
+
+    Args:
+        parameters: number of parameter elements.
+        arguments: (name, type) of the graph's arguments: inputs first, then parameters in
+            PyTorch's order.
+        input_count: how many of `arguments` are inputs.
+        seconds: what tracing and importing took.
+        notes: sentences a person should read (what the import changed or left out).
+    """
+
+    source: ModelSource
+    graph: Graph
+    parameters: int
+    arguments: tuple[tuple[str, TensorType], ...]
+    input_count: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What one step of a pipeline did. Fields `pass_name` to `seconds` are the command line's.
+
+    Args:
+        seconds: wall time of the pass itself, without making the graph; 0.0 where it did not run.
+        added, removed, changed: counts of nodes against the step before (see `viz.diff`).
+        operators: how often each operator is called after the step.
+        error: why the pass failed, or None. The steps after a failed one go on from the program
+            before it.
+    """
+
+    pass_name: str
+    enabled: bool
+    changed: int
+    added: int
+    removed: int
+    nodes: int
+    seconds: float
+    operators: dict[str, int] = field(default_factory=dict)
+    error: EngineError | None = None
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """The two functions that a joint graph was sawn into.
+
+    `forward` returns the model's outputs, then the captures. `backward` takes what it needs of the
+    inputs, parameters, masks and grad_outs, then the captures, and returns the gradients.
+    """
+
+    forward: Graph
+    backward: Graph
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One tensor of ours against PyTorch's.
+
+    Args:
+        name: "output 0", or the name of the input or parameter whose gradient it is.
+        max_abs: the largest absolute difference.
+        max_rel: `max_abs` over the largest magnitude in PyTorch's tensor (its scale).
+        scale: that largest magnitude.
+        dtype: of the tensors compared.
+    """
+
+    name: str
+    max_abs: float
+    max_rel: float
+    scale: float
+    dtype: str
+
+
+@dataclass(frozen=True)
+class TimeRow:
+    """One line of a timing table; times in milliseconds, end to end with every copy counted.
+
+    Args:
+        what: "pytorch eager", or the engine and how it was built ("relay, cpu").
+        phase: "forward" or "forward_backward".
+        samples_ms: every measured run, in order.
+        ratio_to_eager: median of the ratios to the eager run measured beside it; below 1 is faster.
+        max_abs_error: the largest difference of this build's outputs (and, with the backward, its
+            gradients) to PyTorch's; None for PyTorch itself.
+        peak_bytes: bytes of the captures held between forward and backward, where there is one.
+    """
+
+    what: str
+    phase: str
+    median_ms: float
+    q1_ms: float
+    q3_ms: float
+    ratio_to_eager: float | None
+    max_abs_error: float | None
+    peak_bytes: int | None
+    samples_ms: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class TimeResult:
+    """A timing: the machine, the rows, and each comparison behind their errors."""
+
+    machine: str
+    target: str
+    threads: int
+    rows: tuple[TimeRow, ...]
+    comparisons: tuple[Comparison, ...]
+    build_seconds: float
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something to compile for.
+
+    Args:
+        name: the TVM target string.
+        device: what it is, in words ("NVIDIA H200", "the CPU, AVX-512").
+        runs_here: whether this machine can run, and so time, what is built for it.
+        missing: what stands in the way, where it does not run here.
+    """
+
+    name: str
+    device: str
+    runs_here: bool
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """Which TVM this is, where it came from, and what it can compile for, the best first."""
+
+    ir: str
+    version: str
+    path: str
+    targets: tuple[Target, ...]
+
+
+class Session(Protocol):
+    """One engine. Every method may raise EngineError; results are plain data that pickles.
+
+    `progress` may be called often; it is cheap.
+    """
+
+    ir: str
+
+    def describe(self, *, progress: Progress) -> EngineInfo:
+        """Say which TVM runs and what it can compile for."""
+
+    def load(self, source: ModelSource, *, progress: Progress) -> ModelInfo:
+        """Trace or read the model, import it, and return its graph."""
+
+    def step(
+        self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
+    ) -> tuple[StepRecord, ...]:
+        """Run the pipeline over the imported program, one record a step."""
+
+    def graph_after(
+        self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
+    ) -> Graph:
+        """The graph after step `index` of the pipeline; -1 is the imported program.
+
+        After the gradient it is a joint graph: `forward_outputs` is set, and roles are given by
+        the first strategy (everything that crosses is captured).
+        """
+
+    def split(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...],
+        *,
+        progress: Progress,
+    ) -> SplitResult:
+        """Saw the joint graph at the end of the pipeline into forward and backward.
+
+        Args:
+            captured: ids of the nodes of the joint graph that the forward saves; what else the
+                backward needs of the forward, it computes again.
+        """
+
+    def check(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        *,
+        progress: Progress,
+    ) -> tuple[Comparison, ...]:
+        """Build and run once; compare every output (and gradient) with PyTorch."""
+
+    def time(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        repeats: int,
+        *,
+        progress: Progress,
+    ) -> TimeResult:
+        """Build, compare, and time against PyTorch eager, interleaved.
+
+        Args:
+            captured: None to build the inference function; else the joint graph is split at these
+                nodes, and forward and forward+backward are timed.
+            threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
+        """
+
+
+def plain(value: Any) -> Any:
+    """A result as JSON values: dataclasses to dicts, graphs and errors by their own methods.
+
+    Numbers that JSON cannot carry (infinities and NaN) become strings.
+    """
+    if isinstance(value, Graph | EngineError):
+        return value.to_json()
+    if hasattr(value, "__dataclass_fields__"):
+        names = value.__dataclass_fields__
+        return {n: plain(getattr(value, n)) for n in names}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

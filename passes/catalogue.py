@@ -1,0 +1,177 @@
+"""Every pass that can be switched: what it is, in one line, and where it comes from.
+
+Plain data: the page and the command line list passes without importing a TVM. `function` names the
+code as `module:attribute`, which an engine imports in its own process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from passes.pipeline import Pipeline, Step
+
+
+@dataclass(frozen=True)
+class PassInfo:
+    """One entry of the catalogue.
+
+    Args:
+        name: as pipelines write it ("fold").
+        ir: "relay" or "relax".
+        title: as its makers call it ("FoldConstant").
+        summary: one line on what it does.
+        origin: "TVM", or where the method of ours comes from.
+        function: `module:attribute` of a callable from program (and parameters) to program.
+        required: the pipeline it stands in cannot go without it, so it has no switch.
+        looking: only for looking at; what follows and what is built starts from before it.
+    """
+
+    name: str
+    ir: str
+    title: str
+    summary: str
+    origin: str
+    function: str
+    required: bool = False
+    looking: bool = False
+
+    def load(self) -> Any:
+        """Import the callable. Only an engine's process may do this."""
+        module, _, attribute = self.function.partition(":")
+        return getattr(import_module(module), attribute)
+
+
+_RELAY = (
+    PassInfo(
+        "cse", "relay", "EliminateCommonSubexpr",
+        "Computes equal expressions once: one reshape of the input for q, k and v, not three.",
+        "TVM", "passes.relay.tvm_own:eliminate_common_subexpr",
+    ),
+    PassInfo(
+        "bind", "relay", "bind parameters",
+        "Puts the weights into the program as constants, so that what depends on them alone can be "
+        "computed now.",
+        "TVM, relay.build_module.bind_params_by_name", "passes.relay.bind:bind",
+    ),
+    PassInfo(
+        "fold", "relay", "FoldConstant",
+        "Computes every expression whose inputs are constants and stores the result.",
+        "TVM", "passes.relay.tvm_own:fold_constant",
+    ),
+    PassInfo(
+        "batch_matmul_nt", "relay", "batch_matmul to NT form",
+        "Writes batch_matmul(a, b) as batch_matmul(a, transpose(b), transpose_b=True), the form "
+        "that CombineParallelBatchMatmul takes.",
+        "ours", "passes.relay.batch_matmul_nt:batch_matmul_nt",
+    ),
+    PassInfo(
+        "combine_batch_matmul", "relay", "CombineParallelBatchMatmul",
+        "Joins matmuls that read one input into one: q, k and v become a single product.",
+        "TVM, by the tutorial's author", "passes.relay.tvm_own:combine_parallel_batch_matmul",
+    ),
+    PassInfo(
+        "linear_to_dense", "relay", "linear layers to nn.dense",
+        "Writes a matmul whose right side is one matrix for the whole batch as nn.dense, which the "
+        "CPU schedules serve well.",
+        "ours", "passes.relay.linear_to_dense:linear_to_dense",
+    ),
+    PassInfo(
+        "simplify_inference", "relay", "SimplifyInference",
+        "Removes dropout and spells out the normalisations, as only inference may.",
+        "TVM", "passes.relay.tvm_own:simplify_inference",
+    ),
+    PassInfo(
+        "fuse", "relay", "FuseOps",
+        "Groups operators into the kernels that will run. For looking: building fuses by itself.",
+        "TVM", "passes.relay.tvm_own:fuse_ops", looking=True,
+    ),
+    PassInfo(
+        "externalize_dropout", "relay", "dropout to mask inputs",
+        "Makes each dropout a product with a mask that PyTorch draws, in PyTorch's own order.",
+        "the tutorial's ExternalizeDropout", "passes.relay.externalize_dropout:externalize_dropout",
+        required=True,
+    ),
+    PassInfo(
+        "decompose_layer_norm", "relay", "layer norm spelled out",
+        "Writes layer norm as (x - mean) / sqrt(variance + eps) * weight + bias, which has a "
+        "gradient.",
+        "the tutorial's DecomposeLayerNorm, with the exact place of eps",
+        "passes.relay.decompose_layer_norm:decompose_layer_norm", required=True,
+    ),
+    PassInfo(
+        "root_grad_out", "relay", "grad_out rooted",
+        "Multiplies each output with its grad_out and sums, so that the gradient of this scalar is "
+        "the backward that PyTorch asks for.",
+        "the tutorial", "passes.relay.root_grad_out:root_grad_out", required=True,
+    ),
+    PassInfo(
+        "gradient", "relay", "gradient",
+        "Takes the reverse-mode gradient for every input and parameter.",
+        "TVM, relay.transform.gradient(mode='first_order')", "passes.relay.gradient:gradient",
+        required=True,
+    ),
+    PassInfo(
+        "graph_normal_form", "relay", "ToGraphNormalForm",
+        "Turns the gradient's let bindings back into a graph, and keeps the outputs and the wanted "
+        "gradients.",
+        "TVM, and the tutorial", "passes.relay.graph_normal_form:graph_normal_form", required=True,
+    ),
+    PassInfo(
+        "static_like", "relay", "*_like to static shapes",
+        "Replaces collapse_sum_like, broadcast_to_like, reshape_like, zeros_like and ones_like by "
+        "forms whose shape is written down, so that nothing is kept for its shape alone.",
+        "the tutorial's LikeZapp", "passes.relay.static_like:static_like",
+    ),
+    PassInfo(
+        "drop_zeros", "relay", "x + 0",
+        "Removes the zeros that each gradient sum starts from.",
+        "the tutorial's ZeroZapp", "passes.relay.drop_zeros:drop_zeros",
+    ),
+    PassInfo(
+        "drop_ones", "relay", "x * 1",
+        "Removes products with the ones that the chain rule starts from.",
+        "the tutorial's OneZapp", "passes.relay.drop_ones:drop_ones",
+    ),
+    PassInfo(
+        "transpose_dedup", "relay", "transpose of transpose",
+        "Makes one transpose of two, and none where they undo each other.",
+        "the tutorial's TransposeDedup", "passes.relay.transpose_dedup:transpose_dedup",
+    ),
+    PassInfo(
+        "dce", "relay", "DeadCodeElimination",
+        "Removes what no output needs.",
+        "TVM", "passes.relay.tvm_own:dead_code_elimination",
+    ),
+)  # fmt: skip
+
+CATALOGUE: dict[tuple[str, str], PassInfo] = {(p.ir, p.name): p for p in _RELAY}
+
+_INFERENCE = {
+    "relay": "cse|bind|fold|batch_matmul_nt|combine_batch_matmul|fold|linear_to_dense|fold"
+    "|simplify_inference|fuse",
+}
+_TRAINING = {
+    "relay": "externalize_dropout|decompose_layer_norm|linear_to_dense|root_grad_out|gradient"
+    "|graph_normal_form|static_like|drop_zeros|drop_ones|transpose_dedup|dce|cse",
+}
+
+
+def names(ir: str) -> list[str]:
+    """Names of all passes of one IR."""
+    return [p.name for p in CATALOGUE.values() if p.ir == ir]
+
+
+def info(ir: str, step: Step | str) -> PassInfo:
+    """The catalogue's entry for a step.
+
+    Raises:
+        KeyError: no pass of this IR has that name.
+    """
+    return CATALOGUE[ir, step if isinstance(step, str) else step.name]
+
+
+def default_pipeline(ir: str, training: bool) -> Pipeline:
+    """What the page starts with: the tutorial's inference run, or the way to the gradient."""
+    return Pipeline.parse((_TRAINING if training else _INFERENCE)[ir], names(ir))

@@ -1,0 +1,87 @@
+"""An ordered list of switched passes, and its text.
+
+The text is what people paste into an issue or a script: pass names joined by `|`, a switched-off
+pass with a `-` before it, parameters in parentheses: `cse|bind|-fold|layout(dst=NCHWc)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+_STEP = re.compile(r"(?P<off>-?)(?P<name>[a-z][a-z0-9_]*)(\((?P<params>[^()]*)\))?")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass in a pipeline: its name in the catalogue, its switch, its parameters as text."""
+
+    name: str
+    enabled: bool = True
+    params: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        params = ", ".join(f"{k}={v}" for k, v in self.params)
+        return f"{'' if self.enabled else '-'}{self.name}{f'({params})' if params else ''}"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Steps in order. The same pass may stand in it more than once."""
+
+    steps: tuple[Step, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __str__(self) -> str:
+        return "|".join(map(str, self.steps))
+
+    def switched(self, index: int, enabled: bool) -> Pipeline:
+        """The same pipeline with one switch set."""
+        steps = list(self.steps)
+        steps[index] = replace(steps[index], enabled=enabled)
+        return Pipeline(tuple(steps))
+
+    def upto(self, index: int) -> Pipeline:
+        """The steps before `index` and the one there."""
+        return Pipeline(self.steps[: index + 1])
+
+    @staticmethod
+    def parse(text: str, known: Iterable[str] | None = None) -> Pipeline:
+        """Read a pipeline's text.
+
+        Args:
+            text: `cse|bind|-fold`; white space around the bars is ignored; "" is no step.
+            known: names that are allowed; None allows any.
+
+        Raises:
+            ValueError: a step is malformed or its pass is not known; the message names it.
+        """
+        allowed = None if known is None else set(known)
+        steps = []
+        for part in (p.strip() for p in text.split("|")):
+            if not part:
+                if text.strip():
+                    raise ValueError(f"the pipeline {text!r} has an empty step")
+                continue
+            match = _STEP.fullmatch(part)
+            if match is None:
+                raise ValueError(
+                    f"cannot read the step {part!r}; write a name, '-name', or 'name(key=value)'"
+                )
+            name = match["name"]
+            if allowed is not None and name not in allowed:
+                raise ValueError(f"no pass is called {name!r}; known: {', '.join(sorted(allowed))}")
+            params = []
+            for item in filter(None, (s.strip() for s in (match["params"] or "").split(","))):
+                key, equals, value = (s.strip() for s in item.partition("="))
+                if not (key and equals and value):
+                    raise ValueError(f"cannot read the parameter {item!r} of {name!r}")
+                params.append((key, value))
+            steps.append(Step(name, not match["off"], tuple(params)))
+        return Pipeline(tuple(steps))

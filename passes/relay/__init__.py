@@ -1,0 +1,1 @@
+"""Passes over Relay. Importing anything below this package needs a TVM with Relay."""

@@ -1,0 +1,1 @@
+"""What is seen: the neutral graph, its layout, its colours and the page's panels."""

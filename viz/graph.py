@@ -1,0 +1,297 @@
+"""One picture of a program, whatever IR it came from: the hub of the house.
+
+A `Graph` is plain data: it is built by an engine in a child process, travels as a pickle or as
+JSON, and is drawn, compared, cut and exported by code that knows no compiler. Nothing here imports
+anything else of the project, and nothing here recurses over edges, so that graphs of 100,000 nodes
+that are one long chain are as good as any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+JsonValue = Any  # str, int, float, bool, None, and lists and dicts of them
+
+_ITEM_BYTES = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2,
+    "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
+}  # fmt: skip
+
+
+class Kind(str, Enum):
+    """What a node is."""
+
+    INPUT = "input"
+    PARAMETER = "parameter"
+    CONSTANT = "constant"
+    CALL = "call"
+    TUPLE = "tuple"
+    ITEM = "item"  # one field of a tuple; attrs["index"] says which
+    FUNCTION = "function"  # a fused group: `body` holds the graph inside
+    LET = "let"
+
+
+class Role(str, Enum):
+    """Where a node stands in a joint forward and backward graph."""
+
+    NONE = "none"
+    FORWARD = "forward"
+    CAPTURED = "captured"  # computed by the forward, saved for the backward
+    BACKWARD = "backward"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Shape and dtype of one tensor. A dimension that is not known is a string such as `"n"`."""
+
+    shape: tuple[int | str, ...]
+    dtype: str
+
+    @property
+    def elements(self) -> int | None:
+        """How many elements, or None where a dimension is not known."""
+        known = [d for d in self.shape if isinstance(d, int)]
+        return math.prod(known) if len(known) == len(self.shape) else None
+
+    @property
+    def bytes(self) -> int | None:
+        """Size in bytes, or None where a dimension or the dtype's size is not known."""
+        size, elements = _ITEM_BYTES.get(self.dtype), self.elements
+        return None if size is None or elements is None else size * elements
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A small constant written into its consumer in place of an edge."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One value of a program.
+
+    Args:
+        id: the same string for the same computation from step to step.
+        kind: what it is.
+        op: the operator of a call ("nn.dense"); for a function, what it fuses; else "".
+        name: the variable's name of an input or parameter; else "".
+        attrs: the operator's attributes as JSON values, in the operator's own order. A constant
+            has "digest" (a hash of its bytes) and, where it is small, "value" (its text).
+        inputs: ids of the nodes it reads, in argument order, or a Literal for a folded constant.
+        outputs: one type a result; a tuple has one per field.
+        scope: path of the PyTorch module it belongs to ("encoder.layer.0.output"), "" at the top.
+        source: the framework's operator it came from ("aten::linear"), "" where not known.
+        role: where it stands in a joint graph.
+        body: the graph inside a function.
+    """
+
+    id: str
+    kind: Kind
+    op: str = ""
+    name: str = ""
+    attrs: Mapping[str, JsonValue] = field(default_factory=dict)
+    inputs: tuple[str | Literal, ...] = ()
+    outputs: tuple[TensorType, ...] = ()
+    scope: str = ""
+    source: str = ""
+    role: Role = Role.NONE
+    body: Graph | None = None
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """Ids of the nodes it reads, without literals, in argument order, repeats kept."""
+        return tuple(i for i in self.inputs if isinstance(i, str))
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes of all its results together, or None where one is not known."""
+        sizes = [t.bytes for t in self.outputs]
+        return None if any(s is None for s in sizes) else sum(s for s in sizes if s is not None)
+
+    @property
+    def title(self) -> str:
+        """The few words that name it in a list or an error."""
+        if self.kind in (Kind.INPUT, Kind.PARAMETER):
+            return self.name
+        if self.kind is Kind.ITEM:
+            return f"item {self.attrs.get('index', '?')}"
+        return self.op or self.kind.value
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A program: nodes in an order in which producers stand before their readers.
+
+    Args:
+        name: what it is called ("main").
+        ir: "relay" or "relax".
+        nodes: all of them, producers first.
+        inputs: ids of the inputs and parameters, in the order of the function's arguments.
+        outputs: ids of the results, flattened, in order; one id may stand there twice.
+        forward_outputs: in a joint graph, how many of `outputs` are the forward's own; the rest
+            are gradients. None where the graph is no joint graph.
+    """
+
+    name: str
+    ir: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    forward_outputs: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    @cached_property
+    def by_id(self) -> dict[str, Node]:
+        """Every node by its id."""
+        return {n.id: n for n in self.nodes}
+
+    @cached_property
+    def readers(self) -> dict[str, tuple[str, ...]]:
+        """For every node the ids of the nodes that read it, each once, in graph order."""
+        readers: dict[str, dict[str, None]] = {n.id: {} for n in self.nodes}
+        for node in self.nodes:
+            for source in node.edges:
+                readers[source][node.id] = None
+        return {k: tuple(v) for k, v in readers.items()}
+
+    @property
+    def edge_count(self) -> int:
+        """How many edges there are: one for every argument that is a node."""
+        return sum(len(n.edges) for n in self.nodes)
+
+    @cached_property
+    def operators(self) -> dict[str, int]:
+        """How often each operator is called, the most frequent first, fused bodies included."""
+        counts: dict[str, int] = {}
+        todo = [self]
+        while todo:
+            for node in todo.pop().nodes:
+                if node.kind is Kind.CALL:
+                    counts[node.op] = counts.get(node.op, 0) + 1
+                if node.body is not None:
+                    todo.append(node.body)
+        return dict(sorted(counts.items(), key=lambda kv: (-kv[1], kv[0])))
+
+    def ancestors(self, ids: Iterable[str]) -> set[str]:
+        """The given nodes and everything they are computed from."""
+        seen: set[str] = set()
+        todo = list(ids)
+        while todo:
+            current = todo.pop()
+            if current not in seen:
+                seen.add(current)
+                todo.extend(self.by_id[current].edges)
+        return seen
+
+    def with_nodes(self, nodes: Iterable[Node]) -> Graph:
+        """The same graph with other nodes."""
+        return replace(self, nodes=tuple(nodes))
+
+    def with_roles(self, roles: Mapping[str, Role]) -> Graph:
+        """The same graph, each node with the role given for it, or none."""
+        return self.with_nodes(replace(n, role=roles.get(n.id, Role.NONE)) for n in self.nodes)
+
+    def validate(self) -> None:
+        """Check the promises that this class makes.
+
+        Raises:
+            ValueError: an id stands twice, an input or output is missing, or a node is read
+                before it is made; the message names the node.
+        """
+        seen: set[str] = set()
+        for node in self.nodes:
+            for source in node.edges:
+                if source not in seen:
+                    raise ValueError(f"node {node.id} ({node.title}) reads {source} before it")
+            if node.id in seen:
+                raise ValueError(f"two nodes have the id {node.id}")
+            seen.add(node.id)
+            if node.body is not None:
+                node.body.validate()
+        for end in (*self.inputs, *self.outputs):
+            if end not in seen:
+                raise ValueError(f"graph {self.name} names {end}, which is not among its nodes")
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """The graph as plain JSON values; `from_json` reads it back equal."""
+        return {
+            "name": self.name,
+            "ir": self.ir,
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "forward_outputs": self.forward_outputs,
+            "nodes": [_node_to_json(n) for n in self.nodes],
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, JsonValue]) -> Graph:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: a field is missing or has another form; the message names it.
+        """
+        try:
+            graph = Graph(
+                name=data["name"],
+                ir=data["ir"],
+                nodes=tuple(_node_from_json(n) for n in data["nodes"]),
+                inputs=tuple(data["inputs"]),
+                outputs=tuple(data["outputs"]),
+                forward_outputs=data.get("forward_outputs"),
+            )
+        except KeyError as missing:
+            raise ValueError(f"the graph's JSON lacks {missing}") from missing
+        except (TypeError, AttributeError) as wrong:
+            raise ValueError(f"the graph's JSON has another form: {wrong}") from wrong
+        graph.validate()
+        return graph
+
+
+def _node_to_json(node: Node) -> dict[str, JsonValue]:
+    data: dict[str, JsonValue] = {"id": node.id, "kind": node.kind.value}
+    for key in ("op", "name", "scope", "source"):
+        if getattr(node, key):
+            data[key] = getattr(node, key)
+    if node.attrs:
+        data["attrs"] = dict(node.attrs)
+    if node.inputs:
+        data["inputs"] = [i if isinstance(i, str) else {"literal": i.text} for i in node.inputs]
+    if node.outputs:
+        data["outputs"] = [{"shape": list(t.shape), "dtype": t.dtype} for t in node.outputs]
+    if node.role is not Role.NONE:
+        data["role"] = node.role.value
+    if node.body is not None:
+        data["body"] = node.body.to_json()
+    return data
+
+
+def _node_from_json(data: Mapping[str, JsonValue]) -> Node:
+    return Node(
+        id=data["id"],
+        kind=Kind(data["kind"]),
+        op=data.get("op", ""),
+        name=data.get("name", ""),
+        attrs=dict(data.get("attrs", {})),
+        inputs=tuple(
+            i if isinstance(i, str) else Literal(i["literal"]) for i in data.get("inputs", ())
+        ),
+        outputs=tuple(TensorType(tuple(t["shape"]), t["dtype"]) for t in data.get("outputs", ())),
+        scope=data.get("scope", ""),
+        source=data.get("source", ""),
+        role=Role(data.get("role", "none")),
+        body=Graph.from_json(data["body"]) if data.get("body") else None,
+    )
