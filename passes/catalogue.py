@@ -78,6 +78,12 @@ _RELAY = (
         "ours", "passes.relay.linear_to_dense:linear_to_dense",
     ),
     PassInfo(
+        "drop_identities", "relay", "views that change nothing",
+        "Removes reshapes, squeezes, broadcasts and transposes whose result is their operand, and "
+        "makes one reshape of two.",
+        "ours", "passes.relay.drop_identities:drop_identities",
+    ),
+    PassInfo(
         "simplify_inference", "relay", "SimplifyInference",
         "Removes dropout and spells out the normalisations, as only inference may.",
         "TVM", "passes.relay.tvm_own:simplify_inference",
@@ -149,12 +155,12 @@ _RELAY = (
 CATALOGUE: dict[tuple[str, str], PassInfo] = {(p.ir, p.name): p for p in _RELAY}
 
 _INFERENCE = {
-    "relay": "cse|bind|fold|batch_matmul_nt|combine_batch_matmul|fold|linear_to_dense|fold"
-    "|simplify_inference|fuse",
+    "relay": "cse|bind|fold|batch_matmul_nt|combine_batch_matmul|fold|linear_to_dense"
+    "|drop_identities|fold|simplify_inference|fuse",
 }
 _TRAINING = {
-    "relay": "externalize_dropout|decompose_layer_norm|linear_to_dense|root_grad_out|gradient"
-    "|graph_normal_form|static_like|drop_zeros|drop_ones|transpose_dedup|dce|cse",
+    "relay": "externalize_dropout|decompose_layer_norm|linear_to_dense|drop_identities"
+    "|root_grad_out|gradient|graph_normal_form|static_like|drop_zeros|drop_ones|transpose_dedup|dce|cse",
 }
 
 

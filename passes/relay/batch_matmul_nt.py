@@ -1,0 +1,42 @@
+"""batch_matmul brought to the one form that CombineParallelBatchMatmul and TVM's schedules take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relay
+
+from passes.relay.program import RelayProgram
+from passes.relay.rewrite import op_name, rewrite
+
+
+def batch_matmul_nt(program: RelayProgram) -> RelayProgram:
+    """Write every batch_matmul with `transpose_a=False, transpose_b=True`.
+
+    An operand that a transpose of its last two axes made loses that transpose; one without gets
+    one, which FoldConstant computes where the operand is a weight.
+    """
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) != "nn.batch_matmul":
+            return None
+        turn_a, turn_b = bool(call.attrs.transpose_a), bool(call.attrs.transpose_b)
+        if not turn_a and turn_b:
+            return None
+        a, b = args
+        return relay.nn.batch_matmul(
+            _transposed(a) if turn_a else a,
+            b if turn_b else _transposed(b),
+            out_dtype=call.attrs.out_dtype,
+            transpose_a=False,
+            transpose_b=True,
+        )
+
+    return rewrite(program, visit)
+
+
+def _transposed(operand: Any) -> Any:
+    """A (batch, rows, columns) operand with its last two axes exchanged."""
+    if op_name(operand) == "transpose" and [int(a) for a in operand.attrs.axes or ()] == [0, 2, 1]:
+        return operand.args[0]
+    return relay.transpose(operand, axes=[0, 2, 1])

@@ -1,0 +1,40 @@
+"""Views that change nothing, and reshapes of reshapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relay
+
+from passes.relay.program import RelayProgram
+from passes.relay.rewrite import op_name, rewrite, shape
+
+_VIEWS = {"reshape", "squeeze", "expand_dims", "broadcast_to", "collapse_sum_to", "transpose"}
+
+
+def drop_identities(program: RelayProgram) -> RelayProgram:
+    """Remove reshapes, squeezes, broadcasts and transposes whose result is their operand.
+
+    A reshape of a reshape (or squeeze) becomes one reshape of the first operand.
+    """
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        name = op_name(call)
+        if name not in _VIEWS:
+            return None
+        result = shape(call)
+        if name == "transpose":
+            axes = [int(a) for a in call.attrs.axes or ()]
+            return args[0] if axes == list(range(len(result))) else None
+        if shape(call.args[0]) == result:
+            return args[0]
+        if name in {"broadcast_to", "collapse_sum_to"}:
+            return None
+        inner = args[0]
+        while op_name(inner) in {"reshape", "squeeze", "expand_dims"}:
+            inner = inner.args[0]
+        if inner.same_as(args[0]):
+            return None
+        return relay.reshape(inner, list(result))
+
+    return rewrite(program, visit)

@@ -1,0 +1,97 @@
+"""Linear layers written as nn.dense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relay
+
+from passes.relay.program import RelayProgram
+from passes.relay.rewrite import op_name, rewrite, shape
+
+_VIEWS = {"reshape", "squeeze", "expand_dims"}
+
+
+def linear_to_dense(program: RelayProgram) -> RelayProgram:
+    """Write a batch_matmul whose right side is one matrix for the whole batch as nn.dense.
+
+    The frontend makes `batch_matmul(x, broadcast(transpose(weight)))` of a linear layer on a batch
+    of sequences: the weight is copied once a sequence, and the CPU's batch_matmul schedules are
+    slow. `(batch, rows, k) x (k, n)` is the same product as `dense((batch * rows, k), (n, k))`.
+    A bias that follows moves in front of the reshape back, where FuseOps joins it to the product.
+    """
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        name = op_name(call)
+        if name == "nn.batch_matmul":
+            return _dense(call, args)
+        if name == "nn.bias_add":
+            return _bias_first(call, args)
+        return None
+
+    return rewrite(program, visit)
+
+
+def _dense(call: Any, args: list[Any]) -> Any:
+    if bool(call.attrs.transpose_a):
+        return None
+    weight = _shared_matrix(call.args[1], args[1], bool(call.attrs.transpose_b))
+    if weight is None:
+        return None
+    batch, rows, k = shape(call.args[0])
+    out = shape(call)
+    if out[0] != batch:  # the left side is the one that is broadcast
+        return None
+    flat = relay.reshape(args[0], [batch * rows, k])
+    product = relay.nn.dense(flat, weight, units=out[2], out_dtype=call.attrs.out_dtype)
+    return relay.reshape(product, list(out))
+
+
+def _shared_matrix(before: Any, operand: Any, transposed: bool) -> Any:
+    """The (n, k) weight behind a right operand that repeats one matrix, or None.
+
+    Args:
+        before: the operand as it was, with its type: (batch, k, n), or (batch, n, k) if transposed.
+        operand: the same, rewritten.
+        transposed: whether the product transposes it.
+    """
+    batch = shape(before)[0]
+    if isinstance(operand, relay.Constant):
+        values = operand.data.numpy()
+        if batch > 1 and not (values == values[:1]).all():
+            return None
+        matrix = values[0] if transposed else values[0].T
+        return relay.const(np.ascontiguousarray(matrix), values.dtype)
+    # Below reshapes and broadcasts that only repeat it, the matrix has the same last two axes and
+    # nothing but ones before them.
+    rows, columns = shape(before)[1:]
+    inner, seen = before, operand
+    while op_name(inner) in {*_VIEWS, "broadcast_to"} and op_name(seen) == op_name(inner):
+        source = shape(inner.args[0])
+        if source[-2:] != (rows, columns):
+            return None
+        inner, seen = inner.args[0], seen.args[0]
+    if int(np.prod(shape(inner))) != rows * columns:
+        return None
+    matrix = seen if len(shape(inner)) == 2 else relay.reshape(seen, [rows, columns])
+    if transposed:
+        return matrix
+    if op_name(matrix) == "transpose" and [int(a) for a in matrix.attrs.axes or (1, 0)] == [1, 0]:
+        return matrix.args[0]
+    return relay.transpose(matrix, axes=[1, 0])
+
+
+def _bias_first(call: Any, args: list[Any]) -> Any:
+    """bias_add(reshape(dense)) as reshape(bias_add(dense)), where the last axis stays."""
+    rank = len(shape(call))
+    if int(call.attrs.axis) not in (-1, rank - 1):
+        return None
+    inner = args[0]
+    while op_name(inner) in _VIEWS:
+        inner = inner.args[0]
+    if op_name(inner) != "nn.dense" or inner.same_as(args[0]):
+        return None
+    if shape(call)[-1] != int(inner.attrs.units):
+        return None
+    return relay.reshape(relay.nn.bias_add(inner, args[1], axis=-1), list(shape(call)))
