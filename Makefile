@@ -1,0 +1,45 @@
+# `make app` and `make test` do everything on a fresh machine; `make env` only makes the environment.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: app env test lint chromium clean
+
+app: env
+	$(BIN)/python -m streamlit run app.py
+
+env: $(VENV)/.env
+
+$(VENV)/.env: requirements.txt requirements-relay.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 10) <= sys.version_info[:2] <= (3, 12) else \
+	  "relascope needs Python 3.10, 3.11 or 3.12; this is %d.%d. Name another: make PYTHON=python3.11" \
+	  % sys.version_info[:2])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet -r requirements.txt
+	# Its declared dependencies are for other uses of that wheel; requirements.txt has what Relay needs.
+	$(PIP) install --quiet --no-deps -r requirements-relay.txt
+	touch $@
+
+$(VENV)/.test: $(VENV)/.env requirements-test.txt
+	$(PIP) install --quiet -r requirements-test.txt
+	touch $@
+
+test: $(VENV)/.test chromium lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# The browser tests drive Chromium; Debian and Ubuntu package it.
+chromium:
+	@command -v chromium >/dev/null || { \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  command -v apt-get >/dev/null || { echo "Install Chromium for the browser tests." >&2; exit 1; }; \
+	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq chromium >/dev/null; }
+
+clean:
+	rm -rf $(VENV) out

@@ -1,0 +1,237 @@
+"""Identity of nodes across the steps of a pipeline: what was added, removed, changed.
+
+An engine names the nodes of each program anew. `carry_identity` gives the nodes of a later graph
+the ids of the nodes they are in an earlier one, so that a selection, a highlight or a capture
+means the same computation after a pass as before it.
+
+Three ways to be the same node, tried in this order (ours; the idea of hashing what a node computes
+is that of common subexpression elimination):
+
+1. *The same value*: it and everything it is computed from are equal.
+2. *The same call*: operator, attributes, types and inputs are equal, inputs compared by identity.
+3. *A changed call*: same operator and types at the same place in the model (module path and
+   framework operator), or same operator and attributes on a shared input. It keeps its id and
+   counts as changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from viz.graph import Graph, Kind, Node
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A later graph under the ids of an earlier one, and how the two differ.
+
+    Args:
+        graph: the later graph, renamed; provenance that a pass lost is taken from the earlier one.
+        renamed: from the ids the later graph came with to those it has now, fused bodies included.
+        added: ids that only the later graph has.
+        removed: ids that only the earlier graph has.
+        changed: ids that both have, with another operator, attributes, types or inputs.
+    """
+
+    graph: Graph
+    renamed: Mapping[str, str]
+    added: frozenset[str]
+    removed: frozenset[str]
+    changed: frozenset[str]
+
+
+def carry_identity(before: Graph, after: Graph) -> Matched:
+    """Rename the nodes of `after` to the ids of the nodes they are in `before`.
+
+    Linear in the size of both graphs. Nodes inside fused functions are matched like all others,
+    so fusing adds the groups and removes nothing.
+    """
+    return _Matcher(before, after).run()
+
+
+class _Matcher:
+    def __init__(self, before: Graph, after: Graph) -> None:
+        self.before, self.after = before, after
+        self.old = {n.id: n for n in _flat(before)}
+        self.old_values = _values(before)
+        self.free = set(self.old)
+        self.renamed: dict[str, str] = {}
+        self.values = _values(after)
+        self.taken = set(self.old)
+        self.added: set[str] = set()
+        self.changed: set[str] = set()
+
+    def run(self) -> Matched:
+        old_hash = _value_hashes(self.before)
+        new_hash = _value_hashes(self.after)
+        by_hash: dict[str, deque[str]] = defaultdict(deque)
+        for node_id, value in old_hash.items():
+            by_hash[value].append(node_id)
+        same_value: dict[str, str] = {}
+        for node_id, value in new_hash.items():
+            if by_hash[value]:
+                same_value[node_id] = by_hash[value].popleft()
+        self.free -= set(same_value.values())
+
+        # Only what no node of `after` equals in value is left to be found by call or by place.
+        by_call: dict[object, deque[str]] = defaultdict(deque)
+        by_place: dict[object, deque[str]] = defaultdict(deque)
+        by_input: dict[object, deque[str]] = defaultdict(deque)
+        for node_id in self.old:
+            if node_id not in self.free:
+                continue
+            node = self.old[node_id]
+            by_call[self._call_key(node, self._old_inputs(node))].append(node_id)
+            if node.scope or node.source:
+                by_place[_place_key(node)].append(node_id)
+            for source in self._old_inputs(node):
+                by_input[_input_key(node, source)].append(node_id)
+            if "digest" in node.attrs:
+                by_input["data", node.attrs["digest"], node.outputs].append(node_id)
+
+        for node in _flat(self.after):
+            inputs = self._new_inputs(node)
+            found = same_value.get(node.id)
+            if found is None:
+                found = self._take(by_call[self._call_key(node, inputs)])
+            if found is None and "digest" in node.attrs:
+                # A parameter that was bound: another kind of node, the same numbers.
+                found = self._take(by_input["data", node.attrs["digest"], node.outputs])
+            if found is None and node.kind not in (Kind.INPUT, Kind.PARAMETER, Kind.FUNCTION):
+                if node.scope or node.source:
+                    found = self._take(by_place[_place_key(node)])
+                for source in inputs:
+                    found = found or self._take(by_input[_input_key(node, source)])
+            if found is None:
+                self.renamed[node.id] = self._fresh(node.id)
+                self.added.add(self.renamed[node.id])
+            else:
+                self.renamed[node.id] = found
+                old = self.old[found]
+                if self._call_key(node, inputs) != self._call_key(old, self._old_inputs(old)):
+                    self.changed.add(found)
+
+        kept = set(self.renamed.values())
+        return Matched(
+            graph=self._rename(self.after),
+            renamed=self.renamed,
+            added=frozenset(self.added),
+            removed=frozenset(i for i in self.old if i not in kept),
+            changed=frozenset(self.changed),
+        )
+
+    def _take(self, candidates: deque[str]) -> str | None:
+        while candidates:
+            node_id = candidates.popleft()
+            if node_id in self.free:
+                self.free.remove(node_id)
+                return node_id
+        return None
+
+    def _fresh(self, wanted: str) -> str:
+        name, count = wanted, 1
+        while name in self.taken:
+            count += 1
+            name = f"{wanted}.{count}"
+        self.taken.add(name)
+        return name
+
+    def _call_key(self, node: Node, inputs: tuple[str, ...]) -> object:
+        return (*_own_key(node), inputs)
+
+    def _old_inputs(self, node: Node) -> tuple[str, ...]:
+        return tuple(
+            self.old_values.get(i, i) if isinstance(i, str) else f"={i.text}" for i in node.inputs
+        )
+
+    def _new_inputs(self, node: Node) -> tuple[str, ...]:
+        return tuple(
+            self.renamed[self.values.get(i, i)] if isinstance(i, str) else f"={i.text}"
+            for i in node.inputs
+        )
+
+    def _rename(self, graph: Graph) -> Graph:
+        def of(node_id: str) -> str:
+            return self.renamed.get(node_id, node_id)  # arguments of a body keep their names
+
+        nodes = []
+        for node in graph.nodes:
+            old = self.old.get(of(node.id))
+            nodes.append(
+                replace(
+                    node,
+                    id=of(node.id),
+                    inputs=tuple(of(i) if isinstance(i, str) else i for i in node.inputs),
+                    scope=node.scope or (old.scope if old else ""),
+                    source=node.source or (old.source if old else ""),
+                    body=None if node.body is None else self._rename(node.body),
+                )
+            )
+        return replace(
+            graph,
+            nodes=tuple(nodes),
+            inputs=tuple(map(of, graph.inputs)),
+            outputs=tuple(map(of, graph.outputs)),
+        )
+
+
+def _flat(graph: Graph) -> Iterator[Node]:
+    """All nodes, those inside a fused function before it, without the function's arguments."""
+    for node in graph.nodes:
+        if node.body is not None:
+            arguments = set(node.body.inputs)
+            yield from (n for n in _flat(node.body) if n.id not in arguments)
+        yield node
+
+
+def _values(graph: Graph) -> dict[str, str]:
+    """Where a value really is made: a body's argument outside it, a function's result inside.
+
+    Only ids that differ from the node they stand for are in the map.
+    """
+    values: dict[str, str] = {}
+    for node in graph.nodes:
+        if node.body is None:
+            continue
+        for argument, source in zip(node.body.inputs, node.inputs, strict=True):
+            if isinstance(source, str):
+                values[argument] = values.get(source, source)
+        values.update(_values(node.body))
+        if len(node.body.outputs) == 1:
+            values[node.id] = node.body.outputs[0]
+    return values
+
+
+def _value_hashes(graph: Graph) -> dict[str, str]:
+    """A hash of what each node computes, all the way up; duplicates count up in graph order."""
+    hashes: dict[str, str] = {}
+    seen: dict[str, int] = defaultdict(int)
+    values = _values(graph)
+    for node in _flat(graph):
+        inputs = [
+            hashes[values.get(i, i)] if isinstance(i, str) else f"={i.text}" for i in node.inputs
+        ]
+        text = json.dumps([*map(str, _own_key(node)), *inputs])
+        value = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+        seen[value] += 1
+        hashes[node.id] = value if seen[value] == 1 else f"{value}#{seen[value]}"
+    return hashes
+
+
+def _own_key(node: Node) -> tuple[object, ...]:
+    """What a node is by itself, without its inputs and its place."""
+    attrs = json.dumps(dict(node.attrs), sort_keys=True, default=str)
+    return (node.kind, node.op, node.name, attrs, node.outputs)
+
+
+def _place_key(node: Node) -> object:
+    return (node.kind, node.op, node.outputs, node.scope, node.source)
+
+
+def _input_key(node: Node, source: str) -> object:
+    attrs = json.dumps(dict(node.attrs), sort_keys=True, default=str)
+    return (node.kind, node.op, attrs, node.outputs, source)
