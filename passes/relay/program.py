@@ -31,11 +31,12 @@ class RelayProgram:
 
     Args:
         mod: the module; its "main" takes inputs, then parameters, then masks, then grad_outs.
-        params: values of the parameters, by argument name, in PyTorch's order.
+        params: values of the parameters, by argument name, in PyTorch's order, then buffers.
         inputs: names of the model's own inputs, in order.
         masks: dropout masks that became arguments, in the order in which PyTorch draws them.
         grad_outs: names of the arguments that carry the gradients of the outputs.
         outputs: how many outputs the model has.
+        buffers: those of `params` that are buffers, which have no gradient.
         gradients: after the gradient, the arguments whose gradients follow the outputs in the
             (then flat) result tuple; empty before.
         provenance: (scope, framework operator) by a handle of the importer's own, see
@@ -46,6 +47,7 @@ class RelayProgram:
     params: Mapping[str, tvm.nd.NDArray]
     inputs: tuple[str, ...]
     outputs: int
+    buffers: tuple[str, ...] = ()
     masks: tuple[Mask, ...] = ()
     grad_outs: tuple[str, ...] = ()
     gradients: tuple[str, ...] = ()

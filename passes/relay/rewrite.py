@@ -7,7 +7,7 @@ left as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -105,12 +105,14 @@ def rewrite_body(body: Any, visit: Visit) -> Any:
                 new[handle] = relay.Tuple(fresh, expr.span)
         elif isinstance(expr, relay.TupleGetItem):
             value = of(expr.tuple_value)
-            if not value.same_as(expr.tuple_value):
+            if isinstance(value, relay.Tuple):
+                new[handle] = value.fields[expr.index]
+            elif not value.same_as(expr.tuple_value):
                 new[handle] = relay.TupleGetItem(value, expr.index, expr.span)
     return of(body)
 
 
-def rewrite(program: RelayProgram, visit: Visit) -> RelayProgram:
+def rewrite(program: RelayProgram, visit: Visit, arguments: Sequence[Any] = ()) -> RelayProgram:
     """Rewrite the calls of "main", producers first, and infer types again.
 
     A replacement without a span gets the span of the call that it replaces, so that what a pass
@@ -120,6 +122,7 @@ def rewrite(program: RelayProgram, visit: Visit) -> RelayProgram:
         program: typed and in graph normal form.
         visit: see `Visit`. It may read types of the call as it was (`call.args[0].checked_type`),
             not of the rewritten arguments, which may have none yet.
+        arguments: variables that "main" takes after those it has.
     """
     main = program.main
 
@@ -130,7 +133,8 @@ def rewrite(program: RelayProgram, visit: Visit) -> RelayProgram:
     body = rewrite_body(main.body, keep_span)
     if body.same_as(main.body):
         return program
-    return with_main(program, relay.Function(main.params, body, main.ret_type, [], main.attrs))
+    params = [*main.params, *arguments]
+    return with_main(program, relay.Function(params, body, main.ret_type, [], main.attrs))
 
 
 def spanned(result: Any, span: Any, stop: Iterable[Any]) -> Any:

@@ -1,0 +1,31 @@
+"""Sums that start from zeros."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from passes.relay.program import RelayProgram
+from passes.relay.rewrite import op_name, rewrite
+from passes.relay.uniform import uniform_values
+
+
+def drop_zeros(program: RelayProgram) -> RelayProgram:
+    """Write x + 0, 0 + x and x - 0 as x, where the zero does not broadcast x.
+
+    After the tutorial's ZeroZapp.
+    """
+    values = uniform_values(program.main.body)
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        name = op_name(call)
+        if name not in ("add", "subtract"):
+            return None
+        for kept, zero in ((0, 1), (1, 0)) if name == "add" else ((0, 1),):
+            if (
+                values.get(call.args[zero].handle.value) == 0.0
+                and call.args[kept].checked_type == call.checked_type
+            ):
+                return args[kept]
+        return None
+
+    return rewrite(program, visit)

@@ -1,0 +1,250 @@
+"""Gradients of single operators: those that TVM's table lacks, and a record of their use.
+
+TVM's table (`FPrimalGradient`) is global to the process. `prepare` completes it and puts a thin
+layer over the operators of one program; the layer only passes on, unless a `Recorder` is at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from engine.session import EngineError
+from passes.relay.rewrite import op_name, shape, spanned
+
+Gradient = Callable[[Any, Any], Sequence[Any]]
+"""From a call (with types) and the gradient of its result to the gradients of its arguments."""
+
+_OURS = 11  # TVM's own stand at 10
+_LAYER = 12
+
+
+def _broadcast_to(call: Any, grad: Any) -> list[Any]:
+    return [relay.collapse_sum_like(grad, call.args[0])]
+
+
+def _collapse_sum_to(call: Any, grad: Any) -> list[Any]:
+    return [relay.broadcast_to_like(grad, call.args[0])]
+
+
+def _take(call: Any, grad: Any) -> list[Any]:
+    """Adds up what was taken from one place; TVM's own is a loop over the indices.
+
+    The gradient of take(data, indices, axis) has the indices' axes where `axis` was: they come to
+    the front and scatter into zeros of data's shape.
+    """
+    data, indices = call.args
+    if call.attrs.axis is None or int(call.attrs.batch_dims):
+        raise EngineError(
+            "pass", "the gradient of take is known for one axis and no batch axes", "take"
+        )
+    size, places = shape(data), shape(indices)
+    axis = int(call.attrs.axis) % len(size)
+    dtype = data.checked_type.dtype
+    constant = constant_value(call, 1)
+    if constant is not None and constant.ndim == 0:
+        # One slice: zeros around it, which fuses, where a scatter would not.
+        index = int(constant) % size[axis]
+        around = [(0, 0)] * len(size)
+        around[axis] = (index, size[axis] - 1 - index)
+        return [relay.nn.pad(relay.expand_dims(grad, axis), around), relay.zeros_like(indices)]
+    before = list(range(axis))
+    middle = list(range(axis, axis + len(places)))
+    after = list(range(axis + len(places), axis + len(places) + len(size) - axis - 1))
+    updates = relay.transpose(grad, [*middle, *before, *after]) if before else grad
+    rest = [d for i, d in enumerate(size) if i != axis]
+    if str(call.attrs.mode) == "wrap":
+        n = relay.const(size[axis], indices.checked_type.dtype)
+        indices_in = relay.mod(relay.add(relay.mod(indices, n), n), n)
+    else:
+        limit = size[axis] - 1
+        indices_in = relay.clip(indices, 0, limit)
+    scattered = relay.scatter_nd(
+        relay.zeros([size[axis], *rest], dtype),
+        relay.expand_dims(indices_in, 0),
+        updates,
+        mode="add",
+    )
+    if before:
+        scattered = relay.transpose(
+            scattered, [*range(1, axis + 1), 0, *range(axis + 1, len(size))]
+        )
+    return [scattered, relay.zeros_like(indices)]
+
+
+def _split(call: Any, grad: Any) -> list[Any]:
+    return [relay.concatenate(grad, int(call.attrs.axis))]
+
+
+def _rsqrt(call: Any, grad: Any) -> list[Any]:
+    x = call.args[0]
+    half = relay.const(-0.5, x.checked_type.dtype)
+    return [grad * half * call / x]
+
+
+def _power(call: Any, grad: Any) -> list[Any]:
+    x, y = call.args
+    one = relay.const(1.0, y.checked_type.dtype)
+    by_base = relay.collapse_sum_like(grad * y * relay.power(x, y - one), x)
+    if constant_value(call, 1) is not None:  # log(x) need not exist where nobody asks for it
+        return [by_base, relay.zeros_like(y)]
+    return [by_base, relay.collapse_sum_like(grad * call * relay.log(x), y)]
+
+
+def _extremum(compare: Callable[[Any, Any], Any]) -> Gradient:
+    def gradient(call: Any, grad: Any) -> list[Any]:
+        # Ties are shared evenly between both sides, as PyTorch does it.
+        x, y = call.args
+        dtype = x.checked_type.dtype
+        tie = relay.cast(relay.equal(x, y), dtype) * relay.const(0.5, dtype)
+        by_x = grad * (relay.cast(compare(x, y), dtype) + tie)
+        by_y = grad * (relay.cast(compare(y, x), dtype) + tie)
+        return [relay.collapse_sum_like(by_x, x), relay.collapse_sum_like(by_y, y)]
+
+    return gradient
+
+
+def _pad(call: Any, grad: Any) -> list[Any]:
+    data = call.args[0]
+    if str(call.attrs.pad_mode) != "constant":
+        raise EngineError(
+            "pass", "the gradient of nn.pad is known for constant padding only", "nn.pad"
+        )
+    begin = [int(p[0]) for p in call.attrs.pad_width]
+    end = [b + d for b, d in zip(begin, shape(data), strict=True)]
+    return [relay.strided_slice(grad, begin, end), *map(relay.zeros_like, call.args[1:])]
+
+
+def _leaky_relu(call: Any, grad: Any) -> list[Any]:
+    x = call.args[0]
+    dtype = x.checked_type.dtype
+    slope = relay.const(float(call.attrs.alpha), dtype)
+    positive = relay.greater(x, relay.const(0.0, dtype))
+    return [relay.where(positive, grad, grad * slope)]
+
+
+def _flat(call: Any, grad: Any) -> list[Any]:
+    """Of an operator that is constant almost everywhere."""
+    return [relay.zeros_like(a) for a in call.args]
+
+
+def _full(call: Any, grad: Any) -> list[Any]:
+    return [relay.cast_like(relay.sum(grad), call.args[0])]
+
+
+_MISSING: dict[str, Gradient] = {
+    "broadcast_to": _broadcast_to,
+    "collapse_sum_to": _collapse_sum_to,
+    "take": _take,
+    "split": _split,
+    "rsqrt": _rsqrt,
+    "power": _power,
+    "maximum": _extremum(relay.greater),
+    "minimum": _extremum(relay.less),
+    "nn.pad": _pad,
+    "nn.leaky_relu": _leaky_relu,
+    "full": _full,
+    **dict.fromkeys(
+        (
+            "less", "greater", "greater_equal", "equal", "logical_and", "logical_or",
+            "logical_not", "logical_xor", "floor", "ceil", "round", "trunc", "sign",
+            "floor_divide", "floor_mod", "mod", "argmax", "argmin",
+        ),
+        _flat,
+    ),
+}  # fmt: skip
+
+
+class Recorder:
+    """Ties every use of an operator's gradient to the call of the program that it is of.
+
+    TVM asks for gradients in exactly the reverse of the order in which it visits the calls; each
+    use is checked against the call expected next.
+
+    Args:
+        calls: the calls of the program, producers first.
+        span_of: the span for what the gradient of a call is made of, or None.
+    """
+
+    def __init__(self, calls: Sequence[Any], span_of: Callable[[Any], Any]) -> None:
+        self._expected = list(calls)
+        self._span_of = span_of
+        self.forward: dict[int, tuple[Any, Any]] = {}
+        """TVM's copy of a call (by handle): the copy, and the call of the program."""
+
+    def use(self, gradient: Gradient, copy: Any, grad: Any) -> list[Any]:
+        """Take one gradient, note what it was of, and give what it made a span."""
+        original = self._expected.pop() if self._expected else None
+        if original is None or original.op != copy.op:
+            name = op_name(original) if original is not None else "nothing"
+            raise EngineError(
+                "pass",
+                f"TVM asked for the gradient of {op_name(copy)} where {name} was expected",
+                op_name(copy),
+                "this TVM walks programs in another order than the one relascope was made for",
+            )
+        self.forward[copy.handle.value] = (copy, original)
+        self.current = original
+        ends = [copy, grad, *copy.args]
+        span = self._span_of(original)
+        return [spanned(g, span, ends) for g in gradient(copy, grad)]
+
+
+_recorder: Recorder | None = None
+_layered: set[str] = set()
+
+
+def constant_value(call: Any, index: int) -> Any:
+    """The value (numpy.ndarray) of a call's argument if the program has it as a constant.
+
+    TVM hands a gradient function let variables for all arguments; this looks behind them.
+    """
+    source = call if _recorder is None else _recorder.current
+    argument = source.args[index]
+    return argument.data.numpy() if isinstance(argument, relay.Constant) else None
+
+
+def prepare(calls: Sequence[Any]) -> None:
+    """Complete TVM's table for the operators of these calls and put the recording layer on.
+
+    Raises:
+        EngineError: kind "pass", if an operator has no gradient; names the operator.
+    """
+    for name in sorted({op_name(c) for c in calls} - _layered):
+        if name in _MISSING:
+            relay.op.register_gradient(name, _MISSING[name], level=_OURS)
+        gradient = tvm.ir.Op.get(name).get_attr("FPrimalGradient") if name else None
+        if gradient is None:
+            raise EngineError(
+                "pass",
+                f"Relay has no gradient for the operator {name or 'of a call to a function'}",
+                name,
+                "take the gradient of a part of the model without it, or register a gradient with "
+                "tvm.relay.op.register_gradient",
+            )
+        relay.op.register_gradient(name, _layer(gradient), level=_LAYER)
+        _layered.add(name)
+
+
+def _layer(gradient: Gradient) -> Gradient:
+    def layer(call: Any, grad: Any) -> Sequence[Any]:
+        if _recorder is None:
+            return gradient(call, grad)
+        return _recorder.use(gradient, call, grad)
+
+    return layer
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Let a recorder see every gradient that is taken inside the block."""
+    global _recorder
+    _recorder = recorder
+    try:
+        yield
+    finally:
+        _recorder = None

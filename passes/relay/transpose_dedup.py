@@ -1,0 +1,37 @@
+"""Transposes of transposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relay
+
+from passes.relay.program import RelayProgram
+from passes.relay.rewrite import op_name, rewrite, shape
+
+
+def transpose_dedup(program: RelayProgram) -> RelayProgram:
+    """Make one transpose of two in a row, and none of those that leave the axes in order.
+
+    After the tutorial's TransposeDedup.
+    """
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) != "transpose":
+            return None
+        rank = len(shape(call))
+        axes, operand = _axes(call, rank), args[0]
+        if op_name(operand) == "transpose":  # rewritten already, so never a third below
+            inner = _axes(operand, rank)
+            axes, operand = [inner[a] for a in axes], operand.args[0]
+        elif axes != list(range(rank)):
+            return None
+        return operand if axes == list(range(rank)) else relay.transpose(operand, axes)
+
+    return rewrite(program, visit)
+
+
+def _axes(call: Any, rank: int) -> list[int]:
+    """The axes of a transpose, none below zero; without any it turns them all around."""
+    axes = call.attrs.axes
+    return [int(a) % rank for a in axes] if axes else list(range(rank))[::-1]
