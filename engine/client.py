@@ -1,0 +1,513 @@
+"""The app's side of an engine: start its process, ask, wait, cancel.
+
+Nothing here imports a TVM or torch. Requests run one at a time, in order. Every request says in
+full what it is about, so a process that died or was cancelled is replaced by a new one at the next
+request, and nothing is lost but what it remembered.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import io
+import itertools
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import wait as wait_for
+from pathlib import Path
+from typing import IO, Any
+
+from engine.session import EngineError
+from engine.worker import SESSIONS
+
+_ROOT = Path(__file__).resolve().parent.parent
+_log = logging.getLogger("relascope.engine")
+
+_POLL = 0.25  # s; how late the end of a child is seen when its socket outlives it
+_GRACE = 1.0  # s; between asking a child to end and ending it
+_LOG_BYTES = 64 * 1024  # of a request's standard error that are kept
+
+
+class Job:
+    """One request to an engine. Safe to use from any thread.
+
+    A job does not keep its client alive: when the client is closed or collected, the job fails with
+    kind "cancelled".
+    """
+
+    def __init__(self, engine: _Engine, number: int, method: str, payload: bytes) -> None:
+        self.method = method
+        self._engine, self._number, self._payload = engine, number, payload
+        self._changed = threading.Condition()
+        self._progress = (0.0, "waiting")
+        self._version = 0
+        self._done = False
+        self._value: Any = None
+        self._error: EngineError | None = None
+        self._begun = time.monotonic()
+        self._ended = 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a result or an error."""
+        return self._done
+
+    @property
+    def progress(self) -> tuple[float, str]:
+        """How much is done (0 to 1), and what is being done."""
+        return self._progress
+
+    @property
+    def seconds(self) -> float:
+        """Time since it was submitted, or that it took until it was done, waiting included."""
+        return (self._ended if self._done else time.monotonic()) - self._begun
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the result.
+
+        Raises:
+            EngineError: when the request failed or was cancelled, or the engine's process died.
+            TimeoutError: when there is none after `timeout` seconds; the request goes on.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._done, timeout):
+                raise TimeoutError(f"{self.method} is not done after {timeout} s")
+        if self._error is not None:
+            # A copy, because each raise adds to an exception's traceback.
+            raise EngineError(*self._error.__reduce__()[1])
+        return self._value
+
+    def cancel(self) -> None:
+        """Give it up: a waiting request is dropped, for a running one the process is ended.
+
+        Other requests are not touched. Does nothing to a request that is done.
+        """
+        self._engine.cancel(self)
+
+    def _follow(self, on_progress: Callable[[float, str], None]) -> None:
+        """Call back, in this thread, at each progress until it is done."""
+        seen = 0
+        while True:
+            with self._changed:
+                while not self._done and self._version == seen:
+                    self._changed.wait()
+                version, progress = self._version, self._progress
+            if version == seen:
+                return
+            seen = version
+            on_progress(*progress)
+
+    def _report(self, fraction: float, text: str) -> None:
+        with self._changed:
+            self._progress = (fraction, text)
+            self._version += 1
+            self._changed.notify_all()
+
+    def _finish(self, value: Any = None, error: EngineError | None = None) -> bool:
+        """Settle it, once: whoever comes first. Returns whether that was us."""
+        with self._changed:
+            if self._done:
+                return False
+            self._value, self._error = value, error
+            self._payload = b""
+            self._ended = time.monotonic()
+            self._done = True
+            self._changed.notify_all()
+        return True
+
+
+class EngineClient:
+    """An engine in a process of its own, which starts at the first request.
+
+    Args:
+        ir: "relay".
+        session: "module:Class" of another session than the IR's own, importable in the child.
+
+    Raises:
+        EngineError: kind "usage", for an IR that no engine speaks.
+
+    When the client is closed, collected as garbage, or the interpreter exits, the process ends.
+    """
+
+    def __init__(self, ir: str, session: str | None = None) -> None:
+        if session is None and ir not in SESSIONS:
+            raise EngineError(
+                "usage",
+                f"There is no engine for {ir!r}.",
+                where=ir,
+                hint=f"Engines: {', '.join(sorted(SESSIONS))}.",
+            )
+        self.ir = ir
+        self._engine = _Engine(ir, session)
+        # The engine's thread holds the engine, never the client: so the client can be collected.
+        self._finalizer = weakref.finalize(self, self._engine.close)
+
+    def submit(self, method: str, *args: Any, **kwargs: Any) -> Job:
+        """Ask for a method of the session, by name; returns at once.
+
+        Raises:
+            EngineError: kind "usage", when the arguments are not plain data, or the client is
+                closed.
+        """
+        return self._engine.submit(method, args, kwargs)
+
+    def call(
+        self,
+        method: str,
+        *args: Any,
+        on_progress: Callable[[float, str], None] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Ask and wait, with `on_progress(fraction, text)` called in this thread.
+
+        Progress that comes faster than it is taken is skipped, except the last. When the wait is
+        left by an exception (an interrupt, or one that `on_progress` raises), the request is
+        cancelled: nobody could receive its result.
+
+        Raises:
+            EngineError: as `Job.result`.
+        """
+        job = self.submit(method, *args, **kwargs)
+        try:
+            if on_progress is not None:
+                job._follow(on_progress)
+            return job.result()
+        finally:
+            job.cancel()
+
+    def warm(self) -> Job:
+        """Start the process and have it import what it needs, by asking it to describe itself."""
+        return self.submit("describe")
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id, or None while there is none."""
+        return self._engine.pid()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is running."""
+        return self._engine.pid() is not None
+
+    def close(self) -> None:
+        """End the process; requests that are not done fail with kind "cancelled"."""
+        self._finalizer()
+        self._engine.join()
+
+    def __enter__(self) -> EngineClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Child:
+    """A process, its socket, and the file that its output goes to."""
+
+    def __init__(self, ir: str, session: str | None) -> None:
+        handle, name = tempfile.mkstemp(prefix="relascope-")
+        os.close(handle)
+        # Appending, so that the file can be cut short while the child writes to it.
+        self.log: IO[bytes] = open(name, "a+b", buffering=0)  # noqa: SIM115
+        os.unlink(name)
+        self.conn, theirs = Pipe()
+        command = [sys.executable, "-X", "faulthandler", "-m", "engine.worker"]
+        command += ["--ir", ir, "--fd", str(theirs.fileno())]
+        command += ["--session", session] if session else []
+        path = [str(_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        try:
+            self.process = subprocess.Popen(
+                command,
+                cwd=_ROOT,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in path if p)},
+                stdin=subprocess.DEVNULL,
+                stdout=self.log,
+                stderr=self.log,
+                pass_fds=(theirs.fileno(),),
+                # A group of its own: Ctrl-C in the terminal is the app's affair, and the group is
+                # how to end what the child itself started.
+                start_new_session=True,
+            )
+        except BaseException:
+            self.conn.close()
+            self.log.close()
+            raise
+        finally:
+            theirs.close()
+
+    def running(self) -> bool:
+        """Whether it is; without reaping it, so that its number stays its own until `end`."""
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            return self.process.poll() is None
+        try:
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self.process.pid, flags) is None
+        except ChildProcessError:
+            return False
+
+    def signal(self, number: int) -> None:
+        if self.running():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+
+    def output(self) -> str:
+        """The end of what it wrote since it was last asked."""
+        size = os.fstat(self.log.fileno()).st_size
+        data = os.pread(self.log.fileno(), _LOG_BYTES, max(0, size - _LOG_BYTES))
+        os.ftruncate(self.log.fileno(), 0)
+        return data.decode(errors="replace")
+
+    def end(self) -> tuple[int, str]:
+        """Wait for its end, or make it; returns its exit status and its last output."""
+        self.conn.close()
+        deadline = time.monotonic() + _GRACE
+        while self.running() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        # Also what it started and left behind.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        status = self.process.wait()
+        output = self.output()
+        self.log.close()
+        return status, output
+
+
+class _Engine:
+    """The queue of requests and the thread that serves it, while there is something to serve."""
+
+    def __init__(self, ir: str, session: str | None) -> None:
+        self.ir, self.session = ir, session
+        # Reentrant, because a client may be collected, and so closed, at any allocation.
+        self.changed = threading.Condition(threading.RLock())
+        self.waiting: collections.deque[Job] = collections.deque()
+        self.running: Job | None = None
+        self.child: _Child | None = None
+        self.kill_at = 0.0  # when a child that was asked to end is ended; 0: not asked
+        self.closed = False
+        self.thread: threading.Thread | None = None
+        self.numbers = itertools.count(1)
+
+    def submit(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:
+        try:
+            payload = pickle.dumps((args, kwargs))
+        except Exception as error:
+            raise EngineError(
+                "usage",
+                f"The arguments of {method} cannot be sent to the engine: {error}",
+                where=method,
+                hint="Pass plain data.",
+            ) from error
+        job = Job(self, next(self.numbers), method, payload)
+        with self.changed:
+            if self.closed:
+                raise EngineError("usage", "This engine is closed.", where=method)
+            self.waiting.append(job)
+            if self.thread is None:
+                name = f"engine-{self.ir}"
+                self.thread = threading.Thread(target=self.serve, name=name, daemon=True)
+                self.thread.start()
+            self.changed.notify_all()
+        return job
+
+    def cancel(self, job: Job) -> None:
+        if not job._finish(error=EngineError("cancelled", f"{job.method} was cancelled.")):
+            return
+        with self.changed:
+            if job is self.running:
+                self.kill_at = time.monotonic() + _GRACE
+                if self.child is not None:
+                    self.child.signal(signal.SIGTERM)
+            elif job in self.waiting:
+                self.waiting.remove(job)
+
+    def pid(self) -> int | None:
+        child = self.child
+        return child.process.pid if child is not None and child.running() else None
+
+    def close(self) -> None:
+        """End everything now. The child keeps nothing, so it gets no time to tidy up."""
+        with self.changed:
+            self.closed = True
+            jobs = [*([self.running] if self.running else []), *self.waiting]
+            self.waiting.clear()
+            if self.child is not None:
+                self.child.signal(signal.SIGKILL)
+            self.changed.notify_all()
+        for job in jobs:
+            job._finish(error=EngineError("cancelled", f"{job.method}: the engine was closed."))
+
+    def join(self) -> None:
+        """Wait until the thread has seen that it is over, and the process is reaped."""
+        if self.thread is not None and self.thread is not threading.current_thread():
+            self.thread.join(3 * _GRACE)
+
+    def serve(self) -> None:
+        try:
+            while (job := self.next_job()) is not None:
+                self.run(job)
+        finally:
+            with self.changed:
+                self.drop_child()
+
+    def next_job(self) -> Job | None:
+        with self.changed:
+            self.changed.wait_for(lambda: self.waiting or self.closed)
+            if self.closed:
+                return None
+            self.running = self.waiting.popleft()
+            self.kill_at = 0.0
+            return self.running
+
+    def run(self, job: Job) -> None:
+        """Serve one request; where the process dies of it, fail all that wait."""
+        lost, failure = False, None
+        try:
+            lost = not self.converse(job)
+        except Exception as error:  # the conversation has its own errors in hand
+            _log.exception("starting the %s engine", self.ir)
+            failure = _cannot_start(error, self.ir)
+        with self.changed:
+            cancelled, self.running = self.kill_at > 0, None
+            if not (lost or failure or cancelled):
+                return
+            status, output = self.drop_child()
+            if self.closed or cancelled:
+                return
+            jobs = [job]
+            if failure is None:
+                failure = _death(self.ir, job.method, status, output)
+                _log.error("%s", failure.message)
+                # What waits would most likely meet the same end, one slow start after another.
+                jobs += self.waiting
+                self.waiting.clear()
+        for each in jobs:
+            each._finish(error=failure)
+
+    def converse(self, job: Job) -> bool:
+        """Ask, and pass on what comes back; False when the process died over it."""
+        child = self.ready_child(job)
+        if child is None:
+            return True
+        try:
+            child.conn.send((job._number, job.method, job._payload))
+            while True:
+                if self.kill_at and time.monotonic() > self.kill_at:
+                    child.signal(signal.SIGKILL)
+                if not wait_for([child.conn], _POLL):
+                    # A process that it started may hold its socket open after its death.
+                    if not child.running() and not child.conn.poll():
+                        return False
+                    continue
+                data = child.conn.recv_bytes()
+                try:
+                    what, number, *rest = _PlainUnpickler(io.BytesIO(data)).load()
+                except Exception as error:  # unpickling raises whatever the classes at hand raise
+                    what, number, rest = "error", job._number, [_unreadable(error, self.ir)]
+                if what == "progress":
+                    job._report(*rest)
+                    continue
+                break
+        except (EOFError, OSError):
+            return False
+        assert number == job._number, "one request at a time, so one answer"
+        output = child.output()
+        if output:
+            _log.log(logging.DEBUG if what == "result" else logging.WARNING, "%s", output)
+        if what == "gone":  # it could not start its session, and leaves
+            with self.changed:
+                self.drop_child()
+        if what == "result":
+            job._finish(value=rest[0])
+        else:
+            job._finish(error=rest[0])
+        return True
+
+    def ready_child(self, job: Job) -> _Child | None:
+        """The process to ask, started if need be; None when the request was given up."""
+        with self.changed:
+            if self.closed or job.done:
+                return None
+            if self.child is not None and not self.child.running():
+                status, output = self.drop_child()
+                _log.warning("the idle %s engine's process %s\n%s", self.ir, _fate(status), output)
+            if self.child is None:
+                self.child = _Child(self.ir, self.session)
+            return self.child
+
+    def drop_child(self) -> tuple[int, str]:
+        child, self.child = self.child, None
+        return child.end() if child is not None else (0, "")
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads what an engine sends, but never by importing a compiler into the app."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.partition(".")[0] in ("tvm", "tvm_ffi", "torch", "bitblas"):
+            raise pickle.UnpicklingError(f"it holds a {module}.{name}")
+        return super().find_class(module, name)
+
+
+def _unreadable(error: Exception, ir: str) -> EngineError:
+    return EngineError(
+        "engine",
+        f"The {ir} engine sent something that the app cannot read: {error}",
+        where=ir,
+        hint="This is a fault of the engine: its answers must be plain data.",
+    )
+
+
+def _cannot_start(error: Exception, ir: str) -> EngineError:
+    return EngineError(
+        "engine",
+        f"The {ir} engine's process could not be started: {error}",
+        where=sys.executable,
+        hint="Check that this Python can be run and that memory and processes are not used up.",
+    )
+
+
+def _fate(status: int) -> str:
+    """How a process ended, from its exit status."""
+    if status >= 0:
+        return f"ended with exit status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = "unknown"
+    return f"was ended by signal {-status} ({name})"
+
+
+def _death(ir: str, method: str, status: int, output: str) -> EngineError:
+    words = _last_words(output)
+    message = f"The {ir} engine's process {_fate(status)} during {method}."
+    if words:
+        message += "\nThe last it said:\n" + "\n".join(words)
+    hint = "The next request starts a new process; the same request would probably end the same."
+    if status == -signal.SIGKILL:
+        hint = "The system kills processes when memory runs out: try a smaller model or batch."
+    return EngineError("engine", message, where=method, hint=hint)
+
+
+def _last_words(output: str, limit: int = 12) -> list[str]:
+    """The last lines of a process's output, or, after a crash, where Python was."""
+    lines = [line.rstrip()[:300] for line in output.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("Extension modules:")]
+    fatal = next((i for i, s in enumerate(lines) if s.startswith("Fatal Python error:")), None)
+    if fatal is None:
+        return lines[-limit:]
+    # Faulthandler writes the innermost frame first; the thread that crashed is "Current".
+    stack = lines[fatal + 1 :]
+    begin = next((i for i, s in enumerate(stack) if s.startswith("Current thread")), 0)
+    frames = itertools.takewhile(lambda s: s.lstrip().startswith("File "), stack[begin + 1 :])
+    ours = itertools.takewhile(lambda s: "worker.py" not in s, frames)
+    return [*lines[max(0, fatal - 3) : fatal + 1], *itertools.islice(ours, limit - 4)]

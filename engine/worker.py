@@ -1,0 +1,209 @@
+"""The child process of an engine: `python -m engine.worker --ir relay --fd N`.
+
+It answers requests that arrive on file descriptor N, a socket whose other end `engine.client`
+holds, one at a time and in order. The main thread only reads the socket, so that the end of the
+parent is noticed in the middle of any work; the work is done in a thread with a large stack, for
+TVM's C++ visitors recurse over the graph and deep graphs overflow the usual eight megabytes.
+
+What travels, pickled: to here `(id, method, payload)` with a payload of pickled `(args, kwargs)`;
+from here `("progress", id, fraction, text)`, then `("result", id, value)`, `("error", id,
+EngineError)`, or, when the session itself could not be made, `("gone", id, EngineError)`, after
+which the process ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import pickle
+import queue
+import re
+import signal
+import stat
+import sys
+import threading
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+from engine.session import EngineError
+
+SESSIONS = {"relay": "engine.relay.session:RelaySession"}
+"""The session class of each IR, as "module:Class"; imported only in the child."""
+
+STACK_BYTES = 1 << 30  # of address space: only what is used takes memory
+
+_FAILED_KIND = {"step": "pass", "graph_after": "pass", "split": "pass"}
+
+
+def main() -> None:
+    """Serve until the parent is gone."""
+    parser = argparse.ArgumentParser(prog="python -m engine.worker")
+    parser.add_argument("--ir", required=True)
+    parser.add_argument("--fd", required=True, type=int)
+    parser.add_argument("--session", default="", help="module:Class, instead of the IR's own")
+    options = parser.parse_args()
+
+    # Compilers print; the caller's standard output is not theirs.
+    os.dup2(2, 1)
+    # Processes that we start (a compiler, a tuner's) must not keep the socket open.
+    os.set_inheritable(options.fd, False)
+    conn = Connection(options.fd)
+    requests: queue.Queue[tuple[int, str, bytes]] = queue.Queue()
+    worker = _Worker(conn, options.session or SESSIONS[options.ir], requests)
+    _start(worker)
+    while True:
+        try:
+            requests.put(conn.recv())
+        except (EOFError, OSError):
+            _parent_gone()
+
+
+def _start(worker: _Worker) -> None:
+    for size in (STACK_BYTES, STACK_BYTES >> 4, 0):
+        threading.stack_size(size)
+        try:
+            threading.Thread(target=worker.run, name="work", daemon=True).start()
+            break
+        except RuntimeError:  # address space is limited here
+            if not size:
+                raise
+    threading.stack_size(0)
+
+
+def _parent_gone() -> NoReturn:
+    """End at once, in the middle of whatever is being done, with all that we started."""
+    if os.getpgrp() == os.getpid():  # as the client starts us: the group is ours
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
+class _Worker:
+    """Answers requests, in a thread of its own."""
+
+    def __init__(
+        self, conn: Connection, session: str, requests: queue.Queue[tuple[int, str, bytes]]
+    ) -> None:
+        self.conn, self.name, self.requests = conn, session, requests
+        self.session: Any = None
+        self.sending = threading.Lock()  # a session may report progress from threads of its own
+
+    def run(self) -> None:
+        try:
+            while True:
+                call, method, payload = self.requests.get()
+                what, value = self.answer(call, method, payload)
+                self.send(what, call, value)
+                if what == "gone":
+                    # A half-made import cannot be mended from within; the next request gets a new
+                    # process, which may find things put right.
+                    os._exit(0)
+        except BaseException:
+            # The parent waits for an answer that will not come: let it see us go.
+            traceback.print_exc()
+            os._exit(1)
+
+    def answer(self, call: int, method: str, payload: bytes) -> tuple[str, Any]:
+        def progress(fraction: float, text: str) -> None:
+            self.send("progress", call, float(fraction), str(text))
+
+        failed = "gone"
+        try:
+            if self.session is None:
+                progress(0.0, "starting the engine")
+                module, _, name = self.name.partition(":")
+                self.session = getattr(importlib.import_module(module), name)()
+            failed = "error"
+            args, kwargs = pickle.loads(payload)
+            return "result", getattr(self.session, method)(*args, progress=progress, **kwargs)
+        except EngineError as error:
+            if error.__cause__ is not None:
+                traceback.print_exc()
+            return failed, error
+        except BaseException as error:  # also SystemExit: the session has no say in our end
+            traceback.print_exc()
+            sys.stderr.flush()
+            return failed, explain(error, method)
+
+    def send(self, what: str, call: int, *rest: Any) -> None:
+        try:
+            data = pickle.dumps((what, call, *rest))
+        except Exception as error:  # pickle raises whatever the object at hand raises
+            traceback.print_exc()
+            fault = EngineError(
+                "engine",
+                f"The engine's answer is not plain data, so it cannot be sent: {error}",
+                where=type(rest[0]).__name__,
+                hint="This is a fault of the engine; its log has the details.",
+            )
+            data = pickle.dumps(("error", call, fault))
+        with self.sending:
+            self.conn.send_bytes(data)
+
+
+def explain(error: BaseException, method: str) -> EngineError:
+    """An unexpected exception as something a person can read.
+
+    A TVM error carries pages of C++ backtrace before the one line that says what was wrong; that
+    line, and the source line of the check that failed, are kept.
+    """
+    kind = _FAILED_KIND.get(method, "engine")
+    hint = "The engine goes on working; its log has the whole story."
+    if isinstance(error, RecursionError):
+        return EngineError(
+            kind,
+            "The program is nested too deeply for a pass written in Python.",
+            where=method,
+            hint="Try a smaller model, or a part of this one.",
+        )
+    if isinstance(error, MemoryError):
+        return EngineError(
+            kind, "There was not enough memory.", where=method, hint="Try a smaller batch."
+        )
+    where, reason = method, _reason(str(error))
+    if type(error).__name__ == "DiagnosticError":
+        reason = _diagnostics() or reason
+    source = re.findall(r'^\s*File "([^"]+)", line (\d+)\s*$', str(error), re.MULTILINE)
+    if source:
+        where = f"{method}, at {os.path.basename(source[-1][0])}:{source[-1][1]} in TVM"
+    name = type(error).__name__
+    text = f"{name}: {reason}" if reason and not reason.startswith(name) else reason or name
+    return EngineError(kind, text, where=where, hint=hint)
+
+
+_FRAME = re.compile(r"\s*(\d+: |at |File \"|Stack trace|Traceback \(most recent call last\))")
+
+
+def _reason(message: str, limit: int = 6) -> str:
+    """The meaningful end of a message: what follows the last line of a backtrace."""
+    lines = message.strip().splitlines()
+    last = max((i for i, line in enumerate(lines) if _FRAME.match(line)), default=-1)
+    kept = [line.strip() for line in lines[last + 1 :] if line.strip(" -")]
+    if not kept:  # the backtrace comes last
+        kept = [line.strip() for line in lines if line.strip() and not _FRAME.match(line)]
+    text = "\n".join(kept[:limit])
+    # A check that failed without a word of its own ends in ": ".
+    text = re.sub(r" is false:\s*$", " is false", text)
+    return text if len(text) <= 1000 else text[:1000] + " …"
+
+
+def _diagnostics() -> str:
+    """What TVM's type checker last wrote to standard error, where that is a file.
+
+    The exception itself only says that there is something to be read there.
+    """
+    if not stat.S_ISREG(os.fstat(2).st_mode):
+        return ""
+    size = os.fstat(2).st_size
+    text = os.pread(2, 8192, max(0, size - 8192)).decode(errors="replace")
+    start = text.rfind("error: ")
+    if start < 0:
+        return ""
+    end = text.find("Traceback (most recent call last)", start)
+    lines = text[start : end if end > 0 else None].splitlines()
+    return "\n".join(re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines[:6]).strip()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""A session for tests of the client and the worker: it does what it is told, and no compiling."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from engine.session import EngineError, EngineInfo
+
+
+class FakeSession:
+    ir = "fake"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def describe(self, *, progress) -> EngineInfo:
+        return EngineInfo("fake", "0", str(os.getpid()), ())
+
+    def echo(self, value: Any, *, progress, twice: bool = False) -> Any:
+        self.calls += 1
+        return (value, value) if twice else value
+
+    def count(self, *, progress) -> int:
+        self.calls += 1
+        return self.calls
+
+    def climb(self, steps: int, pause: float, *, progress) -> int:
+        for i in range(steps):
+            progress((i + 1) / steps, f"step {i + 1}")
+            time.sleep(pause)
+        return steps
+
+    def sleep(self, seconds: float, *, progress) -> None:
+        progress(0.5, "asleep")
+        time.sleep(seconds)
+
+    def sleep_deaf(self, seconds: float, *, progress) -> None:
+        """Take no notice of SIGTERM."""
+        # Only the main thread may set it from Python, and it is reading; libc does not mind.
+        ctypes.CDLL(None).signal(int(signal.SIGTERM), 1)
+        progress(0.5, "deaf")
+        time.sleep(seconds)
+
+    def refuse(self, *, progress) -> None:
+        raise EngineError("operator", "no such operator", where="aten::foo", hint="do without")
+
+    def fail(self, message: str, *, progress) -> None:
+        raise ValueError(message)
+
+    step = fail
+
+    def recurse(self, *, progress) -> None:
+        self.recurse(progress=progress)
+
+    def leave(self, *, progress) -> None:
+        raise SystemExit(3)
+
+    def hard_exit(self, status: int, *, progress) -> None:
+        print("about to go", file=sys.stderr, flush=True)
+        os._exit(status)
+
+    def crash(self, *, progress) -> None:
+        """Crash as compiled code does, in the thread that does the work."""
+        ctypes.string_at(0)
+
+    def kill(self, number: int, *, progress) -> None:
+        """End by a signal from without."""
+        os.kill(os.getpid(), number)
+        time.sleep(10)
+
+    def chatter(self, *, progress) -> str:
+        print("on stdout")
+        sys.stdout.flush()
+        os.write(1, b"on descriptor 1\n")
+        subprocess.run(["echo", "from a process"], check=True)
+        return "said"
+
+    def unpicklable(self, *, progress) -> Any:
+        return threading.Lock()
+
+    def foreign(self, *, progress) -> Any:
+        """Something whose unpickling would import torch."""
+        import torch
+
+        return torch.float32
+
+    def spawn(self, *, progress) -> int:
+        """Start a process that holds on to everything it inherits, and outlives us if it can."""
+        command = [sys.executable, "-c", "import time; time.sleep(60)"]
+        return subprocess.Popen(command, close_fds=False).pid
+
+    def environment(self, name: str, *, progress) -> str | None:
+        return os.environ.get(name)
+
+    def dive(self, depth: int, *, progress) -> int:
+        """Recurse in C, as TVM's visitors do: a repr of nested lists."""
+        sys.setrecursionlimit(depth * 2)
+        nested: list = []
+        for _ in range(depth):
+            nested = [nested]
+        return len(repr(nested))
+
+
+class BrokenSession:
+    def __init__(self) -> None:
+        raise EngineError("engine", "there is no compiler here", hint="install one")
+
+
+class UnhappySession:
+    def __init__(self) -> None:
+        raise KeyError("surprise")
