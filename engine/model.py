@@ -1,0 +1,385 @@
+"""A model in PyTorch: loaded, traced, run and differentiated. What every engine is compared with.
+
+This file knows torch and no TVM; it runs in an engine's child process.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from engine.flat_trace import FlatTrace, flatten
+from engine.session import EngineError, ModelSource, Progress
+from engine.source import EXAMPLE, file_digest
+from samples import SAMPLES, build
+from viz.graph import TensorType
+
+_TRACE_HINT = "Write it with torch.jit.trace(module.eval(), inputs).save(path)."
+
+
+class MaskLike(Protocol):
+    """What is needed of a mask to draw it; `passes.relay.program.Mask` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def rate(self) -> float: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+
+
+@dataclass
+class Model:
+    """A model with inputs, traced.
+
+    Args:
+        source: where it came from; `source.inputs` is filled in.
+        module: the module itself, in train or eval mode as the source asks.
+        inputs: one tensor an input, floating ones in `source.dtype`.
+        input_names: how forward() calls them.
+        traced: the trace.
+        flat: the trace as one flat graph.
+        parameters: parameters that the graph reads, by name, in the order of
+            `module.named_parameters()`.
+        buffers: buffers that the graph reads, by name, in the order of `module.named_buffers()`.
+            They are arguments of the program, but no gradient is taken for them.
+        unread: parameters that the graph does not read.
+        notes: sentences for people.
+    """
+
+    source: ModelSource
+    module: torch.nn.Module
+    inputs: tuple[torch.Tensor, ...]
+    input_names: tuple[str, ...]
+    traced: torch.jit.ScriptModule
+    flat: FlatTrace
+    parameters: dict[str, torch.Tensor]
+    buffers: dict[str, torch.Tensor]
+    unread: tuple[str, ...]
+    notes: tuple[str, ...]
+    outputs_flat: tuple[TensorType, ...] = field(default=())
+
+    @property
+    def parameter_elements(self) -> int:
+        """Number of elements of all the module's parameters, read or not."""
+        return sum(p.numel() for p in self.module.parameters())
+
+    def forward(self) -> tuple[torch.Tensor, ...]:
+        """Run the module; its outputs, flattened, without autograd history.
+
+        Dropout draws from the source's seed. Buffers that the run updates are put back.
+        """
+        with torch.no_grad(), _seeded(self.source.seed), _kept_buffers(self.module):
+            return tuple(t.detach().clone() for t in flat_tensors(self.module(*self.inputs)))
+
+    def grad_outs(self) -> tuple[torch.Tensor, ...]:
+        """One gradient an output, normal, of its shape and dtype, drawn from the source's seed."""
+        generator = torch.Generator().manual_seed(self.source.seed + 1)
+        return tuple(
+            torch.randn(t.shape, generator=generator).to(getattr(torch, t.dtype))
+            for t in self.outputs_flat
+        )
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """Gradients of the floating inputs, then of the parameters that the graph reads.
+
+        The forward draws the same dropout masks as `forward`; the outputs are weighted with
+        `grad_outs`. An input or parameter that no output depends on has zeros.
+        """
+        leaves = {
+            name: value.detach().clone().requires_grad_()
+            for name, value in zip(self.input_names, self.inputs, strict=True)
+            if value.is_floating_point()
+        }
+        arguments = [leaves.get(n, v) for n, v in zip(self.input_names, self.inputs, strict=True)]
+        floating = {n: p for n, p in self.parameters.items() if p.is_floating_point()}
+        wanted = {n: p.requires_grad for n, p in floating.items()}
+        leaves.update(floating)
+        try:
+            for parameter in floating.values():
+                parameter.requires_grad_(True)
+            with _seeded(self.source.seed), _kept_buffers(self.module):
+                outputs = flat_tensors(self.module(*arguments))
+            used = [
+                (o, g) for o, g in zip(outputs, self.grad_outs(), strict=True) if o.requires_grad
+            ]
+            found = torch.autograd.grad(
+                [o for o, _ in used], list(leaves.values()), [g for _, g in used],
+                allow_unused=True,
+            )  # fmt: skip
+        finally:
+            for name, parameter in floating.items():
+                parameter.requires_grad_(wanted[name])
+        return {
+            name: torch.zeros_like(leaf) if gradient is None else gradient.detach()
+            for (name, leaf), gradient in zip(leaves.items(), found, strict=True)
+        }
+
+
+def draw_masks(masks: Iterable[MaskLike], seed: int) -> dict[str, torch.Tensor]:
+    """Draw dropout masks as PyTorch draws them in a forward pass under the same seed.
+
+    Args:
+        masks: in the order in which the model's dropouts run.
+        seed: as `ModelSource.seed`.
+
+    Returns:
+        By name, 0 and 1/(1-p) in the mask's shape and dtype: what dropout makes of ones, so it
+        draws exactly what the model's own dropout draws (of a contiguous tensor on the CPU).
+    """
+    with _seeded(seed):
+        return {
+            m.name: torch.nn.functional.dropout(
+                torch.ones(m.shape, dtype=getattr(torch, m.dtype)), m.rate, training=True
+            )
+            for m in masks
+        }
+
+
+def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
+    """The tensors in nested tuples, lists and dicts, in order; None is left out.
+
+    Raises:
+        EngineError: kind "operator"; there is something else among them.
+    """
+    if isinstance(value, torch.Tensor):
+        return (value,)
+    if value is None:
+        return ()
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, list | tuple):
+        return tuple(t for v in value for t in flat_tensors(v))
+    raise EngineError(
+        "operator", f"The model returns a {type(value).__name__}, not a tensor.", "forward()",
+        "Return tensors, or tuples, lists or dicts of them.",
+    )  # fmt: skip
+
+
+def load_model(source: ModelSource, progress: Progress) -> Model:
+    """Build the sample, or read the file, run it once, and trace it.
+
+    Raises:
+        EngineError: kind "file" (missing, changed, or not TorchScript), kind "input" (input types
+            missing, wrong in number, or refused by the model), kind "usage" (no such sample, or a
+            size it does not take), kind "operator" (an operation that a trace cannot hold).
+    """
+    notes: list[str] = []
+    if source.model in SAMPLES:
+        progress(0.0, f"building {source.model}")
+        try:
+            module, inputs = build(
+                source.model, source.batch, source.tokens, source.training, source.seed,
+                source.dtype,
+            )  # fmt: skip
+        except ValueError as wrong:
+            raise EngineError("usage", f"{wrong}.".capitalize(), source.model) from wrong
+        names = SAMPLES[source.model].inputs
+    else:
+        progress(0.0, "reading the file")
+        module = _read(source)
+        names, inputs = _file_inputs(module, source)
+    progress(0.4, "running it once")
+    outputs = _first_run(module, names, inputs, source)
+    progress(0.6, "tracing")
+    traced = _trace(module, inputs, source, notes)
+    flat = flatten(traced, names, inputs)
+    return Model(
+        source=replace(source, inputs=_types(names, inputs)),
+        module=module,
+        inputs=inputs,
+        input_names=names,
+        traced=traced,
+        flat=flat,
+        parameters={n: p for n, p in module.named_parameters() if n in flat.tensors},
+        buffers={n: b for n, b in module.named_buffers() if n in flat.tensors},
+        unread=tuple(n for n, _ in module.named_parameters() if n not in flat.tensors),
+        notes=tuple(notes),
+        outputs_flat=tuple(tensor_type(o) for o in outputs),
+    )
+
+
+def tensor_type(tensor: torch.Tensor) -> TensorType:
+    """Shape and dtype of a tensor."""
+    return TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def _types(
+    names: tuple[str, ...], inputs: tuple[torch.Tensor, ...]
+) -> tuple[tuple[str, TensorType], ...]:
+    return tuple((n, tensor_type(t)) for n, t in zip(names, inputs, strict=True))
+
+
+def _read(source: ModelSource) -> torch.jit.ScriptModule:
+    path = Path(source.model)
+    if not path.is_file():
+        samples = ", ".join(SAMPLES)
+        raise EngineError(
+            "file", f"There is neither a sample nor a file called {source.model!r}.",
+            source.model, f"The samples are {samples}.",
+        )  # fmt: skip
+    if source.digest and file_digest(path) != source.digest:
+        raise EngineError(
+            "file", "The file has changed since it was opened.", source.model, "Open it again."
+        )
+    try:
+        # torch.jit.load reads TorchScript archives only: nothing is unpickled into Python.
+        module = torch.jit.load(str(path), map_location="cpu")
+    except (RuntimeError, ValueError, EOFError, OSError) as wrong:
+        raise EngineError(
+            "file", "This file is not a TorchScript trace.", path.name,
+            f"{_TRACE_HINT} A file written by torch.save holds no program.",
+        ) from wrong  # fmt: skip
+    return module.to(getattr(torch, source.dtype)).train(source.training)
+
+
+def _signature(module: torch.jit.ScriptModule) -> tuple[tuple[str, str], ...]:
+    """(name, type) of forward()'s inputs."""
+    arguments = module.forward.schema.arguments[1:]
+    return tuple((a.name, str(a.type)) for a in arguments)
+
+
+def _file_inputs(
+    module: torch.jit.ScriptModule, source: ModelSource
+) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...]]:
+    expected = _signature(module)
+    listed = ", ".join(n for n, _ in expected) or "no inputs"
+    example = ", ".join(
+        f"{n}={e}" for (n, _), e in zip(expected, ["1x14x768:float32"] * len(expected), strict=True)
+    )
+    wrong = [f"{n}: {t}" for n, t in expected if t != "Tensor"]
+    if wrong:
+        raise EngineError(
+            "input", f"forward() takes something else than tensors: {', '.join(wrong)}.",
+            wrong[0], "Trace a module whose inputs are tensors.",
+        )  # fmt: skip
+    names = tuple(n for n, _ in expected)
+    types = source.inputs or _recorded(module, names)
+    if not types:
+        raise EngineError(
+            "input", f"The file does not say what shapes its inputs have: {listed}.", listed,
+            f"Give one type an input, such as {example or EXAMPLE}.",
+        )  # fmt: skip
+    if len(types) != len(expected):
+        raise EngineError(
+            "input", f"forward() takes {len(expected)} inputs ({listed}), not {len(types)}.",
+            listed, f"Give one type an input, such as {example}.",
+        )  # fmt: skip
+    by_name = {n: t for n, t in types if n}
+    strange = [n for n in by_name if n not in names]
+    if strange:
+        raise EngineError(
+            "input", f"forward() has no input {strange[0]!r}; it takes {listed}.", strange[0],
+            f"Give one type an input, such as {example}.",
+        )  # fmt: skip
+    rest = iter([t for n, t in types if not n])
+    generator = torch.Generator().manual_seed(source.seed)
+    return names, tuple(
+        _draw(by_name[n] if n in by_name else next(rest), source.dtype, generator) for n in names
+    )
+
+
+def _recorded(
+    module: torch.jit.ScriptModule, names: tuple[str, ...]
+) -> tuple[tuple[str, TensorType], ...]:
+    """Input types that the trace's graph records; empty where it does not record all of them."""
+    found = []
+    for name, value in zip(names, list(module.graph.inputs())[1:], strict=True):
+        kind = value.type()
+        sizes, dtype = getattr(kind, "sizes", lambda: None)(), kind.scalarType()
+        if sizes is None or dtype is None:
+            return ()
+        found.append((name, TensorType(tuple(sizes), _DTYPE_NAMES.get(dtype, dtype.lower()))))
+    return tuple(found)
+
+
+_DTYPE_NAMES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "int64",
+                "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool"}  # fmt: skip  # noqa: E501
+
+
+def _draw(kind: TensorType, dtype: str, generator: torch.Generator) -> torch.Tensor:
+    """A random input. Integers are 0 or 1: valid as an index into whatever they look up."""
+    own = getattr(torch, kind.dtype)
+    shape = [int(d) for d in kind.shape]
+    if own.is_floating_point:
+        to = getattr(torch, dtype) if kind.dtype in ("float32", "float64") else own
+        return torch.randn(shape, generator=generator).to(to)
+    return torch.randint(0, 2, shape, generator=generator).to(own)
+
+
+def _first_run(
+    module: torch.nn.Module,
+    names: tuple[str, ...],
+    inputs: tuple[torch.Tensor, ...],
+    source: ModelSource,
+) -> tuple[torch.Tensor, ...]:
+    try:
+        with torch.no_grad(), _seeded(source.seed), _kept_buffers(module):
+            return flat_tensors(module(*inputs))
+    except (RuntimeError, IndexError, ValueError) as wrong:
+        given = ", ".join(f"{n}: {t}" for n, t in _types(names, inputs))
+        lines = [line.strip() for line in str(wrong).splitlines() if line.strip()]
+        reason = lines[-1] if lines else type(wrong).__name__
+        raise EngineError(
+            "input", f"The model does not run with these inputs ({given}): {reason}",
+            ", ".join(names), f"forward() takes {len(names)} inputs: {', '.join(names)}.",
+        ) from wrong  # fmt: skip
+
+
+def _trace(
+    module: torch.nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    source: ModelSource,
+    notes: list[str],
+) -> torch.jit.ScriptModule:
+    if isinstance(module, torch.jit.ScriptModule):
+        return module
+    with warnings.catch_warnings(record=True) as caught, _seeded(source.seed):
+        warnings.simplefilter("always")
+        with _kept_buffers(module):
+            traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
+    kept = {str(w.message).splitlines()[0] for w in caught
+            if issubclass(w.category, torch.jit.TracerWarning)}  # fmt: skip
+    if kept:
+        notes.append(
+            "The trace holds for these input shapes only: the model decides by values in "
+            f"{len(kept)} place{'s' if len(kept) > 1 else ''}."
+        )
+    return traced
+
+
+class _seeded:
+    """Seeds torch's generator inside the block and puts its state back after it."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def __enter__(self) -> None:
+        self.state = torch.get_rng_state()
+        torch.manual_seed(self.seed)
+
+    def __exit__(self, *args: object) -> None:
+        torch.set_rng_state(self.state)
+
+
+class _kept_buffers:
+    """Puts back, after the block, the buffers that a run updates (running statistics)."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    def __enter__(self) -> None:
+        self.before = [(b, b.detach().clone()) for b in self.module.buffers()]
+
+    def __exit__(self, *args: object) -> None:
+        with torch.no_grad():
+            for buffer, before in self.before:
+                if not torch.equal(buffer, before):
+                    buffer.copy_(before)

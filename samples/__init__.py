@@ -1,0 +1,112 @@
+"""Small real models with inputs: what the page and the command line offer by name.
+
+This file is metadata only: it imports no torch, so that the app's process may list the samples.
+Each model is one file of this package with a function `make(batch, tokens)`; `build` imports it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample: what a list shows of it, and the sizes it takes.
+
+    Args:
+        name: how the command line and `ModelSource.model` call it; its file in this package.
+        title, summary: for people.
+        parameters: number of parameter elements.
+        inputs: names of its inputs, in the order in which forward() takes them.
+        has_tokens: whether the number of tokens may be chosen.
+        default_batch, default_tokens: sizes used where none are given; `default_tokens` is None
+            where there are no tokens.
+        training: whether its gradient may be taken.
+    """
+
+    name: str
+    title: str
+    summary: str
+    parameters: int
+    inputs: tuple[str, ...]
+    has_tokens: bool
+    default_batch: int
+    default_tokens: int | None
+    training: bool = True
+
+
+_ALL = (
+    Sample(
+        "mlp", "MLP", "Two linear layers with gelu, layer norm and dropout.",
+        19_722, ("x",), False, 8, None,
+    ),
+    Sample(
+        "bert_self_attention", "BERT self-attention",
+        "The attention of one BERT-base layer: q, k, v, softmax, dropout; no output projection.",
+        1_771_776, ("hidden_states", "attention_mask"), True, 1, 14,
+    ),
+    Sample(
+        "bert_layer", "BERT layer",
+        "One layer of BERT-base: self-attention and feed-forward, with residuals and layer norms.",
+        7_087_872, ("hidden_states", "attention_mask"), True, 1, 14,
+    ),
+    Sample(
+        "bert", "BERT base", "BertModel: embeddings, 12 layers, pooler.",
+        109_482_240, ("input_ids", "attention_mask"), True, 1, 14,
+    ),
+    Sample(
+        "super_resolution", "Super-resolution",
+        "37 convolutions with residual connections, then a pixel shuffle: twice the resolution.",
+        1_301_196, ("image",), False, 1, None,
+    ),
+)  # fmt: skip
+
+SAMPLES: dict[str, Sample] = {s.name: s for s in _ALL}
+
+
+def build(
+    name: str,
+    batch: int | None = None,
+    tokens: int | None = None,
+    training: bool = False,
+    seed: int = 0,
+    dtype: str = "float32",
+) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """Make a sample with random weights, and inputs for it.
+
+    The same arguments give the same weights and inputs; torch's global generator is left as it
+    was. Weights and inputs are drawn in float32 and then converted, so that float32 and float64
+    hold the same numbers.
+
+    Args:
+        name: a key of `SAMPLES`.
+        batch, tokens: sizes of the inputs; None for the sample's own.
+        training: train mode (dropout on) or eval mode.
+        seed: of the weights and inputs.
+        dtype: "float32" or "float64", of the weights and the floating inputs.
+
+    Raises:
+        KeyError: there is no such sample.
+        ValueError: a size is less than 1, or tokens are given to a sample without.
+    """
+    import torch
+
+    sample = SAMPLES[name]
+    if tokens is not None and not sample.has_tokens:
+        raise ValueError(f"the sample {name} has no tokens to choose")
+    batch = sample.default_batch if batch is None else batch
+    tokens = sample.default_tokens if tokens is None else tokens
+    for what, size in (("batch", batch), ("tokens", tokens)):
+        if size is not None and size < 1:
+            raise ValueError(f"{what} must be at least 1, not {size}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module, inputs = import_module(f"samples.{name}").make(batch, tokens)
+    to = getattr(torch, dtype)
+    module = module.to(to).train(training)
+    return module, tuple(i.to(to) if i.is_floating_point() else i for i in inputs)
