@@ -1,0 +1,157 @@
+"""Each pass of the inference pipeline: what it does to the program, and that numbers stay."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from engine.model import load_model
+from engine.relay.frontend import import_model
+from engine.session import ModelSource
+from passes.catalogue import default_pipeline, info
+from passes.relay.drop_identities import drop_identities
+from passes.relay.linear_to_dense import linear_to_dense
+from passes.relay.program import RelayProgram
+from passes.relay.rewrite import op_name, post_order, shape
+
+LIMIT = {"float32": 1e-5, "float64": 1e-12}
+
+
+def quiet(fraction, text):
+    pass
+
+
+def operators(program):
+    return Counter(filter(None, map(op_name, post_order(program.main))))
+
+
+def apply(program, names):
+    for name in names:
+        program = info("relay", name).load()(program)
+    return program
+
+
+def run(program, inputs):
+    with tvm.transform.PassContext(opt_level=1):
+        library = relay.build(program.mod, "llvm", params=dict(program.params))
+    module = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    for name, value in inputs.items():
+        module.set_input(name, value)
+    module.run()
+    return [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
+
+
+def program_of(body, **values):
+    """A program over float32 variables, with inputs drawn for them."""
+    mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
+    return RelayProgram(relay.transform.InferType()(mod), {}, tuple(values), 1)
+
+
+def var(name, *dims):
+    return relay.var(name, shape=dims, dtype="float32")
+
+
+def draw(*dims):
+    return np.random.default_rng(0).standard_normal(dims).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def attention():
+    model = load_model(ModelSource("bert_self_attention", batch=2, tokens=5), quiet)
+    return model, import_model(model, quiet)
+
+
+def test_q_k_and_v_combine_from_8_matmuls_to_6():
+    model = load_model(ModelSource("bert_layer"), quiet)
+    program = import_model(model, quiet)
+    assert operators(program)["nn.batch_matmul"] == 8
+    program = apply(program, ["cse", "bind", "fold", "combine_batch_matmul"])
+    assert operators(program)["nn.batch_matmul"] == 8  # the frontend's form is passed over
+    program = apply(program, ["batch_matmul_nt", "combine_batch_matmul", "fold"])
+    assert operators(program)["nn.batch_matmul"] == 6
+    program = apply(program, ["linear_to_dense"])
+    assert operators(program)["nn.batch_matmul"] == 2
+    assert operators(program)["nn.dense"] == 4
+
+
+def test_cse_shares_what_q_k_and_v_read(attention):
+    _, program = attention
+    after = apply(program, ["cse"])
+    assert operators(after)["reshape"] < operators(program)["reshape"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_step_keeps_the_numbers(dtype):
+    model = load_model(ModelSource("bert_self_attention", batch=2, tokens=5, dtype=dtype), quiet)
+    program = import_model(model, quiet)
+    expected = [t.numpy() for t in model.forward()]
+    inputs = {n: t.numpy() for n, t in zip(model.input_names, model.inputs, strict=True)}
+    for step in default_pipeline("relay", False):
+        program = apply(program, [step.name])
+        for ours, theirs in zip(run(program, inputs), expected, strict=True):
+            worst = np.abs(ours - theirs).max() / np.abs(theirs).max()
+            assert worst < LIMIT[dtype], step.name
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("kind", ["constant", "variable"])
+def test_a_shared_matrix_becomes_dense(transpose_b, kind):
+    x, weight = draw(3, 4, 5), draw(6, 5) if transpose_b else draw(5, 6)
+    matrix = relay.const(weight) if kind == "constant" else var("w", *weight.shape)
+    if kind == "constant":
+        right = relay.const(np.broadcast_to(weight, (3, *weight.shape)).copy())
+    else:
+        right = relay.broadcast_to(matrix, (3, *weight.shape))
+    body = relay.nn.batch_matmul(var("x", 3, 4, 5), right, transpose_b=transpose_b)
+    before = program_of(body, x=x)
+    after = linear_to_dense(before)
+    assert operators(after)["nn.dense"] == 1
+    assert operators(after)["nn.batch_matmul"] == 0
+    inputs = {"x": x} if kind == "constant" else {"x": x, "w": weight}
+    np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_batch_of_matrices_stays():
+    right = relay.const(draw(3, 5, 6))
+    before = program_of(relay.nn.batch_matmul(var("x", 3, 4, 5), right, transpose_b=False), x=None)
+    assert linear_to_dense(before) is before
+
+
+def test_the_bias_moves_in_front_of_the_reshape():
+    right = relay.const(np.broadcast_to(draw(6, 5), (3, 6, 5)).copy())
+    product = relay.nn.batch_matmul(var("x", 3, 4, 5), right, transpose_b=True)
+    body = relay.nn.bias_add(relay.reshape(product, [3, 2, 2, 6]), relay.const(draw(6)), axis=-1)
+    before = program_of(body, x=None)
+    after = linear_to_dense(before)
+    bias = next(e for e in post_order(after.main) if op_name(e) == "nn.bias_add")
+    assert op_name(bias.args[0]) == "nn.dense"
+    inputs = {"x": draw(3, 4, 5)}
+    np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_bias_on_another_axis_stays_where_it_is():
+    right = relay.const(np.broadcast_to(draw(4, 5), (3, 4, 5)).copy())
+    product = relay.nn.batch_matmul(var("x", 3, 4, 5), right, transpose_b=True)
+    body = relay.nn.bias_add(product, relay.const(draw(4)), axis=1)
+    before = program_of(body, x=None)
+    inputs = {"x": draw(3, 4, 5)}
+    after = linear_to_dense(before)
+    np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_views_that_change_nothing_vanish():
+    x = var("x", 2, 3)
+    body = relay.transpose(relay.squeeze(relay.broadcast_to(x, (2, 3)), axis=[]), axes=[0, 1])
+    body = relay.exp(relay.reshape(relay.reshape(body, (3, 2)), (6,)))
+    after = drop_identities(program_of(body, x=None))
+    assert operators(after) == {"reshape": 1, "exp": 1}
+    assert shape(after.main.body) == (6,)
+
+
+def test_views_that_change_something_stay():
+    body = relay.broadcast_to(relay.transpose(var("x", 2, 2)), (5, 2, 2))
+    before = program_of(body, x=None)
+    assert drop_identities(before) is before
