@@ -153,6 +153,7 @@ def boot() -> None:
         sys.path.remove(str(found.python))
         raise _explained(error, found) from error
     _booted = found
+    _choose_cuda_compiler()
 
 
 def describe_cuda() -> tuple[CudaLibrary, ...]:
@@ -355,6 +356,18 @@ def _write_whole(path: Path, content: bytes) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+def _choose_cuda_compiler() -> None:
+    """Let nvrtc compile CUDA kernels where there is no nvcc.
+
+    TVM asks for nvcc whenever its Python callback is registered, and that it always is.
+    """
+    nvrtc = any(c.real for c in _loaded if c.name.startswith("libnvrtc"))
+    if nvrtc and shutil.which("nvcc") is None:
+        import tvm
+
+        tvm._ffi.registry.remove_global_func("tvm_callback_cuda_compile")
 
 
 def _explained(error: Exception, found: Installation) -> EngineError:
