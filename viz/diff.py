@@ -90,17 +90,17 @@ class _Matcher:
                 by_place[_place_key(node)].append(node_id)
             for source in self._old_inputs(node):
                 by_input[_input_key(node, source)].append(node_id)
-            if "digest" in node.attrs:
-                by_input["data", node.attrs["digest"], node.outputs].append(node_id)
+            if _parameter(node):
+                by_input["parameter", _parameter(node)].append(node_id)
 
         for node in _flat(self.after):
             inputs = self._new_inputs(node)
             found = same_value.get(node.id)
             if found is None:
                 found = self._take(by_call[self._call_key(node, inputs)])
-            if found is None and "digest" in node.attrs:
-                # A parameter that was bound: another kind of node, the same numbers.
-                found = self._take(by_input["data", node.attrs["digest"], node.outputs])
+            if found is None and _parameter(node):
+                # Bound or not, it is the same weight.
+                found = self._take(by_input["parameter", _parameter(node)])
             if found is None and node.kind not in (Kind.INPUT, Kind.PARAMETER, Kind.FUNCTION):
                 if node.scope or node.source:
                     found = self._take(by_place[_place_key(node)])
@@ -220,6 +220,11 @@ def _value_hashes(graph: Graph) -> dict[str, str]:
         seen[value] += 1
         hashes[node.id] = value if seen[value] == 1 else f"{value}#{seen[value]}"
     return hashes
+
+
+def _parameter(node: Node) -> str:
+    """The parameter that a node is, as an argument or bound as a constant; "" of others."""
+    return node.name if node.kind is Kind.PARAMETER else str(node.attrs.get("parameter", ""))
 
 
 def _own_key(node: Node) -> tuple[object, ...]:

@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -170,6 +171,8 @@ class _Walk:
         if copy > 1:
             ident = f"{ident}#{copy}"
         scope, source = self.shared.origin(expr) if origin is None else origin
+        if body is not None:
+            body = _within(body, ident)
         self.nodes.append(
             Node(
                 ident, kind, op, name, attrs or {}, inputs, self.shared.outputs(expr), scope,
@@ -312,6 +315,21 @@ class _Walk:
         inputs = self.of(parts)
         op = _other_name(expr)
         self.add(expr, f"{op} {' '.join(inputs)}", Kind.CALL, op, inputs=inputs)
+
+
+def _within(body: Graph, function: str) -> Graph:
+    """A function's body with ids of its own: equal functions hold equal nodes."""
+
+    def of(ident: str) -> str:
+        return f"{function}/{ident}"
+
+    nodes = tuple(
+        replace(n, id=of(n.id), inputs=tuple(of(i) if isinstance(i, str) else i for i in n.inputs))
+        for n in body.nodes
+    )
+    return replace(
+        body, nodes=nodes, inputs=tuple(map(of, body.inputs)), outputs=tuple(map(of, body.outputs))
+    )
 
 
 def _children(expr: Any) -> list[Any]:
