@@ -1,0 +1,451 @@
+"""The same jobs as the page's, without a browser: `python cli.py COMMAND … --json`.
+
+With --json, stdout is exactly one JSON document; progress and logs go to stderr. The exit status is
+0 when the job was done, 1 when it was not (then the document is {"error": …}), 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.client import EngineClient
+from engine.session import EngineError, ModelSource, plain
+from engine.source import source_from_file
+from passes import cut as cuts
+from passes.catalogue import default_pipeline, names
+from passes.pipeline import Pipeline
+from samples import SAMPLES
+from viz import tables
+from viz.export import to_dot
+from viz.graph import Graph
+
+Connect = Callable[[str], EngineClient]
+Document = dict[str, Any]
+
+ENGINES = ("relay",)
+
+
+def main(argv: Sequence[str] | None = None, connect: Connect = EngineClient) -> int:
+    """Run one command and return the exit status.
+
+    Args:
+        argv: the arguments after the program's name; None takes them from the process.
+        connect: makes the client of an engine from the name of its IR.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        document = args.run(args, connect)
+    except EngineError as error:
+        return _fail(args, error)
+    except KeyboardInterrupt:
+        return _fail(args, EngineError("cancelled", "Stopped from the keyboard."))
+    if args.json:
+        print(json.dumps(document, ensure_ascii=False, allow_nan=False))
+    else:
+        print(args.text(document))
+    return 0
+
+
+def _fail(args: argparse.Namespace, error: EngineError) -> int:
+    if args.json:
+        print(json.dumps({"error": error.to_json()}, ensure_ascii=False))
+    where = f" ({error.where})" if error.where else ""
+    print(f"error: {error.message}{where}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)
+    return 2 if error.kind == "usage" else 1
+
+
+# The commands. Each takes the arguments and returns the document that --json prints.
+
+
+def models(args: argparse.Namespace, connect: Connect) -> Document:
+    """The built-in samples."""
+    return {"models": tables.model_rows(SAMPLES.values(), ENGINES)}
+
+
+def passes(args: argparse.Namespace, connect: Connect) -> Document:
+    """Every pass of the engine's catalogue, and the default pipelines."""
+    return {
+        "engine": args.engine,
+        "passes": tables.pass_rows(args.engine),
+        "pipelines": {
+            "inference": str(default_pipeline(args.engine, False)),
+            "training": str(default_pipeline(args.engine, True)),
+        },
+    }
+
+
+def graph(args: argparse.Namespace, connect: Connect) -> Document:
+    """The graph of a model, as imported, or with --passes after the pipeline."""
+    source = _source(args)
+    pipeline = _pipeline(args) if args.passes else None
+    with _Engine(args, connect) as ask:
+        info = ask("load", source)
+        after = ask("graph_after", source, pipeline, len(pipeline) - 1) if pipeline else info.graph
+    document = tables.model_document(info, args.engine, after, pipeline)
+    if args.output:
+        if args.output.suffix == ".dot":
+            _write(args.output, to_dot(after))
+        else:
+            _write(args.output, json.dumps(after.to_json(), ensure_ascii=False))
+    return document
+
+
+def step(args: argparse.Namespace, connect: Connect) -> Document:
+    """What each pass of a pipeline did; with --check, the error against PyTorch after each."""
+    source, pipeline = _source(args), _pipeline(args)
+    errors: dict[int, tables.Row] = {}
+    with _Engine(args, connect) as ask:
+        records = ask("step", source, pipeline)
+        if args.check:
+            errors = _check_steps(ask, source, pipeline, args)
+        if args.output:
+            graphs = [ask("graph_after", source, pipeline, i) for i in range(-1, len(pipeline))]
+            _write(args.output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
+    return {
+        "model": source.model,
+        "engine": args.engine,
+        "pipeline": str(pipeline),
+        "steps": tables.step_rows(records, errors),
+    }
+
+
+def captures(args: argparse.Namespace, connect: Connect) -> Document:
+    """What the forward saves for the backward under one strategy."""
+    args.training = True
+    source, pipeline = _source(args), _pipeline(args)
+    started = time.perf_counter()
+    with _Engine(args, connect) as ask:
+        joint = ask("graph_after", source, pipeline, len(pipeline) - 1)
+        cut = _cut(joint, args.strategy)
+        document = {
+            "model": source.model,
+            "engine": args.engine,
+            "pipeline": str(pipeline),
+            **tables.cut_document(joint, cut),
+            "seconds": time.perf_counter() - started,
+        }
+        if args.output:
+            split = ask("split", source, pipeline, cut.ids)
+            _write(args.output, json.dumps(plain(split), ensure_ascii=False))
+    return document
+
+
+def time_model(args: argparse.Namespace, connect: Connect) -> Document:
+    """Compile, compare with PyTorch, and time against PyTorch eager."""
+    source, pipeline = _source(args), _pipeline(args)
+    with _Engine(args, connect) as ask:
+        target = args.target or _first_target(ask)
+        captured = None
+        if source.training:
+            joint = ask("graph_after", source, pipeline, len(pipeline) - 1)
+            captured = _cut(joint, args.strategy).ids
+        result = ask("time", source, pipeline, captured, target, args.threads, args.repeats)
+    document = {
+        "model": source.model,
+        "engine": args.engine,
+        "pipeline": str(pipeline),
+        "strategy": args.strategy if source.training else None,
+        **tables.time_document(result),
+    }
+    if args.output:
+        if args.output.suffix == ".csv":
+            _write(args.output, _csv(document["rows"], TIME_COLUMNS))
+        else:
+            _write(args.output, json.dumps(document, ensure_ascii=False))
+    return document
+
+
+TIME_COLUMNS = (
+    "what", "phase", "median_ms", "q1_ms", "q3_ms", "ratio_to_eager", "max_abs_error",
+    "peak_bytes",
+)  # fmt: skip
+
+
+# What the commands share.
+
+
+class _Engine:
+    """A client for the length of one command; calling it asks the engine and shows progress."""
+
+    def __init__(self, args: argparse.Namespace, connect: Connect) -> None:
+        self._client = connect(args.engine)
+        self._line = ProgressLine(sys.stderr)
+
+    def __enter__(self) -> _Engine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._line.clear()
+        self._client.close()
+
+    def __call__(self, method: str, *arguments: Any) -> Any:
+        return self._client.call(method, *arguments, on_progress=self._line)
+
+
+class ProgressLine:
+    """Progress as one line that overwrites itself on a terminal; silent elsewhere."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream if stream.isatty() else None
+        self._width = 0
+
+    def __call__(self, fraction: float, text: str) -> None:
+        """Show how much is done (0 to 1) and what is being done."""
+        if self._stream is not None:
+            line = f"{fraction:4.0%}  {text}"[:100]
+            self._stream.write("\r" + line.ljust(self._width))
+            self._stream.flush()
+            self._width = len(line)
+
+    def clear(self) -> None:
+        """Leave the line empty for what is printed next."""
+        if self._stream is not None and self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
+            self._width = 0
+
+
+def _source(args: argparse.Namespace) -> ModelSource:
+    if args.model in SAMPLES:
+        if args.input:
+            raise EngineError(
+                "usage", f"The sample {args.model} brings its own inputs.", "--input",
+                "Use --batch and --tokens, or give a file.",
+            )  # fmt: skip
+        return ModelSource(
+            args.model, batch=args.batch, tokens=args.tokens, seed=args.seed,
+            training=args.training, dtype=args.dtype,
+        )  # fmt: skip
+    if not Path(args.model).exists():
+        raise EngineError(
+            "file", "No sample and no file has this name.", args.model,
+            f"Samples: {', '.join(SAMPLES)}.",
+        )  # fmt: skip
+    return source_from_file(
+        args.model, "\n".join(args.input), seed=args.seed, training=args.training,
+        dtype=args.dtype,
+    )  # fmt: skip
+
+
+def _pipeline(args: argparse.Namespace) -> Pipeline:
+    if args.passes in (None, "default"):
+        return default_pipeline(args.engine, args.training)
+    try:
+        return Pipeline.parse(args.passes, names(args.engine))
+    except ValueError as wrong:
+        raise EngineError("usage", str(wrong), "--passes", "See: python cli.py passes") from wrong
+
+
+def _cut(joint: Graph, strategy: str) -> cuts.Cut:
+    if joint.forward_outputs is None:
+        raise EngineError(
+            "pass", "There is no gradient to cut: the pipeline does not take one.", "--passes",
+            "Use the default training pipeline, or add the gradient step.",
+        )  # fmt: skip
+    return cuts.cut(joint, strategy)
+
+
+def _first_target(ask: Callable[..., Any]) -> str:
+    here = [t for t in ask("describe").targets if t.runs_here]
+    if not here:
+        raise EngineError("target", "This machine can run none of the engine's targets.")
+    return here[0].name
+
+
+def _check_steps(
+    ask: Callable[..., Any], source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
+) -> dict[int, tables.Row]:
+    """The worst error against PyTorch after each enabled step that leaves a runnable program."""
+    target = args.target or _first_target(ask)
+    errors: dict[int, tables.Row] = {}
+    for index, one in enumerate(pipeline):
+        if not one.enabled:
+            continue
+        upto, captured = pipeline.upto(index), None
+        if source.training:
+            joint = ask("graph_after", source, upto, index)
+            if joint.forward_outputs is None:
+                continue
+            captured = _cut(joint, args.strategy).ids
+        error = tables.worst(ask("check", source, upto, captured, target))
+        if error is not None:
+            errors[index] = error
+    return errors
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as wrong:
+        raise EngineError(
+            "file", f"Cannot write: {wrong.strerror or wrong}.", str(path), "Give another -o."
+        ) from wrong
+
+
+def _csv(rows: Sequence[tables.Row], columns: Sequence[str]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+# What a person reads where --json is not given.
+
+
+def _models_text(document: Document) -> str:
+    return tables.text_table(
+        document["models"], ["name", "parameters", "training", "engines", "summary"]
+    )
+
+
+def _passes_text(document: Document) -> str:
+    lines = [tables.text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
+    lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items()]
+    return "\n".join(lines)
+
+
+def _graph_text(document: Document) -> str:
+    rows = [{"operator": o, "calls": n} for o, n in document["operators"].items()]
+    head = (
+        f"{document['model']} ({document['engine']}): {document['nodes']} nodes, "
+        f"{document['edges']} edges, {document['parameters']} parameters, "
+        f"imported in {document['seconds']:.1f} s"
+    )
+    return "\n".join([head, *document["notes"], "", tables.text_table(rows, ["operator", "calls"])])
+
+
+def _step_text(document: Document) -> str:
+    rows = [
+        {**r, "ms": r["seconds"] * 1e3, "max_abs": (r["error"] or {}).get("max_abs")}
+        for r in document["steps"]
+    ]
+    columns = ["pass", "enabled", "added", "removed", "changed", "nodes", "ms"]
+    if any(r["error"] for r in rows):
+        columns.append("max_abs")
+    failed = [f"{r['pass']} failed: {r['failure']['message']}" for r in rows if r["failure"]]
+    return "\n".join([tables.text_table(rows, columns), *failed])
+
+
+def _captures_text(document: Document) -> str:
+    rows = [
+        {
+            **r,
+            "shape": tables.shape_text(r["shape"]),
+            "readers": len(r["readers"]),
+            "size": tables.size(r["bytes"]),
+        }
+        for r in document["captures"]
+    ]
+    head = (
+        f"{document['strategy']}: {len(rows)} captures, {tables.size(document['bytes'])}, "
+        f"{len(document['recomputed'])} nodes recomputed; {len(document['masks'])} dropout masks, "
+        f"{tables.size(document['mask_bytes'])}"
+    )
+    columns = ["id", "op", "shape", "dtype", "size", "scope", "readers", "reason"]
+    return f"{head}\n\n{tables.text_table(rows, columns)}"
+
+
+def _time_text(document: Document) -> str:
+    head = (
+        f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
+        f"built in {document['build_seconds']:.1f} s"
+    )
+    rows = [{**r, "": tables.speed_text(r["ratio_to_eager"])} for r in document["rows"]]
+    return f"{head}\n\n{tables.text_table(rows, [*TIME_COLUMNS, ''])}"
+
+
+# The arguments.
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="cli.py",
+        description="See, step, cut, compile and time TVM graphs of PyTorch models.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, run, text, help_, options in (
+        ("models", models, _models_text, "list the samples", ()),
+        ("passes", passes, _passes_text, "list the passes and the default pipelines", ()),
+        ("graph", graph, _graph_text, "the graph of a model", (_model, _passes, _output)),
+        ("step", step, _step_text, "what each pass of a pipeline does",
+         (_model, _passes, _check, _output)),
+        ("captures", captures, _captures_text, "what the forward saves for the backward",
+         (_model, _passes, _strategy, _output)),
+        ("time", time_model, _time_text, "compile, compare and time against PyTorch",
+         (_model, _passes, _strategy, _time, _output)),
+    ):  # fmt: skip
+        command = commands.add_parser(name, help=help_, description=run.__doc__, allow_abbrev=False)
+        command.set_defaults(run=run, text=text)
+        command.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
+        command.add_argument("--json", action="store_true", help="print one JSON document")
+        for add in options:
+            add(command)
+    return parser
+
+
+def _model(command: argparse.ArgumentParser) -> None:
+    command.add_argument("model", metavar="MODEL", help="a sample's name, or a TorchScript file")
+    command.add_argument("--training", action="store_true", help="train mode, with gradients")
+    command.add_argument("--batch", type=_positive, metavar="N", help="batch size of a sample")
+    command.add_argument("--tokens", type=_positive, metavar="N", help="tokens of a sample")
+    command.add_argument("--seed", type=int, default=0, metavar="N", help="of all random values")
+    command.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    command.add_argument(
+        "--input", action="append", default=[], metavar="NAME=SHAPE:DTYPE",
+        help="one input of a file, such as hidden=1x14x768:float32; repeat in order",
+    )  # fmt: skip
+
+
+def _passes(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--passes", metavar="TEXT", help="a pipeline such as 'cse|bind|fold', or 'default'"
+    )
+
+
+def _strategy(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--strategy", choices=list(cuts.STRATEGIES), default=next(iter(cuts.STRATEGIES)),
+        help="which values the forward saves",
+    )  # fmt: skip
+
+
+def _check(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--check", action="store_true", help="compare with PyTorch after each")
+    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
+    _strategy(command)
+
+
+def _time(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
+    command.add_argument(
+        "--threads", type=_positive, default=0, metavar="N",
+        help="for TVM and PyTorch alike; all cores otherwise",
+    )  # fmt: skip
+    command.add_argument("--repeats", type=_positive, default=30, metavar="N", help="runs a row")
+
+
+def _output(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-o", dest="output", type=Path, metavar="FILE", help="write a file, too")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

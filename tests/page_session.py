@@ -1,0 +1,171 @@
+"""An engine without a TVM, for tests of the page and the command line: small, quick, predictable.
+
+It answers like the real one: a two-layer network whose pipeline folds a transpose, and whose joint
+graph has three crossings. Some arguments make it fail or take its time, as said below.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from engine.session import (
+    Comparison,
+    EngineError,
+    EngineInfo,
+    ModelInfo,
+    SplitResult,
+    StepRecord,
+    Target,
+    TimeResult,
+    TimeRow,
+)
+from viz.graph import Graph, Kind, Node, Role, TensorType
+
+SLOW_REPEATS = 777  # `time` with so many repeats takes a minute
+BROKEN_SEED = 13  # `load` with this seed fails
+FAILING_PASS = "simplify_inference"  # fails with this seed:
+FAILING_SEED = 14
+
+
+def tensor(*shape: int) -> TensorType:
+    """A float32 type."""
+    return TensorType(shape, "float32")
+
+
+def forward_nodes(transposed: bool = True) -> list[Node]:
+    """x @ w0.T, relu, @ w1.T."""
+    nodes = [
+        Node("x", Kind.INPUT, name="x", outputs=(tensor(8, 16),)),
+        Node("w0", Kind.PARAMETER, name="layers.0.weight", outputs=(tensor(32, 16),)),
+        Node("w1", Kind.PARAMETER, name="layers.2.weight", outputs=(tensor(4, 32),)),
+    ]
+    weight = "w0"
+    if transposed:
+        nodes.append(
+            Node("t0", Kind.CALL, "transpose", inputs=("w0",), outputs=(tensor(16, 32),),
+                 scope="layers.0", source="aten::t")
+        )  # fmt: skip
+        weight = "t0"
+    return [
+        *nodes,
+        Node("d0", Kind.CALL, "nn.dense", inputs=("x", weight), outputs=(tensor(8, 32),),
+             scope="layers.0", source="aten::linear"),
+        Node("r", Kind.CALL, "nn.relu", inputs=("d0",), outputs=(tensor(8, 32),),
+             scope="layers.1", source="aten::relu"),
+        Node("d1", Kind.CALL, "nn.dense", inputs=("r", "w1"), outputs=(tensor(8, 4),),
+             scope="layers.2", source="aten::linear"),
+    ]  # fmt: skip
+
+
+def forward_graph(transposed: bool = True) -> Graph:
+    """The model's graph."""
+    return Graph("main", "relay", tuple(forward_nodes(transposed)), ("x", "w0", "w1"), ("d1",))
+
+
+def joint_graph() -> Graph:
+    """Forward, and the gradients of both weights."""
+    forward, captured = Role.FORWARD, Role.CAPTURED
+    roles = {"d0": captured, "r": captured, "d1": forward}
+    nodes = [replace(n, role=roles.get(n.id, Role.NONE)) for n in forward_nodes(False)]
+    nodes += [
+        Node("g", Kind.INPUT, name="grad_out", outputs=(tensor(8, 4),)),
+        Node("gr", Kind.CALL, "nn.matmul", inputs=("g", "w1"), outputs=(tensor(8, 32),),
+             role=Role.BACKWARD, scope="layers.2"),
+        Node("m", Kind.CALL, "greater", inputs=("d0",), outputs=(tensor(8, 32),),
+             role=Role.BACKWARD, scope="layers.1"),
+        Node("gd", Kind.CALL, "multiply", inputs=("gr", "m"), outputs=(tensor(8, 32),),
+             role=Role.BACKWARD, scope="layers.1"),
+        Node("gw1", Kind.CALL, "nn.matmul", inputs=("g", "r"), outputs=(tensor(4, 32),),
+             role=Role.BACKWARD, scope="layers.2"),
+        Node("gw0", Kind.CALL, "nn.matmul", inputs=("gd", "x"), outputs=(tensor(32, 16),),
+             role=Role.BACKWARD, scope="layers.0"),
+    ]  # fmt: skip
+    return Graph(
+        "main", "relay", tuple(nodes), ("x", "w0", "w1", "g"), ("d1", "gw0", "gw1"),
+        forward_outputs=1,
+    )  # fmt: skip
+
+
+class PageSession:
+    """See the module."""
+
+    ir = "relay"
+
+    def describe(self, *, progress):
+        return EngineInfo(
+            "relay", "0.0.test", "nowhere",
+            (Target("llvm", "the CPU of the test", True),
+             Target("cuda", "a GPU", False, "this machine has no GPU")),
+        )  # fmt: skip
+
+    def load(self, source, *, progress):
+        if source.seed == BROKEN_SEED:
+            raise EngineError(
+                "operator", "Relay knows no operator aten::frobnicate.", "encoder.layer.0",
+                "Take this module out.",
+            )  # fmt: skip
+        if "not_a_trace" in source.model:
+            raise EngineError("file", "This is no TorchScript file.", source.model, "Trace it.")
+        graph = forward_graph()
+        arguments = tuple((graph.by_id[i].name, graph.by_id[i].outputs[0]) for i in graph.inputs)
+        progress(0.5, "importing")
+        return ModelInfo(source, graph, 640, arguments, 1, 0.012, ("A note of the import.",))
+
+    def step(self, source, pipeline, *, progress):
+        records, before = [], self._graph(pipeline, -1)
+        for index, one in enumerate(pipeline):
+            after = self._graph(pipeline, index)
+            error = None
+            if one.enabled and one.name == FAILING_PASS and source.seed == FAILING_SEED:
+                error = EngineError("pass", "The pass met a shape it cannot take.", one.name)
+            added = len(set(after.by_id) - set(before.by_id))
+            removed = len(set(before.by_id) - set(after.by_id))
+            records.append(
+                StepRecord(one.name, one.enabled, 1 if removed else 0, added, removed, len(after),
+                           0.002 if one.enabled else 0.0, after.operators, error)
+            )  # fmt: skip
+            before = after
+        return tuple(records)
+
+    def graph_after(self, source, pipeline, index, *, progress):
+        return self._graph(pipeline, index)
+
+    def _graph(self, pipeline, index):
+        names = [s.name for s in pipeline.steps[: index + 1] if s.enabled]
+        if "gradient" in names:
+            return joint_graph()
+        return forward_graph("fold" not in names)
+
+    def split(self, source, pipeline, captured, *, progress):
+        joint = joint_graph()
+        forward = Graph("forward", "relay", joint.nodes[:6], joint.inputs[:3], ("d1", *captured))
+        saved = tuple(Node(i, Kind.INPUT, name=i, outputs=joint.by_id[i].outputs) for i in captured)
+        own = tuple(n for n in joint.nodes if n.id in ("x", "w1", "g") or n.role is Role.BACKWARD)
+        missing = {s for n in own for s in n.edges} - {n.id for n in (*own, *saved)}
+        again = tuple(n for n in joint.nodes if n.id in joint.ancestors(missing) if missing)
+        nodes = {n.id: n for n in (*again, *saved, *own)}
+        backward = Graph(
+            "backward", "relay", tuple(nodes.values()),
+            tuple(n.id for n in nodes.values() if n.kind is not Kind.CALL), ("gw0", "gw1"),
+        )  # fmt: skip
+        return SplitResult(forward, backward, 0.01)
+
+    def check(self, source, pipeline, captured, target, *, progress):
+        names = ["output 0"] + (["grad layers.0.weight"] if captured is not None else [])
+        return tuple(Comparison(n, 1e-6, 2e-6, 0.5, source.dtype) for n in names)
+
+    def time(self, source, pipeline, captured, target, threads, repeats, *, progress):
+        if repeats == SLOW_REPEATS:
+            for i in range(600):
+                progress(i / 600, "timing slowly")
+                time.sleep(0.1)
+        phases = ["forward"] + (["forward_backward"] if captured is not None else [])
+        rows = []
+        for phase in phases:
+            rows.append(TimeRow("pytorch eager", phase, 1.0, 0.9, 1.1, None, None, None,
+                                (0.9, 1.0, 1.1)))  # fmt: skip
+            rows.append(TimeRow("relay, cpu", phase, 1.32, 1.3, 1.4, 1.32, 3e-6, 2048,
+                                (1.3, 1.32, 1.4)))  # fmt: skip
+        comparisons = self.check(source, pipeline, captured, target, progress=progress)
+        return TimeResult("a test machine", target, threads or 2, tuple(rows), comparisons, 0.5)

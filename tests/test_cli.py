@@ -1,0 +1,269 @@
+"""The command line: one JSON document, promised fields, exit statuses, sentences for errors.
+
+The commands run as processes against an engine without a TVM (tests/page_session.py); the last
+tests run the real one.
+"""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from viz.graph import Graph
+
+ROOT = Path(__file__).parent.parent
+FAKE = """
+import sys
+import cli
+from engine.client import EngineClient
+connect = lambda ir: EngineClient(ir, session="tests.page_session:PageSession")
+sys.exit(cli.main(connect=connect))
+"""
+
+
+def run(*args, real=False):
+    command = [sys.executable, "cli.py"] if real else [sys.executable, "-c", FAKE]
+    return subprocess.run(
+        [*command, *args], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def document(*args, real=False, status=0):
+    done = run(*args, "--json", real=real)
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)  # fails where there is more than one document
+
+
+def test_models_lists_every_sample_without_an_engine():
+    rows = document("models", real=True)["models"]
+    assert {"mlp", "bert_layer", "bert"} <= {r["name"] for r in rows}
+    for row in rows:
+        assert row["engines"] == ["relay"]
+        assert row["parameters"] > 0
+        assert isinstance(row["training"], bool)
+
+
+def test_passes_lists_the_catalogue_and_the_pipelines():
+    data = document("passes")
+    names = [p["name"] for p in data["passes"]]
+    for text in data["pipelines"].values():
+        assert {s.lstrip("-") for s in text.split("|")} <= set(names)
+    assert all(p["summary"] for p in data["passes"])
+
+
+def test_graph_has_the_promised_fields_and_a_graph_that_reads_back():
+    data = document("graph", "mlp")
+    assert data["model"] == "mlp"
+    assert data["engine"] == "relay"
+    graph = Graph.from_json(data["graph"])
+    assert data["nodes"] == len(graph) == 7
+    assert data["edges"] == graph.edge_count == 6
+    assert data["operators"] == {"nn.dense": 2, "nn.relu": 1, "transpose": 1}
+
+
+def test_graph_after_a_pipeline():
+    assert document("graph", "mlp", "--passes", "cse|bind|fold")["nodes"] == 6
+    assert document("graph", "mlp", "--passes", "cse|bind|-fold")["nodes"] == 7
+
+
+@pytest.mark.parametrize("suffix", ["json", "dot"])
+def test_graph_writes_a_file_of_the_kind_that_its_name_says(tmp_path, suffix):
+    file = tmp_path / f"graph.{suffix}"
+    document("graph", "mlp", "-o", str(file))
+    if suffix == "json":
+        assert len(Graph.from_json(json.loads(file.read_text()))) == 7
+    else:
+        assert file.read_text().startswith("digraph")
+
+
+def test_step_has_one_row_a_pass():
+    data = document("step", "mlp", "--passes", "cse|-bind|fold")
+    assert [s["pass"] for s in data["steps"]] == ["cse", "bind", "fold"]
+    assert [s["enabled"] for s in data["steps"]] == [True, False, True]
+    assert data["steps"][2]["removed"] == 1
+    for step in data["steps"]:
+        assert {"changed", "added", "nodes", "seconds"} <= set(step)
+        assert step["error"] is None
+
+
+def test_step_check_measures_the_error_after_each_step_that_is_on():
+    steps = document("step", "mlp", "--passes", "cse|-bind|fold", "--check")["steps"]
+    assert steps[0]["error"] == {"max_abs": 1e-6, "max_rel": 2e-6, "dtype": "float32"}
+    assert steps[1]["error"] is None
+    assert steps[2]["error"] is not None
+
+
+def test_step_check_in_training_begins_at_the_gradient():
+    data = document("step", "mlp", "--training", "--check")
+    names = [s["pass"] for s in data["steps"]]
+    checked = [i for i, s in enumerate(data["steps"]) if s["error"]]
+    assert checked[0] == names.index("gradient")
+
+
+def test_step_writes_every_graph_of_the_pipeline(tmp_path):
+    file = tmp_path / "steps.json"
+    document("step", "mlp", "--passes", "cse|bind|fold", "-o", str(file))
+    assert [len(Graph.from_json(g)) for g in json.loads(file.read_text())] == [7, 7, 7, 6]
+
+
+def test_captures_takes_the_gradient_unasked():
+    data = document("captures", "mlp", "--strategy", "keep_all")
+    assert data["strategy"] == "keep_all"
+    assert data["bytes"] == sum(c["bytes"] for c in data["captures"]) == 2 * 8 * 32 * 4
+    assert data["recomputed"] == []
+    for capture in data["captures"]:
+        assert {"id", "op", "shape", "dtype", "reason", "readers"} <= set(capture)
+        assert capture["readers"]
+
+
+def test_captures_of_inputs_only_recomputes():
+    data = document("captures", "mlp", "--strategy", "inputs_only")
+    assert data["captures"] == []
+    assert data["recomputed"] == ["d0", "r"]
+
+
+def test_captures_without_a_gradient_says_so():
+    error = document("captures", "mlp", "--passes", "cse", status=1)["error"]
+    assert error["kind"] == "pass"
+    assert "gradient" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "phases"),
+    [([], {"forward"}), (["--training"], {"forward", "forward_backward"})],
+)
+def test_time_has_the_promised_rows(mode, phases):
+    data = document("time", "mlp", *mode, "--repeats", "3")
+    assert data["machine"] == "a test machine"
+    assert {r["phase"] for r in data["rows"]} == phases
+    for row in data["rows"]:
+        assert {"what", "median_ms", "q1_ms", "q3_ms", "ratio_to_eager", "max_abs_error",
+                "peak_bytes"} <= set(row)  # fmt: skip
+
+
+def test_time_writes_csv(tmp_path):
+    file = tmp_path / "times.csv"
+    document("time", "mlp", "-o", str(file))
+    head, *rows = file.read_text().splitlines()
+    assert head.startswith("what,phase,median_ms")
+    assert len(rows) == 2
+
+
+def test_without_json_a_slow_row_is_said_in_words():
+    done = run("time", "mlp")
+    assert done.returncode == 0
+    assert "1.32× slower than eager" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["models", "passes", "graph mlp", "step mlp", "captures mlp"])
+def test_without_json_there_is_an_aligned_table(command):
+    done = run(*command.split())
+    assert done.returncode == 0, done.stderr
+    rules = [line for line in done.stdout.splitlines() if set(line) == {"-", " "}]
+    assert len(rules) == 1
+
+
+def test_an_engine_error_is_the_document_and_a_sentence_on_stderr():
+    done = run("graph", "mlp", "--seed", "13", "--json")
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert set(error) == {"kind", "message", "where", "hint"}
+    assert "aten::frobnicate" in error["message"]
+    assert "encoder.layer.0" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_not_there():
+    error = document("graph", "no/such.pt", status=1)["error"]
+    assert error["kind"] == "file"
+    assert error["where"] == "no/such.pt"
+    assert "bert_layer" in error["hint"]
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    target = tmp_path / "no" / "graph.json"
+    error = document("graph", "mlp", "-o", str(target), status=1)["error"]
+    assert error["kind"] == "file"
+    assert error["where"] == str(target)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["frobnicate"],
+        ["graph"],
+        ["graph", "mlp", "--engine", "none"],
+        ["graph", "mlp", "--batch", "0"],
+        ["graph", "mlp", "--batch", "x"],
+        ["captures", "mlp", "--strategy", "x"],
+        ["step", "mlp", "--unknown"],
+    ],
+)
+def test_wrong_usage_is_status_2_and_prints_nothing_on_stdout(args):
+    done = run(*args)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "usage:" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["cse,fold", "nope", "cse||fold"])
+def test_a_malformed_pipeline_is_wrong_usage(text):
+    error = document("step", "mlp", "--passes", text, status=2)["error"]
+    assert error["kind"] == "usage"
+    assert error["where"] == "--passes"
+
+
+def test_an_input_for_a_sample_is_wrong_usage():
+    assert document("graph", "mlp", "--input", "x=1:float32", status=2)["error"]["kind"] == "usage"
+
+
+def test_ctrl_c_stops_the_engine_and_says_so():
+    terminal, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", FAKE, "time", "mlp", "--repeats", "777", "--json"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    while b"timing slowly" not in shown:
+        shown += os.read(terminal, 4096)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    shown += read_all(terminal)
+    assert process.returncode == 1
+    assert json.loads(out)["error"]["kind"] == "cancelled"
+    assert b"Stopped" in shown
+    assert b"Traceback" not in shown
+
+
+def test_progress_is_one_line_on_a_terminal_and_leaves_stdout_alone():
+    terminal, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", FAKE, "graph", "mlp", "--json"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = read_all(terminal)
+    assert json.loads(done.stdout)["nodes"] == 7
+    assert b"importing" in shown
+    assert b"\n" not in shown
+
+
+def read_all(terminal):
+    """What was written to a terminal whose other end is closed."""
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(terminal, 4096)
+        except OSError:  # how Linux says that nobody can write any more
+            chunk = b""
+        if not chunk:
+            os.close(terminal)
+            return shown
+        shown += chunk

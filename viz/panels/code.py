@@ -1,0 +1,126 @@
+"""Tab "In your code": the same in a training script, from the command line, and as files."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from functools import partial
+
+import streamlit as st
+
+from engine.session import ModelInfo
+from passes.catalogue import default_pipeline
+from samples import SAMPLES
+from viz.export import to_dot
+from viz.graph import Graph, TensorType
+from viz.panels.desk import Desk
+from viz.panels.frame import heading
+from viz.panels.gradient import joint_graph
+from viz.panels.screen import Screen
+
+
+def show(desk: Desk, screen: Screen) -> None:
+    """Draw the tab."""
+    info: ModelInfo = desk.ask("load", screen.source)
+    heading("In a training script")
+    st.code(snippet(screen, info), language="python")
+    heading("From the command line")
+    st.code("\n".join(commands(screen)), language="bash", wrap_lines=True)
+    heading("As files")
+    _downloads(desk, screen, info)
+
+
+def snippet(screen: Screen, info: ModelInfo) -> str:
+    """Python code that sends the current model through TVM."""
+    source = screen.source
+    inputs = info.arguments[: info.input_count]
+    if source.model in SAMPLES:
+        sizes = {"batch": source.batch, "tokens": source.tokens, "training": source.training}
+        options = "".join(f", {k}={v}" for k, v in sizes.items() if v is not None)
+        head = [
+            "from engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch",
+            "from samples import build",
+            "",
+            f'module, inputs = build("{source.model}"{options})',
+        ]
+    else:
+        made = ", ".join(tensor(t) for _, t in inputs)
+        head = [
+            "import torch",
+            "",
+            "from engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch",
+            "",
+            f"module = ...  # the nn.Module that {screen.label} was traced from",
+            f"inputs = ({made},)",
+        ]
+    return "\n".join(
+        [
+            *head,
+            "",
+            "add_tvm_dispatch(module, inputs)  # same shapes, dtypes and device go through TVM",
+            "output = module(*inputs)          # anything else goes the module's own way",
+            "remove_tvm_dispatch(module)",
+        ]
+    )
+
+
+def tensor(kind: TensorType) -> str:
+    """An expression that makes an example tensor of a type."""
+    shape = ", ".join(map(str, kind.shape))
+    if kind.dtype.startswith(("float", "bfloat")):
+        extra = "" if kind.dtype == "float32" else f", dtype=torch.{kind.dtype}"
+        return f"torch.randn({shape}{extra})" if shape else f"torch.randn((){extra})"
+    return f"torch.zeros(({shape}{',' if len(kind.shape) == 1 else ''}), dtype=torch.{kind.dtype})"
+
+
+def commands(screen: Screen) -> list[str]:
+    """The command lines that do what the tabs show."""
+    source = screen.source
+    common = [source.model if source.model in SAMPLES else screen.label, "--engine", screen.ir]
+    for name, value, default in (
+        ("--batch", source.batch, None),
+        ("--tokens", source.tokens, None),
+        ("--seed", source.seed, 0),
+        ("--dtype", source.dtype, "float32"),
+    ):
+        if value != default:
+            common += [name, str(value)]
+    for name, kind in source.inputs:
+        text = "x".join(map(str, kind.shape)) or "scalar"
+        common += ["--input", f"{name + '=' if name else ''}{text}:{kind.dtype}"]
+    training = ["--training"] if source.training else []
+    passes = []
+    if screen.pipeline != default_pipeline(screen.ir, source.training):
+        passes = ["--passes", str(screen.pipeline)]
+    strategy = st.session_state.get("keep_strategy")
+    cut = ["--strategy", strategy] if source.training and strategy else []
+    lines = [
+        ["graph", *common, *training, "-o", "graph.json"],
+        ["step", *common, *training, *passes],
+        ["time", *common, *training, *passes, *cut],
+    ]
+    if source.training:
+        lines.insert(2, ["captures", *common, *passes, *cut])
+    return [shlex.join(["python", "cli.py", *line, "--json"]) for line in lines]
+
+
+def _downloads(desk: Desk, screen: Screen, info: ModelInfo) -> None:
+    graphs: dict[str, Graph] = {"imported": info.graph}
+    if screen.training:
+        graphs["joint"] = joint_graph(desk, screen)
+    for name, graph in graphs.items():
+        stem = f"{screen.label}-{name}".replace("/", "-")
+        words, as_json, as_dot = st.columns([3, 1, 1], vertical_alignment="center")
+        words.markdown(f"The {name} graph, {len(graph)} nodes")
+        as_json.download_button(
+            "JSON", partial(_json, graph), f"{stem}.json",
+            "application/json", key=f"json_{name}", width="stretch", on_click="ignore",
+        )  # fmt: skip
+        as_dot.download_button(
+            "DOT", partial(to_dot, graph), f"{stem}.dot", "text/vnd.graphviz",
+            key=f"dot_{name}", width="stretch", on_click="ignore",
+        )  # fmt: skip
+
+
+def _json(graph: Graph) -> str:
+    return json.dumps(graph.to_json(), ensure_ascii=False)

@@ -1,0 +1,119 @@
+"""What every tab stands in: the style of the page, errors as sentences, progress with Cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from html import escape
+from pathlib import Path
+from types import TracebackType
+
+import streamlit as st
+
+from engine.session import EngineError
+from viz.panels.desk import Desk, Waiting
+
+_STYLE = Path(__file__).with_name("page.css")
+
+_DOING = {
+    "describe": "Asking the engine what it can compile for",
+    "load": "Importing the model",
+    "step": "Running the passes",
+    "graph_after": "Making the graph after this step",
+    "split": "Splitting forward and backward",
+    "check": "Comparing with PyTorch",
+    "time": "Compiling and timing",
+}
+
+
+def style() -> None:
+    """Put the page's own few rules on top of the theme."""
+    st.html(_STYLE)
+
+
+class boundary(AbstractContextManager["boundary", bool]):
+    """A stretch of the page that may have to wait or may fail, without taking the rest along.
+
+    An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting`
+    becomes a progress bar with Cancel, and the page is run again when the answer is here.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if isinstance(problem, Waiting):
+            waiting(self._desk)
+            return True
+        if isinstance(problem, EngineError):
+            show_error(problem, self._desk)
+            return True
+        return False
+
+
+def waiting(desk: Desk) -> None:
+    """A progress bar of the running job, once a run of the page."""
+    if not st.session_state.get("progress_shown"):
+        st.session_state.progress_shown = True
+        _progress(desk)
+
+
+@st.fragment(run_every=0.3)
+def _progress(desk: Desk) -> None:
+    running = desk.running
+    if running is None or desk.collect():
+        st.rerun()
+        return
+    fraction, text = running.job.progress
+    what = text or _DOING.get(running.request.method, running.request.method)
+    bar, button = st.columns([5, 1], vertical_alignment="center")
+    bar.progress(min(max(fraction, 0.0), 1.0), text=what)
+    if button.button("Cancel", key="cancel", width="stretch"):
+        desk.cancel()
+        st.rerun()
+
+
+def show_error(error: EngineError, desk: Desk | None = None) -> None:
+    """An error as sentences: what was wrong, with what, and what to do."""
+    if error.kind == "cancelled":
+        st.info(_plain(error.message))
+    else:
+        parts = [f"**{_plain(error.message)}**"]
+        if error.where:
+            parts.append(f"Where: `{error.where.replace('`', '')}`")
+        if error.hint:
+            parts.append(_plain(error.hint))
+        st.error("  \n".join(parts))
+    if desk is not None:
+        st.button("Try again", key=f"again_{error.kind}", on_click=desk.forget_errors)
+
+
+def strip(facts: Iterable[tuple[str, str]]) -> None:
+    """A line of figures: value and what it counts."""
+    cells = "".join(
+        f"<span class='rs-fact'><b>{escape(value)}</b> {escape(label)}</span>"
+        for value, label in facts
+    )
+    st.html(f"<div class='rs-strip'>{cells}</div>")
+
+
+def heading(text: str) -> None:
+    """A title inside a tab."""
+    st.html(f"<h2 class='rs-heading'>{escape(text)}</h2>")
+
+
+def switch_to_training() -> None:
+    """Set the sidebar's mode, for buttons elsewhere."""
+    st.session_state.keep_mode = "Training"
+
+
+def _plain(text: str) -> str:
+    """Text with Markdown's special signs made harmless."""
+    for sign in "\\`*_{}[]<>#~$|":
+        text = text.replace(sign, "\\" + sign)
+    return text

@@ -1,0 +1,119 @@
+"""Tab "Gradient & cut": the joint graph, what crosses from forward to backward, and the split."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from passes import cut as cuts
+from viz import charts, tables
+from viz.component import graph_view
+from viz.graph import Graph
+from viz.panels.desk import Desk
+from viz.panels.frame import boundary, heading, strip, switch_to_training
+from viz.panels.screen import Screen
+
+HEIGHT = 560
+_VIEWS = ("Joint", "Forward", "Backward")
+
+
+def show(desk: Desk, screen: Screen) -> None:
+    """Draw the tab."""
+    if not screen.training:
+        _invite()
+        return
+    desk.ask("load", screen.source)
+    joint = joint_graph(desk, screen)
+    if joint.forward_outputs is None:
+        st.warning("The pipeline takes no gradient. Put it back in the tab Passes.")
+        return
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    strategy = left.selectbox(
+        "Strategy",
+        list(cuts.STRATEGIES),
+        key="keep_strategy",
+        format_func=lambda name: cuts.STRATEGIES[name].title,
+    )
+    view = right.segmented_control(
+        "Graph", _VIEWS, default=_VIEWS[0], key="keep_cut_view", required=True
+    )
+    cut = cuts.cut(joint, strategy or next(iter(cuts.STRATEGIES)))
+    document = tables.cut_document(joint, cut)
+    strip(
+        [
+            (tables.number(len(document["captures"])), "captures"),
+            (tables.size(document["bytes"]), "kept for the backward"),
+            (tables.number(len(document["masks"])), "dropout masks"),
+            (tables.size(document["mask_bytes"]), "of masks, kept by the caller"),
+            (tables.number(len(document["recomputed"])), "nodes recomputed"),
+        ]
+    )
+    with boundary(desk):
+        if view == _VIEWS[0]:
+            _joint(joint, cut, document, screen)
+        else:
+            split = desk.ask("split", screen.source, screen.pipeline, cut.ids)
+            graph_view(
+                split.forward if view == _VIEWS[1] else split.backward,
+                key=f"{view}_view", height=HEIGHT, fewer_than=screen.fewer_than,
+            )  # fmt: skip
+    _captures(document)
+
+
+def joint_graph(desk: Desk, screen: Screen) -> Graph:
+    """The graph at the end of the training pipeline."""
+    return desk.ask("graph_after", screen.source, screen.pipeline, screen.last)
+
+
+def _invite() -> None:
+    st.markdown(
+        "The gradient belongs to training: dropout becomes a mask input, every output gets a "
+        "`grad_out`, and the graph computes the gradient of each input and parameter."
+    )
+    st.button("Switch to training", type="primary", key="to_training", on_click=switch_to_training)
+
+
+def _joint(joint: Graph, cut: cuts.Cut, document: tables.Row, screen: Screen) -> None:
+    chosen = _chosen_capture(document)
+    graph_view(
+        joint.with_roles(cuts.roles(joint, cut.ids)),
+        key="joint_view",
+        height=HEIGHT,
+        fewer_than=screen.fewer_than,
+        focus=chosen,
+    )
+
+
+def _chosen_capture(document: tables.Row) -> str | None:
+    """The node whose row is chosen in the table of captures."""
+    event = st.session_state.get("captures_table")
+    rows = event["selection"]["rows"] if event else []
+    captures = document["captures"]
+    return captures[rows[0]]["id"] if rows and rows[0] < len(captures) else None
+
+
+def _captures(document: tables.Row) -> None:
+    table, chart = st.columns([3, 2])
+    with table:
+        heading("Captures")
+        st.dataframe(
+            [
+                {
+                    "name": c["name"],
+                    "operator": c["op"],
+                    "shape": tables.shape_text(c["shape"]),
+                    "dtype": c["dtype"],
+                    "bytes": c["bytes"],
+                    "module": c["scope"],
+                    "read in the backward by": ", ".join(c["reader_labels"]),
+                }
+                for c in document["captures"]
+            ],
+            hide_index=True,
+            key="captures_table",
+            on_select="rerun",
+            selection_mode="single-row",
+            column_config={"bytes": st.column_config.NumberColumn(format="localized")},
+        )
+    with chart:
+        heading("Bytes")
+        st.altair_chart(charts.capture_bytes(document["captures"]), key="capture_chart")

@@ -1,0 +1,44 @@
+"""Tab "Graph": the model's program as it was imported."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine.session import ModelInfo
+from viz import tables
+from viz.component import graph_view
+from viz.panels.desk import Desk
+from viz.panels.frame import heading, strip
+from viz.panels.screen import Screen
+
+HEIGHT = 620
+
+
+def show(desk: Desk, screen: Screen) -> None:
+    """Draw the tab."""
+    info: ModelInfo = desk.ask("load", screen.source)
+    graph = info.graph
+    facts = tables.facts(graph)
+    strip(
+        [
+            (tables.number(facts["nodes"]), "nodes"),
+            (tables.number(facts["edges"]), "edges"),
+            (tables.number(len(facts["operators"])), "operators"),
+            (tables.number(info.parameters), "parameters"),
+            (tables.size(facts["parameter_bytes"]), "of weights"),
+            (tables.milliseconds(info.seconds), "to import"),
+        ]
+    )
+    graph_view(graph, key="graph_view", height=HEIGHT, fewer_than=screen.fewer_than)
+    left, right = st.columns([1, 1])
+    with left:
+        heading("Operators")
+        st.dataframe(
+            [{"operator": op, "calls": n} for op, n in facts["operators"].items()],
+            hide_index=True, height="auto",
+        )  # fmt: skip
+    with right:
+        heading("Arguments")
+        st.dataframe(tables.argument_rows(info), hide_index=True, height="auto")
+    for note in info.notes:
+        st.info(note)

@@ -1,0 +1,146 @@
+"""The sidebar: which model, with which inputs, in which mode, and which engine serves it."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import streamlit as st
+
+from engine.session import EngineError, ModelSource
+from engine.source import source_from_file
+from passes.catalogue import default_pipeline, names
+from passes.pipeline import Pipeline
+from samples import SAMPLES
+from viz import tables
+from viz.panels.desk import Desk
+from viz.panels.frame import boundary
+from viz.panels.screen import Screen
+
+_FILE = "A TorchScript file"
+_MODES = ("Inference", "Training")
+_UPLOAD_LIMIT_MB = 1024
+
+
+def show(desk: Desk, ir: str) -> Screen | None:
+    """Draw the sidebar; what was chosen, or None while there is no model to look at."""
+    st.html(
+        "<div class='rs-name'>relascope</div>"
+        "<div class='rs-purpose'>TVM graphs of PyTorch models: see them, step the passes, "
+        "cut forward from backward, compile and time.</div>"
+    )
+    state = st.session_state
+    state.setdefault("keep_model", "bert_layer")
+    state.setdefault("keep_mode", _MODES[0])
+    state.setdefault("keep_dtype", "float32")
+    state.setdefault("keep_fewer_than", 10)
+    choice = st.selectbox(
+        "Model", [*SAMPLES, _FILE], key="keep_model",
+        format_func=lambda name: SAMPLES[name].title if name in SAMPLES else name,
+    )  # fmt: skip
+    if choice is None or choice == _FILE:
+        source, label = _file()
+    else:
+        source, label = _sample(choice), choice
+    mode = st.segmented_control(
+        "Mode", _MODES, key="keep_mode", required=True, width="stretch",
+        help="Inference: eval mode, weights may be folded in. Training: train mode with dropout, "
+        "and the gradient of every parameter.",
+    )  # fmt: skip
+    with st.expander("Settings"):
+        dtype = st.segmented_control(
+            "Numbers", ["float32", "float64"], key="keep_dtype", required=True, width="stretch"
+        )
+        seed = st.number_input(
+            "Seed", 0, 2**31 - 1, key="keep_seed",
+            help="Of the random weights, the inputs, the dropout masks and grad_out.",
+        )  # fmt: skip
+        fewer_than = st.number_input(
+            "Constants into labels below", 0, 1000, key="keep_fewer_than",
+            help="A constant with fewer elements is written into its reader's label.",
+        )  # fmt: skip
+    if source is None:
+        return None
+    source = replace(source, training=mode == _MODES[1], dtype=dtype or "float32", seed=int(seed))
+    return Screen(ir, source, label, pipeline_of(ir, source.training), int(fewer_than))
+
+
+def pipeline_of(ir: str, training: bool) -> Pipeline:
+    """The pipeline of a mode as the user left it."""
+    text = st.session_state.get(pipeline_key(ir, training))
+    return default_pipeline(ir, training) if text is None else Pipeline.parse(text, names(ir))
+
+
+def set_pipeline(ir: str, training: bool, pipeline: Pipeline | None) -> None:
+    """Remember a mode's pipeline; None goes back to the default."""
+    st.session_state[pipeline_key(ir, training)] = None if pipeline is None else str(pipeline)
+
+
+def pipeline_key(ir: str, training: bool) -> str:
+    """Where a mode's pipeline is remembered."""
+    return f"pipeline_{ir}_{'training' if training else 'inference'}"
+
+
+def _sample(name: str) -> ModelSource:
+    sample = SAMPLES[name]
+    st.caption(f"{sample.summary} {tables.number(sample.parameters)} parameters.")
+    left, right = st.columns(2)
+    batch_key, tokens_key = f"keep_batch_{name}", f"keep_tokens_{name}"
+    st.session_state.setdefault(batch_key, sample.default_batch)
+    batch = left.number_input("Batch", 1, 1024, key=batch_key)
+    tokens = None
+    if sample.has_tokens:
+        st.session_state.setdefault(tokens_key, sample.default_tokens)
+        tokens = int(right.number_input("Tokens", 1, 4096, key=tokens_key))
+    return ModelSource(name, batch=int(batch), tokens=tokens)
+
+
+def _file() -> tuple[ModelSource | None, str]:
+    """An uploaded trace, kept in a folder of this session. It is not unpickled in this process."""
+    upload = st.file_uploader(
+        "TorchScript trace (.pt)", key="upload", max_upload_size=_UPLOAD_LIMIT_MB,
+        help="Saved with torch.jit.save. Opening a file runs code of torch: open only files that "
+        "you trust.",
+    )  # fmt: skip
+    state = st.session_state
+    if upload is not None and state.get("upload_id") != upload.file_id:
+        if "upload_folder" not in state:
+            state.upload_folder = tempfile.TemporaryDirectory(prefix="relascope-")
+        name = Path(upload.name).name or "model.pt"
+        folder = (
+            Path(state.upload_folder.name) / hashlib.sha256(upload.file_id.encode()).hexdigest()
+        )
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(upload.getbuffer())
+        state.upload_id, state.upload_path = upload.file_id, str(folder / name)
+    path = state.get("upload_path")
+    state.setdefault("keep_inputs", "")
+    inputs = st.text_area(
+        "Inputs, one a line", key="keep_inputs", height=96,
+        placeholder="hidden=1x14x768:float32\nmask=1x1x1x14:float32",
+        help="Name, shape and dtype of each argument of forward(), in order. The name may be "
+        "left out.",
+    )  # fmt: skip
+    if path is None:
+        st.caption("Choose a file to look at.")
+        return None, ""
+    label = Path(path).name
+    try:
+        return source_from_file(path, inputs), label
+    except EngineError as error:
+        state.source_error = error
+        return None, label
+
+
+def engine_status(desk: Desk) -> None:
+    """One line on which TVM serves the page and what it compiles for here."""
+    with boundary(desk):
+        info = desk.ask("describe", patience=0.2)
+        here = next((t for t in info.targets if t.runs_here), None)
+        device = here.device if here else "nothing on this machine"
+        st.caption(
+            f"Engine: TVM {info.version} ({info.ir.capitalize()}), compiling for {device}.",
+            help=f"Loaded from {info.path}",
+        )

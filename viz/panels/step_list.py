@@ -1,0 +1,122 @@
+"""The list of a pipeline's steps: one compact row each, with a switch, counts and time.
+
+Python side of a small component; `step_list.js` and `step_list.css` are its other half. The page
+keeps the selection and the switches, the component only draws them and tells what was clicked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from engine.session import StepRecord
+from passes.catalogue import info
+from passes.pipeline import Pipeline
+from viz import tables
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one row shows. Counts are None while the passes still run; row 0 is the import."""
+
+    title: str
+    summary: str
+    enabled: bool = True
+    fixed: bool = True
+    looking: bool = False
+    added: int | None = None
+    removed: int | None = None
+    changed: int | None = None
+    nodes: int | None = None
+    time: str = ""
+    failure: str = ""
+
+    @property
+    def idle(self) -> bool:
+        """Whether it ran and changed nothing."""
+        return (self.added, self.removed, self.changed) == (0, 0, 0)
+
+
+def rows(
+    ir: str, pipeline: Pipeline, records: Sequence[StepRecord] | None, imported: int | None
+) -> list[Row]:
+    """The rows of a pipeline, the imported program first.
+
+    Args:
+        records: one a step, or None while the passes still run.
+        imported: nodes of the imported program, where known.
+    """
+    result = [Row("imported", "The program as the frontend made it.", nodes=imported)]
+    for index, step in enumerate(pipeline):
+        about = info(ir, step)
+        row = Row(about.title, about.summary, step.enabled, about.required, about.looking)
+        if records is not None:
+            done = records[index]
+            failure = done.error
+            row = Row(
+                about.title,
+                about.summary,
+                step.enabled,
+                about.required,
+                about.looking,
+                done.added,
+                done.removed,
+                done.changed,
+                done.nodes,
+                tables.milliseconds(done.seconds) if step.enabled and not failure else "",
+                " ".join(filter(None, (failure.message, failure.hint))) if failure else "",
+            )
+        result.append(row)
+    return result
+
+
+def step_list(
+    rows: Sequence[Row],
+    selected: int,
+    *,
+    key: str,
+    on_select: Callable[[int], None],
+    on_switch: Callable[[int, bool], None],
+) -> None:
+    """Draw the rows.
+
+    Args:
+        selected: index of the chosen row.
+        on_select: called with a row's index when it is chosen, by mouse or arrow keys.
+        on_switch: called with a row's index and its new switch.
+    """
+
+    def told(name: str) -> Any:
+        return (st.session_state.get(key) or {}).get(name)
+
+    def selected_changed() -> None:
+        chosen = told("select")
+        if isinstance(chosen, int) and 0 <= chosen < len(rows):
+            on_select(chosen)
+
+    def switch_changed() -> None:
+        switch = told("switch")
+        if isinstance(switch, dict):
+            on_switch(int(switch["row"]), bool(switch["enabled"]))
+
+    _component()(
+        key=key,
+        data={"selected": selected, "rows": [asdict(r) | {"idle": r.idle} for r in rows]},
+        on_select_change=selected_changed,
+        on_switch_change=switch_changed,
+    )
+
+
+def _component() -> Any:
+    return st.components.v2.component(
+        "relascope_step_list",
+        html="<div class='list' role='listbox' aria-label='Passes' tabindex='0'></div>",
+        css=(_HERE / "step_list.css").read_text(encoding="utf-8"),
+        js=(_HERE / "step_list.js").read_text(encoding="utf-8"),
+    )

@@ -1,0 +1,135 @@
+"""Tab "Passes": the pipeline on the left, the graph after the chosen step on the right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from engine.session import EngineError, ModelInfo, StepRecord
+from passes.catalogue import names
+from passes.pipeline import Pipeline
+from viz.component import graph_view
+from viz.diff import carry_identity
+from viz.graph import Graph
+from viz.panels import sidebar
+from viz.panels.desk import Desk, Waiting
+from viz.panels.frame import boundary, show_error
+from viz.panels.screen import Screen
+from viz.panels.step_list import rows, step_list
+
+HEIGHT = 620
+
+
+def show(desk: Desk, screen: Screen) -> None:
+    """Draw the tab."""
+    info: ModelInfo = desk.ask("load", screen.source)
+    records, wait = _records(desk, screen)
+    left, right = st.columns([0.40, 0.60], gap="small")
+    with left:
+        _list(screen, records, info)
+        _text(screen)
+    with right, boundary(desk):
+        if wait is not None:
+            raise wait
+        _after(desk, screen, info, records or ())
+
+
+def _records(desk: Desk, screen: Screen) -> tuple[tuple[StepRecord, ...] | None, Exception | None]:
+    """What each step did; or None with what to raise where the graph would stand."""
+    try:
+        return desk.ask("step", screen.source, screen.pipeline), None
+    except (Waiting, EngineError) as problem:
+        return None, problem
+
+
+def _chosen(screen: Screen) -> int:
+    """The chosen step: -1 is the imported program. A pipeline that got shorter keeps its end."""
+    key = _chosen_key(screen.training)
+    return min(st.session_state.get(key, screen.last), screen.last)
+
+
+def _choose(screen: Screen, index: int) -> None:
+    st.session_state[_chosen_key(screen.training)] = max(-1, min(index, screen.last))
+
+
+def _chosen_key(training: bool) -> str:
+    return f"step_{'training' if training else 'inference'}"
+
+
+def _list(screen: Screen, records: Sequence[StepRecord] | None, info: ModelInfo) -> None:
+    def on_switch(row: int, enabled: bool) -> None:
+        pipeline = screen.pipeline.switched(row - 1, enabled)
+        sidebar.set_pipeline(screen.ir, screen.training, pipeline)
+
+    step_list(
+        rows(screen.ir, screen.pipeline, records, len(info.graph)),
+        _chosen(screen) + 1,
+        key="step_list",
+        on_select=lambda row: _choose(screen, row - 1),
+        on_switch=on_switch,
+    )
+
+
+def _after(desk: Desk, screen: Screen, info: ModelInfo, records: Sequence[StepRecord]) -> None:
+    """The graph after the chosen step, with what the step added and changed in colour."""
+    index = _chosen(screen)
+    _walk(screen, index)
+    graph = _graph(desk, screen, info, index)
+    before = graph if index < 0 else _graph(desk, screen, info, index - 1)
+    matched = carry_identity(before, graph)
+    failure = records[index].error if index >= 0 else None
+    if failure is not None:
+        show_error(failure)
+    graph_view(
+        matched.graph,
+        key="step_view",
+        height=HEIGHT,
+        fewer_than=screen.fewer_than,
+        highlight={"added": matched.added, "changed": matched.changed},
+    )
+
+
+def _graph(desk: Desk, screen: Screen, info: ModelInfo, index: int) -> Graph:
+    """The graph after a step; asked for by the steps up to it alone, so that a switch further
+    down does not ask again."""
+    if index < 0:
+        return info.graph
+    return desk.ask("graph_after", screen.source, screen.pipeline.upto(index), index)
+
+
+def _walk(screen: Screen, index: int) -> None:
+    """Previous and next, and what stands between them."""
+    title = "imported program" if index < 0 else f"step {index + 1} of {len(screen.pipeline)}"
+    back, words, on = st.columns([1, 4, 1], vertical_alignment="center")
+    back.button(
+        "Previous", key="previous", disabled=index < 0, width="stretch",
+        on_click=_choose, args=(screen, index - 1),
+    )  # fmt: skip
+    words.markdown(title)
+    on.button(
+        "Next", key="next", disabled=index >= screen.last, width="stretch",
+        on_click=_choose, args=(screen, index + 1),
+    )  # fmt: skip
+
+
+def _text(screen: Screen) -> None:
+    """The pipeline as text: to copy, and to paste another."""
+    with st.expander("Pipeline as text"):
+        st.code(str(screen.pipeline), language=None, wrap_lines=True)
+        with st.form("pipeline_form", border=False):
+            text = st.text_input(
+                "Paste a pipeline", key="keep_pipeline_text", placeholder="cse|bind|-fold",
+                help="Names joined by |, a minus before a pass that is switched off.",
+            )  # fmt: skip
+            use, reset = st.columns(2)
+            if use.form_submit_button("Use it", width="stretch"):
+                try:
+                    pipeline = Pipeline.parse(text, names(screen.ir))
+                except ValueError as wrong:
+                    raise EngineError("usage", str(wrong), text) from wrong
+                sidebar.set_pipeline(screen.ir, screen.training, pipeline)
+                st.rerun()
+            if reset.form_submit_button("Back to the default", width="stretch"):
+                sidebar.set_pipeline(screen.ir, screen.training, None)
+                st.rerun()

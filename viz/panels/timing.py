@@ -1,0 +1,166 @@
+"""Tab "Compile & time": build, compare every output and gradient, time beside PyTorch eager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from engine.session import EngineInfo, TimeResult
+from passes import cut as cuts
+from viz import charts, tables
+from viz.panels.desk import Desk, Request
+from viz.panels.frame import heading, strip
+from viz.panels.gradient import joint_graph
+from viz.panels.screen import Screen
+
+_HISTORY = 20
+
+
+def show(desk: Desk, screen: Screen) -> None:
+    """Draw the tab."""
+    engine: EngineInfo = desk.ask("describe")
+    state = st.session_state
+    targets = {t.name: t for t in engine.targets}
+    state.setdefault("keep_threads", 0)
+    state.setdefault("keep_repeats", 30)
+    where, threads, repeats, run = st.columns([4, 1.2, 1.2, 1.2], vertical_alignment="bottom")
+    target = where.selectbox(
+        "Target", list(targets), key="keep_target", format_func=lambda n: targets[n].device
+    )
+    count = threads.number_input(
+        "Threads", 0, 256, key="keep_threads",
+        help="For TVM and PyTorch alike; 0 takes as many as there are cores.",
+    )  # fmt: skip
+    runs = repeats.number_input("Repeats", 3, 1000, key="keep_repeats")
+    chosen = targets.get(target or "")
+    if chosen is None:
+        st.warning("The engine knows no target on this machine.")
+        return
+    can_run = chosen.runs_here
+    captured = _captured(desk, screen)
+    request = (
+        screen.source, screen.pipeline, captured, chosen.name, int(count), int(runs)
+    )  # fmt: skip
+    if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
+        desk.forget(Request("time", request))
+        state.timing = request
+    if not can_run:
+        st.info(f"This machine cannot run {chosen.device}: {chosen.missing}")
+    if state.get("timing") == request:
+        _remember(screen, request, desk.ask("time", *request))
+    _results(request)
+
+
+def _captured(desk: Desk, screen: Screen) -> tuple[str, ...] | None:
+    """What the forward saves, by the strategy chosen in the tab before; None in inference."""
+    if not screen.training:
+        return None
+    strategy = st.session_state.get("keep_strategy") or next(iter(cuts.STRATEGIES))
+    return cuts.cut(joint_graph(desk, screen), strategy).ids
+
+
+def _remember(screen: Screen, request: tuple[Any, ...], result: TimeResult) -> None:
+    history: dict[tuple[Any, ...], tuple[str, TimeResult]] = st.session_state.setdefault(
+        "history", {}
+    )
+    history.pop(request, None)
+    history[request] = (_title(screen), result)
+    while len(history) > _HISTORY:
+        history.pop(next(iter(history)))
+    st.session_state.timing = None
+
+
+def _title(screen: Screen) -> str:
+    return f"{screen.label}, {'training' if screen.training else 'inference'}"
+
+
+def _results(request: tuple[Any, ...]) -> None:
+    """The newest timing, or an older one of this session that the user picks."""
+    history: dict[tuple[Any, ...], tuple[str, TimeResult]] = st.session_state.get("history", {})
+    if not history:
+        st.caption(
+            "Run builds the program for the target, compares every output and gradient with "
+            "PyTorch, and times it beside PyTorch eager, run by run in turns."
+        )
+        return
+    runs = list(reversed(history))
+    shown = request if request in history else runs[0]
+    if len(runs) > 1:
+        shown = st.selectbox(
+            "Run", runs, index=runs.index(shown), key="shown_run",
+            format_func=lambda r: _run_name(r, *history[r]),
+        )  # fmt: skip
+    title, result = history[shown]
+    strip(
+        [
+            (title, ""),
+            (result.machine, ""),
+            (str(result.threads), "threads"),
+            (tables.milliseconds(result.build_seconds), "to build"),
+        ]
+    )
+    _table(result)
+    st.altair_chart(charts.times(result.rows), key="time_chart")
+    _comparisons(result)
+
+
+def _run_name(request: tuple[Any, ...], title: str, result: TimeResult) -> str:
+    source, _, captured, _, _, repeats = request
+    sizes = [f"batch {source.batch}"] if source.batch else []
+    sizes += [f"{source.tokens} tokens"] if source.tokens else []
+    kept = [] if captured is None else [f"{len(captured)} captures"]
+    return ", ".join([title, *sizes, source.dtype, *kept, f"{result.threads} threads",
+                      f"{repeats} repeats"])  # fmt: skip
+
+
+def _table(result: TimeResult) -> None:
+    rows = [
+        {
+            "what": r.what,
+            "phase": charts.PHASES.get(r.phase, r.phase),
+            "median": r.median_ms,
+            "q1": r.q1_ms,
+            "q3": r.q3_ms,
+            "against eager": tables.speed_text(r.ratio_to_eager),
+            "ratio": r.ratio_to_eager,
+            "max abs error": r.max_abs_error,
+            "captures held": tables.size(r.peak_bytes) if r.peak_bytes is not None else None,
+        }
+        for r in result.rows
+    ]
+    ms = st.column_config.NumberColumn(format="%.3f ms")
+    st.dataframe(
+        rows,
+        hide_index=True,
+        column_config={
+            "median": ms,
+            "q1": ms,
+            "q3": ms,
+            "ratio": st.column_config.NumberColumn(format="%.2f"),
+            "max abs error": st.column_config.NumberColumn(format="%.1e"),
+        },
+    )
+
+
+def _comparisons(result: TimeResult) -> None:
+    heading("Against PyTorch, tensor by tensor")
+    number = st.column_config.NumberColumn(format="%.1e")
+    st.dataframe(
+        [
+            {
+                "tensor": c.name,
+                "max abs error": c.max_abs,
+                "relative to scale": c.max_rel,
+                "scale": c.scale,
+                "dtype": c.dtype,
+            }
+            for c in result.comparisons
+        ],
+        hide_index=True,
+        column_config={
+            "max abs error": number,
+            "relative to scale": number,
+            "scale": st.column_config.NumberColumn(format="%.3g"),
+        },
+    )

@@ -1,0 +1,233 @@
+"""What panels and the command line say about a result: the same rows for both.
+
+Each function takes an engine's plain result and returns JSON values with the field names that the
+command line promises. The page draws tables of them, `cli.py` prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from engine.session import Comparison, ModelInfo, StepRecord, TimeResult, plain
+from passes.catalogue import CATALOGUE
+from passes.cut import Capture, Cut
+from passes.pipeline import Pipeline
+from samples import Sample
+from viz.graph import Graph, Kind
+
+Row = dict[str, Any]
+
+
+def facts(graph: Graph) -> Row:
+    """Counts of a graph: nodes, edges, operators with their counts, bytes of its parameters."""
+    held = [n.bytes or 0 for n in graph if n.kind is Kind.PARAMETER]
+    return {
+        "nodes": len(graph),
+        "edges": graph.edge_count,
+        "operators": graph.operators,
+        "parameter_bytes": sum(held),
+    }
+
+
+def model_rows(samples: Iterable[Sample], engines: Sequence[str]) -> list[Row]:
+    """One row a sample, as `models` prints them."""
+    return [
+        {
+            "name": s.name,
+            "title": s.title,
+            "summary": s.summary,
+            "parameters": s.parameters,
+            "training": s.training,
+            "engines": list(engines),
+            "inputs": list(s.inputs),
+            "batch": s.default_batch,
+            "tokens": s.default_tokens,
+        }
+        for s in samples
+    ]
+
+
+def model_document(
+    info: ModelInfo, ir: str, graph: Graph | None = None, pipeline: Pipeline | None = None
+) -> Row:
+    """The document of `graph MODEL`.
+
+    Args:
+        graph: the graph after `pipeline`; None for the imported one.
+    """
+    graph = graph or info.graph
+    return {
+        "model": info.source.model,
+        "engine": ir,
+        "parameters": info.parameters,
+        "arguments": argument_rows(info),
+        "pipeline": str(pipeline or ""),
+        **facts(graph),
+        "seconds": info.seconds,
+        "notes": list(info.notes),
+        "graph": graph.to_json(),
+    }
+
+
+def argument_rows(info: ModelInfo) -> list[Row]:
+    """One row an argument of the program: inputs first, then parameters."""
+    return [
+        {
+            "name": name,
+            "shape": list(kind.shape),
+            "dtype": kind.dtype,
+            "bytes": kind.bytes,
+            "input": index < info.input_count,
+        }
+        for index, (name, kind) in enumerate(info.arguments)
+    ]
+
+
+def pass_rows(ir: str) -> list[Row]:
+    """Every pass of one IR, as `passes` prints them."""
+    return [
+        {
+            "name": p.name,
+            "title": p.title,
+            "summary": p.summary,
+            "origin": p.origin,
+            "required": p.required,
+            "looking": p.looking,
+        }
+        for p in CATALOGUE.values()
+        if p.ir == ir
+    ]
+
+
+def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = None) -> list[Row]:
+    """One row a step of a pipeline, as `step MODEL` prints them.
+
+    Args:
+        records: what the engine's `step` returned.
+        errors: by step, the numeric error against PyTorch after it, where it was measured.
+    """
+    return [
+        {
+            "pass": r.pass_name,
+            "enabled": r.enabled,
+            "changed": r.changed,
+            "added": r.added,
+            "removed": r.removed,
+            "nodes": r.nodes,
+            "seconds": r.seconds,
+            "error": (errors or {}).get(i),
+            "failure": None if r.error is None else r.error.to_json(),
+            "operators": r.operators,
+        }
+        for i, r in enumerate(records)
+    ]
+
+
+def cut_document(joint: Graph, cut: Cut) -> Row:
+    """The part of `captures MODEL` that tells of one cut: what is saved, why, and for whom.
+
+    Masks are inputs, so they are listed apart, and `bytes` leaves them out.
+    """
+
+    def row(capture: Capture) -> Row:
+        return {
+            **plain(capture),
+            "reader_labels": [joint.by_id[r].title for r in capture.readers],
+        }
+
+    return {
+        "strategy": cut.strategy,
+        "bytes": cut.bytes,
+        "captures": [row(c) for c in cut.captures],
+        "masks": [row(m) for m in cut.masks],
+        "mask_bytes": cut.mask_bytes,
+        "recomputed": list(cut.recomputed),
+    }
+
+
+def worst(comparisons: Iterable[Comparison]) -> Row | None:
+    """The largest errors of a comparison with PyTorch, or None where nothing was compared."""
+    found = list(comparisons)
+    if not found:
+        return None
+    return {
+        "max_abs": plain(max(c.max_abs for c in found)),
+        "max_rel": plain(max(c.max_rel for c in found)),
+        "dtype": found[0].dtype,
+    }
+
+
+def comparison_rows(comparisons: Iterable[Comparison]) -> list[Row]:
+    """One row a compared tensor."""
+    return [plain(c) for c in comparisons]
+
+
+def time_document(result: TimeResult) -> Row:
+    """The document of `time MODEL`: the machine, the rows, and the comparisons behind them."""
+    return plain(result)
+
+
+def size(count: int | float | None) -> str:
+    """Bytes in a unit that reads well: `439.8 kB`, decimal as disks and papers count."""
+    if count is None:
+        return "unknown"
+    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(count) >= step:
+            return f"{count / step:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def number(count: int) -> str:
+    """A whole number with thin spaces between thousands: `1 137 136`."""
+    return f"{count:,}".replace(",", "\u202f")
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration for a narrow column: `0.4 ms`, `12 ms`, `1.3 s`."""
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 0.01 else f"{seconds * 1e3:.0f} ms"
+
+
+def shape_text(shape: Iterable[int | str]) -> str:
+    """A shape as people write it: `1×14×768`, `scalar` where there is no dimension."""
+    return "×".join(map(str, shape)) or "scalar"
+
+
+def speed_text(ratio: float | None) -> str:
+    """A ratio to eager in words: `1.32× slower than eager`, `2.20× faster than eager`."""
+    if ratio is None:
+        return "the yardstick"
+    if 0.995 <= ratio <= 1.005:
+        return "as fast as eager"
+    return f"{ratio:.2f}× slower than eager" if ratio > 1 else f"{1 / ratio:.2f}× faster than eager"
+
+
+def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Rows as aligned text: numbers to the right, everything else to the left."""
+    cells = [[_cell(row.get(c)) for c in columns] for row in rows]
+    right = [
+        any(isinstance(r.get(c), int | float) and not isinstance(r.get(c), bool) for r in rows)
+        for c in columns
+    ]
+    widths = [max(len(c), *(len(r[i]) for r in cells), 0) for i, c in enumerate(columns)]
+
+    def line(parts: Sequence[str]) -> str:
+        return "  ".join(
+            p.rjust(w) if r else p.ljust(w) for p, w, r in zip(parts, widths, right, strict=True)
+        ).rstrip()
+
+    return "\n".join([line(columns), line(["-" * w for w in widths]), *map(line, cells)])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1e-3 or abs(value) >= 1e6 else f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
