@@ -38,8 +38,8 @@ def gradient(program: RelayProgram) -> RelayProgram:
         )  # fmt: skip
     root, *outputs = main.body.fields
     calls = [e for e in post_order(root) if isinstance(e, relay.Call)]
-    prepare(calls)
     spans = Spans(program.provenance)
+    prepare(calls, spans.where)
     recorder = Recorder(calls, spans.of_gradient)
     scalar = relay.Function(main.params, root, None, [], main.attrs)
     with recording(recorder):

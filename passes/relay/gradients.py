@@ -1,4 +1,4 @@
-"""Gradients of single operators: those that TVM's table lacks, and a record of their use.
+"""Gradients of single operators: ours beside TVM's, and a record of their use.
 
 TVM's table (`FPrimalGradient`) is global to the process. `prepare` completes it and puts a thin
 layer over the operators of one program; the layer only passes on, unless a `Recorder` is at work.
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import tvm
 from tvm import relay
+from tvm.topi.nn.utils import get_pad_tuple
 
 from engine.session import EngineError
 from passes.relay.rewrite import op_name, shape, spanned
@@ -76,6 +76,93 @@ def _take(call: Any, grad: Any) -> list[Any]:
     return [scattered, relay.zeros_like(indices)]
 
 
+def _adv_index(call: Any, grad: Any) -> list[Any]:
+    """Adds up what was taken from one place; the argument is a tuple of data and indices."""
+    kinds = [f for f in call.args[0].checked_type.fields]
+    data, *indices = (relay.TupleGetItem(call.args[0], i) for i in range(len(kinds)))
+    flat = [relay.zeros_like(i) for i in indices]
+    if "float" not in kinds[0].dtype:
+        return [relay.Tuple([relay.zeros_like(data), *flat])]
+    size = [int(d) for d in kinds[0].shape]
+    rank = len(call.checked_type.shape) - (len(size) - len(indices))
+    places = [int(d) for d in call.checked_type.shape][:rank]
+    rows = [
+        relay.broadcast_to(_counted_from_front(index, size[axis], kind.dtype), places)
+        for axis, (index, kind) in enumerate(zip(indices, kinds[1:], strict=True))
+    ]
+    zeros = relay.zeros(size, kinds[0].dtype)
+    scattered = relay.scatter_nd(zeros, relay.stack(rows, 0), grad, mode="add")
+    return [relay.Tuple([scattered, *flat])]
+
+
+def _counted_from_front(index: Any, size: int, dtype: str) -> Any:
+    """Indices, of which those below zero count from the back, as indices that are not negative."""
+    below = relay.less(index, relay.const(0, dtype))
+    return relay.where(below, relay.add(index, relay.const(size, dtype)), index)
+
+
+def _conv2d(call: Any, grad: Any) -> list[Any]:
+    """TVM's own, but for the weight, where the product over patches serves.
+
+    The weight's gradient is, for every place in the kernel, the product of the gradient with the
+    data that this place was laid over: one matmul of (out channels, batch * places) with
+    (places of the kernel * in channels, batch * places). TVM's conv2d_backward_weight runs one
+    group a channel and image, and its legalisation needs types that building does not keep.
+    """
+    attrs = call.attrs
+    data, weight = call.args
+    by_data = _tvm_own("nn.conv2d")(call, grad)[0]
+    groups = int(attrs.groups)
+    if str(attrs.data_layout) != "NCHW" or str(attrs.kernel_layout) != "OIHW":
+        raise EngineError(
+            "pass", "the gradient of nn.conv2d is known in the layouts NCHW and OIHW only",
+            "nn.conv2d", "take the gradient before layouts are changed",
+        )  # fmt: skip
+    batch, channels, _, _ = shape(data)
+    out, _, height, width = shape(weight)
+    _, _, rows, columns = shape(call)
+    padding = [int(p) for p in attrs.padding]
+    top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
+    down, across = (int(s) for s in attrs.strides)
+    step_down, step_across = (int(d) for d in attrs.dilation)
+    around = ((0, 0), (0, 0), (top, bottom), (left, right))
+    padded = relay.nn.pad(data, around) if any((top, left, bottom, right)) else data
+    patches = []
+    for y in range(height):
+        for x in range(width):
+            begin = [0, 0, y * step_down, x * step_across]
+            end = [
+                batch, channels,
+                begin[2] + (rows - 1) * down + 1, begin[3] + (columns - 1) * across + 1,
+            ]  # fmt: skip
+            patches.append(relay.strided_slice(padded, begin, end, [1, 1, down, across]))
+    # (places, batch, channels, rows, columns) to (groups, channels a group * places, the rest)
+    laid = relay.reshape(
+        relay.stack(patches, 0),
+        [height * width, batch, groups, channels // groups, rows * columns],
+    )
+    laid = relay.reshape(
+        relay.transpose(laid, [2, 3, 0, 1, 4]),
+        [groups, channels // groups * height * width, batch * rows * columns],
+    )
+    flat = relay.reshape(grad, [batch, groups, out // groups, rows * columns])
+    flat = relay.reshape(
+        relay.transpose(flat, [1, 2, 0, 3]), [groups, out // groups, batch * rows * columns]
+    )
+    if groups == 1:
+        product = relay.nn.dense(
+            relay.reshape(flat, [out, -1]), relay.reshape(laid, [channels * height * width, -1])
+        )
+    else:
+        product = relay.nn.batch_matmul(flat, laid)
+    return [by_data, relay.reshape(product, list(shape(weight)))]
+
+
+def _tvm_own(name: str) -> Gradient:
+    """What TVM's table said of an operator before we changed it."""
+    return _theirs[name]
+
+
 def _split(call: Any, grad: Any) -> list[Any]:
     return [relay.concatenate(grad, int(call.attrs.axis))]
 
@@ -128,18 +215,38 @@ def _leaky_relu(call: Any, grad: Any) -> list[Any]:
 
 
 def _flat(call: Any, grad: Any) -> list[Any]:
-    """Of an operator that is constant almost everywhere."""
-    return [relay.zeros_like(a) for a in call.args]
+    """Of an operator that is constant almost everywhere, or computes integers."""
+    return [_zeros(a, a.checked_type) for a in call.args]
+
+
+def _zeros(expr: Any, kind: Any) -> Any:
+    if isinstance(kind, relay.TupleType):
+        return relay.Tuple(
+            [_zeros(relay.TupleGetItem(expr, i), f) for i, f in enumerate(kind.fields)]
+        )
+    return relay.zeros_like(expr)
+
+
+def _gather(call: Any, grad: Any) -> list[Any]:
+    data, indices = call.args
+    if "float" not in data.checked_type.dtype:
+        return _flat(call, grad)
+    axis = int(call.attrs.axis)
+    zeros = relay.zeros(list(shape(data)), data.checked_type.dtype)
+    return [relay.scatter_elements(zeros, indices, grad, axis, "add"), relay.zeros_like(indices)]
 
 
 def _full(call: Any, grad: Any) -> list[Any]:
     return [relay.cast_like(relay.sum(grad), call.args[0])]
 
 
-_MISSING: dict[str, Gradient] = {
+_OWN: dict[str, Gradient] = {
     "broadcast_to": _broadcast_to,
     "collapse_sum_to": _collapse_sum_to,
     "take": _take,
+    "adv_index": _adv_index,
+    "nn.conv2d": _conv2d,
+    "gather": _gather,
     "split": _split,
     "rsqrt": _rsqrt,
     "power": _power,
@@ -194,8 +301,10 @@ class Recorder:
         return [spanned(g, span, ends) for g in gradient(copy, grad)]
 
 
+_theirs: dict[str, Gradient] = {}
 _recorder: Recorder | None = None
 _layered: set[str] = set()
+_without: set[str] = set()
 
 
 def constant_value(call: Any, index: int) -> Any:
@@ -208,26 +317,43 @@ def constant_value(call: Any, index: int) -> Any:
     return argument.data.numpy() if isinstance(argument, relay.Constant) else None
 
 
-def prepare(calls: Sequence[Any]) -> None:
+def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
     """Complete TVM's table for the operators of these calls and put the recording layer on.
 
+    An operator without a gradient is let through where its result is not floating: no gradient
+    flows through integers.
+
+    Args:
+        calls: typed.
+        where: names the place of a call for an error.
+
     Raises:
-        EngineError: kind "pass", if an operator has no gradient; names the operator.
+        EngineError: kind "pass", if an operator has no gradient; names it and its module.
     """
-    for name in sorted({op_name(c) for c in calls} - _layered):
-        if name in _MISSING:
-            relay.op.register_gradient(name, _MISSING[name], level=_OURS)
-        gradient = tvm.ir.Op.get(name).get_attr("FPrimalGradient") if name else None
-        if gradient is None:
+    for call in calls:
+        name = op_name(call)
+        if name not in _layered and name:
+            if name in _OWN:
+                _theirs[name] = call.op.get_attr("FPrimalGradient")
+                relay.op.register_gradient(name, _OWN[name], level=_OURS)
+            gradient = call.op.get_attr("FPrimalGradient")
+            if gradient is None:
+                _without.add(name)
+            relay.op.register_gradient(name, _layer(gradient or _flat), level=_LAYER)
+            _layered.add(name)
+        if not name or (name in _without and _is_floating(call)):
             raise EngineError(
                 "pass",
-                f"Relay has no gradient for the operator {name or 'of a call to a function'}",
-                name,
-                "take the gradient of a part of the model without it, or register a gradient with "
-                "tvm.relay.op.register_gradient",
+                f"Relay has no gradient for {name or 'a call of a function'}.",
+                where(call),
+                "Take the gradient of a part of the model without it, or register one with "
+                "tvm.relay.op.register_gradient.",
             )
-        relay.op.register_gradient(name, _layer(gradient), level=_LAYER)
-        _layered.add(name)
+
+
+def _is_floating(call: Any) -> bool:
+    kind = call.checked_type
+    return any("float" in f.dtype for f in getattr(kind, "fields", [kind]))
 
 
 def _layer(gradient: Gradient) -> Gradient:

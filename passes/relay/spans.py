@@ -11,6 +11,8 @@ from typing import Any
 
 import tvm
 
+from passes.relay.rewrite import op_name
+
 
 def key(expr: Any) -> str:
     """The key that an expression's span carries, "" where it has none."""
@@ -46,6 +48,12 @@ class Spans:
         if not scope and not source:
             return None
         return self._span(f"gradient|{key(expr)}", scope, f"gradient of {source}" if source else "")
+
+    def where(self, call: Any) -> str:
+        """Operator, source and module of a call, for an error."""
+        scope, source = self.provenance.get(key(call), ("", ""))
+        parts = [op_name(call), source and f"from {source}", scope and f"in {scope}"]
+        return " ".join(p for p in parts if p)
 
     def of_parameter(self, name: str) -> Any:
         """A span for the gradient of a parameter, at the module that the parameter belongs to."""
