@@ -73,13 +73,11 @@ def _invite() -> None:
 
 
 def _joint(joint: Graph, cut: cuts.Cut, document: tables.Row, screen: Screen) -> None:
-    chosen = _chosen_capture(document)
     graph_view(
         joint.with_roles(cuts.roles(joint, cut.ids)),
         key="joint_view",
         height=HEIGHT,
         fewer_than=screen.fewer_than,
-        focus=chosen,
     )
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 from engine.client import EngineClient
 from viz.panels.desk import Desk
 
-_REFILL_AFTER = 20.0  # seconds; a new engine must not take the cores from the first model
+REFILL_AFTER = 20.0  # seconds; a new engine must not take the cores from the first model
 
 
 class Spare:
@@ -24,7 +24,7 @@ class Spare:
         """A client of one's own."""
         with self._lock:
             client, self._client = self._client, None
-        timer = threading.Timer(_REFILL_AFTER, self._refill)
+        timer = threading.Timer(REFILL_AFTER, self._refill)
         timer.daemon = True
         timer.start()
         return client or self._start()

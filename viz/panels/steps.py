@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from engine.session import EngineError, ModelInfo, StepRecord
-from passes.catalogue import names
+from passes.catalogue import info, names
 from passes.pipeline import Pipeline
 from viz.component import graph_view
 from viz.diff import carry_identity
@@ -23,16 +23,16 @@ HEIGHT = 620
 
 def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab."""
-    info: ModelInfo = desk.ask("load", screen.source)
+    model: ModelInfo = desk.ask("load", screen.source)
     records, wait = _records(desk, screen)
     left, right = st.columns([0.40, 0.60], gap="small")
     with left:
-        _list(screen, records, info)
+        _list(screen, records, model)
         _text(screen)
     with right, boundary(desk):
         if wait is not None:
             raise wait
-        _after(desk, screen, info, records or ())
+        _after(desk, screen, model, records or ())
 
 
 def _records(desk: Desk, screen: Screen) -> tuple[tuple[StepRecord, ...] | None, Exception | None]:
@@ -57,13 +57,13 @@ def _chosen_key(training: bool) -> str:
     return f"step_{'training' if training else 'inference'}"
 
 
-def _list(screen: Screen, records: Sequence[StepRecord] | None, info: ModelInfo) -> None:
+def _list(screen: Screen, records: Sequence[StepRecord] | None, model: ModelInfo) -> None:
     def on_switch(row: int, enabled: bool) -> None:
         pipeline = screen.pipeline.switched(row - 1, enabled)
         sidebar.set_pipeline(screen.ir, screen.training, pipeline)
 
     step_list(
-        rows(screen.ir, screen.pipeline, records, len(info.graph)),
+        rows(screen.ir, screen.pipeline, records, len(model.graph)),
         _chosen(screen) + 1,
         key="step_list",
         on_select=lambda row: _choose(screen, row - 1),
@@ -71,12 +71,12 @@ def _list(screen: Screen, records: Sequence[StepRecord] | None, info: ModelInfo)
     )
 
 
-def _after(desk: Desk, screen: Screen, info: ModelInfo, records: Sequence[StepRecord]) -> None:
+def _after(desk: Desk, screen: Screen, model: ModelInfo, records: Sequence[StepRecord]) -> None:
     """The graph after the chosen step, with what the step added and changed in colour."""
     index = _chosen(screen)
     _walk(screen, index)
-    graph = _graph(desk, screen, info, index)
-    before = graph if index < 0 else _graph(desk, screen, info, index - 1)
+    graph = _graph(desk, screen, model, index)
+    before = _graph(desk, screen, model, _before(screen, index))
     matched = carry_identity(before, graph)
     failure = records[index].error if index >= 0 else None
     if failure is not None:
@@ -86,16 +86,27 @@ def _after(desk: Desk, screen: Screen, info: ModelInfo, records: Sequence[StepRe
         key="step_view",
         height=HEIGHT,
         fewer_than=screen.fewer_than,
-        highlight={"added": matched.added, "changed": matched.changed},
+        highlight={
+            **dict.fromkeys(matched.changed, "changed"),
+            **dict.fromkeys(matched.added, "added"),
+        },
     )
 
 
-def _graph(desk: Desk, screen: Screen, info: ModelInfo, index: int) -> Graph:
+def _graph(desk: Desk, screen: Screen, model: ModelInfo, index: int) -> Graph:
     """The graph after a step; asked for by the steps up to it alone, so that a switch further
     down does not ask again."""
     if index < 0:
-        return info.graph
+        return model.graph
     return desk.ask("graph_after", screen.source, screen.pipeline.upto(index), index)
+
+
+def _before(screen: Screen, index: int) -> int:
+    """The step that this one started from: what is only for looking changes nothing."""
+    index -= 1
+    while index >= 0 and info(screen.ir, screen.pipeline.steps[index]).looking:
+        index -= 1
+    return max(index, -1)
 
 
 def _walk(screen: Screen, index: int) -> None:
@@ -123,13 +134,15 @@ def _text(screen: Screen) -> None:
                 help="Names joined by |, a minus before a pass that is switched off.",
             )  # fmt: skip
             use, reset = st.columns(2)
-            if use.form_submit_button("Use it", width="stretch"):
-                try:
-                    pipeline = Pipeline.parse(text, names(screen.ir))
-                except ValueError as wrong:
-                    raise EngineError("usage", str(wrong), text) from wrong
-                sidebar.set_pipeline(screen.ir, screen.training, pipeline)
-                st.rerun()
+            used = use.form_submit_button("Use it", width="stretch")
             if reset.form_submit_button("Back to the default", width="stretch"):
                 sidebar.set_pipeline(screen.ir, screen.training, None)
                 st.rerun()
+        if used:
+            try:
+                pipeline = Pipeline.parse(text, names(screen.ir))
+            except ValueError as wrong:
+                show_error(EngineError("usage", str(wrong)))
+                return
+            sidebar.set_pipeline(screen.ir, screen.training, pipeline)
+            st.rerun()

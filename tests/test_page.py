@@ -1,0 +1,381 @@
+"""The page's logic, tab by tab, without a browser and without a TVM (tests/page_session.py)."""
+
+import time
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from engine.client import EngineClient
+from engine.session import EngineError, StepRecord
+from passes.catalogue import default_pipeline
+from passes.pipeline import Pipeline
+from tests import page_session
+from viz.panels import spare, step_list
+from viz.panels.desk import KEPT, Desk, Request, Waiting
+
+INFERENCE, TRAINING = default_pipeline("relay", False), default_pipeline("relay", True)
+
+
+@pytest.fixture
+def page(monkeypatch):
+    """The page after its first run, served by the engine without a TVM."""
+    clients = []
+
+    def connect(ir):
+        clients.append(EngineClient(ir, session="tests.page_session:PageSession"))
+        return clients[-1]
+
+    monkeypatch.setattr(spare, "EngineClient", connect)
+    monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
+    st.cache_resource.clear()
+    page = AppTest.from_file("../app.py", default_timeout=30)
+    yield settle(page.run())
+    for client in clients:
+        client.close()
+
+
+def settle(page, seconds=30.0):
+    """Run the page until nothing is under way."""
+    until = time.monotonic() + seconds
+    while "cancel" in {b.key for b in page.button}:
+        assert time.monotonic() < until, "the page still waits for its engine"
+        page.run()
+    assert not page.exception
+    return page
+
+
+def open_tab(page, name):
+    page.session_state["keep_tab"] = name
+    return settle(page.run())
+
+
+def training(page):
+    page.sidebar.segmented_control(key="keep_mode").set_value("Training")
+    return settle(page.run())
+
+
+def words(page):
+    """Everything the page says, as one text."""
+    parts = [m.value for m in (*page.markdown, *page.caption, *page.info, *page.warning)]
+    parts += [e.value for e in page.error]
+    parts += [h.proto.body for h in page.get("html")]
+    return "\n".join(parts)
+
+
+def test_the_first_look_shows_the_sample_and_its_facts(page):
+    text = words(page)
+    assert "<b>7</b> nodes" in text
+    assert "<b>640</b> parameters" in text
+    assert "A note of the import." in text
+    assert "TVM 0.0.test" in text
+    operators = page.dataframe[0].value
+    assert list(operators["operator"]) == ["nn.dense", "nn.relu", "transpose"]
+
+
+def test_an_import_that_fails_is_a_sentence_and_the_page_goes_on(page):
+    page.number_input(key="keep_seed").set_value(page_session.BROKEN_SEED)
+    settle(page.run())
+    assert "aten::frobnicate" in page.error[0].value
+    assert "encoder.layer.0" in page.error[0].value
+    assert "Take this module out" in page.error[0].value
+    page.number_input(key="keep_seed").set_value(0)
+    settle(page.run())
+    assert not page.error
+    assert "<b>7</b> nodes" in words(page)
+
+
+def test_every_sample_can_be_chosen(page):
+    box = page.sidebar.selectbox(key="keep_model")
+    box.set_value("mlp")
+    settle(page.run())
+    assert not page.error
+    # A sample without tokens has no field for them.
+    assert not [n for n in page.sidebar.number_input if n.label == "Tokens"]
+
+
+def test_what_is_set_in_one_tab_outlives_a_look_at_another(page):
+    open_tab(page, "Compile & time")
+    page.number_input(key="keep_repeats").set_value(7)
+    settle(page.run())
+    open_tab(page, "Graph")
+    open_tab(page, "Compile & time")
+    assert page.number_input(key="keep_repeats").value == 7
+
+
+def test_passes_shows_the_last_step_and_walks(page):
+    open_tab(page, "Passes")
+    assert f"step {len(INFERENCE)} of {len(INFERENCE)}" in words(page)
+    assert page.button(key="next").disabled
+    page.button(key="previous").click()
+    settle(page.run())
+    assert f"step {len(INFERENCE) - 1} of {len(INFERENCE)}" in words(page)
+    for _ in range(len(INFERENCE) - 1):
+        page.button(key="previous").click()
+        settle(page.run())
+    assert "imported program" in words(page)
+    assert page.button(key="previous").disabled
+
+
+def test_a_pasted_pipeline_is_used_and_a_malformed_one_is_explained(page):
+    open_tab(page, "Passes")
+    use = next(b for b in page.button if b.label == "Use it")
+    page.text_input(key="keep_pipeline_text").set_value("cse|-bind|fold")
+    use.click()
+    settle(page.run())
+    assert page.code[0].value == "cse|-bind|fold"
+    assert "step 3 of 3" in words(page)
+    page.text_input(key="keep_pipeline_text").set_value("cse|nope")
+    next(b for b in page.button if b.label == "Use it").click()
+    settle(page.run())
+    assert "nope" in page.error[0].value
+    next(b for b in page.button if b.label == "Back to the default").click()
+    settle(page.run())
+    assert page.code[0].value == str(INFERENCE)
+
+
+def test_a_pass_that_failed_says_why(page):
+    page.number_input(key="keep_seed").set_value(page_session.FAILING_SEED)
+    open_tab(page, "Passes")
+    index = [s.name for s in INFERENCE].index(page_session.FAILING_PASS)
+    page.session_state["step_inference"] = index
+    settle(page.run())
+    assert "a shape it cannot take" in page.error[0].value
+
+
+def test_gradient_invites_to_training_and_then_shows_the_cut(page):
+    open_tab(page, "Gradient & cut")
+    assert not page.dataframe
+    page.button(key="to_training").click()
+    settle(page.run())
+    assert page.session_state["keep_mode"] == "Training"
+    text = words(page)
+    assert "<b>2</b> captures" in text
+    assert "<b>2.0 kB</b>" in text
+    captures = page.dataframe[0].value
+    assert list(captures["operator"]) == ["nn.dense", "nn.relu"]
+    assert list(captures["bytes"]) == [1024, 1024]
+
+
+def test_another_strategy_is_another_cut_and_the_halves_are_shown(page):
+    training(page)
+    open_tab(page, "Gradient & cut")
+    page.selectbox(key="keep_strategy").set_value("inputs_only")
+    settle(page.run())
+    assert "<b>2</b> nodes recomputed" in words(page)
+    for view in ("Forward", "Backward"):
+        page.segmented_control(key="keep_cut_view").set_value(view)
+        settle(page.run())
+        assert not page.error
+
+
+def test_training_without_a_gradient_says_so(page):
+    training(page)
+    page.session_state["pipeline_relay_training"] = "cse"
+    open_tab(page, "Gradient & cut")
+    assert "no gradient" in page.warning[0].value
+
+
+@pytest.mark.parametrize(("mode", "rows"), [("inference", 2), ("training", 4)])
+def test_timing_shows_every_row_and_slow_ones_in_words(page, mode, rows):
+    if mode == "training":
+        training(page)
+    open_tab(page, "Compile & time")
+    assert not page.dataframe  # nothing runs unasked
+    page.button(key="run").click()
+    settle(page.run())
+    table = page.dataframe[0].value
+    assert len(table) == rows
+    assert "1.32× slower than eager" in list(table["against eager"])
+    assert len(page.dataframe[1].value) == (1 if mode == "inference" else 2)
+
+
+def test_two_timings_are_a_history(page):
+    open_tab(page, "Compile & time")
+    for repeats in (5, 6):
+        page.number_input(key="keep_repeats").set_value(repeats)
+        page.button(key="run").click()
+        settle(page.run())
+    assert len(page.selectbox(key="shown_run").options) == 2
+
+
+def test_a_target_that_does_not_run_here_says_why(page):
+    open_tab(page, "Compile & time")
+    page.selectbox(key="keep_target").set_value("cuda")
+    settle(page.run())
+    assert page.button(key="run").disabled
+    assert "this machine has no GPU" in words(page)
+
+
+def test_long_work_survives_a_look_elsewhere_and_can_be_cancelled(page):
+    open_tab(page, "Compile & time")
+    page.number_input(key="keep_repeats").set_value(page_session.SLOW_REPEATS)
+    page.button(key="run").click()
+    page.run()
+    assert page.button(key="cancel")
+    page.session_state["keep_tab"] = "Graph"
+    page.run()
+    assert "<b>7</b> nodes" in words(page)  # what is known is shown meanwhile
+    page.button(key="cancel").click()
+    page.run()
+    page.session_state["keep_tab"] = "Compile & time"
+    settle(page.run())
+    assert "ancelled" in page.info[0].value
+    page.number_input(key="keep_repeats").set_value(5)
+    page.button(key="run").click()
+    settle(page.run())
+    assert len(page.dataframe[0].value) == 2
+
+
+def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
+    training(page)
+    page.session_state["pipeline_relay_training"] = str(TRAINING.switched(11, False))
+    open_tab(page, "In your code")
+    snippet, commands = (c.value for c in page.code)
+    assert 'build("bert_layer", batch=1, tokens=14, training=True)' in snippet
+    assert "add_tvm_dispatch(module, inputs)" in snippet
+    compile(snippet, "snippet", "exec")
+    lines = commands.splitlines()
+    assert [line.split()[2] for line in lines] == ["graph", "step", "captures", "time"]
+    assert str(TRAINING.switched(11, False)) in lines[1]
+
+
+def test_an_engine_that_cannot_be_loaded_is_said_with_what_to_do(monkeypatch):
+    missing = EngineError("engine", "No TVM with Relay is installed.", "bitblas", "Run make env.")
+    monkeypatch.setattr("engine.relay.boot.available", lambda: missing)
+    page = AppTest.from_file("../app.py", default_timeout=30).run()
+    assert not page.exception
+    assert "No TVM with Relay" in page.error[0].value
+    assert "Run make env" in page.error[0].value
+
+
+# The desk and the list of steps, by themselves.
+
+
+class Job:
+    """A job that the test finishes."""
+
+    def __init__(self):
+        self.done, self.progress, self.outcome, self.cancelled = False, (0.0, ""), None, False
+
+    def finish(self, outcome):
+        self.done, self.outcome = True, outcome
+
+    def result(self, timeout=None):
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+    def cancel(self):
+        self.cancelled = True
+
+
+class Client:
+    """A client that starts jobs and leaves them alone."""
+
+    def __init__(self):
+        self.jobs = []
+
+    def submit(self, method, *args):
+        self.jobs.append(Job())
+        return self.jobs[-1]
+
+    def close(self):
+        pass
+
+
+def test_a_desk_asks_once_and_remembers():
+    client = Client()
+    desk = Desk(client)
+    with pytest.raises(Waiting):
+        desk.ask("load", 1, patience=0)
+    with pytest.raises(Waiting):
+        desk.ask("load", 1, patience=0)
+    client.jobs[0].finish("one")
+    assert desk.ask("load", 1, patience=0) == "one"
+    assert desk.ask("load", 1, patience=0) == "one"
+    assert len(client.jobs) == 1
+
+
+def test_a_desk_starts_the_next_job_only_when_it_is_still_wanted():
+    client = Client()
+    desk = Desk(client)
+    for model in (1, 2, 3):
+        with pytest.raises(Waiting):
+            desk.ask("load", model, patience=0)
+    assert len(client.jobs) == 1
+    client.jobs[0].finish("one")
+    with pytest.raises(Waiting):
+        desk.ask("load", 3, patience=0)
+    assert len(client.jobs) == 2
+    assert desk.running.request == Request("load", (3,))
+
+
+def test_a_desk_keeps_an_error_until_it_is_told_to_forget():
+    client = Client()
+    desk = Desk(client)
+    with pytest.raises(Waiting):
+        desk.ask("load", 1, patience=0)
+    client.jobs[0].finish(EngineError("file", "No."))
+    for _ in range(2):
+        with pytest.raises(EngineError):
+            desk.ask("load", 1, patience=0)
+    assert len(client.jobs) == 1
+    desk.forget_errors()
+    with pytest.raises(Waiting):
+        desk.ask("load", 1, patience=0)
+    assert len(client.jobs) == 2
+
+
+def test_a_desk_cancels_what_runs_and_starts_what_comes_next():
+    client = Client()
+    desk = Desk(client)
+    with pytest.raises(Waiting):
+        desk.ask("time", 1, patience=0)
+    desk.cancel()
+    assert client.jobs[0].cancelled
+    with pytest.raises(EngineError) as caught:
+        desk.ask("time", 1, patience=0)
+    assert caught.value.kind == "cancelled"
+    with pytest.raises(Waiting):
+        desk.ask("time", 2, patience=0)
+    assert len(client.jobs) == 2
+
+
+def test_a_desk_keeps_so_many_answers_and_no_more():
+    client = Client()
+    desk = Desk(client)
+    for number in range(KEPT + 1):
+        with pytest.raises(Waiting):
+            desk.ask("load", number, patience=0)
+        client.jobs[-1].finish(number)
+        assert desk.ask("load", number, patience=0) == number
+    assert desk.known("load", 1) == 1
+    assert desk.known("load", 0) is None
+
+
+def test_rows_tell_what_each_step_did():
+    pipeline = Pipeline.parse("cse|-fold|fuse")
+    failed = EngineError("pass", "It failed.", "fuse", "Switch it off.")
+    records = (
+        StepRecord("cse", True, 1, 2, 3, 10, 0.0004),
+        StepRecord("fold", False, 0, 0, 0, 10, 0.0),
+        StepRecord("fuse", True, 0, 0, 0, 10, 0.1, error=failed),
+    )
+    first, cse, fold, fuse = step_list.rows("relay", pipeline, records, 11)
+    assert (first.nodes, first.fixed) == (11, True)
+    assert (cse.added, cse.removed, cse.changed, cse.nodes) == (2, 3, 1, 10)
+    assert cse.time == "0.4 ms"
+    assert not cse.idle
+    assert not fold.enabled
+    assert fold.time == ""
+    assert fuse.failure == "It failed. Switch it off."
+    assert fuse.looking
+
+
+def test_rows_are_there_before_the_passes_have_run():
+    rows = step_list.rows("relay", TRAINING, None, None)
+    assert len(rows) == len(TRAINING) + 1
+    assert all(r.nodes is None for r in rows)
+    assert not any(r.idle for r in rows)
+    assert {r.title for r in rows if r.fixed} >= {"gradient", "grad_out rooted"}
