@@ -122,9 +122,10 @@ class _Worker:
                 traceback.print_exc()
             return failed, error
         except BaseException as error:  # also SystemExit: the session has no say in our end
+            explained = explain(error, method)
             traceback.print_exc()
             sys.stderr.flush()
-            return failed, explain(error, method)
+            return failed, explained
 
     def send(self, what: str, call: int, *rest: Any) -> None:
         try:
@@ -183,6 +184,8 @@ def _reason(message: str, limit: int = 6) -> str:
     if not kept:  # the backtrace comes last
         kept = [line.strip() for line in lines if line.strip() and not _FRAME.match(line)]
     text = "\n".join(kept[:limit])
+    # Where a log message is quoted, its time and file say nothing to the reader.
+    text = re.sub(r"\[\d\d:\d\d:\d\d\] \S+?:\d+: ", "", text)
     # A check that failed without a word of its own ends in ": ".
     text = re.sub(r" is false:\s*$", " is false", text)
     return text if len(text) <= 1000 else text[:1000] + " …"
@@ -191,18 +194,18 @@ def _reason(message: str, limit: int = 6) -> str:
 def _diagnostics() -> str:
     """What TVM's type checker last wrote to standard error, where that is a file.
 
-    The exception itself only says that there is something to be read there.
+    The exception itself only says that there is something to be read there, so this must be asked
+    before anything else is written.
     """
+    sys.stderr.flush()
     if not stat.S_ISREG(os.fstat(2).st_mode):
         return ""
     size = os.fstat(2).st_size
     text = os.pread(2, 8192, max(0, size - 8192)).decode(errors="replace")
-    start = text.rfind("error: ")
-    if start < 0:
-        return ""
-    end = text.find("Traceback (most recent call last)", start)
-    lines = text[start : end if end > 0 else None].splitlines()
-    return "\n".join(re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines[:6]).strip()
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()][-12:]
+    begin = max((i for i, line in enumerate(lines) if "error: " in line), default=len(lines) - 3)
+    return "\n".join(lines[max(0, begin) :][:6]).strip()
 
 
 if __name__ == "__main__":

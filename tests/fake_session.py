@@ -91,10 +91,23 @@ class FakeSession:
 
         return torch.float32
 
-    def spawn(self, *, progress) -> int:
-        """Start a process that holds on to everything it inherits, and outlives us if it can."""
-        command = [sys.executable, "-c", "import time; time.sleep(60)"]
-        return subprocess.Popen(command, close_fds=False).pid
+    def fork(self, *, progress) -> int:
+        """Leave a copy of this process behind, with all that is open in it."""
+        copy = os.fork()
+        if copy == 0:
+            time.sleep(60)
+            os._exit(0)
+        return copy
+
+    def diagnose(self, *, progress) -> None:
+        """What TVM does for a program whose types do not fit: the words go to standard error."""
+
+        class DiagnosticError(Exception):
+            pass
+
+        print("\x1b[31merror: \x1b[0mthe shapes (2,) and (3,) do not fit", file=sys.stderr)
+        print(" --> from_string:3:5", file=sys.stderr, flush=True)
+        raise DiagnosticError("check diagnostic render for output")
 
     def environment(self, name: str, *, progress) -> str | None:
         return os.environ.get(name)
