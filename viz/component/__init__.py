@@ -1,0 +1,288 @@
+"""The graph viewer as a Streamlit component: `graph_view` draws a Graph and reports the selection.
+
+The picture is laid out here and sent as one compressed block; the browser side (viewer.js) draws it
+on a canvas. The same arguments give the same bytes, which Streamlit then does not send again, so
+the view stays as it is over reruns of the page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from viz import labels, palette
+from viz.collapse import GroupTree, fold_constants, module_groups
+from viz.graph import Graph, Kind, Literal, Node
+from viz.layout import Direction, Layout, layout
+
+_HERE = Path(__file__).parent
+_EDGE_KINDS = {"plain": 0, "long": 1, "crossing": 2}
+_renderer: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewState:
+    """What the person has done with a view.
+
+    Args:
+        selected: id of the selected node, or None; always a node of the graph that was passed.
+        open_groups: ids of the groups that are drawn open.
+    """
+
+    selected: str | None
+    open_groups: tuple[str, ...]
+
+
+def graph_view(
+    graph: Graph,
+    *,
+    key: str,
+    height: int = 640,
+    fewer_than: int = 10,
+    open_groups: Iterable[str] | None = None,
+    highlight: Mapping[str, str] | None = None,
+    show_shapes: bool = False,
+    direction: Direction = "TB",
+    family: str | None = None,
+    on_select: Callable[[], None] | None = None,
+) -> ViewState:
+    """Draw a graph that can be panned, zoomed, searched, opened and closed by module.
+
+    Args:
+        graph: what to draw.
+        key: the widget's key; its state survives reruns and changes of the graph.
+        height: of the whole view, in pixels.
+        fewer_than: constants with fewer elements than this are written into their readers.
+        open_groups: groups that are open until the person says otherwise; by default all in a
+            small graph and the upper levels in a large one.
+        highlight: for some node ids a style's name in `viz.palette.STYLES` ("added", "changed")
+            or a CSS colour, in place of the node's own.
+        show_shapes: whether edges carry their types at first.
+        direction: "TB" from top to bottom, "LR" from left to right.
+        family: graphs of one family (the steps of one program) keep the view when one replaces
+            the other; another family starts with a fresh view. By default the graph's IR and the
+            names of its inputs.
+        on_select: called before the rerun that a change of the selection starts.
+
+    Returns:
+        The selection and the open groups, as of this run.
+    """
+    state = st.session_state.get(key) or {}
+    toggles = dict(state.get("toggles") or {})
+    drawing = _drawing(graph, fewer_than)
+    opened = _opened(drawing.tree, open_groups, toggles)
+    data = drawing.encode(
+        opened, direction, toggles, height, dict(highlight or {}), show_shapes, family
+    )
+    result = _component()(
+        key=key,
+        data=data,
+        default={"selected": None, "toggles": {}},
+        on_selected_change=on_select or _nothing,
+        on_toggles_change=_nothing,
+    )
+    selected = result.get("selected")
+    return ViewState(selected if selected in drawing.graph.by_id else None, opened)
+
+
+def _nothing() -> None:
+    """Streamlit keeps a component's state only where there is a callback for it."""
+
+
+def _component() -> Callable[..., Any]:
+    global _renderer
+    if _renderer is None:
+        parts = {p: (_HERE / f"viewer.{p}").read_text("utf-8") for p in ("html", "css", "js")}
+        _renderer = st.components.v2.component("relascope_graph", **parts)
+    return _renderer
+
+
+def _opened(
+    tree: GroupTree, given: Iterable[str] | None, toggles: Mapping[str, bool]
+) -> tuple[str, ...]:
+    """The groups to draw open: what is given or the first look, then what the person changed."""
+    if "*" in toggles:
+        opened = set(tree.groups) if toggles["*"] else set()
+    else:
+        opened = set(tree.open_at_first() if given is None else given)
+    for group, is_open in toggles.items():
+        (opened.add if is_open else opened.discard)(group)
+    return tuple(g for g in tree.groups if g in opened)
+
+
+_drawings: OrderedDict[tuple[int, int], _Drawing] = OrderedDict()
+
+
+def _drawing(graph: Graph, fewer_than: int) -> _Drawing:
+    """The graph made ready for drawing; the last few are kept, with the graph that they hold."""
+    key = (id(graph), fewer_than)
+    kept = _drawings.get(key)
+    if kept is None or kept.original is not graph:
+        kept = _drawings[key] = _Drawing(graph, fewer_than)
+    _drawings.move_to_end(key)
+    while len(_drawings) > 12:
+        _drawings.popitem(last=False)
+    return kept
+
+
+class _Drawing:
+    """A graph with its groups, and the part of what is sent that no toggle changes."""
+
+    def __init__(self, graph: Graph, fewer_than: int) -> None:
+        self.original = graph
+        self.graph = fold_constants(graph, fewer_than)
+        self.tree = module_groups(self.graph)
+        self.strings: dict[str, int] = {}
+        self.nodes = self._nodes()
+        self._last: tuple[str, bytes] | None = None
+
+    def encode(
+        self,
+        opened: Sequence[str],
+        direction: Direction,
+        toggles: Mapping[str, bool],
+        height: int,
+        highlight: Mapping[str, str],
+        show_shapes: bool,
+        family: str | None,
+    ) -> bytes:
+        """Everything viewer.js needs: JSON, deflated."""
+        asked = json.dumps(
+            [list(opened), direction, toggles, height, highlight, show_shapes, family]
+        )
+        if self._last is None or self._last[0] != asked:
+            drawn = layout(self.graph, opened, direction, self.tree)
+            data = self._data(drawn, set(opened), highlight)
+            names = ",".join(self.graph.by_id[i].name for i in self.graph.inputs)
+            data |= {
+                "toggles": toggles,
+                "viewHeight": height,
+                "showShapes": show_shapes,
+                "family": family if family is not None else f"{self.graph.ir}:{names}",
+            }
+            text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
+            raw = text.encode()
+            token = hashlib.blake2b(raw, digest_size=8).hexdigest()
+            raw = raw[:-1] + f',"token":"{token}"}}'.encode()
+            self._last = (asked, zlib.compress(raw, 4))
+        return self._last[1]
+
+    def _string(self, text: str) -> int:
+        return self.strings.setdefault(text, len(self.strings))
+
+    def _nodes(self) -> dict[str, list[Any]]:
+        """One list for each field, so that field names are sent once."""
+        nodes = self.graph.nodes
+        index = {n.id: i for i, n in enumerate(nodes)}
+        results = set(self.graph.outputs)
+        readers = self.graph.readers
+        return {
+            "id": [n.id for n in nodes],
+            "kind": [n.kind.value for n in nodes],
+            "title": [labels.title(n) for n in nodes],
+            "full": [_full_title(n) for n in nodes],
+            "role": [n.role.value if n.role.value != "none" else "" for n in nodes],
+            "types": [[self._string(str(t)) for t in n.outputs] for n in nodes],
+            "bytes": [n.bytes if n.outputs else None for n in nodes],
+            "scope": [self._string(n.scope) for n in nodes],
+            "source": [self._string(n.source) for n in nodes],
+            "group": [self.tree.group_of[n.id] for n in nodes],
+            "inputs": [
+                [i.text if isinstance(i, Literal) else index[i] for i in n.inputs] for n in nodes
+            ],
+            "readers": [[index[r] for r in readers[n.id]] for n in nodes],
+            "output": [int(n.id in results) for n in nodes],
+            "extra": [_extra(n) for n in nodes],
+        }
+
+    def _data(
+        self, drawn: Layout, opened: set[str], highlight: Mapping[str, str]
+    ) -> dict[str, Any]:
+        by_id = self.graph.by_id
+        boxes = drawn.boxes
+        at = {b.id: i for i, b in enumerate(boxes)}
+        styles = {n.id: highlight.get(n.id) or palette.style_key(n) for n in self.graph.nodes}
+        shapes = {n.id: palette.SHAPES[n.kind] for n in self.graph.nodes}
+        used = {(styles[n.id], shapes[n.id]) for n in self.graph.nodes}
+        crossing = any(e.kind == "crossing" for e in drawn.edges)
+        groups = self.tree.groups.values()
+        return {
+            "name": self.graph.name,
+            "direction": drawn.direction,
+            "width": drawn.width,
+            "height": drawn.height,
+            "counts": {"nodes": len(self.graph), "edges": self.graph.edge_count},
+            "box": {
+                "id": [b.id for b in boxes],
+                "kind": [int(b.kind == "group") for b in boxes],
+                "x": [b.x for b in boxes],
+                "y": [b.y for b in boxes],
+                "w": [b.w for b in boxes],
+                "h": [b.h for b in boxes],
+                "open": [int(b.open) for b in boxes],
+                "depth": [b.depth for b in boxes],
+                "group": [b.group for b in boxes],
+                "lines": [b.lines for b in boxes],
+                "style": [styles.get(b.id, "group") for b in boxes],
+                "shape": [shapes[b.id] if b.id in by_id else "box" for b in boxes],
+            },
+            "edge": {
+                "s": [at[e.source] for e in drawn.edges],
+                "t": [at[e.target] for e in drawn.edges],
+                "p": [[v for point in e.points for v in point] for e in drawn.edges],
+                "kind": [_EDGE_KINDS[e.kind] for e in drawn.edges],
+                "label": [self._string(e.label) for e in drawn.edges],
+            },
+            "node": self.nodes
+            | {
+                "box": [at[drawn.shown[n.id]] for n in self.graph.nodes],
+                "style": [styles[n.id] for n in self.graph.nodes],
+            },
+            "groups": {
+                g.id: {
+                    "path": g.id.replace(":", " ").strip() if g.id.endswith(":") else g.id,
+                    "parent": g.parent,
+                    "open": g.id in opened,
+                    "nodes": g.nodes,
+                    "bytes": g.bytes,
+                    "parameterBytes": g.parameter_bytes,
+                    "operators": list(g.operators.items())[:20],
+                }
+                for g in groups
+            },
+            "strings": list(self.strings),
+            "palette": palette.table(),
+            "legend": _legend(used, crossing),
+        }
+
+
+def _full_title(node: Node) -> str:
+    return labels.title(node) if node.kind is Kind.FUNCTION else node.title
+
+
+def _extra(node: Node) -> dict[str, Any] | None:
+    extra: dict[str, Any] = {}
+    if node.attrs:
+        extra["attrs"] = dict(node.attrs)
+    if node.body is not None:
+        extra["body"] = list(node.body.operators.items())
+    return extra or None
+
+
+def _legend(used: set[tuple[str, str]], crossing: bool) -> list[tuple[str, str]]:
+    """Styles that are in the picture, in the palette's order, then colours of a person's own."""
+    order = {name: i for i, name in enumerate(palette.STYLES["light"])}
+    shown: dict[str, str] = {}
+    for style, shape in sorted(used, key=lambda s: (order.get(s[0], len(order)), s)):
+        if style in order:
+            shown.setdefault(style, shape)
+    entries = list(shown.items())
+    return [*entries, ("crossing", "line")] if crossing else entries
