@@ -15,6 +15,11 @@ import torch
 
 from engine.session import EngineError
 
+_DROPOUTS = tuple(
+    f"aten::{name}{end}"
+    for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+    for end in ("", "_")
+)
 _TRACE_HINT = "Make the file with torch.jit.trace, which records what runs and nothing else."
 
 
@@ -49,6 +54,23 @@ class FlatTrace:
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
 
+    def origin(self, node: Any) -> Origin:
+        """Where a node of the graph comes from."""
+        name = next((v.debugName() for v in node.outputs()), "")
+        return self.origins.get(name) or Origin("", node.kind(), -1)
+
+    def dropouts(self) -> list[Any]:
+        """All dropout nodes of the graph, on or off."""
+        return [n for n in self.graph.nodes() if n.kind() in _DROPOUTS]
+
+    def active_dropouts(self) -> list[Origin]:
+        """The dropouts that were on when the model was traced."""
+        return [
+            self.origin(n)
+            for n in self.dropouts()
+            if n.inputsAt(2).toIValue() and n.inputsAt(1).toIValue()
+        ]
+
 
 def flatten(
     module: torch.jit.ScriptModule,
@@ -78,7 +100,7 @@ class _Flattener:
         inputs: tuple[torch.Tensor, ...],
     ) -> None:
         self.module = module
-        self.graph = torch._C.Graph()
+        self.graph: Any = torch._C.Graph()  # its methods have no stubs
         self.flat = FlatTrace(self.graph, input_names)
         self.inputs = []
         for name, tensor in zip(input_names, inputs, strict=True):
@@ -109,7 +131,14 @@ class _Flattener:
                 )  # fmt: skip
             self.graph.registerOutput(value)
         torch._C._jit_pass_lower_all_tuples(self.graph)
+        drawn = self.flat.active_dropouts()
         torch._C._jit_pass_dce(self.graph)
+        lost = [o for o in drawn if o not in self.flat.active_dropouts()]
+        if lost:
+            raise EngineError(
+                "operator", "Nothing reads what this dropout makes, yet it draws random numbers.",
+                lost[0].where, "Remove it from the model.",
+            )  # fmt: skip
         self.flat.tensors = {n: t for n, t in self.flat.tensors.items() if self.is_read(n)}
         return self.flat
 
@@ -160,16 +189,11 @@ class _Flattener:
     ) -> None:
         kind = node.kind()
         for block in node.blocks():
-            for inner in ("prim::CallMethod", "prim::GetAttr"):
-                if (
-                    block.findAllNodes(inner, recurse=True)
-                    if hasattr(block, "findAllNodes")
-                    else any(n.kind() == inner for n in block.nodes())
-                ):
-                    raise EngineError(
-                        "operator", f"A branch or loop ({kind}) uses a submodule or parameter.",
-                        scope or "the top", _TRACE_HINT,
-                    )  # fmt: skip
+            if _uses_modules(block):
+                raise EngineError(
+                    "operator", f"A branch or loop ({kind}) uses a submodule or parameter.",
+                    scope or "the top", _TRACE_HINT,
+                )  # fmt: skip
         clone = self.graph.createClone(node, resolve)
         self.graph.insertNode(clone)
         origin = Origin(scope, kind, self.ordinal)
@@ -182,7 +206,7 @@ class _Flattener:
 
     def call_function(self, node: Any, scope: str, values: dict[str, Any]) -> None:
         """Inline a scripted function: torch's own inliner serves, for there is no module in it."""
-        small = torch._C.Graph()
+        small: Any = torch._C.Graph()
         function, *arguments = list(node.inputs())
         inner = {
             function.debugName(): small.insertNode(
@@ -228,6 +252,16 @@ class _Module:
     """Stands for a submodule among the values of a graph."""
 
     path: str
+
+
+def _uses_modules(block: Any) -> bool:
+    todo = [block]
+    while todo:
+        for node in todo.pop().nodes():
+            if node.kind() in ("prim::CallMethod", "prim::GetAttr"):
+                return True
+            todo.extend(node.blocks())
+    return False
 
 
 def _named_tensors(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:

@@ -5,15 +5,18 @@ This file knows torch and no TVM; it runs in an engine's child process.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from engine.flat_trace import FlatTrace, flatten
+from engine.recorded_inputs import recorded_inputs
 from engine.session import EngineError, ModelSource, Progress
 from engine.source import EXAMPLE, file_digest
 from samples import SAMPLES, build
@@ -51,7 +54,7 @@ class Model:
         buffers: buffers that the graph reads, by name, in the order of `module.named_buffers()`.
             They are arguments of the program, but no gradient is taken for them.
         unread: parameters that the graph does not read.
-        notes: sentences for people.
+        outputs_flat: types of the outputs, flattened.
     """
 
     source: ModelSource
@@ -63,8 +66,17 @@ class Model:
     parameters: dict[str, torch.Tensor]
     buffers: dict[str, torch.Tensor]
     unread: tuple[str, ...]
-    notes: tuple[str, ...]
-    outputs_flat: tuple[TensorType, ...] = field(default=())
+    outputs_flat: tuple[TensorType, ...]
+    _notes: dict[str, None] = field(default_factory=dict)
+
+    def note(self, text: str) -> None:
+        """Keep a sentence that a person should read; the same one is kept once."""
+        self._notes[text] = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was noted while the model was loaded and imported."""
+        return tuple(self._notes)
 
     @property
     def parameter_elements(self) -> int:
@@ -80,11 +92,16 @@ class Model:
             return tuple(t.detach().clone() for t in flat_tensors(self.module(*self.inputs)))
 
     def grad_outs(self) -> tuple[torch.Tensor, ...]:
-        """One gradient an output, normal, of its shape and dtype, drawn from the source's seed."""
+        """One gradient for each floating output, in order, of its shape and dtype.
+
+        Normal, drawn in float32 from the source's seed, so that float32 and float64 hold the same
+        numbers.
+        """
         generator = torch.Generator().manual_seed(self.source.seed + 1)
         return tuple(
-            torch.randn(t.shape, generator=generator).to(getattr(torch, t.dtype))
+            torch.randn([int(d) for d in t.shape], generator=generator).to(dtype)
             for t in self.outputs_flat
+            if (dtype := getattr(torch, t.dtype)).is_floating_point
         )
 
     def gradients(self) -> dict[str, torch.Tensor]:
@@ -107,9 +124,15 @@ class Model:
                 parameter.requires_grad_(True)
             with _seeded(self.source.seed), _kept_buffers(self.module):
                 outputs = flat_tensors(self.module(*arguments))
+            floats = [o for o in outputs if o.is_floating_point()]
             used = [
-                (o, g) for o, g in zip(outputs, self.grad_outs(), strict=True) if o.requires_grad
+                (o, g) for o, g in zip(floats, self.grad_outs(), strict=True) if o.requires_grad
             ]
+            if not used:
+                raise EngineError(
+                    "operator", "No output depends on a floating input or parameter.",
+                    self.source.model, "There is no gradient to take; leave training off.",
+                )  # fmt: skip
             found = torch.autograd.grad(
                 [o for o, _ in used], list(leaves.values()), [g for _, g in used],
                 allow_unused=True,
@@ -191,7 +214,9 @@ def load_model(source: ModelSource, progress: Progress) -> Model:
     progress(0.6, "tracing")
     traced = _trace(module, inputs, source, notes)
     flat = flatten(traced, names, inputs)
-    return Model(
+    _check_dropout(flat, source, notes)
+    names = _apart(names, flat)
+    model = Model(
         source=replace(source, inputs=_types(names, inputs)),
         module=module,
         inputs=inputs,
@@ -201,9 +226,11 @@ def load_model(source: ModelSource, progress: Progress) -> Model:
         parameters={n: p for n, p in module.named_parameters() if n in flat.tensors},
         buffers={n: b for n, b in module.named_buffers() if n in flat.tensors},
         unread=tuple(n for n, _ in module.named_parameters() if n not in flat.tensors),
-        notes=tuple(notes),
         outputs_flat=tuple(tensor_type(o) for o in outputs),
     )
+    for text in notes:
+        model.note(text)
+    return model
 
 
 def tensor_type(tensor: torch.Tensor) -> TensorType:
@@ -242,13 +269,15 @@ def _read(source: ModelSource) -> torch.jit.ScriptModule:
 
 def _signature(module: torch.jit.ScriptModule) -> tuple[tuple[str, str], ...]:
     """(name, type) of forward()'s inputs."""
-    arguments = module.forward.schema.arguments[1:]
+    forward: Any = module.forward
+    arguments = forward.schema.arguments[1:]
     return tuple((a.name, str(a.type)) for a in arguments)
 
 
 def _file_inputs(
     module: torch.jit.ScriptModule, source: ModelSource
 ) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...]]:
+    """Names of a trace's inputs, and random inputs of the types that the person or file gives."""
     expected = _signature(module)
     listed = ", ".join(n for n, _ in expected) or "no inputs"
     example = ", ".join(
@@ -261,47 +290,36 @@ def _file_inputs(
             wrong[0], "Trace a module whose inputs are tensors.",
         )  # fmt: skip
     names = tuple(n for n, _ in expected)
-    types = source.inputs or _recorded(module, names)
-    if not types:
+    if not source.inputs:
+        recorded = recorded_inputs(Path(source.model))
+        if len(recorded) == len(names):
+            return names, tuple(_to_source(t, source.dtype) for t in recorded)
         raise EngineError(
             "input", f"The file does not say what shapes its inputs have: {listed}.", listed,
             f"Give one type an input, such as {example or EXAMPLE}.",
         )  # fmt: skip
-    if len(types) != len(expected):
+    if len(source.inputs) != len(expected):
         raise EngineError(
-            "input", f"forward() takes {len(expected)} inputs ({listed}), not {len(types)}.",
-            listed, f"Give one type an input, such as {example}.",
+            "input", f"forward() takes {len(expected)} inputs ({listed}), not "
+            f"{len(source.inputs)}.", listed, f"Give one type an input, such as {example}.",
         )  # fmt: skip
-    by_name = {n: t for n, t in types if n}
+    by_name = {n: t for n, t in source.inputs if n}
     strange = [n for n in by_name if n not in names]
     if strange:
         raise EngineError(
             "input", f"forward() has no input {strange[0]!r}; it takes {listed}.", strange[0],
             f"Give one type an input, such as {example}.",
         )  # fmt: skip
-    rest = iter([t for n, t in types if not n])
+    rest = iter([t for n, t in source.inputs if not n])
     generator = torch.Generator().manual_seed(source.seed)
-    return names, tuple(
-        _draw(by_name[n] if n in by_name else next(rest), source.dtype, generator) for n in names
-    )
+    types = [by_name[n] if n in by_name else next(rest) for n in names]
+    return names, tuple(_draw(t, source.dtype, generator) for t in types)
 
 
-def _recorded(
-    module: torch.jit.ScriptModule, names: tuple[str, ...]
-) -> tuple[tuple[str, TensorType], ...]:
-    """Input types that the trace's graph records; empty where it does not record all of them."""
-    found = []
-    for name, value in zip(names, list(module.graph.inputs())[1:], strict=True):
-        kind = value.type()
-        sizes, dtype = getattr(kind, "sizes", lambda: None)(), kind.scalarType()
-        if sizes is None or dtype is None:
-            return ()
-        found.append((name, TensorType(tuple(sizes), _DTYPE_NAMES.get(dtype, dtype.lower()))))
-    return tuple(found)
-
-
-_DTYPE_NAMES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "int64",
-                "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool"}  # fmt: skip  # noqa: E501
+def _to_source(tensor: torch.Tensor, dtype: str) -> torch.Tensor:
+    """float32 and float64 become the source's dtype; everything else stays."""
+    single = tensor.dtype in (torch.float32, torch.float64)
+    return tensor.to(getattr(torch, dtype)) if single else tensor
 
 
 def _draw(kind: TensorType, dtype: str, generator: torch.Generator) -> torch.Tensor:
@@ -309,9 +327,32 @@ def _draw(kind: TensorType, dtype: str, generator: torch.Generator) -> torch.Ten
     own = getattr(torch, kind.dtype)
     shape = [int(d) for d in kind.shape]
     if own.is_floating_point:
-        to = getattr(torch, dtype) if kind.dtype in ("float32", "float64") else own
-        return torch.randn(shape, generator=generator).to(to)
+        return _to_source(torch.randn(shape, generator=generator).to(own), dtype)
     return torch.randint(0, 2, shape, generator=generator).to(own)
+
+
+def _apart(names: tuple[str, ...], flat: FlatTrace) -> tuple[str, ...]:
+    """Names of the inputs, none of them a parameter's: arguments are known by their names."""
+    taken, result = set(flat.tensors), []
+    for name in names:
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        result.append(name)
+    flat.input_names = tuple(result)
+    return flat.input_names
+
+
+def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> None:
+    """A trace holds dropout on or off for good; what was asked for must be what it holds."""
+    active = flat.active_dropouts()
+    if active and not source.training:
+        raise EngineError(
+            "input", "This trace was taken in train mode, so its dropout is on for good.",
+            active[0].where, "Open it for training, or trace the module after eval().",
+        )  # fmt: skip
+    if source.training and flat.dropouts() and not active:
+        notes.append("The trace was taken in eval mode: its dropout is off, in training too.")
 
 
 def _first_run(
@@ -326,11 +367,33 @@ def _first_run(
     except (RuntimeError, IndexError, ValueError) as wrong:
         given = ", ".join(f"{n}: {t}" for n, t in _types(names, inputs))
         lines = [line.strip() for line in str(wrong).splitlines() if line.strip()]
-        reason = lines[-1] if lines else type(wrong).__name__
+        reason = (lines[-1] if lines else type(wrong).__name__).removeprefix("RuntimeError: ")
         raise EngineError(
             "input", f"The model does not run with these inputs ({given}): {reason}",
-            ", ".join(names), f"forward() takes {len(names)} inputs: {', '.join(names)}.",
+            _failed_at(str(wrong)) or ", ".join(names),
+            f"forward() takes {len(names)} inputs: {', '.join(names)}. Give their real shapes.",
         ) from wrong  # fmt: skip
+
+
+def _failed_at(text: str) -> str:
+    """Which operator failed, in which module, as far as TorchScript's traceback says it.
+
+    Its frames are code that marks a call with an arrow below; the last mark is the operator, those
+    before it are calls of submodules by variables, which mostly bear the submodules' names.
+    """
+    lines = text.splitlines()
+    marked = []
+    for line, arrow in pairwise(lines):
+        if "~ <--- HERE" in arrow:
+            start, end = arrow.index("~"), arrow.rindex("~") + 1
+            marked.append(line[start:end].strip())
+    if not marked:
+        return ""
+    *calls, last = marked
+    path = [match[1] for c in calls if (match := re.match(r"\(?([A-Za-z]\w*)\)?\.forward", c))]
+    operator = re.match(r"(?:torch|ops\.aten)\.(\w+)", last)
+    name = f"aten::{operator[1]}" if operator else last
+    return f"{name} in {'.'.join(path)}" if path else name
 
 
 def _trace(

@@ -60,7 +60,7 @@ class ModelSource:
         dtype: "float32" or "float64", of the parameters and the floating inputs.
         inputs: for a file, the (name, type) of each input; a name may be empty.
         digest: for a file, a hash of its bytes, so that another file at the same path is another
-            source. `engine.model.source_from_file` fills it in.
+            source. `engine.source.source_from_file` fills it in.
     """
 
     model: str

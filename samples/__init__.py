@@ -47,7 +47,7 @@ _ALL = (
     ),
     Sample(
         "bert_self_attention", "BERT self-attention",
-        "The attention of one BERT-base layer: q, k, v, softmax, dropout; no output projection.",
+        "The attention of one BERT-base layer: q, k, v, softmax, dropout; no projection after.",
         1_771_776, ("hidden_states", "attention_mask"), True, 1, 14,
     ),
     Sample(

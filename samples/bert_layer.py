@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 from transformers.models.bert.configuration_bert import BertConfig
@@ -12,7 +14,8 @@ from samples.weights import stir
 
 def config() -> BertConfig:
     """BERT-base, with attention spelled out in operators and dropout of 0.1."""
-    return BertConfig(attn_implementation="eager")
+    settings: dict[str, Any] = {"attn_implementation": "eager"}
+    return BertConfig(**settings)
 
 
 def layer_inputs(batch: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:

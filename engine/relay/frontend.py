@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +25,7 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 from engine.flat_trace import Origin
 from engine.model import Model, tensor_type
 from engine.relay.converters import Converter
+from engine.relay.in_place import check_in_place
 from engine.session import Progress
 from passes.relay.program import RelayProgram
 
@@ -53,6 +53,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         (name, (list(kind.shape), kind.dtype))
         for name, kind in zip((*model.input_names, *flat.tensors), kinds, strict=True)
     ]
+    check_in_place(flat)
     keys = {name: span_key(origin) for name, origin in flat.origins.items()}
     with _ours_inside_tvm(model, keys):
         # A plain graph: parameters are inputs of it already, by their own names and in our order.
@@ -99,9 +100,20 @@ def _ours_inside_tvm(model: Model, keys: dict[str, str]) -> Iterator[None]:
         def get_node_output_name(self, node_src_name: str, index: int) -> str:
             return f"{node_src_name}#{index}"
 
+    origins = {key: model.flat.origins[name] for name, key in keys.items()}
+    made: list[Converter] = []
+
+    def converter(*args: Any, **kwargs: Any) -> Converter:
+        made.append(Converter(model, origins, *args, **kwargs))
+        return made[-1]
+
+    def input_types(node: Any, outputs: Any, default_dtype: str) -> list[str]:
+        return made[-1].input_dtypes(node, outputs)
+
     ours = {
         "PytorchScopePreservingNamer": Namer,
-        "PyTorchOpConverter": partial(Converter, model),
+        "PyTorchOpConverter": converter,
+        "_get_input_types": input_types,
     }
     theirs = {name: getattr(tvm_frontend, name) for name in ours}
     try:
