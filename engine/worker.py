@@ -123,6 +123,8 @@ class _Worker:
             return failed, error
         except BaseException as error:  # also SystemExit: the session has no say in our end
             explained = explain(error, method)
+            if self.session is None:
+                explained.hint = "The engine could not start; its log has the whole story."
             traceback.print_exc()
             sys.stderr.flush()
             return failed, explained

@@ -390,7 +390,9 @@ def test_a_session_that_cannot_start_says_why_each_time():
         jobs = [client.submit("describe"), client.submit("count")]
         assert all("KeyError: 'surprise'" in failure(j.result).message for j in jobs)
     with EngineClient("fake", "no_such_module:Session") as client:
-        assert "no_such_module" in failure(lambda: client.call("describe")).message
+        error = failure(lambda: client.call("describe"))
+        assert "no_such_module" in error.message
+        assert "could not start" in error.hint
 
 
 def test_a_process_that_cannot_start_is_an_error(client, monkeypatch):
