@@ -1,0 +1,333 @@
+"""Building Relay functions and running them on torch tensors.
+
+A function is built by `relay.build` and run by TVM's graph executor. Tensors go in and come out
+without copies where that is safe: the executor is pointed at the memory of the inputs, and of
+fresh tensors for the outputs. It is not safe, and a copy is made, where
+
+- the memory is not aligned as TVM's kernels expect, or the tensor is not contiguous or a bool;
+- the executor treats a reshape as nothing at all (`__nop`): what lies behind it keeps pointing at
+  the executor's own memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from engine.memo import Memo
+from engine.relay.boot import boot
+from engine.session import EngineError
+from viz.graph import TensorType
+
+# Read when TVM makes its threads: by default they are tied to cores that torch's threads use too.
+os.environ.setdefault("TVM_BIND_THREADS", "0")
+boot()
+
+import tvm  # noqa: E402
+from tvm import relay  # noqa: E402
+from tvm.contrib import graph_executor  # noqa: E402
+
+from engine.relay import blas, erf  # noqa: E402
+from passes.relay.absorb_transposes import absorb_transposes  # noqa: E402
+from passes.relay.program import RelayProgram  # noqa: E402
+from passes.relay.split import Halves  # noqa: E402
+
+_ANY_CORE = 0  # threads are not tied to a kind of core
+_ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
+
+erf.register()
+
+
+class Compiled:
+    """A function that was built, ready to run.
+
+    One object runs one call at a time: the intermediate results live in memory of its own.
+
+    Args:
+        library: what `relay.build` returned.
+        device: where it runs.
+        arguments: (name, type) of the function's arguments, in order. One that no result depends
+            on may be given or not.
+        outputs: types of its results, a tuple flattened.
+    """
+
+    def __init__(
+        self,
+        library: Any,
+        device: Any,
+        arguments: tuple[tuple[str, TensorType], ...],
+        outputs: tuple[TensorType, ...],
+    ) -> None:
+        self.arguments, self.outputs = dict(arguments), outputs
+        self.library = library
+        self._device = device
+        self._module = graph_executor.GraphModule(library["default"](device))
+        layout = json.loads(library.get_graph_json())
+        given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
+        views = _views(layout)
+        self._used = tuple(n for n in self.arguments if n in given)
+        self._pointed_in = {n for n in self._used if given[n] not in views.inputs}
+        self._pointed_out = views.outputs
+        self._held: dict[str, tuple[int, Any]] = {}
+
+    def run(
+        self, values: Mapping[str, torch.Tensor], keep: Iterable[str] = ()
+    ) -> tuple[torch.Tensor, ...]:
+        """Run once.
+
+        Args:
+            values: a tensor for every argument, by name; others are ignored. None is changed.
+            keep: names of arguments whose memory stays where it is from call to call, such as
+                parameters: they are pointed at once.
+
+        Returns:
+            The results, flattened, as tensors of their own.
+
+        Raises:
+            EngineError: kind "input"; an argument is missing or of another type.
+        """
+        kept = frozenset(keep)
+        for name in self._used:
+            self._set(name, values, name in kept)
+        results = [self._empty(i, kind) for i, kind in enumerate(self.outputs)]
+        self._module.run()
+        for name in self._used:
+            if name not in kept:
+                self._held.pop(name, None)
+        return tuple(self._copied(i) if r is None else r for i, r in enumerate(results))
+
+    def _set(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> None:
+        kind = self.arguments[name]
+        value = values.get(name)
+        if value is None:
+            raise EngineError("input", f"The argument {name} is missing.", name)
+        address = value.data_ptr()
+        held = self._held.get(name)
+        if keep and held is not None and held[0] == address:
+            return
+        if tuple(value.shape) != kind.shape or _dtype(value) != kind.dtype:
+            raise EngineError(
+                "input",
+                f"{name} is {_dtype(value)}{list(value.shape)}, and the function was built for "
+                f"{kind}.", name,
+            )  # fmt: skip
+        value = value.detach().contiguous()
+        array, shared = _array(value, self._device)
+        if shared and name in self._pointed_in and value.data_ptr() % _ALIGNMENT == 0:
+            self._module.set_input_zero_copy(name, array)
+            self._held[name] = (address, array)
+        else:
+            self._module.set_input(name, array)
+            self._held.pop(name, None)
+
+    def _empty(self, index: int, kind: TensorType) -> torch.Tensor | None:
+        """A fresh tensor that the executor will write result `index` to; None if it must not."""
+        if index not in self._pointed_out:
+            return None
+        shape = [int(d) for d in kind.shape]
+        result = torch.empty(shape, dtype=getattr(torch, kind.dtype), device=_torch(self._device))
+        if result.data_ptr() % _ALIGNMENT or not result.numel():
+            return None
+        self._module._set_output_zero_copy(index, _array(result, self._device)[0])
+        return result
+
+    def _copied(self, index: int) -> torch.Tensor:
+        result = self._module.get_output(index)
+        if result.dtype == "bool":
+            return torch.from_numpy(result.numpy())
+        return torch.utils.dlpack.from_dlpack(result.to_dlpack()).clone()
+
+
+@dataclass(frozen=True)
+class _Views:
+    """Node numbers of inputs that must be copied, and numbers of outputs that need not be."""
+
+    inputs: frozenset[int]
+    outputs: frozenset[int]
+
+
+def _views(layout: Mapping[str, Any]) -> _Views:
+    nodes = layout["nodes"]
+
+    def is_view(node: Mapping[str, Any]) -> bool:
+        return node.get("attrs", {}).get("func_name") == "__nop"
+
+    viewed = {(s[0], s[1]) for n in nodes if is_view(n) for s in n["inputs"]}
+    heads = [(h[0], h[1]) for h in layout["heads"]]
+    outputs = {
+        index
+        for index, head in enumerate(heads)
+        if nodes[head[0]]["op"] == "tvm_op"
+        and not is_view(nodes[head[0]])
+        and head not in viewed
+        and heads.count(head) == 1
+    }
+    inputs = {s for s, _ in viewed} | {h for h, _ in heads if nodes[h]["op"] == "null"}
+    return _Views(frozenset(inputs), frozenset(outputs))
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _torch(device: Any) -> torch.device:
+    if device.device_type == tvm.cpu(0).device_type:
+        return torch.device("cpu")
+    return torch.device("cuda", device.device_id)
+
+
+def _array(tensor: torch.Tensor, device: Any) -> tuple[Any, bool]:
+    """A contiguous tensor as a TVM array, and whether they share memory."""
+    if tensor.dtype is torch.bool or tensor.device != _torch(device):
+        return tvm.nd.array(tensor.cpu().numpy(), device), False
+    return tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(tensor)), True
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How to build.
+
+    Args:
+        target: TVM's target string; with `-libs=mkl`, matmuls are PyTorch's BLAS's.
+        opt_level: of TVM's own passes.
+        disabled: TVM's passes that are left out.
+    """
+
+    target: str = "llvm"
+    opt_level: int = 3
+    disabled: tuple[str, ...] = ()
+
+
+_compiled: Memo[tuple[Any, Any]] = Memo(16)
+
+
+def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> Compiled:
+    """Build one function of a program.
+
+    What was built stays known by the function's structure, so building the same again is quick;
+    each object still has memory of its own.
+
+    Args:
+        program: typed; parameters that are not bound stay arguments.
+        name: of the function in its module.
+
+    Raises:
+        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+    """
+    function = program.mod[name]
+    if blas.LIBRARY in options.target:
+        blas.register()
+        program = absorb_transposes(replace(program, mod=tvm.IRModule({"main": function})))
+        main = program.main
+    else:
+        main = function
+    key = (options, _Structure(main))
+    library, _ = _compiled.get(key, lambda: (_build(main, options), main))
+    arguments = tuple((p.name_hint, *tensor_types(p.checked_type)) for p in function.params)
+    device = tvm.device(str(tvm.target.Target(options.target).kind), 0)
+    return Compiled(library, device, arguments, tensor_types(function.ret_type))
+
+
+def _build(function: Any, options: BuildOptions) -> Any:
+    try:
+        with tvm.transform.PassContext(
+            opt_level=options.opt_level, disabled_pass=list(options.disabled)
+        ):
+            return relay.build(tvm.IRModule({"main": function}), options.target)
+    except Exception as error:
+        lines = [x.strip() for x in str(error).splitlines() if x.strip()]
+        raise EngineError(
+            "target",
+            f"TVM cannot build this for {options.target}: {lines[-1] if lines else error!r}",
+            options.target, "Choose another target, or a smaller part of the model.",
+        ) from error  # fmt: skip
+
+
+class _Structure:
+    """A function as a key: equal where TVM finds the functions structurally equal."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.hash = int(tvm.ir.structural_hash(function))
+        self.names = tuple(p.name_hint for p in function.params)
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Structure)
+            and self.names == other.names
+            and bool(tvm.ir.structural_equal(self.function, other.function))
+        )
+
+
+def tensor_types(kind: Any) -> tuple[TensorType, ...]:
+    """The tensors of a Relay type, tuples flattened."""
+    result: list[TensorType] = []
+    todo = [kind]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, relay.TupleType):
+            todo.extend(reversed(part.fields))
+        else:
+            result.append(TensorType(tuple(int(d) for d in part.shape), str(part.dtype)))
+    return tuple(result)
+
+
+class TrainingStep:
+    """A forward and a backward that were built, and the captures between them.
+
+    Args:
+        halves: from `passes.relay.split`.
+        options: for both.
+    """
+
+    def __init__(self, program: RelayProgram, halves: Halves, options: BuildOptions) -> None:
+        self.saved = halves.saved
+        self.outputs = program.outputs
+        self.gradients = program.gradients
+        self.grad_outs = program.grad_outs
+        self.masks = program.masks
+        self.parameters = tuple(program.params)
+        self._forward = build(halves.forward, options, "forward")
+        self._backward = build(halves.backward, options, "backward")
+
+    def forward(
+        self, values: Mapping[str, torch.Tensor]
+    ) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """Run the forward.
+
+        Args:
+            values: inputs, parameters and masks by name.
+
+        Returns:
+            The outputs, and the captures by the names that the backward has for them.
+        """
+        results = self._forward.run(values, keep=self.parameters)
+        captures = dict(zip(self.saved, results[self.outputs :], strict=True))
+        return results[: self.outputs], captures
+
+    def backward(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Run the backward.
+
+        Args:
+            values: inputs, parameters, masks, grad_outs and captures by name.
+
+        Returns:
+            The gradients, by the name of the argument that each is of.
+        """
+        results = self._backward.run(values, keep=self.parameters)
+        return dict(zip(self.gradients, results, strict=True))
+
+
+def set_threads(threads: int) -> None:
+    """Let TVM and PyTorch both use so many threads; 0 means as many as there are processors."""
+    count = threads or len(os.sched_getaffinity(0))
+    torch.set_num_threads(count)
+    tvm.get_global_func("runtime.config_threadpool")(_ANY_CORE, count)
