@@ -138,8 +138,10 @@ class Comparison:
     Args:
         name: "output 0", or the name of the input or parameter whose gradient it is.
         max_abs: the largest absolute difference.
-        max_rel: `max_abs` over the largest magnitude in PyTorch's tensor (its scale).
-        scale: that largest magnitude.
+        max_rel: `max_abs` over the tensor's scale; but a gradient far smaller than the others (the
+            bias of an attention key has none in exact arithmetic) is held against a thousandth of
+            the largest gradient's scale.
+        scale: the largest magnitude in PyTorch's tensor.
         dtype: of the tensors compared.
     """
 

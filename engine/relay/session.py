@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from engine.memo import Memo
@@ -33,14 +34,14 @@ boot()
 
 import tvm  # noqa: E402
 
-from engine.model import Model, load_model, tensor_type  # noqa: E402
-from engine.relay import timing  # noqa: E402
+from engine.model import Model, load_model  # noqa: E402
 from engine.relay.frontend import import_model  # noqa: E402
+from engine.relay.measure import Built, build_for, compare, measure  # noqa: E402
 from engine.relay.targets import targets  # noqa: E402
 from engine.relay.to_graph import to_graph  # noqa: E402
 from engine.worker import explain  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
-from passes.relay.split import split  # noqa: E402
+from passes.relay.split import Halves, split  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -119,17 +120,15 @@ class RelaySession:
         progress: Progress,
     ) -> SplitResult:
         """Saw the joint graph at the end of the pipeline into forward and backward."""
-        state = self._joint(source, pipeline, progress)
         began = time.perf_counter()
-        progress(0.8, "splitting")
-        parts = split(state.program, state.base, state.exprs, captured)
+        state, halves = self._halves(source, pipeline, captured, progress)
         seconds = time.perf_counter() - began
         # Both halves are parts of the joint graph: their nodes keep its ids.
-        halves = [
+        forward, backward = (
             carry_identity(state.base, to_graph(part, name)[0]).graph
-            for part, name in ((parts.forward, "forward"), (parts.backward, "backward"))
-        ]
-        return SplitResult(halves[0], halves[1], seconds)
+            for part, name in ((halves.forward, "forward"), (halves.backward, "backward"))
+        )
+        return SplitResult(forward, backward, seconds)
 
     def check(
         self,
@@ -141,10 +140,8 @@ class RelaySession:
         progress: Progress,
     ) -> tuple[Comparison, ...]:
         """Build and run once; compare every output (and gradient) with PyTorch."""
-        model, state = self._built_from(source, pipeline, captured, progress)
-        return timing.check(
-            model, state.program, state.base, state.exprs, captured, target, progress
-        )
+        built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.9))
+        return compare(built, _part(progress, 0.9, 1.0))
 
     def time(
         self,
@@ -158,11 +155,8 @@ class RelaySession:
         progress: Progress,
     ) -> TimeResult:
         """Build, compare, and time against PyTorch eager, interleaved."""
-        model, state = self._built_from(source, pipeline, captured, progress)
-        return timing.measure(
-            model, state.program, state.base, state.exprs, captured, target, threads, repeats,
-            progress,
-        )  # fmt: skip
+        built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.5))
+        return measure(built, target, threads, repeats, _part(progress, 0.5, 1.0))
 
     def _load(self, source: ModelSource, progress: Progress) -> _Loaded:
         def make() -> _Loaded:
@@ -182,10 +176,8 @@ class RelaySession:
         states = [state]
         for index, step in enumerate(pipeline):
             progress(0.5 + 0.5 * index / len(pipeline), step.name)
-            before = state
-            state = self._states.get(
-                (source, pipeline.upto(index)), lambda b=before, s=step: self._step(b, s)
-            )
+            make = partial(self._step, state, step)
+            state = self._states.get((source, pipeline.upto(index)), make)
             states.append(state)
         return states
 
@@ -210,7 +202,10 @@ class RelaySession:
         except EngineError as error:
             return self._failed(before, step, began, error)
         except Exception as error:
-            return self._failed(before, step, began, explain(error, entry.title))
+            fault = explain(error, "step")
+            where = fault.where.replace("step", entry.title, 1)
+            named = EngineError("pass", fault.message, where, fault.hint)
+            return self._failed(before, step, began, named)
         matched = carry_identity(before.base, graph)
         graph = matched.graph
         if graph.forward_outputs is not None:
@@ -231,33 +226,43 @@ class RelaySession:
         )  # fmt: skip
         return _State(before.program, before.base, before.base, before.exprs, record)
 
-    def _joint(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> _State:
-        state = self._built_from(source, pipeline, (), progress)[1]
+    def _end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> _State:
+        """The state at the pipeline's end, for what needs the program: a failed step ends it."""
+        states = self._run(source, pipeline, progress)
+        for state in states:
+            if state.record is not None and state.record.error is not None:
+                raise state.record.error
+        return states[-1]
+
+    def _halves(
+        self, source: ModelSource, pipeline: Pipeline, captured: tuple[str, ...], progress: Progress
+    ) -> tuple[_State, Halves]:
+        state = self._end(source, pipeline, progress)
         if not state.program.gradients:
             raise EngineError(
                 "pass", "The pipeline ends without a gradient, so there is nothing to split.",
                 str(pipeline), "Load the model for training and keep the gradient's steps on.",
             )  # fmt: skip
-        return state
+        return state, split(state.program, state.base, state.exprs, captured)
 
-    def _built_from(
+    def _build(
         self,
         source: ModelSource,
         pipeline: Pipeline,
         captured: tuple[str, ...] | None,
+        target: str,
         progress: Progress,
-    ) -> tuple[Model, _State]:
-        """The model and the state at the pipeline's end; a failed step is an error here."""
-        states = self._run(source, pipeline, _part(progress, 0.0, 0.3))
-        for state in states:
-            if state.record is not None and state.record.error is not None:
-                raise state.record.error
-        return self._load(source, progress).model, states[-1]
+    ) -> Built:
+        steps, building = _part(progress, 0.0, 0.4), _part(progress, 0.4, 1.0)
+        halves = None
+        if captured is None:
+            state = self._end(source, pipeline, steps)
+        else:
+            state, halves = self._halves(source, pipeline, captured, steps)
+        model = self._load(source, progress).model
+        return build_for(model, state.program, halves, target, building)
 
 
 def _part(progress: Progress, low: float, high: float) -> Progress:
     """A progress that fills only a part of another."""
     return lambda fraction, text: progress(low + (high - low) * fraction, text)
-
-
-__all__ = ["RelaySession", "tensor_type"]

@@ -72,7 +72,7 @@ class _Shared:
         handle = op.handle.value
         found = self.op_names.get(handle)
         if found is None:
-            found = self.op_names[handle] = op.name
+            found = self.op_names[handle] = str(op.name)
         return found
 
     def attrs(self, attrs: Any) -> tuple[Mapping[str, JsonValue], str]:
@@ -239,7 +239,7 @@ class _Walk:
         self.ids[expr.handle.value] = self.ids[children[0].handle.value]
 
     def variable(self, expr: Any) -> str:
-        name = expr.name_hint
+        name = str(expr.name_hint)
         self.alive.append(expr)
         parameter = name in self.shared.parameters
         return self.add(
@@ -385,8 +385,10 @@ def _attributes(attrs: Any) -> dict[str, JsonValue]:
 
 
 def _json(value: Any) -> JsonValue:
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | float):
         return value
+    if isinstance(value, str):
+        return str(value)  # TVM's own kind of str does not leave this process
     if isinstance(value, tvm.tir.IntImm | tvm.tir.FloatImm | tvm.tir.StringImm):
         return value.value
     if isinstance(value, tvm.ir.Array | list | tuple):
