@@ -34,7 +34,7 @@ def main() -> None:
     if problem is not None:
         show_error(problem)
         st.stop()
-    desk = desk_of_session(IR)
+    desk = desk_of_session(IR, sidebar.first_source())
     with st.sidebar:
         screen = sidebar.show(desk, IR)
         status = st.container()

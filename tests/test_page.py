@@ -151,7 +151,7 @@ def test_gradient_invites_to_training_and_then_shows_the_cut(page):
     assert page.session_state["keep_mode"] == "Training"
     text = words(page)
     assert "<b>2</b> captures" in text
-    assert "<b>2.0 kB</b>" in text
+    assert "<b>2.0 KiB</b>" in text
     captures = page.dataframe[0].value
     assert list(captures["operator"]) == ["nn.dense", "nn.relu"]
     assert list(captures["bytes"]) == [1024, 1024]
@@ -172,8 +172,9 @@ def test_another_strategy_is_another_cut_and_the_halves_are_shown(page):
 def test_training_without_a_gradient_says_so(page):
     training(page)
     page.session_state["pipeline_relay_training"] = "cse"
-    open_tab(page, "Gradient & cut")
-    assert "no gradient" in page.warning[0].value
+    for tab in ("Gradient & cut", "Compile & time"):
+        open_tab(page, tab)
+        assert "no gradient" in page.error[0].value
 
 
 @pytest.mark.parametrize(("mode", "rows"), [("inference", 2), ("training", 4)])

@@ -169,10 +169,10 @@ def time_document(result: TimeResult) -> Row:
 
 
 def size(count: int | float | None) -> str:
-    """Bytes in a unit that reads well: `439.8 kB`, decimal as disks and papers count."""
+    """Bytes in the unit that reads well: `429.5 KiB`, as the graph viewer writes them."""
     if count is None:
         return "unknown"
-    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, step in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if abs(count) >= step:
             return f"{count / step:.1f} {unit}"
     return f"{count:.0f} B"

@@ -11,10 +11,13 @@ from __future__ import annotations
 import time
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from engine.session import EngineError
+
+Value = TypeVar("Value")
 
 KEPT = 48  # results; graphs of big models are tens of megabytes
 PATIENCE = 0.5  # seconds that a page may stand still rather than flicker
@@ -111,6 +114,18 @@ class Desk:
         self.collect()
         request = Request(method, arguments)
         return self._answer(request) if request in self._answers else None
+
+    def derive(self, make: Callable[[], Value], *key: Hashable) -> Value:
+        """What `make` returns, remembered by `key` like an answer: the same object every time.
+
+        A drawing is kept by the graph it was made of, so what is made of an answer must not be
+        made anew on every rerun.
+        """
+        request = Request("derive", key)
+        if request not in self._answers:
+            self._keep(request, make())
+        value: Value = self._answer(request)
+        return value
 
     def collect(self) -> bool:
         """Put the running job's answer away if there is one; whether there was."""

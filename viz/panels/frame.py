@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from html import escape
@@ -19,7 +20,7 @@ _DOING = {
     "describe": "Asking the engine what it can compile for",
     "load": "Importing the model",
     "step": "Running the passes",
-    "graph_after": "Making the graph after this step",
+    "graph_after": "Running the passes",
     "split": "Splitting forward and backward",
     "check": "Comparing with PyTorch",
     "time": "Compiling and timing",
@@ -70,7 +71,12 @@ def _progress(desk: Desk) -> None:
         st.rerun()
         return
     fraction, text = running.job.progress
-    what = text or _DOING.get(running.request.method, running.request.method)
+    what = _DOING.get(running.request.method, running.request.method)
+    if text and text != "waiting":
+        what = f"{what}: {text}"
+    seconds = time.monotonic() - running.began
+    if seconds >= 2:
+        what = f"{what} ({seconds:.0f} s)"
     bar, button = st.columns([5, 1], vertical_alignment="center")
     bar.progress(min(max(fraction, 0.0), 1.0), text=what)
     if button.button("Cancel", key="cancel", width="stretch"):
@@ -89,7 +95,7 @@ def show_error(error: EngineError, desk: Desk | None = None) -> None:
         if error.hint:
             parts.append(_plain(error.hint))
         st.error("  \n".join(parts))
-    if desk is not None:
+    if desk is not None and error.kind != "usage":
         st.button("Try again", key=f"again_{error.kind}", on_click=desk.forget_errors)
 
 

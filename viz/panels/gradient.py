@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from engine.session import EngineError
 from passes import cut as cuts
 from viz import charts, tables
 from viz.component import graph_view
@@ -23,9 +24,6 @@ def show(desk: Desk, screen: Screen) -> None:
         return
     desk.ask("load", screen.source)
     joint = joint_graph(desk, screen)
-    if joint.forward_outputs is None:
-        st.warning("The pipeline takes no gradient. Put it back in the tab Passes.")
-        return
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     strategy = left.selectbox(
         "Strategy",
@@ -36,7 +34,7 @@ def show(desk: Desk, screen: Screen) -> None:
     view = right.segmented_control(
         "Graph", _VIEWS, default=_VIEWS[0], key="keep_cut_view", required=True
     )
-    cut = cuts.cut(joint, strategy or next(iter(cuts.STRATEGIES)))
+    cut, coloured = cut_of(desk, screen, joint, strategy)
     document = tables.cut_document(joint, cut)
     strip(
         [
@@ -49,7 +47,10 @@ def show(desk: Desk, screen: Screen) -> None:
     )
     with boundary(desk):
         if view == _VIEWS[0]:
-            _joint(joint, cut, document, screen)
+            graph_view(
+                coloured, key="joint_view", height=HEIGHT, fewer_than=screen.fewer_than,
+                focus=_chosen_capture(document),
+            )  # fmt: skip
         else:
             split = desk.ask("split", screen.source, screen.pipeline, cut.ids)
             graph_view(
@@ -60,8 +61,31 @@ def show(desk: Desk, screen: Screen) -> None:
 
 
 def joint_graph(desk: Desk, screen: Screen) -> Graph:
-    """The graph at the end of the training pipeline."""
-    return desk.ask("graph_after", screen.source, screen.pipeline, screen.last)
+    """The graph at the end of the training pipeline.
+
+    Raises:
+        EngineError: kind "usage", where the pipeline takes no gradient.
+    """
+    graph: Graph = desk.ask("graph_after", screen.source, screen.pipeline, screen.last)
+    if graph.forward_outputs is None:
+        raise EngineError(
+            "usage", "There is no gradient to cut: the pipeline does not take one.",
+            str(screen.pipeline), "Go back to the default pipeline in the tab Passes.",
+        )  # fmt: skip
+    return graph
+
+
+def cut_of(
+    desk: Desk, screen: Screen, joint: Graph, strategy: str | None
+) -> tuple[cuts.Cut, Graph]:
+    """The cut of a strategy (None: the first), and the joint graph in its colours."""
+    name = strategy or next(iter(cuts.STRATEGIES))
+
+    def make() -> tuple[cuts.Cut, Graph]:
+        cut = cuts.cut(joint, name)
+        return cut, joint.with_roles(cuts.roles(joint, cut.ids))
+
+    return desk.derive(make, "cut", screen.source, str(screen.pipeline), name)
 
 
 def _invite() -> None:
@@ -70,15 +94,6 @@ def _invite() -> None:
         "`grad_out`, and the graph computes the gradient of each input and parameter."
     )
     st.button("Switch to training", type="primary", key="to_training", on_click=switch_to_training)
-
-
-def _joint(joint: Graph, cut: cuts.Cut, document: tables.Row, screen: Screen) -> None:
-    graph_view(
-        joint.with_roles(cuts.roles(joint, cut.ids)),
-        key="joint_view",
-        height=HEIGHT,
-        fewer_than=screen.fewer_than,
-    )
 
 
 def _chosen_capture(document: tables.Row) -> str | None:

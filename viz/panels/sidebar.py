@@ -19,9 +19,16 @@ from viz.panels.desk import Desk
 from viz.panels.frame import boundary
 from viz.panels.screen import Screen
 
+FIRST = "bert_layer"
 _FILE = "A TorchScript file"
 _MODES = ("Inference", "Training")
 _UPLOAD_LIMIT_MB = 1024
+
+
+def first_source() -> ModelSource:
+    """The model that a new page opens with."""
+    sample = SAMPLES[FIRST]
+    return ModelSource(FIRST, batch=sample.default_batch, tokens=sample.default_tokens)
 
 
 def show(desk: Desk, ir: str) -> Screen | None:
@@ -32,7 +39,7 @@ def show(desk: Desk, ir: str) -> Screen | None:
         "cut forward from backward, compile and time.</div>"
     )
     state = st.session_state
-    state.setdefault("keep_model", "bert_layer")
+    state.setdefault("keep_model", FIRST)
     state.setdefault("keep_mode", _MODES[0])
     state.setdefault("keep_dtype", "float32")
     state.setdefault("keep_fewer_than", 10)

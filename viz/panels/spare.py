@@ -7,6 +7,7 @@ import threading
 import streamlit as st
 
 from engine.client import EngineClient
+from engine.session import ModelSource
 from viz.panels.desk import Desk
 
 REFILL_AFTER = 20.0  # seconds; a new engine must not take the cores from the first model
@@ -15,8 +16,8 @@ REFILL_AFTER = 20.0  # seconds; a new engine must not take the cores from the fi
 class Spare:
     """Hands out an engine that is already warming up, and later starts the next."""
 
-    def __init__(self, ir: str) -> None:
-        self._ir = ir
+    def __init__(self, ir: str, first: ModelSource) -> None:
+        self._ir, self._first = ir, first
         self._lock = threading.Lock()
         self._client: EngineClient | None = self._start()
 
@@ -37,19 +38,25 @@ class Spare:
     def _start(self) -> EngineClient:
         client = EngineClient(self._ir)
         client.warm()
+        client.submit("load", self._first)
         return client
 
 
 @st.cache_resource(show_spinner=False)
-def spare(ir: str) -> Spare:
+def spare(ir: str, first: ModelSource) -> Spare:
     """The server's one spare engine of an IR."""
-    return Spare(ir)
+    return Spare(ir, first)
 
 
-def desk_of_session(ir: str) -> Desk:
-    """The desk of this browser session, with its own engine."""
+def desk_of_session(ir: str, first: ModelSource) -> Desk:
+    """The desk of this browser session, with its own engine.
+
+    Args:
+        first: the model that the page opens with. Engines load it while they wait, which imports
+            all that loading needs.
+    """
     key = f"desk_{ir}"
     if key not in st.session_state:
-        st.session_state[key] = Desk(spare(ir).take())
+        st.session_state[key] = Desk(spare(ir, first).take())
     desk: Desk = st.session_state[key]
     return desk

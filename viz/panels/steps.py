@@ -77,7 +77,10 @@ def _after(desk: Desk, screen: Screen, model: ModelInfo, records: Sequence[StepR
     _walk(screen, index)
     graph = _graph(desk, screen, model, index)
     before = _graph(desk, screen, model, _before(screen, index))
-    matched = carry_identity(before, graph)
+    matched = desk.derive(
+        lambda: carry_identity(before, graph),
+        "diff", screen.source, str(screen.pipeline.upto(index)),
+    )  # fmt: skip
     failure = records[index].error if index >= 0 else None
     if failure is not None:
         show_error(failure)

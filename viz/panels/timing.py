@@ -7,11 +7,10 @@ from typing import Any
 import streamlit as st
 
 from engine.session import EngineInfo, TimeResult
-from passes import cut as cuts
 from viz import charts, tables
 from viz.panels.desk import Desk, Request
 from viz.panels.frame import heading, strip
-from viz.panels.gradient import joint_graph
+from viz.panels.gradient import cut_of, joint_graph
 from viz.panels.screen import Screen
 
 _HISTORY = 20
@@ -56,8 +55,8 @@ def _captured(desk: Desk, screen: Screen) -> tuple[str, ...] | None:
     """What the forward saves, by the strategy chosen in the tab before; None in inference."""
     if not screen.training:
         return None
-    strategy = st.session_state.get("keep_strategy") or next(iter(cuts.STRATEGIES))
-    return cuts.cut(joint_graph(desk, screen), strategy).ids
+    joint = joint_graph(desk, screen)
+    return cut_of(desk, screen, joint, st.session_state.get("keep_strategy"))[0].ids
 
 
 def _remember(screen: Screen, request: tuple[Any, ...], result: TimeResult) -> None:
