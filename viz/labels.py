@@ -64,7 +64,9 @@ def types_text(outputs: Sequence[TensorType], longest: int = 48) -> str:
 def title(node: Node) -> str:
     """The first line: a call's operator, an input's name, a fused function's operators."""
     if node.kind is Kind.FUNCTION and node.body is not None and not node.op:
-        return shorten(" + ".join(op.rsplit(".", 1)[-1] for op in node.body.operators) or "function")
+        return shorten(
+            " + ".join(op.rsplit(".", 1)[-1] for op in node.body.operators) or "function"
+        )
     if node.kind in (Kind.INPUT, Kind.PARAMETER):
         last_two = ".".join(node.name.split(".")[-2:])  # the module around it says the rest
         return shorten(last_two)

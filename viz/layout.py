@@ -17,7 +17,7 @@ import networkx as nx
 
 from viz import labels
 from viz.collapse import BACKWARD, FORWARD, GroupTree, module_groups
-from viz.graph import Graph, Kind, Node, Role
+from viz.graph import Graph, Node
 from viz.place import CHILD, IN, OUT, Placed, Problem, place
 
 Direction = OneOf["TB", "LR"]
@@ -183,6 +183,17 @@ class _Drawing:
             done += 1
             if item.is_open:
                 self._open(item)
+        self._number_parts()
+
+    def _number_parts(self) -> None:
+        """A group cut by a cycle, or inside one that is, is drawn in parts, in graph order."""
+        pieces: dict[str, list[_Item]] = {}
+        for item in self.items:
+            if item.group:
+                pieces.setdefault(item.group, []).append(item)
+        for parts in pieces.values():
+            for number, item in enumerate(sorted(parts, key=lambda i: i.members[0])):
+                item.part, item.parts = number, len(parts)
 
     def _open(self, container: _Item) -> None:
         depth = len(self.paths[container.group])
@@ -204,16 +215,14 @@ class _Drawing:
                 self._add(container, node=node)
                 continue
             pieces = parts.get(group) or [by_group[group]]
-            for number, members in enumerate(pieces):
-                self._add(container, group=group, part=number, parts=len(pieces), members=members)
+            for members in pieces:
+                self._add(container, group=group, members=members)
 
     def _add(
         self,
         container: _Item,
         node: int = -1,
         group: str = "",
-        part: int = 0,
-        parts: int = 1,
         members: list[int] | None = None,
     ) -> None:
         item = _Item(
@@ -224,8 +233,6 @@ class _Drawing:
             flip=container.flip or (self.halves and group == BACKWARD),
             node=node,
             group=group,
-            part=part,
-            parts=parts,
             members=members or [],
             is_open=bool(group) and group in self.opened,
         )
@@ -294,6 +301,8 @@ class _Drawing:
         up: list[tuple[int, int, int]] = []
         down: list[tuple[int, int, int]] = []
         a, b = self.items[source], self.items[target]
+        if self.halves and a.flip != b.flip:
+            return None
         while a.parent != b.parent:
             if a.depth >= b.depth and a.parent > 0:
                 container = self.items[a.parent]
@@ -305,8 +314,6 @@ class _Drawing:
                 port = self._port(container, IN, source)
                 down.append((container.index, self._edge(container, port, b.local, source), port))
                 b = container
-        if self.halves and a.parent == 0:
-            return None
         meeting = self.items[a.parent]
         up.append((meeting.index, self._edge(meeting, a.local, b.local, source), -1))
         return up + down[::-1]
@@ -394,9 +401,7 @@ class _Drawing:
                     box.x, box.y = left + x, top + y
             elif item.is_open:
                 first, second = (self.items[c] for c in item.children)
-                forward, backward = (
-                    (first, second) if first.group == FORWARD else (second, first)
-                )
+                forward, backward = (first, second) if first.group == FORWARD else (second, first)
                 if self.across_first:
                     forward.x, backward.x = MARGIN, MARGIN + forward.w + HALVES_APART
                     forward.y, backward.y = (item.h - MARGIN - i.h for i in (forward, backward))

@@ -55,7 +55,7 @@ _CATEGORIES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("reduction", ("pool", "sum", "mean", "variance", "max_", "argm", "all", "any", "prod")),
     (
         "activation",
-        ("relu", "gelu", "silu", "tanh", "sigmoid", "erf", "exp", "log", "sqrt", "clip", "softplus"),
+        ("relu", "gelu", "silu", "tanh", "sigmoid", "erf", "exp", "log", "sqrt", "clip"),
     ),
     (
         "shape",
@@ -65,8 +65,9 @@ _CATEGORIES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         "elementwise",
-        ("add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "where", "negative",
-         "equal", "less", "greater", "logical", "abs", "floor", "ceil", "sign", "sin", "cos"),
+        ("add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "where",
+         "negative", "equal", "less", "greater", "logical", "abs", "floor", "ceil",
+         "sign", "sin", "cos"),
     ),
 )  # fmt: skip
 
@@ -121,7 +122,7 @@ STYLES: dict[Theme, dict[str, Style]] = {"light": _LIGHT, "dark": _DARK}
 # What is no node: the ground, groups, edges, and the marks of selection and search.
 SURFACES: dict[Theme, dict[str, str]] = {
     "light": {
-        "ground": "#ffffff", "dot": "#e3e7ec", "group": "#3341550b",
+        "ground": "#ffffff", "dot": "#e3e7ec", "group": "#33415509",
         "groupStroke": "#cdd4dc", "groupText": "#48525f", "closed": "#e9edf2",
         "closedStroke": "#9aa5b3", "closedText": "#1f2933", "edge": "#98a3b1",
         "crossing": "#0b62b5", "edgeText": "#5c6775", "select": "#0f172a", "incoming": "#b45309",

@@ -2,10 +2,9 @@
 
 The method is Sugiyama's (1981) in its usual steps, each with a fast choice: longest-path ranks with
 sources pulled to their first reader, barycentre sweeps for the order (the sweep with the fewest
-crossings wins), and placement across by weighted isotonic regression, which keeps order and
-distances exactly and straightens long edges. Long edges take lanes between the boxes; all edges
-that carry one value share a lane. Where heights differ much, boxes move up along the skyline of
-what is above them, so that a tall group does not push its neighbours down.
+crossings wins), and places across by `viz.straight`. Long edges take lanes between the
+boxes; all edges that carry one value share a lane. Where heights differ much, boxes move up along
+the skyline of what is above them, so that a tall group does not push its neighbours down.
 
 Everything here speaks of a drawing from top to bottom, in pixels; the caller turns it.
 """
@@ -13,9 +12,11 @@ Everything here speaks of a drawing from top to bottom, in pixels; the caller tu
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+
+from viz.straight import places_across
 
 CHILD, IN, OUT = 0, 1, 2  # a box; a port where values enter at the top or leave at the bottom
 
@@ -77,7 +78,6 @@ class _Placement:
         self.below_shift: list[list[float]] = [[] for _ in range(self.count)]
         self.above_shift: list[list[float]] = [[] for _ in range(self.count)]
         self.via: list[list[int] | None] = []
-        self.single = self.count == 1
 
     def run(self) -> Placed:
         self._add_lanes()
@@ -92,21 +92,34 @@ class _Placement:
             for i in range(self.count)
         )
         lanes = tuple(
-            None
-            if dummies is None
-            else tuple((round(x[d] - left, 1), round(y[d], 1)) for d in dummies)
-            for dummies in self.via
+            None if dummies is None else self._points(dummies, target, x, y, left)
+            for dummies, (_, target, _) in zip(self.via, self.problem.edges, strict=True)
         )
         return Placed(corners, round(right - left, 1), round(bottom, 1), lanes)
+
+    def _points(
+        self, dummies: list[int], target: int, x: list[float], y: list[float], left: float
+    ) -> tuple[tuple[float, float], ...]:
+        """The places a lane passes; it goes on straight down until just above its target."""
+        points = [(round(x[d] - left, 1), round(y[d], 1)) for d in dummies]
+        if points and y[target] - points[-1][1] > 1.5 * GAP_ALONG:
+            points.append((points[-1][0], round(y[target] - GAP_ALONG, 1)))
+        return tuple(points)
 
     def _add_lanes(self) -> None:
         longest = 1000 if self.count <= 300 else 40 if self.count <= 900 else 12
         lanes: dict[tuple[int, int], list[int]] = {}
         order = sorted(range(len(self.problem.edges)), key=self._span)
         via: list[list[int] | None] = [None] * len(order)
+        reading, feeding = [False] * self.count, [False] * self.count
+        for source, target, _ in self.problem.edges:
+            feeding[source] = reading[target] = True
         for edge in order:
             source, target, value = self.problem.edges[edge]
-            start, end = self.problem.ends[edge]
+            # Only where one end leads no further: along a chain of groups, straight edges from
+            # port to port would add up to a staircase.
+            free = not reading[source] or not feeding[target]
+            start, end = self.problem.ends[edge] if free else (0.0, 0.0)
             lane = lanes.setdefault((source, value), [])
             wanted = self.rank[target] - self.rank[source] - 1
             if wanted - len(lane) > longest:
@@ -143,7 +156,7 @@ class _Placement:
         rows: list[list[int]] = [[] for _ in range(max(self.rank) + 1)]
         for item, rank in enumerate(self.rank):
             rows[rank].append(item)
-        if self.single or max(map(len, rows)) == 1:
+        if max(map(len, rows)) == 1:
             return rows
         place = [0.0] * len(self.rank)
         _sweep(rows, place, self.above, range(len(rows)))
@@ -162,9 +175,7 @@ class _Placement:
         return best
 
     def _across(self, rows: list[list[int]]) -> list[float]:
-        """Centres across, by isotonic regression row by row, down and up in turn."""
-        total, count = len(self.rank), self.count
-        x = [0.0] * total
+        count = self.count
         offsets: list[list[float]] = []
         for row in rows:
             position, offset = 0.0, []
@@ -176,46 +187,9 @@ class _Placement:
                     position += (self.width[before] + self.width[item]) / 2 + gap
                 offset.append(position)
             offsets.append(offset)
-            for item, where in zip(row, offset, strict=True):
-                x[item] = where - position / 2
-        if self.single:
-            return x
-        weight = [4.0 if i >= count else 1.0 for i in range(total)]
-        rounds = 10 if total <= 600 else 8 if total <= 4000 else 5
-        for turn in range(rounds):
-            down = turn % 2 == 0
-            for r in range(len(rows)) if down else range(len(rows) - 1, -1, -1):
-                row = rows[r]
-                # First one side after the other, which spreads things out; then both at once,
-                # which straightens them.
-                want = [self._wish(i, x, weight, turn > 0 or not down, turn > 1 or down, turn)
-                        for i in row]
-                if len(row) == 1:
-                    x[row[0]] = want[0]
-                    continue
-                fitted = _isotonic(want, offsets[r], [weight[i] for i in row])
-                for item, where in zip(row, fitted, strict=True):
-                    x[item] = where
-        return x
-
-    def _wish(
-        self, item: int, x: list[float], weight: list[float], below: bool, above: bool, turn: int
-    ) -> float:
-        """Where an item would stand if it stood alone: the weighted mean of its neighbours."""
-        top = bottom = 0.0
-        count = self.count
-        for links, shifts, asked in (
-            (self.above[item], self.above_shift[item], above),
-            (self.below[item], self.below_shift[item], below),
-        ):
-            if not asked:
-                continue
-            only = 2.0 if len(links) == 1 else 1.0
-            for link, shift in zip(links, shifts, strict=True):
-                w = only * (weight[link] if item >= count else 1.0)
-                top += w * (x[link] + shift)
-                bottom += w
-        return top / bottom if bottom else x[item]
+        return places_across(
+            rows, offsets, (self.above, self.above_shift), (self.below, self.below_shift), count
+        )
 
     def _along(self, rows: list[list[int]], x: list[float]) -> list[float]:
         heights = [self.height[i] for i in range(self.count) if self.kinds[i] == CHILD]
@@ -280,7 +254,9 @@ class _Placement:
                 y[item] = bottom + GAP_ALONG * 0.6
         return y
 
-    def _sink_sources(self, y, x, span, cells) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+    def _sink_sources(
+        self, y: list[float], x: list[float], span: Callable[[int], tuple[int, int]], cells: int
+    ) -> None:
         """Bring boxes that read nothing down to their first reader, as far as there is room."""
         count = self.count
         roof = [float("inf")] * cells
@@ -297,9 +273,7 @@ class _Placement:
                 roof[cell] = min(roof[cell], limit)
 
 
-def _ranks(
-    count: int, kinds: Sequence[int], edges: Sequence[tuple[int, int, int]]
-) -> list[int]:
+def _ranks(count: int, kinds: Sequence[int], edges: Sequence[tuple[int, int, int]]) -> list[int]:
     below: list[list[int]] = [[] for _ in range(count)]
     above: list[list[int]] = [[] for _ in range(count)]
     waiting = [0] * count
@@ -374,27 +348,3 @@ def _crossings(rows: list[list[int]], below: list[list[int]]) -> int:
             for end in ends:
                 insort(seen, end)
     return total
-
-
-def _isotonic(want: list[float], offset: list[float], weight: list[float]) -> list[float]:
-    """Places closest to `want` (weighted least squares) with at least `offset`'s distances.
-
-    Pool-adjacent-violators on `want - offset`, then the offsets are added back.
-    """
-    means: list[float] = []
-    weights: list[float] = []
-    sizes: list[int] = []
-    for wanted, shift, w in zip(want, offset, weight, strict=True):
-        mean, mass, size = wanted - shift, w, 1
-        while means and means[-1] > mean:
-            last, last_mass = means.pop(), weights.pop()
-            mean = (mean * mass + last * last_mass) / (mass + last_mass)
-            mass += last_mass
-            size += sizes.pop()
-        means.append(mean)
-        weights.append(mass)
-        sizes.append(size)
-    flat: list[float] = []
-    for mean, size in zip(means, sizes, strict=True):
-        flat += [mean] * size
-    return [m + s for m, s in zip(flat, offset, strict=True)]

@@ -52,6 +52,7 @@ def graph_view(
     show_shapes: bool = False,
     direction: Direction = "TB",
     family: str | None = None,
+    focus: str | None = None,
     on_select: Callable[[], None] | None = None,
 ) -> ViewState:
     """Draw a graph that can be panned, zoomed, searched, opened and closed by module.
@@ -70,6 +71,7 @@ def graph_view(
         family: graphs of one family (the steps of one program) keep the view when one replaces
             the other; another family starts with a fresh view. By default the graph's IR and the
             names of its inputs.
+        focus: id of a node to select and bring into view; it does so once, when it changes.
         on_select: called before the rerun that a change of the selection starts.
 
     Returns:
@@ -80,7 +82,7 @@ def graph_view(
     drawing = _drawing(graph, fewer_than)
     opened = _opened(drawing.tree, open_groups, toggles)
     data = drawing.encode(
-        opened, direction, toggles, height, dict(highlight or {}), show_shapes, family
+        opened, direction, toggles, height, dict(highlight or {}), show_shapes, family, focus
     )
     result = _component()(
         key=key,
@@ -100,8 +102,10 @@ def _nothing() -> None:
 def _component() -> Callable[..., Any]:
     global _renderer
     if _renderer is None:
-        parts = {p: (_HERE / f"viewer.{p}").read_text("utf-8") for p in ("html", "css", "js")}
-        _renderer = st.components.v2.component("relascope_graph", **parts)
+        html, css, js = (
+            (_HERE / f"viewer.{part}").read_text("utf-8") for part in ("html", "css", "js")
+        )
+        _renderer = st.components.v2.component("relascope_graph", html=html, css=css, js=js)
     return _renderer
 
 
@@ -153,10 +157,11 @@ class _Drawing:
         highlight: Mapping[str, str],
         show_shapes: bool,
         family: str | None,
+        focus: str | None,
     ) -> bytes:
         """Everything viewer.js needs: JSON, deflated."""
         asked = json.dumps(
-            [list(opened), direction, toggles, height, highlight, show_shapes, family]
+            [list(opened), direction, toggles, height, highlight, show_shapes, family, focus]
         )
         if self._last is None or self._last[0] != asked:
             drawn = layout(self.graph, opened, direction, self.tree)
@@ -166,6 +171,7 @@ class _Drawing:
                 "toggles": toggles,
                 "viewHeight": height,
                 "showShapes": show_shapes,
+                "focus": focus if focus in self.graph.by_id else None,
                 "family": family if family is not None else f"{self.graph.ir}:{names}",
             }
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)

@@ -4,7 +4,7 @@
 
 const NEVER = { light: {}, dark: {} };
 const TITLE = 13, SUBTITLE = 11, HEADER = 30;
-const MIN_ZOOM = 0.005, MAX_ZOOM = 4;
+const MAX_ZOOM = 4;
 
 export default function (component) {
   const { parentElement, data } = component;
@@ -62,7 +62,7 @@ class Viewer {
     this.selected = null; // a box's key: a node's id, or "group:" and its path
     this.hover = -1;
     this.matches = []; this.match = -1; this.matchBoxes = new Set();
-    this.pendingFocus = null; this.anchor = null; this.folded = false; this.refit = false;
+    this.pendingFocus = null; this.focused = null; this.anchor = null; this.folded = false; this.refit = false;
     this.ticket = 0; this.lastScroll = 0; this.fits = new Map();
     this.stop = new AbortController();
     this.listen();
@@ -100,6 +100,10 @@ class Viewer {
     this.fillLegend();
     this.search(this.input.value, false);
     this.keepView(before);
+    if (d.focus !== this.focused) {
+      this.focused = d.focus;
+      if (d.focus !== null) this.focus(d.focus);
+    }
     this.showDetails();
     this.reflectButtons();
     this.drawMap();
@@ -224,7 +228,7 @@ class Viewer {
   fit() {
     const d = this.drawing;
     if (!d) return;
-    this.zoom = clamp(this.fitZoom(), MIN_ZOOM, MAX_ZOOM);
+    this.zoom = this.fitZoom();
     this.x = (this.wide - d.width * this.zoom) / 2;
     this.y = (this.high - d.height * this.zoom) / 2;
     this.redraw();
@@ -259,7 +263,7 @@ class Viewer {
   }
 
   zoomBy(factor, sx = this.wide / 2, sy = this.high / 2) {
-    const next = clamp(this.zoom * factor, MIN_ZOOM, MAX_ZOOM);
+    const next = clamp(this.zoom * factor, Math.min(0.05, this.fitZoom() / 2), MAX_ZOOM);
     const [wx, wy] = this.toWorld(sx, sy);
     this.zoom = next;
     this.x = sx - wx * next;
@@ -892,15 +896,18 @@ class Viewer {
     for (const i of this.open) {
       if (!seen(i)) continue;
       // A large group keeps its name readable when zoomed out, as far as its width allows.
-      const scale = clamp(0.75 / zoom, 1, Math.max(1, Math.min(6, box.w[i] / 170)));
+      const scale = clamp(0.75 / zoom, 1, clamp(box.w[i] / 170, 1, 2));
       if (TITLE * scale * zoom < 6) continue;
       ctx.save();
       ctx.translate(box.x[i], box.y[i]);
       ctx.scale(scale, scale);
       this.sign(10, HEADER / 2, true, colours);
       ctx.font = `600 ${TITLE}px ${this.font}`;
+      const name = this.short(box.lines[i][0], box.w[i] / scale - 44, ctx.font);
+      ctx.strokeStyle = this.ground; ctx.lineWidth = 3; ctx.lineJoin = "round";
+      ctx.strokeText(name, 30, HEADER / 2 + 0.5); // edges may pass behind it
       ctx.fillStyle = colours.groupText;
-      ctx.fillText(this.short(box.lines[i][0], box.w[i] / scale - 44, ctx.font), 30, HEADER / 2 + 0.5);
+      ctx.fillText(name, 30, HEADER / 2 + 0.5);
       ctx.restore();
     }
   }

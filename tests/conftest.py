@@ -1,0 +1,61 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+
+from browser import CHROMIUM, Server  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator:
+    """A headless Chromium. Where there is none the test fails: it must not pass unseen."""
+    from playwright.sync_api import sync_playwright
+
+    if not CHROMIUM.exists():
+        pytest.fail(f"{CHROMIUM} is missing; install it with: apt-get install chromium")
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def streamlit_page(chromium) -> Iterator[Callable]:
+    """Opens a Streamlit script in a browser: `page = streamlit_page(script, query="a=1")`.
+
+    Keywords: `query`, `width`, `height`, `dark`, `env` (for the server). Errors in the browser's
+    console are collected in `page.problems`. The server and the page end with the test.
+    """
+    with ExitStack() as stack:
+
+        def start(
+            script: Path,
+            *,
+            query: str = "",
+            width: int = 1280,
+            height: int = 900,
+            dark: bool = False,
+            env: dict[str, str] | None = None,
+        ):
+            server = stack.enter_context(Server(script, env))
+            context = chromium.new_context(
+                viewport={"width": width, "height": height},
+                color_scheme="dark" if dark else "light",
+            )
+            stack.callback(context.close)
+            page = context.new_page()
+            page.problems = []
+            page.on("pageerror", lambda error: page.problems.append(str(error)))
+            page.goto(f"{server.url}/?{query}")
+            return page
+
+        yield start
