@@ -1,0 +1,132 @@
+"""Measure what the journey on one BertLayer promises: errors, captures, speed, waiting times.
+
+Run `python bench/journey.py` from the project's root, on a machine that does nothing else; add
+`-o FILE` for the figures as JSON, `--page` for the page too (it needs Chromium and playwright).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from engine.client import EngineClient  # noqa: E402
+from engine.session import Comparison, ModelSource, TimeResult  # noqa: E402
+from passes.catalogue import default_pipeline  # noqa: E402
+from passes.cut import cut  # noqa: E402
+
+Bar = Callable[[str, float, float | None, str], None]
+LAYER = ModelSource("bert_layer", batch=1, tokens=14)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-o", dest="file", type=Path, help="write the figures as JSON")
+    parser.add_argument("--page", action="store_true", help="measure the page in Chromium too")
+    parser.add_argument("--repeats", type=int, default=30, help="rounds of each timing")
+    options = parser.parse_args()
+    rows: list[dict[str, object]] = []
+
+    def bar(what: str, value: float, limit: float | None, unit: str) -> None:
+        held = None if limit is None else value <= limit
+        rows.append({"what": what, "value": value, "limit": limit, "unit": unit, "held": held})
+        words = {None: "", True: "held", False: "MISSED"}[held]
+        against = "" if limit is None else f"at most {limit:g}"
+        print(f"{what:<62} {value:>12.6g} {unit:<5} {against:<14} {words}", flush=True)
+
+    with EngineClient("relay") as client:
+        targets = client.call("describe").targets
+        target = targets[0].name
+        print(f"{targets[0].device}; {target}\n")
+        errors(client, target, bar)
+        speed(client, [t.name for t in targets if t.runs_here], options.repeats, bar)
+    bar("graph bert on the command line, all in", command_line(), 20.0, "s")
+    if options.page:
+        bar("page: bert_layer chosen to graph drawn, warm engine", page(), 3.0, "s")
+    if options.file:
+        packages = ("torch", "bitblas", "transformers", "streamlit", "numpy")
+        machine = {"device": targets[0].device, "python": platform.python_version()}
+        machine.update({p: version(p) for p in packages})
+        options.file.parent.mkdir(parents=True, exist_ok=True)
+        options.file.write_text(json.dumps({"machine": machine, "bars": rows}, indent=1) + "\n")
+    sys.exit(any(r["held"] is False for r in rows))
+
+
+def errors(client: EngineClient, target: str, bar: Bar) -> None:
+    """Errors against PyTorch, and what "keep everything" captures."""
+    found = client.call("check", LAYER, default_pipeline("relay", False), None, target)
+    bar("forward, float32: error over the output's scale", worst(found, "output").max_rel,
+        1e-5, "")  # fmt: skip
+    pipeline = default_pipeline("relay", True)
+    for dtype, limit in (("float32", 1e-4), ("float64", 1e-10)):
+        source = replace(LAYER, training=True, dtype=dtype)
+        joint = client.call("graph_after", source, pipeline, len(pipeline) - 1)
+        kept = cut(joint, "keep_all")
+        found = client.call("check", source, pipeline, kept.ids, target)
+        bar(f"training forward, {dtype}: error over the output's scale",
+            worst(found, "output").max_rel, 1e-5, "")  # fmt: skip
+        gradients = [c for c in found if c.name.startswith("gradient")]
+        bar(f"{len(gradients)} gradients, {dtype}: largest absolute error",
+            max(c.max_abs for c in gradients), limit, "")  # fmt: skip
+        if dtype == "float32":
+            bar("keep everything: captures", len(kept.captures), None, "")
+            bar("keep everything: bytes of captures", kept.bytes or 0, None, "B")
+            bar("keep everything: bytes of masks, apart", kept.mask_bytes or 0, None, "B")
+
+
+def speed(client: EngineClient, targets: list[str], repeats: int, bar: Bar) -> None:
+    """Time over eager's, on one thread and on all; only the inference forward has a bar."""
+    pipeline = default_pipeline("relay", False)
+    joint = default_pipeline("relay", True)
+    source = replace(LAYER, training=True)
+    kept = cut(client.call("graph_after", source, joint, len(joint) - 1)).ids
+    for threads in (1, 0):
+        for number, target in enumerate(targets):
+            words = f"{threads or 'all'} thread{'s' if threads != 1 else ''}, {target}"
+            timed = client.call("time", LAYER, pipeline, None, target, threads, repeats)
+            limit = 1.0 if number == 0 else None
+            bar(f"forward over eager: {words}", ratio(timed, "forward"), limit, "x")
+            timed = client.call("time", source, joint, kept, target, threads, repeats)
+            both = ratio(timed, "forward_backward")
+            bar(f"forward+backward over eager: {words}", both, None, "x")
+
+
+def worst(found: Iterable[Comparison], kind: str) -> Comparison:
+    """The worst comparison whose name begins with `kind`."""
+    return max((c for c in found if c.name.startswith(kind)), key=lambda c: c.max_rel)
+
+
+def ratio(timed: TimeResult, phase: str) -> float:
+    """Our time over eager's."""
+    return next(r.ratio_to_eager for r in timed.rows if r.phase == phase and r.ratio_to_eager)
+
+
+def command_line() -> float:
+    """Seconds from the command to the JSON of BERT's graph."""
+    began = time.perf_counter()
+    command = [sys.executable, "cli.py", "graph", "bert", "--engine", "relay", "--json"]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    seconds = time.perf_counter() - began
+    assert json.loads(done.stdout)["nodes"] > 1000
+    return seconds
+
+
+def page() -> float:
+    """Seconds from choosing bert_layer in a warm page to its drawn graph."""
+    from bench.page import choose_to_drawn
+
+    return choose_to_drawn("bert_layer")
+
+
+if __name__ == "__main__":
+    main()
