@@ -105,16 +105,27 @@ def test_what_is_set_in_one_tab_outlives_a_look_at_another(page):
 
 def test_passes_shows_the_last_step_and_walks(page):
     open_tab(page, "Passes")
-    assert f"step {len(INFERENCE)} of {len(INFERENCE)}" in words(page)
+    assert f"Step {len(INFERENCE)} of {len(INFERENCE)}" in words(page)
     assert page.button(key="next").disabled
     page.button(key="previous").click()
     settle(page.run())
-    assert f"step {len(INFERENCE) - 1} of {len(INFERENCE)}" in words(page)
+    assert f"Step {len(INFERENCE) - 1} of {len(INFERENCE)}" in words(page)
     for _ in range(len(INFERENCE) - 1):
         page.button(key="previous").click()
         settle(page.run())
-    assert "imported program" in words(page)
+    assert "Imported program" in words(page)
     assert page.button(key="previous").disabled
+
+
+def test_next_change_walks_over_what_the_step_touched(page):
+    open_tab(page, "Passes")
+    assert page.button(key="next_change").disabled  # the last step changes nothing
+    page.session_state["step_inference"] = [s.name for s in INFERENCE].index("fold")
+    settle(page.run())
+    for expected in ("Next change 1 of 1", "Next change 1 of 1"):
+        page.button(key="next_change").click()
+        settle(page.run())
+        assert page.button(key="next_change").label == expected
 
 
 def test_a_pasted_pipeline_is_used_and_a_malformed_one_is_explained(page):
@@ -124,7 +135,7 @@ def test_a_pasted_pipeline_is_used_and_a_malformed_one_is_explained(page):
     use.click()
     settle(page.run())
     assert page.code[0].value == "cse|-bind|fold"
-    assert "step 3 of 3" in words(page)
+    assert "Step 3 of 3" in words(page)
     page.text_input(key="keep_pipeline_text").set_value("cse|nope")
     next(b for b in page.button if b.label == "Use it").click()
     settle(page.run())

@@ -6,6 +6,7 @@ import streamlit as st
 
 from engine.session import ModelInfo
 from viz import tables
+from viz.collapse import fold_constants
 from viz.component import graph_view
 from viz.panels.desk import Desk
 from viz.panels.frame import heading, strip
@@ -19,9 +20,11 @@ def show(desk: Desk, screen: Screen) -> None:
     info: ModelInfo = desk.ask("load", screen.source)
     graph = info.graph
     facts = tables.facts(graph)
+    folded = len(graph) - len(fold_constants(graph, screen.fewer_than))
     strip(
         [
             (tables.number(facts["nodes"]), "nodes"),
+            (tables.number(folded), "small constants in labels"),
             (tables.number(facts["edges"]), "edges"),
             (tables.number(len(facts["operators"])), "operators"),
             (tables.number(info.parameters), "parameters"),
@@ -30,15 +33,28 @@ def show(desk: Desk, screen: Screen) -> None:
         ]
     )
     graph_view(graph, key="graph_view", height=HEIGHT, fewer_than=screen.fewer_than)
-    left, right = st.columns([1, 1])
+    left, right = st.columns([2, 3])
     with left:
         heading("Operators")
         st.dataframe(
             [{"operator": op, "calls": n} for op, n in facts["operators"].items()],
-            hide_index=True, height="auto",
-        )  # fmt: skip
+            hide_index=True,
+        )
     with right:
         heading("Arguments")
-        st.dataframe(tables.argument_rows(info), hide_index=True, height="auto")
+        st.dataframe(
+            [
+                {
+                    "name": a["name"],
+                    "kind": "input" if a["input"] else "parameter",
+                    "shape": tables.shape_text(a["shape"]),
+                    "dtype": a["dtype"],
+                    "bytes": a["bytes"],
+                }
+                for a in tables.argument_rows(info)
+            ],
+            hide_index=True,
+            column_config={"bytes": st.column_config.NumberColumn(format="localized")},
+        )
     for note in info.notes:
         st.info(note)

@@ -74,14 +74,17 @@ def _list(screen: Screen, records: Sequence[StepRecord] | None, model: ModelInfo
 def _after(desk: Desk, screen: Screen, model: ModelInfo, records: Sequence[StepRecord]) -> None:
     """The graph after the chosen step, with what the step added and changed in colour."""
     index = _chosen(screen)
-    _walk(screen, index)
+    failure = records[index].error if index >= 0 else None
     graph = _graph(desk, screen, model, index)
     before = _graph(desk, screen, model, _before(screen, index))
     matched = desk.derive(
         lambda: carry_identity(before, graph),
         "diff", screen.source, str(screen.pipeline.upto(index)),
     )  # fmt: skip
-    failure = records[index].error if index >= 0 else None
+    touched = matched.added | matched.changed
+    marked = [n.id for n in matched.graph if n.id in touched]
+    place = f"{screen.source} {screen.pipeline.upto(index)}"
+    focus = _walk(screen, index, marked, place)
     if failure is not None:
         show_error(failure)
     graph_view(
@@ -93,6 +96,7 @@ def _after(desk: Desk, screen: Screen, model: ModelInfo, records: Sequence[StepR
             **dict.fromkeys(matched.changed, "changed"),
             **dict.fromkeys(matched.added, "added"),
         },
+        focus=focus,
     )
 
 
@@ -112,19 +116,32 @@ def _before(screen: Screen, index: int) -> int:
     return max(index, -1)
 
 
-def _walk(screen: Screen, index: int) -> None:
-    """Previous and next, and what stands between them."""
-    title = "imported program" if index < 0 else f"step {index + 1} of {len(screen.pipeline)}"
-    back, words, on = st.columns([1, 4, 1], vertical_alignment="center")
+def _walk(screen: Screen, index: int, marked: Sequence[str], place: str) -> str | None:
+    """Previous and next step, and a walk over what this one touched; the node to look at."""
+    title = "Imported program" if index < 0 else f"Step {index + 1} of {len(screen.pipeline)}"
+    state = st.session_state
+    if state.get("change_place") != place:
+        state.change_place, state.change = place, -1
+
+    def next_change() -> None:
+        state.change = (state.change + 1) % len(marked)
+
+    back, on, words, change = st.columns([1.1, 0.8, 2, 1.5], vertical_alignment="center")
     back.button(
         "Previous", key="previous", disabled=index < 0, width="stretch",
         on_click=_choose, args=(screen, index - 1),
     )  # fmt: skip
-    words.markdown(title)
     on.button(
         "Next", key="next", disabled=index >= screen.last, width="stretch",
         on_click=_choose, args=(screen, index + 1),
     )  # fmt: skip
+    words.markdown(title)
+    here = f" {state.change + 1} of {len(marked)}" if state.change >= 0 else ""
+    change.button(
+        f"Next change{here}", key="next_change", disabled=not marked, width="stretch",
+        on_click=next_change, help="Go to the next node that this step added or changed.",
+    )  # fmt: skip
+    return marked[state.change] if 0 <= state.change < len(marked) else None
 
 
 def _text(screen: Screen) -> None:
