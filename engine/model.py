@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -122,21 +123,10 @@ class Model:
         try:
             for parameter in floating.values():
                 parameter.requires_grad_(True)
+            # Buffers are put back only after the backward, which may need them as they were left.
             with _seeded(self.source.seed), _kept_buffers(self.module):
                 outputs = flat_tensors(self.module(*arguments))
-            floats = [o for o in outputs if o.is_floating_point()]
-            used = [
-                (o, g) for o, g in zip(floats, self.grad_outs(), strict=True) if o.requires_grad
-            ]
-            if not used:
-                raise EngineError(
-                    "operator", "No output depends on a floating input or parameter.",
-                    self.source.model, "There is no gradient to take; leave training off.",
-                )  # fmt: skip
-            found = torch.autograd.grad(
-                [o for o, _ in used], list(leaves.values()), [g for _, g in used],
-                allow_unused=True,
-            )  # fmt: skip
+                found = self._backward(outputs, list(leaves.values()), self.grad_outs())
         finally:
             for name, parameter in floating.items():
                 parameter.requires_grad_(wanted[name])
@@ -145,19 +135,61 @@ class Model:
             for (name, leaf), gradient in zip(leaves.items(), found, strict=True)
         }
 
+    def eager(self, backward: bool) -> Callable[[], object]:
+        """One run of PyTorch's own, as a function to be timed.
 
-def draw_masks(masks: Iterable[MaskLike], seed: int) -> dict[str, torch.Tensor]:
+        Args:
+            backward: take the gradients of all floating inputs and parameters too; else the
+                outputs alone, with autograd recording where the model is trained.
+        """
+        training = self.source.training
+        inputs = tuple(
+            t.detach().clone().requires_grad_(training and t.is_floating_point())
+            for t in self.inputs
+        )
+        if not training:
+
+            def infer() -> object:
+                with torch.no_grad():
+                    return self.module(*inputs)
+
+            return infer
+        if not backward:
+            return lambda: self.module(*inputs)
+        leaves = [t for t in (*inputs, *self.parameters.values()) if t.requires_grad]
+        grad_outs = self.grad_outs()
+        return lambda: self._backward(flat_tensors(self.module(*inputs)), leaves, grad_outs)
+
+    def _backward(
+        self,
+        outputs: tuple[torch.Tensor, ...],
+        leaves: list[torch.Tensor],
+        grad_outs: tuple[torch.Tensor, ...],
+    ) -> tuple[torch.Tensor | None, ...]:
+        floats = [o for o in outputs if o.is_floating_point()]
+        used = [(o, g) for o, g in zip(floats, grad_outs, strict=True) if o.requires_grad]
+        if not used:
+            raise EngineError(
+                "operator", "No output depends on a floating input or parameter.",
+                self.source.model, "There is no gradient to take; leave training off.",
+            )  # fmt: skip
+        return torch.autograd.grad(
+            [o for o, _ in used], leaves, [g for _, g in used], allow_unused=True
+        )
+
+
+def draw_masks(masks: Iterable[MaskLike], seed: int | None) -> dict[str, torch.Tensor]:
     """Draw dropout masks as PyTorch draws them in a forward pass under the same seed.
 
     Args:
         masks: in the order in which the model's dropouts run.
-        seed: as `ModelSource.seed`.
+        seed: as `ModelSource.seed`; None draws from where PyTorch's generator stands.
 
     Returns:
         By name, 0 and 1/(1-p) in the mask's shape and dtype: what dropout makes of ones, so it
         draws exactly what the model's own dropout draws (of a contiguous tensor on the CPU).
     """
-    with _seeded(seed):
+    with nullcontext() if seed is None else _seeded(seed):
         return {
             m.name: torch.nn.functional.dropout(
                 torch.ones(m.shape, dtype=getattr(torch, m.dtype)), m.rate, training=True
@@ -209,12 +241,39 @@ def load_model(source: ModelSource, progress: Progress) -> Model:
         progress(0.0, "reading the file")
         module = _read(source)
         names, inputs = _file_inputs(module, source)
-    progress(0.4, "running it once")
-    outputs = _first_run(module, names, inputs, source)
-    progress(0.6, "tracing")
-    traced = _trace(module, inputs, source, notes)
+    return model_from_module(module, names, inputs, source, progress, notes)
+
+
+def model_from_module(
+    module: torch.nn.Module,
+    names: tuple[str, ...],
+    inputs: tuple[torch.Tensor, ...],
+    source: ModelSource,
+    progress: Progress,
+    notes: Iterable[str] = (),
+) -> Model:
+    """Trace a module that is here already, in the mode that it is in.
+
+    Args:
+        names, inputs: what forward() calls its inputs, and one tensor for each.
+        source: what is to be remembered as its source; `training` says whether dropout may be on.
+        notes: sentences for people that are known already.
+
+    Raises:
+        EngineError: kind "input" or "operator", as `load_model` does.
+    """
+    said = list(notes)
+    drawn = None
+    if isinstance(module, torch.jit.ScriptModule):
+        progress(0.4, "running it once")
+        traced, outputs = module, _first_run(module, names, inputs, source)
+    else:
+        progress(0.4, "tracing")
+        traced, outputs, drawn = _trace(module, inputs, source, said)
     flat = flatten(traced, names, inputs)
-    _check_dropout(flat, source, notes)
+    _check_dropout(flat, source, said)
+    if drawn is not None:
+        _check_draws(flat, source, drawn)
     names = _apart(names, flat)
     model = Model(
         source=replace(source, inputs=_types(names, inputs)),
@@ -228,7 +287,7 @@ def load_model(source: ModelSource, progress: Progress) -> Model:
         unread=tuple(n for n, _ in module.named_parameters() if n not in flat.tensors),
         outputs_flat=tuple(tensor_type(o) for o in outputs),
     )
-    for text in notes:
+    for text in said:
         model.note(text)
     return model
 
@@ -290,36 +349,28 @@ def _file_inputs(
             wrong[0], "Trace a module whose inputs are tensors.",
         )  # fmt: skip
     names = tuple(n for n, _ in expected)
-    if not source.inputs:
-        recorded = recorded_inputs(Path(source.model))
-        if len(recorded) == len(names):
-            return names, tuple(_to_source(t, source.dtype) for t in recorded)
+    given = source.inputs or tuple(("", t) for t in recorded_inputs(Path(source.model)))
+    if not given and names:
         raise EngineError(
             "input", f"The file does not say what shapes its inputs have: {listed}.", listed,
             f"Give one type an input, such as {example or EXAMPLE}.",
         )  # fmt: skip
-    if len(source.inputs) != len(expected):
+    if len(given) != len(expected):
         raise EngineError(
-            "input", f"forward() takes {len(expected)} inputs ({listed}), not "
-            f"{len(source.inputs)}.", listed, f"Give one type an input, such as {example}.",
+            "input", f"forward() takes {len(expected)} inputs ({listed}), not {len(given)}.",
+            listed, f"Give one type an input, such as {example}.",
         )  # fmt: skip
-    by_name = {n: t for n, t in source.inputs if n}
+    by_name = {n: t for n, t in given if n}
     strange = [n for n in by_name if n not in names]
     if strange:
         raise EngineError(
             "input", f"forward() has no input {strange[0]!r}; it takes {listed}.", strange[0],
             f"Give one type an input, such as {example}.",
         )  # fmt: skip
-    rest = iter([t for n, t in source.inputs if not n])
+    rest = iter([t for n, t in given if not n])
     generator = torch.Generator().manual_seed(source.seed)
     types = [by_name[n] if n in by_name else next(rest) for n in names]
     return names, tuple(_draw(t, source.dtype, generator) for t in types)
-
-
-def _to_source(tensor: torch.Tensor, dtype: str) -> torch.Tensor:
-    """float32 and float64 become the source's dtype; everything else stays."""
-    single = tensor.dtype in (torch.float32, torch.float64)
-    return tensor.to(getattr(torch, dtype)) if single else tensor
 
 
 def _draw(kind: TensorType, dtype: str, generator: torch.Generator) -> torch.Tensor:
@@ -327,7 +378,8 @@ def _draw(kind: TensorType, dtype: str, generator: torch.Generator) -> torch.Ten
     own = getattr(torch, kind.dtype)
     shape = [int(d) for d in kind.shape]
     if own.is_floating_point:
-        return _to_source(torch.randn(shape, generator=generator).to(own), dtype)
+        wide = kind.dtype in ("float32", "float64")
+        return torch.randn(shape, generator=generator).to(getattr(torch, dtype) if wide else own)
     return torch.randint(0, 2, shape, generator=generator).to(own)
 
 
@@ -353,6 +405,34 @@ def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> No
         )  # fmt: skip
     if source.training and flat.dropouts() and not active:
         notes.append("The trace was taken in eval mode: its dropout is off, in training too.")
+
+
+def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> None:
+    """Refuse a model that draws random numbers which its dropouts do not explain.
+
+    Args:
+        state: of torch's generator after the run, which the masks alone must lead to as well.
+    """
+    masks = []
+    for node in flat.dropouts():
+        kind, origin = node.inputsAt(0).type(), flat.origin(node)
+        if origin not in flat.active_dropouts():
+            continue
+        if kind.strides() != list(torch.empty(kind.sizes(), device="meta").stride()):
+            raise EngineError(
+                "operator", "This dropout's input does not lie in memory in the order of its axes, "
+                "so its mask is drawn in another order.", origin.where,
+                "Call contiguous() before the dropout.",
+            )  # fmt: skip
+        masks.append((kind.sizes(), node.inputsAt(1).toIValue()))
+    with _seeded(source.seed):
+        for shape, rate in masks:
+            torch.nn.functional.dropout(torch.ones(shape), rate, training=True)
+        if not torch.equal(torch.get_rng_state(), state):
+            raise EngineError(
+                "operator", "The model draws random numbers outside the dropouts of its trace.",
+                source.model, "Use nn.Dropout, read its result, and draw nothing else.",
+            )  # fmt: skip
 
 
 def _first_run(
@@ -401,13 +481,18 @@ def _trace(
     inputs: tuple[torch.Tensor, ...],
     source: ModelSource,
     notes: list[str],
-) -> torch.jit.ScriptModule:
-    if isinstance(module, torch.jit.ScriptModule):
-        return module
-    with warnings.catch_warnings(record=True) as caught, _seeded(source.seed):
-        warnings.simplefilter("always")
-        with _kept_buffers(module):
-            traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
+) -> tuple[torch.jit.ScriptModule, tuple[torch.Tensor, ...], torch.Tensor]:
+    """The trace, the outputs of the run it was taken from, and the generator's state after it."""
+    seen: list[tuple[torch.Tensor, ...]] = []
+    hook = module.register_forward_hook(lambda *call: seen.append(flat_tensors(call[2])))
+    try:
+        with warnings.catch_warnings(record=True) as caught, _seeded(source.seed):
+            warnings.simplefilter("always")
+            with _kept_buffers(module):
+                traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
+            state = torch.get_rng_state()
+    finally:
+        hook.remove()
     kept = {str(w.message).splitlines()[0] for w in caught
             if issubclass(w.category, torch.jit.TracerWarning)}  # fmt: skip
     if kept:
@@ -415,7 +500,7 @@ def _trace(
             "The trace holds for these input shapes only: the model decides by values in "
             f"{len(kept)} place{'s' if len(kept) > 1 else ''}."
         )
-    return traced
+    return traced, seen[-1], state
 
 
 class _seeded:

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
+import tvm
 from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
+from tvm.topi.utils import get_const_tuple
 
 from engine.flat_trace import Origin
 from engine.model import Model
@@ -114,12 +116,17 @@ class Converter(tvm_frontend.PyTorchOpConverter):
                 ) from wrong
         return super().convert_operators([], outputs, ret_names)
 
-    def infer_type(self, node: Any, mod: Any = None) -> Any:
+    def infer_type_with_prelude(self, val: Any) -> Any:
         """TVM's adds a whole library of list functions to each small module that it types."""
         try:
-            return super().infer_type(node)
-        except Exception:
-            return super().infer_type(node, mod)
+            return self.infer_type(val)
+        except tvm.TVMError:
+            return super().infer_type_with_prelude(val)
+
+    def infer_shape_with_prelude(self, inputs: Any) -> Any:
+        """As `infer_type_with_prelude`."""
+        kind = self.infer_type_with_prelude(inputs)
+        return get_const_tuple(kind.shape) if hasattr(kind, "shape") else kind
 
     def input_dtypes(self, node: Any, outputs: Any) -> list[str]:
         """Dtypes of a node's inputs as Relay infers them, for a loaded trace records none."""

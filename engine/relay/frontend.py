@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,12 +75,28 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     outputs = mod["main"].ret_type
     return RelayProgram(
         mod=mod,
-        params={n: tvm.nd.array(t.detach().numpy()) for n, t in tensors.items() if n in variables},
+        params={
+            n: tvm.nd.array(t.detach().cpu().numpy())
+            for n, t in tensors.items()
+            if n in variables
+        },
         inputs=model.input_names,
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
         buffers=tuple(n for n in model.buffers if n in variables),
         provenance={k: (o.scope, o.operator) for n, o in flat.origins.items() for k in [keys[n]]},
     )
+
+
+class _LatePrelude:
+    """TVM's library of list functions, loaded when it is first used: traces rarely do."""
+
+    def __init__(self, theirs: Any, mod: Any) -> None:
+        self._theirs, self._mod = theirs, mod
+
+    def __getattr__(self, name: str) -> Any:
+        loaded = self._theirs(self._mod)
+        self.__dict__.update(vars(loaded))
+        return getattr(loaded, name)
 
 
 def _default_dtype() -> str:
@@ -114,6 +131,7 @@ def _ours_inside_tvm(model: Model, keys: dict[str, str]) -> Iterator[None]:
         "PytorchScopePreservingNamer": Namer,
         "PyTorchOpConverter": converter,
         "_get_input_types": input_types,
+        "Prelude": partial(_LatePrelude, tvm_frontend.Prelude),
     }
     theirs = {name: getattr(tvm_frontend, name) for name in ours}
     try:
