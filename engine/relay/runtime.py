@@ -33,6 +33,7 @@ from tvm import relay  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
 
 from engine.relay import blas, erf  # noqa: E402
+from engine.relay.targets import targets  # noqa: E402
 from passes.relay.absorb_transposes import absorb_transposes  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
 from passes.relay.split import Halves  # noqa: E402
@@ -54,6 +55,9 @@ class Compiled:
         arguments: (name, type) of the function's arguments, in order. One that no result depends
             on may be given or not.
         outputs: types of its results, a tuple flattened.
+
+    Attributes:
+        used: names of the arguments that some result depends on.
     """
 
     def __init__(
@@ -70,8 +74,8 @@ class Compiled:
         layout = json.loads(library.get_graph_json())
         given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
         views = _views(layout)
-        self._used = tuple(n for n in self.arguments if n in given)
-        self._pointed_in = {n for n in self._used if given[n] not in views.inputs}
+        self.used = tuple(n for n in self.arguments if n in given)
+        self._pointed_in = {n for n in self.used if given[n] not in views.inputs}
         self._pointed_out = views.outputs
         self._held: dict[str, tuple[int, Any]] = {}
 
@@ -92,11 +96,11 @@ class Compiled:
             EngineError: kind "input"; an argument is missing or of another type.
         """
         kept = frozenset(keep)
-        for name in self._used:
+        for name in self.used:
             self._set(name, values, name in kept)
         results = [self._empty(i, kind) for i, kind in enumerate(self.outputs)]
         self._module.run()
-        for name in self._used:
+        for name in self.used:
             if name not in kept:
                 self._held.pop(name, None)
         return tuple(self._copied(i) if r is None else r for i, r in enumerate(results))
@@ -297,6 +301,7 @@ class TrainingStep:
         self.parameters = tuple(program.params)
         self._forward = build(halves.forward, options, "forward")
         self._backward = build(halves.backward, options, "backward")
+        self.read_by_backward = frozenset(self._backward.used)
 
     def forward(
         self, values: Mapping[str, torch.Tensor]
@@ -328,6 +333,25 @@ class TrainingStep:
 
 def set_threads(threads: int) -> None:
     """Let TVM and PyTorch both use so many threads; 0 means as many as there are processors."""
-    count = threads or len(os.sched_getaffinity(0))
-    torch.set_num_threads(count)
-    tvm.get_global_func("runtime.config_threadpool")(_ANY_CORE, count)
+    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    use_torch_threads()
+
+
+def use_torch_threads() -> None:
+    """Let TVM use as many threads as PyTorch does, in functions called from this thread."""
+    tvm.get_global_func("runtime.config_threadpool")(_ANY_CORE, torch.get_num_threads())
+
+
+def default_target(device: torch.device | None = None) -> str:
+    """The target that functions in training code are built for.
+
+    Raises:
+        EngineError: kind "target"; TVM cannot run on that device here.
+    """
+    kind = "cuda" if device is not None and device.type == "cuda" else "llvm"
+    for target in targets():
+        if target.name.startswith(kind):
+            if not target.runs_here:
+                raise EngineError("target", target.missing, str(device))
+            return f"{target.name} {blas.LIBRARY}" if kind == "llvm" else target.name
+    raise EngineError("target", f"TVM has no target for {device}.", str(device))

@@ -1,0 +1,383 @@
+"""TVM in training code: a module whose forward and backward run what TVM built.
+
+    from engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch
+
+    add_tvm_dispatch(model.encoder.layer[0], (hidden_states, attention_mask))
+    ...  # train as before
+    remove_tvm_dispatch(model.encoder.layer[0])
+
+Calls with inputs like the samples (shapes, dtypes, device) go through TVM, inside one
+`torch.autograd.Function`; any other call goes to the module's own forward. Dropout masks are drawn
+by PyTorch's generator in the order in which the module's own dropouts draw, so under one seed the
+numbers are the same.
+
+What TVM runs is what the module did when it was traced, in the mode (train, eval, each submodule
+for itself) that it is called in. Hooks on submodules do not run.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from engine.session import EngineError, ModelSource
+
+_TENSORS = (torch.Tensor, torch.nn.Parameter)  # no subclasses: what they add would be lost
+
+
+def add_tvm_dispatch(
+    module: torch.nn.Module,
+    sample_inputs: torch.Tensor | Sequence[torch.Tensor],
+    *,
+    engine: str = "relay",
+    captures: str = "keep_all",
+    target: str | None = None,
+) -> None:
+    """Let calls with inputs like these run through TVM, forward and backward.
+
+    The module is traced and imported now, so what TVM cannot do is said here. It is built when it
+    is first called, once for each mode and each set of wanted gradients. May be called again with
+    other samples; all of them are served then.
+
+    Args:
+        module: any module whose parameters and inputs are dense tensors on one device.
+        sample_inputs: the first positional arguments of forward(), tensors all.
+        engine: "relay".
+        captures: name of a strategy in `passes.cut.STRATEGIES`: what the forward saves.
+        target: TVM's target; None takes the device's own, on the CPU with PyTorch's BLAS.
+
+    Raises:
+        EngineError: kind "usage" for wrong arguments; kind "engine" if no TVM with Relay can be
+            loaded, or another TVM is imported already; kind "input" if the module does not run
+            with these inputs; kind "operator" if Relay cannot express what it does.
+    """
+    from passes.cut import STRATEGIES
+
+    if engine != "relay":
+        raise EngineError(
+            "usage", f"There is no dispatch through {engine!r}.", engine, 'Use engine="relay".'
+        )
+    if captures not in STRATEGIES:
+        raise EngineError(
+            "usage", f"No capture strategy is called {captures!r}.", captures,
+            f"Choose one of {', '.join(STRATEGIES)}.",
+        )  # fmt: skip
+    given = [sample_inputs] if isinstance(sample_inputs, torch.Tensor) else list(sample_inputs)
+    for position, value in enumerate(given):
+        if not isinstance(value, torch.Tensor):
+            raise EngineError(
+                "usage", f"Sample input {position} is a {type(value).__name__}, not a tensor.",
+                str(position), "Give tensors, the first positional arguments of forward().",
+            )  # fmt: skip
+    from engine.relay.boot import boot
+
+    boot()
+    dispatch = module.__dict__.get("forward")
+    if not isinstance(dispatch, Dispatch):
+        dispatch = Dispatch(module)
+    route = _Route(module, dispatch.own, tuple(given), captures, target)
+    route.mode()
+    dispatch.routes.insert(0, route)
+    module.__dict__["forward"] = dispatch
+
+
+def remove_tvm_dispatch(module: torch.nn.Module) -> None:
+    """Give a module its own forward back. Without a dispatch, nothing happens."""
+    dispatch = module.__dict__.get("forward")
+    if isinstance(dispatch, Dispatch):
+        del module.__dict__["forward"]
+        if dispatch.replaced is not None:
+            module.__dict__["forward"] = dispatch.replaced
+
+
+class Dispatch:
+    """Stands in for a module's forward()."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+        self.replaced = module.__dict__.get("forward")
+        self.own = module.forward
+        self.routes: list[_Route] = []
+        self.calls = {"tvm": 0, "own": 0}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not _must_fall_back():
+            for route in self.routes:
+                inputs = route.matching(args, kwargs)
+                if inputs is not None:
+                    self.calls["tvm"] += 1
+                    return route.run(inputs)
+        self.calls["own"] += 1
+        return self.own(*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Dispatch:
+        # The copied module is in `memo` before its attributes are copied.
+        module = memo.get(id(self.module), self.module)
+        copy = Dispatch.__new__(Dispatch)
+        copy.module, copy.replaced = module, deepcopy(self.replaced, memo)
+        copy.own = copy.replaced or type(module).forward.__get__(module)
+        copy.calls = {"tvm": 0, "own": 0}
+        copy.routes = [
+            _Route(module, copy.own, r.samples, r.captures, r.target) for r in self.routes
+        ]
+        return copy
+
+    def __reduce__(self) -> Any:
+        raise EngineError(
+            "usage", "A module with TVM dispatch cannot be pickled.", type(self.module).__name__,
+            "Call remove_tvm_dispatch first, or save its state_dict().",
+        )  # fmt: skip
+
+
+class _Route:
+    """What serves the calls with inputs like one set of samples, in every mode."""
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        own: Callable[..., Any],
+        samples: tuple[torch.Tensor, ...],
+        captures: str,
+        target: str | None,
+    ) -> None:
+        self.module, self.captures, self.target = module, captures, target
+        self.samples = tuple(s.detach().clone() for s in samples)
+        parameters = inspect.signature(own).parameters.values()
+        named = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+        positional = [p for p in named if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        if len(positional) < len(samples):
+            raise EngineError(
+                "usage",
+                f"forward() has {len(positional)} positional arguments, and {len(samples)} sample "
+                "inputs were given.", type(module).__name__,
+            )  # fmt: skip
+        self.names = tuple(p.name for p in positional[: len(samples)])
+        self.defaults = {p.name: p.default for p in named if p.name not in self.names}
+        self.order = tuple(p.name for p in positional)
+        self.modes: dict[tuple[Any, ...], _Mode] = {}
+
+    def matching(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor, ...] | None:
+        """The inputs of a call that is like the samples; None of any other call."""
+        count = len(self.names)
+        if kwargs or len(args) != count:
+            if len(args) > len(self.order):
+                return None
+            given = {**dict(zip(self.order, args, strict=False)), **kwargs}
+            inputs = [given.pop(n, None) for n in self.names]
+            if not all(self._is_default(n, v) for n, v in given.items()):
+                return None
+        else:
+            inputs = list(args)
+        for value, sample in zip(inputs, self.samples, strict=True):
+            if not _alike(value, sample):
+                return None
+        return tuple(inputs) if self.mode().is_current() else None
+
+    def _is_default(self, name: str, value: Any) -> bool:
+        default = self.defaults.get(name, inspect.Parameter.empty)
+        return value is default or (
+            isinstance(value, bool | int | float | str) and type(value) is type(default)
+            and value == default
+        )  # fmt: skip
+
+    def mode(self) -> _Mode:
+        """What serves the module as its switches stand now."""
+        # The rate of a dropout is part of what was traced, like its switch.
+        key = tuple((m.training, getattr(m, "p", None)) for m in self.module.modules())
+        if key not in self.modes:
+            self.modes[key] = _Mode(self)
+        return self.modes[key]
+
+    def run(self, inputs: tuple[torch.Tensor, ...]) -> Any:
+        """Run a call that matches."""
+        return self.mode().run(inputs)
+
+
+class _Mode:
+    """One trace of a module, what was built of it, and how its outputs are put together."""
+
+    def __init__(self, route: _Route) -> None:
+        from engine.model import model_from_module
+        from engine.relay import runtime
+        from engine.relay.live import LiveProgram
+
+        module, samples = route.module, route.samples
+        training = any(m.training for m in module.modules())
+        dtypes = [t.dtype for t in (*samples, *module.parameters()) if t.is_floating_point()]
+        dtype = str(dtypes[0] if dtypes else torch.float32).removeprefix("torch.")
+        source = ModelSource(type(module).__name__, training=training, dtype=dtype)
+        outputs: list[Any] = []
+
+        def flatten(hooked: Any, args: Any, output: Any) -> tuple[torch.Tensor, ...]:
+            # A trace cannot return everything that a module can, but tuples of tensors it can.
+            outputs.append(output)
+            return tuple(t for t in pytree.tree_leaves(output) if isinstance(t, torch.Tensor))
+
+        with _own_forwards(module):
+            hook = module.register_forward_hook(flatten)
+            try:
+                model = model_from_module(
+                    module, route.names, samples, source, lambda fraction, text: None
+                )
+            finally:
+                hook.remove()
+        runtime.use_torch_threads()
+        target = route.target or runtime.default_target(samples[0].device if samples else None)
+        self.live = LiveProgram(model, route.captures, target)
+        self.name = type(module).__name__
+        self.inputs = model.input_names
+        leaves, self.spec = pytree.tree_flatten(outputs[-1])
+        # Places of tensors are marked; what else an output holds is given back as it was.
+        self.leaves = [_TENSOR if isinstance(v, torch.Tensor) else v for v in leaves]
+        held = {**model.parameters, **model.buffers}
+        self.owners = {
+            n: (module.get_submodule(n.rpartition(".")[0]), n.rpartition(".")[2])
+            for n in self.live.program.params
+        }
+        self.like = {n: held[n].detach().to("meta") for n in self.owners}
+        self.device = {n: held[n].device for n in self.owners}
+
+    def is_current(self) -> bool:
+        """Whether the module's parameters are still of the types they were traced with."""
+        for name, (owner, attribute) in self.owners.items():
+            value, like = getattr(owner, attribute, None), self.like[name]
+            if (
+                not isinstance(value, torch.Tensor)
+                or value.dtype != like.dtype
+                or value.shape != like.shape
+                or value.device != self.device[name]
+            ):
+                return False
+        return True
+
+    def run(self, inputs: tuple[torch.Tensor, ...]) -> Any:
+        """Run through TVM, with autograd where it records."""
+        tensors = dict(zip(self.inputs, inputs, strict=True))
+        tensors.update({n: getattr(o, a) for n, (o, a) in self.owners.items()})
+        masks = self._draw(inputs)
+        wanted = [
+            n for n, t in tensors.items()
+            if t.requires_grad and n not in self.live.program.buffers
+        ]  # fmt: skip
+        if torch.is_grad_enabled() and wanted:
+            step = self.live.step(wanted)
+            names = tuple(tensors)
+            results = _TvmFunction.apply(step, self.name, names, masks, *tensors.values())
+        else:
+            results = self.live.forward({**tensors, **masks})
+        rest = iter(results)
+        return pytree.tree_unflatten(
+            [next(rest) if v is _TENSOR else v for v in self.leaves], self.spec
+        )
+
+    def _draw(self, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        device = inputs[0].device if inputs else None
+        return {
+            m.name: torch.nn.functional.dropout(
+                torch.ones(m.shape, dtype=getattr(torch, m.dtype), device=device), m.rate, True
+            )
+            for m in self.live.masks
+        }
+
+
+_TENSOR = object()
+
+
+class _TvmFunction(torch.autograd.Function):
+    """A forward and a backward that TVM built, as one node of autograd's graph."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        step: Any,
+        name: str,
+        names: tuple[str, ...],
+        masks: dict[str, torch.Tensor],
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        values = {**dict(zip(names, tensors, strict=True)), **masks}
+        outputs, captures = step.forward(values)
+        saved = {n: v for n, v in {**values, **captures}.items() if n in step.read_by_backward}
+        ctx.save_for_backward(*saved.values())
+        ctx.step, ctx.name, ctx.names, ctx.saved = step, name, names, tuple(saved)
+        ctx.mark_non_differentiable(*(o for o in outputs if not o.is_floating_point()))
+        ctx.floating = [o.is_floating_point() for o in outputs]
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outs: Any) -> tuple[Any, ...]:
+        step, saved = ctx.step, ctx.saved_tensors
+        given = [g for g, floating in zip(grad_outs, ctx.floating, strict=True) if floating]
+        values = dict(zip(ctx.saved, saved, strict=True))
+        values.update(zip(step.grad_outs, given, strict=True))
+        with torch.no_grad():
+            gradients = step.backward(values)
+        if torch.is_grad_enabled():  # create_graph: a second derivative may follow
+            leaves = [t for t in saved if t.requires_grad]
+            again = _NotTwice.apply(
+                ctx.name, len(given) + len(leaves), *given, *leaves, *gradients.values()
+            )
+            gradients = dict(zip(gradients, again, strict=True))
+        return (None, None, None, None, *(gradients.get(n) for n in ctx.names))
+
+
+class _NotTwice(torch.autograd.Function):
+    """Passes gradients on, and says what is wrong when they are differentiated themselves."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, skipped: int, *tensors: torch.Tensor) -> Any:
+        ctx.name = name
+        return tuple(t.view_as(t) for t in tensors[skipped:])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise EngineError(
+            "usage",
+            f"TVM's backward of {ctx.name} has no gradient of its own, so it cannot be "
+            "differentiated twice.",
+            ctx.name, "Call remove_tvm_dispatch on it, or take its gradient without create_graph.",
+        )  # fmt: skip
+
+
+def _alike(value: Any, sample: torch.Tensor) -> bool:
+    return (
+        type(value) in _TENSORS
+        and value.shape == sample.shape
+        and value.dtype == sample.dtype
+        and value.device == sample.device
+        and value.layout == torch.strided
+    )
+
+
+def _must_fall_back() -> bool:
+    """Whether somebody watches or changes PyTorch's operators, which TVM would hide from them."""
+    return (
+        torch.jit.is_tracing()
+        or torch.compiler.is_compiling()
+        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled("cuda")
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
+
+
+@contextmanager
+def _own_forwards(module: torch.nn.Module) -> Iterator[None]:
+    """Take every dispatch in a module off, so that a trace sees PyTorch's operators only."""
+    off = [m for m in module.modules() if isinstance(m.__dict__.get("forward"), Dispatch)]
+    dispatches = [m.__dict__["forward"] for m in off]
+    for inner in off:
+        remove_tvm_dispatch(inner)
+    try:
+        yield
+    finally:
+        for inner, dispatch in zip(off, dispatches, strict=True):
+            inner.__dict__["forward"] = dispatch
