@@ -164,7 +164,7 @@ def test_gradient_invites_to_training_and_then_shows_the_cut(page):
     assert "<b>2</b> captures" in text
     assert "<b>2.0 KiB</b>" in text
     captures = page.dataframe[0].value
-    assert list(captures["operator"]) == ["nn.dense", "nn.relu"]
+    assert list(captures["name"]) == ["nn.dense", "nn.relu"]
     assert list(captures["bytes"]) == [1024, 1024]
 
 

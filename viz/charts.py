@@ -10,6 +10,7 @@ import pandas as pd
 from engine.session import TimeRow
 from viz.tables import Row, size
 
+CAPTURED = "#2f7fd6"  # between the palette's blues for light and dark: Altair takes one
 PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 
 
@@ -27,10 +28,15 @@ def capture_bytes(captures: Sequence[Row], most: int = 20) -> alt.Chart:
         row["size"] = size(row["bytes"])
     return (
         alt.Chart(pd.DataFrame(rows))
-        .mark_bar(height={"band": 0.72})
+        .mark_bar(height={"band": 0.72}, color=CAPTURED)
         .encode(
             x=alt.X("bytes:Q", title=None, axis=alt.Axis(format="~s", tickCount=4)),
-            y=alt.Y("capture:N", sort=None, title=None, axis=alt.Axis(labelLimit=220)),
+            y=alt.Y(
+                "capture:N",
+                sort=None,
+                title=None,
+                axis=alt.Axis(labelLimit=220, labelOverlap=False),
+            ),
             tooltip=[alt.Tooltip("capture:N"), alt.Tooltip("size:N", title="bytes")],
         )
         .properties(height=alt.Step(17))

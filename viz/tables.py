@@ -198,7 +198,7 @@ def shape_text(shape: Iterable[int | str]) -> str:
 def speed_text(ratio: float | None) -> str:
     """A ratio to eager in words: `1.32× slower than eager`, `2.20× faster than eager`."""
     if ratio is None:
-        return "the yardstick"
+        return "baseline"
     if 0.995 <= ratio <= 1.005:
         return "as fast as eager"
     return f"{ratio:.2f}× slower than eager" if ratio > 1 else f"{1 / ratio:.2f}× faster than eager"

@@ -108,6 +108,10 @@ def _downloads(desk: Desk, screen: Screen, info: ModelInfo) -> None:
     graphs: dict[str, Graph] = {"imported": info.graph}
     if screen.training:
         graphs["joint"] = joint_graph(desk, screen)
+    else:
+        after = desk.known("graph_after", screen.source, screen.pipeline, screen.last)
+        if after is not None:  # it is made in the tab Passes, not for this list
+            graphs["final"] = after
     for name, graph in graphs.items():
         stem = f"{screen.label}-{name}".replace("/", "-")
         words, as_json, as_dot = st.columns([3, 1, 1], vertical_alignment="center")

@@ -99,13 +99,13 @@ def show_error(error: EngineError, desk: Desk | None = None) -> None:
         st.button("Try again", key=f"again_{error.kind}", on_click=desk.forget_errors)
 
 
-def strip(facts: Iterable[tuple[str, str]]) -> None:
+def strip(facts: Iterable[tuple[str, str]], large: bool = False) -> None:
     """A line of figures: value and what it counts."""
     cells = "".join(
         f"<span class='rs-fact'><b>{escape(value)}</b> {escape(label)}</span>"
         for value, label in facts
     )
-    st.html(f"<div class='rs-strip'>{cells}</div>")
+    st.html(f"<div class='rs-strip{' rs-large' if large else ''}'>{cells}</div>")
 
 
 def heading(text: str) -> None:

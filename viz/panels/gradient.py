@@ -24,12 +24,13 @@ def show(desk: Desk, screen: Screen) -> None:
         return
     desk.ask("load", screen.source)
     joint = joint_graph(desk, screen)
-    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    left, right = st.columns([2, 3])
     strategy = left.selectbox(
         "Strategy",
         list(cuts.STRATEGIES),
         key="keep_strategy",
         format_func=lambda name: cuts.STRATEGIES[name].title,
+        help="\n\n".join(f"**{s.title}.** {s.summary}" for s in cuts.STRATEGIES.values()),
     )
     view = right.segmented_control(
         "Graph", _VIEWS, default=_VIEWS[0], key="keep_cut_view", required=True
@@ -112,11 +113,11 @@ def _captures(document: tables.Row) -> None:
             [
                 {
                     "name": c["name"],
-                    "operator": c["op"],
                     "shape": tables.shape_text(c["shape"]),
                     "dtype": c["dtype"],
                     "bytes": c["bytes"],
-                    "module": c["scope"],
+                    "made in": c["scope"],
+                    "from": c["source"],
                     "read in the backward by": ", ".join(c["reader_labels"]),
                 }
                 for c in document["captures"]

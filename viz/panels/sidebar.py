@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import streamlit as st
@@ -147,7 +148,7 @@ def engine_status(desk: Desk) -> None:
         info = desk.ask("describe", patience=0.2)
         here = next((t for t in info.targets if t.runs_here), None)
         device = here.device if here else "nothing on this machine"
-        st.caption(
-            f"Engine: TVM {info.version} ({info.ir.capitalize()}), compiling for {device}.",
-            help=f"Loaded from {info.path}",
+        st.html(
+            f"<div class='rs-status' title='Loaded from {escape(info.path, quote=True)}'>"
+            f"TVM {escape(info.version)} ({info.ir.capitalize()})<br>{escape(device)}</div>"
         )

@@ -2,53 +2,72 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
-from engine.session import EngineInfo, TimeResult
+from engine.session import EngineError, EngineInfo, Target, TimeResult
 from viz import charts, tables
 from viz.panels.desk import Desk, Request
-from viz.panels.frame import heading, strip
+from viz.panels.frame import heading, show_error, strip
 from viz.panels.gradient import cut_of, joint_graph
 from viz.panels.screen import Screen
 
 _HISTORY = 20
 
 
+@dataclass(frozen=True)
+class _Run:
+    """A timing under way: what the history will call it, and the arguments of `time`."""
+
+    title: str
+    request: tuple[Any, ...]
+
+
 def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab."""
     engine: EngineInfo = desk.ask("describe")
-    state = st.session_state
+    request, target = _settings(desk, screen, engine)
+    if target is not None and not target.runs_here:
+        st.info(f"{target.name} does not run on this machine: {target.missing}")
+    running: _Run | None = st.session_state.get("timing")
+    if running is not None:
+        try:
+            _remember(running, desk.ask("time", *running.request))
+        except EngineError as error:
+            show_error(error)
+            if running.request != request:
+                st.session_state.timing = None  # the settings have moved on from what failed
+    _results(request)
+
+
+def _settings(
+    desk: Desk, screen: Screen, engine: EngineInfo
+) -> tuple[tuple[Any, ...], Target | None]:
+    """The controls; what Run would ask the engine for, and the chosen target."""
     targets = {t.name: t for t in engine.targets}
+    state = st.session_state
     state.setdefault("keep_threads", 0)
     state.setdefault("keep_repeats", 30)
-    where, threads, repeats, run = st.columns([4, 1.2, 1.2, 1.2], vertical_alignment="bottom")
-    target = where.selectbox(
-        "Target", list(targets), key="keep_target", format_func=lambda n: targets[n].device
-    )
+    where, threads, repeats, run = st.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
+    name = where.selectbox(
+        "Target", list(targets), key="keep_target",
+        format_func=lambda n: f"{targets[n].device}: {n}",
+    )  # fmt: skip
     count = threads.number_input(
-        "Threads", 0, 256, key="keep_threads",
-        help="For TVM and PyTorch alike; 0 takes as many as there are cores.",
-    )  # fmt: skip
+        "Threads, 0 for all", 0, 256, key="keep_threads", help="For TVM and PyTorch alike."
+    )
     runs = repeats.number_input("Repeats", 3, 1000, key="keep_repeats")
-    chosen = targets.get(target or "")
-    if chosen is None:
-        st.warning("The engine knows no target on this machine.")
-        return
-    can_run = chosen.runs_here
-    captured = _captured(desk, screen)
+    target = targets.get(name or "")
     request = (
-        screen.source, screen.pipeline, captured, chosen.name, int(count), int(runs)
+        screen.source, screen.pipeline, _captured(desk, screen), name, int(count), int(runs)
     )  # fmt: skip
+    can_run = target is not None and target.runs_here
     if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
         desk.forget(Request("time", request))
-        state.timing = request
-    if not can_run:
-        st.info(f"This machine cannot run {chosen.device}: {chosen.missing}")
-    if state.get("timing") == request:
-        _remember(screen, request, desk.ask("time", *request))
-    _results(request)
+        state.timing = _Run(_title(screen), request)
+    return request, target
 
 
 def _captured(desk: Desk, screen: Screen) -> tuple[str, ...] | None:
@@ -59,12 +78,12 @@ def _captured(desk: Desk, screen: Screen) -> tuple[str, ...] | None:
     return cut_of(desk, screen, joint, st.session_state.get("keep_strategy"))[0].ids
 
 
-def _remember(screen: Screen, request: tuple[Any, ...], result: TimeResult) -> None:
+def _remember(run: _Run, result: TimeResult) -> None:
     history: dict[tuple[Any, ...], tuple[str, TimeResult]] = st.session_state.setdefault(
         "history", {}
     )
-    history.pop(request, None)
-    history[request] = (_title(screen), result)
+    history.pop(run.request, None)
+    history[run.request] = (run.title, result)
     while len(history) > _HISTORY:
         history.pop(next(iter(history)))
     st.session_state.timing = None
@@ -99,6 +118,14 @@ def _results(request: tuple[Any, ...]) -> None:
             (tables.milliseconds(result.build_seconds), "to build"),
         ]
     )
+    strip(
+        [
+            (tables.speed_text(r.ratio_to_eager), charts.PHASES.get(r.phase, r.phase))
+            for r in result.rows
+            if r.ratio_to_eager is not None
+        ],
+        large=True,
+    )
     _table(result)
     st.altair_chart(charts.times(result.rows), key="time_chart")
     _comparisons(result)
@@ -132,6 +159,7 @@ def _table(result: TimeResult) -> None:
     st.dataframe(
         rows,
         hide_index=True,
+        placeholder="–",
         column_config={
             "median": ms,
             "q1": ms,
