@@ -28,12 +28,28 @@ def chromium() -> Iterator:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def streamlit_servers() -> Iterator[Callable]:
+    """One server for each script and environment that a file's tests ask for; all end with it."""
+    servers: dict[tuple, Server] = {}
+    with ExitStack() as stack:
+
+        def serve(script: Path, env: dict[str, str] | None = None) -> Server:
+            key = (script, tuple(sorted((env or {}).items())))
+            if key not in servers:
+                servers[key] = stack.enter_context(Server(script, env))
+            return servers[key]
+
+        yield serve
+
+
 @pytest.fixture
-def streamlit_page(chromium) -> Iterator[Callable]:
+def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
     """Opens a Streamlit script in a browser: `page = streamlit_page(script, query="a=1")`.
 
     Keywords: `query`, `width`, `height`, `dark`, `env` (for the server). Errors in the browser's
-    console are collected in `page.problems`. The server and the page end with the test.
+    console are collected in `page.problems`. The page ends with the test and is a session of its
+    own; the server is shared by the tests of one file and ends with them.
     """
     with ExitStack() as stack:
 
@@ -46,7 +62,7 @@ def streamlit_page(chromium) -> Iterator[Callable]:
             dark: bool = False,
             env: dict[str, str] | None = None,
         ):
-            server = stack.enter_context(Server(script, env))
+            server = streamlit_servers(script, env)
             context = chromium.new_context(
                 viewport={"width": width, "height": height},
                 color_scheme="dark" if dark else "light",

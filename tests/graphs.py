@@ -160,7 +160,32 @@ def chain(nodes: int) -> Graph:
     return b.graph(last)
 
 
+def fused() -> Graph:
+    """Two fused functions, one with two results, of which fields are taken."""
+    b = Builder("fused")
+    x = b.add(Kind.INPUT, name="x")
+    bodies = []
+    for ops in (("nn.dense", "add", "nn.relu"), ("split", "multiply")):
+        inner = Builder("body")
+        last = inner.add(Kind.INPUT, name="p0")
+        for op in ops:
+            last = inner.call(op, last)
+        bodies.append(inner.graph(last))
+    types = (TensorType((1, 14, 32), "float32"),) * 2
+    b.nodes.append(
+        Node("f0", Kind.FUNCTION, inputs=(x,), outputs=types[:1], body=bodies[0], scope="m.a")
+    )
+    b.nodes.append(
+        Node("f1", Kind.FUNCTION, inputs=("f0",), outputs=types, body=bodies[1], scope="m.b")
+    )
+    left, right = (b.add(Kind.ITEM, inputs=("f1",), attrs={"index": i}) for i in (0, 1))
+    big = b.add(Kind.CONSTANT, (16,), attrs={"digest": "d"})
+    end = b.add(Kind.TUPLE, inputs=(left, b.call("add", right, big)))
+    return b.graph(end)
+
+
 GRAPHS = {
+    "fused": fused,
     "layer": transformer,
     "layers": lambda: transformer(12),
     "joint": joint,

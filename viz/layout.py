@@ -135,6 +135,8 @@ class _Item:
     h: float = 0.0
     x: float = 0.0
     y: float = 0.0
+    origin: Point = (0.0, 0.0)
+    lines: tuple[str, ...] = ()
     is_open: bool = False
 
 
@@ -157,6 +159,7 @@ class _Drawing:
         pairs = self._pairs()
         routes = {pair: self._route(*pair) for pair in pairs}
         for item in reversed(self.items):
+            item.lines = self._lines(item)
             self._size(item)
         self._put()
         names = [self._name(item) for item in self.items]
@@ -337,7 +340,7 @@ class _Drawing:
 
     def _size(self, item: _Item) -> None:
         if not item.is_open:
-            item.w, item.h = _measure(self._lines(item))
+            item.w, item.h = _measure(item.lines)
             if item.node < 0:
                 item.w, item.h = max(item.w + 34, 150.0), 52.0
             return
@@ -362,7 +365,7 @@ class _Drawing:
         if item.index == 0:
             item.w, item.h = wide + 2 * MARGIN, high + 2 * MARGIN
             return
-        name = labels.text_width(self._lines(item)[0], TITLE_SIZE, bold=True) + 60
+        name = labels.text_width(item.lines[0], TITLE_SIZE, bold=True) + 60
         item.w, item.h = max(wide + 2 * PAD, name), high + HEADER + 2 * PAD
 
     def _ends(self, container: _Item, source: int, target: int, value: int) -> Point:
@@ -390,12 +393,12 @@ class _Drawing:
     def _put(self) -> None:
         for item in self.items:
             if item.is_open and item.placed is not None:
+                item.origin = left, top = self._origin(item)
                 for child, (x, y) in zip(item.children, item.placed.corners, strict=False):
                     box = self.items[child]
                     w, h = (box.w, box.h) if self.across_first else (box.h, box.w)
                     if item.flip:
                         y = item.placed.height - y - h
-                    left, top = self._origin(item)
                     if not self.across_first:
                         x, y, w, h = y, x, h, w
                     box.x, box.y = left + x, top + y
@@ -422,7 +425,7 @@ class _Drawing:
         x, y = point
         if item.flip:
             y = item.placed.height - y
-        left, top = self._origin(item)
+        left, top = item.origin
         return (left + x, top + y) if self.across_first else (left + y, top + x)
 
     # The curves.
@@ -562,7 +565,7 @@ class _Drawing:
             y=round(item.y, 1),
             w=round(item.w, 1),
             h=round(item.h, 1),
-            lines=self._lines(item),
+            lines=item.lines,
             group=group,
             open=item.is_open,
             depth=item.depth,

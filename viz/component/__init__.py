@@ -70,7 +70,7 @@ def graph_view(
         direction: "TB" from top to bottom, "LR" from left to right.
         family: graphs of one family (the steps of one program) keep the view when one replaces
             the other; another family starts with a fresh view. By default the graph's IR and the
-            names of its inputs.
+            names of its inputs, without parameters, which passes may bind.
         focus: id of a node to select and bring into view; it does so once, when it changes.
         on_select: called before the rerun that a change of the selection starts.
 
@@ -78,8 +78,11 @@ def graph_view(
         The selection and the open groups, as of this run.
     """
     state = st.session_state.get(key) or {}
-    toggles = dict(state.get("toggles") or {})
     drawing = _drawing(graph, fewer_than)
+    if family is None:
+        family = drawing.family
+    asked = state.get("toggles") or {}
+    toggles = dict(asked.get("groups") or {}) if asked.get("family") == family else {}
     opened = _opened(drawing.tree, open_groups, toggles)
     data = drawing.encode(
         opened, direction, toggles, height, dict(highlight or {}), show_shapes, family, focus
@@ -87,7 +90,7 @@ def graph_view(
     result = _component()(
         key=key,
         data=data,
-        default={"selected": None, "toggles": {}},
+        default={"selected": None, "toggles": None},
         on_selected_change=on_select or _nothing,
         on_toggles_change=_nothing,
     )
@@ -144,6 +147,8 @@ class _Drawing:
         self.original = graph
         self.graph = fold_constants(graph, fewer_than)
         self.tree = module_groups(self.graph)
+        inputs = [n.name for n in self.graph.nodes if n.kind is Kind.INPUT]
+        self.family = f"{graph.ir}:{','.join(inputs)}"
         self.strings: dict[str, int] = {}
         self.nodes = self._nodes()
         self._last: tuple[str, bytes] | None = None
@@ -166,13 +171,12 @@ class _Drawing:
         if self._last is None or self._last[0] != asked:
             drawn = layout(self.graph, opened, direction, self.tree)
             data = self._data(drawn, set(opened), highlight)
-            names = ",".join(self.graph.by_id[i].name for i in self.graph.inputs)
             data |= {
                 "toggles": toggles,
                 "viewHeight": height,
                 "showShapes": show_shapes,
                 "focus": focus if focus in self.graph.by_id else None,
-                "family": family if family is not None else f"{self.graph.ir}:{names}",
+                "family": family,
             }
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
             raw = text.encode()

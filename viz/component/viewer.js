@@ -62,7 +62,8 @@ class Viewer {
     this.selected = null; // a box's key: a node's id, or "group:" and its path
     this.hover = -1;
     this.matches = []; this.match = -1; this.matchBoxes = new Set();
-    this.pendingFocus = null; this.focused = null; this.anchor = null; this.folded = false; this.refit = false;
+    this.pendingFocus = null; this.focused = null; this.anchor = null;
+    this.folded = false; this.refit = false;
     this.ticket = 0; this.lastScroll = 0; this.fits = new Map();
     this.stop = new AbortController();
     this.listen();
@@ -95,7 +96,8 @@ class Viewer {
     this.shapes = before ? this.shapes : d.showShapes;
     this.fits.clear();
     this.empty.classList.toggle("hidden", d.node.id.length > 0);
-    if (this.selected !== null && !this.exists(this.selected)) this.select(null);
+    const other = before && before.family !== d.family; // its ids mean other nodes
+    if (this.selected !== null && (other || !this.exists(this.selected))) this.select(null);
     this.resize();
     this.fillLegend();
     this.search(this.input.value, false);
@@ -247,7 +249,15 @@ class Viewer {
     this.x = down ? this.wide / 2 - start[0] * this.zoom : 0;
     this.y = down ? 0 : this.high / 2 - start[1] * this.zoom;
     if (down && d.width * this.zoom <= this.wide) this.x = (this.wide - d.width * this.zoom) / 2;
-    if (d.startLow) this.y = down ? this.high - d.height * this.zoom : this.y;
+    const forward = this.index.get("group:forward:");
+    if (forward !== undefined) { // the backward may reach far above where the forward starts
+      const { x, y, w } = d.box;
+      const room = d.width * this.zoom <= this.wide;
+      if (down) this.y = 16 - y[forward] * this.zoom;
+      if (down && !room) this.x = this.wide * 0.4 - (x[forward] + w[forward] / 2) * this.zoom;
+      if (!down) this.x = 16 - x[forward] * this.zoom;
+    }
+    if (!down && d.height * this.zoom <= this.high) this.y = (this.high - d.height * this.zoom) / 2;
     this.redraw();
   }
 
@@ -331,18 +341,20 @@ class Viewer {
 
   setToggles(change) {
     this.toggles = { ...this.toggles, ...change };
+    this.sendToggles();
+  }
+
+  sendToggles() {
     this.busy.classList.add("on");
     this.hideTip();
-    this.tell("toggles", this.toggles);
+    this.tell("toggles", { family: this.drawing.family, groups: this.toggles });
   }
 
   toggleAll(open) {
     this.toggles = { "*": open };
     this.refit = true;
-    const i = this.selected !== null ? this.boxOf(this.selected) : -1;
-    if (i >= 0 && this.drawing.box.group[i]) this.pendingFocus = this.selected;
-    this.busy.classList.add("on");
-    this.tell("toggles", this.toggles);
+    if (open) this.pendingFocus = this.selected;
+    this.sendToggles();
   }
 
   // ---- Selection, details ------------------------------------------------------------------
@@ -373,11 +385,18 @@ class Viewer {
   showDetails() {
     const key = this.drawing && this.selected;
     const show = key !== null && key !== undefined && this.exists(key);
+    const focused = this.side.contains(this.root.getRootNode().activeElement);
     this.side.classList.toggle("hidden", !show);
-    if (!show) { this.side.replaceChildren(); return; }
+    if (!show) {
+      this.side.replaceChildren();
+      if (focused) this.main.focus({ preventScroll: true });
+      return;
+    }
     this.side.classList.toggle("folded", this.folded);
     this.side.replaceChildren(...(key.startsWith("group:")
       ? this.groupDetails(key.slice(6)) : this.nodeDetails(this.nodeIndex.get(key))));
+    // The button that had the focus is gone: keep it here, or keys would go to the page.
+    if (focused) this.side.focus({ preventScroll: true });
   }
 
   head(title, subtitle, style) {
@@ -587,6 +606,7 @@ class Viewer {
   }
 
   pointerDown(e) {
+    this.root.classList.add("mouse");
     this.main.focus({ preventScroll: true });
     this.results.classList.add("hidden");
     this.main.setPointerCapture(e.pointerId);
@@ -663,6 +683,7 @@ class Viewer {
   }
 
   key(e) {
+    this.root.classList.remove("mouse");
     if (e.target === this.input || e.altKey || e.metaKey || e.ctrlKey) return;
     const step = 70;
     const keys = {
@@ -1112,7 +1133,7 @@ class Viewer {
       const last = p.length - 2;
       const back = edge.kind[e] !== 2 && p[last + 1] < p[1];
       const x = hidden ? p[last] + 5 : p[0] + 5;
-      const y = hidden ? p[last + 1] + (back ? 15 : -15) : p[1] + (back ? -10 : 10);
+      const y = hidden ? p[last + 1] + (back ? 15 : -15) : p[1] + (back ? -13 : 13);
       if (x > near.right || y > near.bottom || x < near.left - 200 || y < near.top) continue;
       if (lit && !lit.into.has(e) && !lit.outOf.has(e)) continue;
       const w = ctx.measureText(text).width;
