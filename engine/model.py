@@ -5,6 +5,7 @@ This file knows torch and no TVM; it runs in an engine's child process.
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Callable, Iterable
@@ -83,6 +84,29 @@ class Model:
     def parameter_elements(self) -> int:
         """Number of elements of all the module's parameters, read or not."""
         return sum(p.numel() for p in self.module.parameters())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module and its inputs are."""
+        tensors = (*self.parameters.values(), *self.inputs)
+        return tensors[0].device if tensors else torch.device("cpu")
+
+    def on(self, device: str) -> Model:
+        """The same model with its tensors on another device; itself where they are there.
+
+        The traces stay as they are: they only serve the import.
+        """
+        if self.device.type == torch.device(device).type:
+            return self
+        module = copy.deepcopy(self.module).to(device)
+        parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+        return replace(
+            self,
+            module=module,
+            inputs=tuple(t.to(device) for t in self.inputs),
+            parameters={n: parameters[n] for n in self.parameters},
+            buffers={n: buffers[n] for n in self.buffers},
+        )
 
     def forward(self) -> tuple[torch.Tensor, ...]:
         """Run the module; its outputs, flattened, without autograd history.
@@ -178,12 +202,15 @@ class Model:
         )
 
 
-def draw_masks(masks: Iterable[MaskLike], seed: int | None) -> dict[str, torch.Tensor]:
+def draw_masks(
+    masks: Iterable[MaskLike], seed: int | None, device: torch.device | str = "cpu"
+) -> dict[str, torch.Tensor]:
     """Draw dropout masks as PyTorch draws them in a forward pass under the same seed.
 
     Args:
         masks: in the order in which the model's dropouts run.
         seed: as `ModelSource.seed`; None draws from where PyTorch's generator stands.
+        device: to draw on: PyTorch draws other numbers on a GPU than on the CPU.
 
     Returns:
         By name, 0 and 1/(1-p) in the mask's shape and dtype: what dropout makes of ones, so it
@@ -192,7 +219,9 @@ def draw_masks(masks: Iterable[MaskLike], seed: int | None) -> dict[str, torch.T
     with nullcontext() if seed is None else _seeded(seed):
         return {
             m.name: torch.nn.functional.dropout(
-                torch.ones(m.shape, dtype=getattr(torch, m.dtype)), m.rate, training=True
+                torch.ones(m.shape, dtype=getattr(torch, m.dtype), device=device),
+                m.rate,
+                training=True,
             )
             for m in masks
         }
@@ -429,6 +458,16 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
         for shape, rate in masks:
             torch.nn.functional.dropout(torch.ones(shape), rate, training=True)
         if not torch.equal(torch.get_rng_state(), state):
+            for node in flat.graph.nodes():
+                if node.kind() == "aten::scaled_dot_product_attention" or (
+                    node.isNondeterministic() and node not in flat.dropouts()
+                ):
+                    raise EngineError(
+                        "operator", f"{node.kind()} draws random numbers, and is no dropout.",
+                        flat.origin(node).where,
+                        'For attention, build the model with attn_implementation="eager"; '
+                        "else draw outside of the model and make it an input.",
+                    )  # fmt: skip
             raise EngineError(
                 "operator", "The model draws random numbers outside the dropouts of its trace.",
                 source.model, "Use nn.Dropout, read its result, and draw nothing else.",

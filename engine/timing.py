@@ -36,16 +36,18 @@ class Measured:
 def interleave(
     contenders: Mapping[str, Callable[[], object]],
     repeats: int,
+    wait: Callable[[], object],
     progress: Progress,
 ) -> dict[str, Measured]:
     """Time each contender `repeats` rounds, in turns.
 
     Args:
-        contenders: by name, a function that does one run from start to end and waits for it.
+        contenders: by name, a function that does one run from start to end.
+        wait: called after each run, inside its time: waits until the device has finished.
         repeats: rounds, at least 1; each has a block of up to 20 runs of every contender, about
             30 ms long.
     """
-    blocks = {name: _warm_up(run) for name, run in contenders.items()}
+    blocks = {name: _warm_up(run, wait) for name, run in contenders.items()}
     rounds: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
     for index in range(repeats):
         progress(index / repeats, f"round {index + 1} of {repeats}")
@@ -54,8 +56,8 @@ def interleave(
             order.reverse()
         for name in order:
             time.sleep(_REST_SECONDS)
-            contenders[name]()
-            rounds[name].append(tuple(_timed(contenders[name]) for _ in range(blocks[name])))
+            _timed(contenders[name], wait)
+            rounds[name].append(tuple(_timed(contenders[name], wait) for _ in range(blocks[name])))
     return {name: Measured(tuple(r)) for name, r in rounds.items()}
 
 
@@ -104,11 +106,11 @@ def machine() -> str:
     return platform.processor() or platform.machine()
 
 
-def _warm_up(run: Callable[[], object]) -> int:
+def _warm_up(run: Callable[[], object], wait: Callable[[], object]) -> int:
     """Run until two runs in a row agree within 20 %, ten at most; how many make a block."""
-    last = _timed(run)
+    last = _timed(run, wait)
     for _ in range(10):
-        current = _timed(run)
+        current = _timed(run, wait)
         steady = abs(current - last) < 0.2 * last
         last = current
         if steady:
@@ -116,7 +118,8 @@ def _warm_up(run: Callable[[], object]) -> int:
     return max(1, min(_BLOCK_RUNS, round(_BLOCK_SECONDS / max(last, 1e-9))))
 
 
-def _timed(run: Callable[[], object]) -> float:
+def _timed(run: Callable[[], object], wait: Callable[[], object]) -> float:
     began = time.perf_counter()
     run()
+    wait()
     return time.perf_counter() - began

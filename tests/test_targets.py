@@ -89,8 +89,9 @@ def found(**environment: str) -> list[dict]:
 def test_the_cpu_runs_here_and_cuda_says_what_is_missing():
     # Without a visible device, a machine with a GPU is like one without.
     targets = found(CUDA_VISIBLE_DEVICES="")
-    assert [t["runs_here"] for t in targets] == [True, False]
-    cpu, cuda = targets
+    assert [t["runs_here"] for t in targets] == [True, True, False]
+    cpu, blas, cuda = targets
+    assert blas["name"] == f"{cpu['name']} -libs=mkl"
     assert cpu["name"].startswith("llvm")
     assert "core" in cpu["device"]
     flags = _cpu_info(Path("/proc/cpuinfo"))["flags"].split()

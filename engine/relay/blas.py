@@ -1,8 +1,8 @@
 """Matrix products by PyTorch's BLAS inside functions that TVM builds.
 
-For a target with `-libs=mkl`, TVM's schedules for the CPU leave matmuls to packed functions called
-`tvm.contrib.mkl.*`. The TVM here was built without MKL, so those names are free: they are given
-to functions that call PyTorch, which has the very BLAS that eager mode runs on.
+For a target with `engine.relay.targets.BLAS`, TVM's schedules for the CPU leave matmuls to packed
+functions called `tvm.contrib.mkl.*`. The TVM here was built without MKL, so those names are free:
+they are given to functions that call PyTorch, which has the very BLAS that eager mode runs on.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from typing import Any
 
 import torch
 import tvm
-
-LIBRARY = "-libs=mkl"
-"""What a target says to have its matmuls done by PyTorch's BLAS."""
 
 
 @functools.cache

@@ -33,7 +33,7 @@ from tvm import relay  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
 
 from engine.relay import blas, erf  # noqa: E402
-from engine.relay.targets import targets  # noqa: E402
+from engine.relay.targets import BLAS, targets  # noqa: E402
 from passes.relay.absorb_transposes import absorb_transposes  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
 from passes.relay.split import Halves  # noqa: E402
@@ -96,6 +96,8 @@ class Compiled:
             EngineError: kind "input"; an argument is missing or of another type.
         """
         kept = frozenset(keep)
+        if _torch(self._device).type == "cuda":  # what torch queued before is done before
+            self._device.set_raw_stream(torch.cuda.current_stream().cuda_stream)
         for name in self.used:
             self._set(name, values, name in kept)
         results = [self._empty(i, kind) for i, kind in enumerate(self.outputs)]
@@ -124,7 +126,8 @@ class Compiled:
         array, shared = _array(value, self._device)
         if shared and name in self._pointed_in and value.data_ptr() % _ALIGNMENT == 0:
             self._module.set_input_zero_copy(name, array)
-            self._held[name] = (address, array)
+            # A copy (of a tensor that is not contiguous) is to be made anew each time.
+            self._held[name] = (address if value.data_ptr() == address else 0, array)
         else:
             self._module.set_input(name, array)
             self._held.pop(name, None)
@@ -143,7 +146,7 @@ class Compiled:
     def _copied(self, index: int) -> torch.Tensor:
         result = self._module.get_output(index)
         if result.dtype == "bool":
-            return torch.from_numpy(result.numpy())
+            return torch.from_numpy(result.numpy()).to(_torch(self._device))
         return torch.utils.dlpack.from_dlpack(result.to_dlpack()).clone()
 
 
@@ -224,7 +227,7 @@ def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> C
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
     function = program.mod[name]
-    if blas.LIBRARY in options.target:
+    if BLAS in options.target:
         blas.register()
         program = absorb_transposes(replace(program, mod=tvm.IRModule({"main": function})))
         main = program.main
@@ -284,13 +287,35 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
     return tuple(result)
 
 
+class InferenceStep:
+    """A whole program that was built: an `engine.measure.Step` without a backward."""
+
+    has_backward = False
+
+    def __init__(self, program: RelayProgram, options: BuildOptions) -> None:
+        self._parameters = tuple(program.params)
+        self._whole = build(program, options)
+
+    def forward(
+        self, values: Mapping[str, torch.Tensor]
+    ) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """The outputs for inputs, parameters and masks by name; there are no captures."""
+        return self._whole.run(values, keep=self._parameters), {}
+
+    def backward(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """There is none."""
+        raise NotImplementedError("an inference program has no backward")
+
+
 class TrainingStep:
-    """A forward and a backward that were built, and the captures between them.
+    """A forward and a backward that were built: an `engine.measure.Step`.
 
     Args:
         halves: from `passes.relay.split`.
         options: for both.
     """
+
+    has_backward = True
 
     def __init__(self, program: RelayProgram, halves: Halves, options: BuildOptions) -> None:
         self.saved = halves.saved
@@ -349,9 +374,9 @@ def default_target(device: torch.device | None = None) -> str:
         EngineError: kind "target"; TVM cannot run on that device here.
     """
     kind = "cuda" if device is not None and device.type == "cuda" else "llvm"
-    for target in targets():
-        if target.name.startswith(kind):
-            if not target.runs_here:
-                raise EngineError("target", target.missing, str(device))
-            return f"{target.name} {blas.LIBRARY}" if kind == "llvm" else target.name
+    fitting = [t for t in targets() if t.name.startswith(kind)]
+    for target in sorted(fitting, key=lambda t: BLAS not in t.name):
+        if not target.runs_here:
+            raise EngineError("target", target.missing, str(device))
+        return target.name
     raise EngineError("target", f"TVM has no target for {device}.", str(device))

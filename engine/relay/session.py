@@ -1,268 +1,65 @@
-"""The Relay engine: `engine.session.Session` on a TVM that has Relay.
-
-Lives in a child process; see `engine.worker`. Everything is computed from what a call says, and
-remembered by it: the state after a step is known by the source and the steps up to it.
-"""
+"""The Relay engine: a `PipelineSession` on a TVM that has Relay. Lives in a child process."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from engine.memo import Memo
 from engine.relay.boot import boot, installation
-from engine.session import (
-    Comparison,
-    EngineError,
-    EngineInfo,
-    ModelInfo,
-    ModelSource,
-    Progress,
-    SplitResult,
-    StepRecord,
-    TimeResult,
-)
-from passes.catalogue import info as pass_info
-from passes.cut import roles
-from passes.pipeline import Pipeline, Step
-from viz.diff import carry_identity
-from viz.graph import Graph
 
 boot()
 
 import tvm  # noqa: E402
 
-from engine.model import Model, load_model  # noqa: E402
+from engine.measure import Step  # noqa: E402
+from engine.model import Model  # noqa: E402
+from engine.pipeline_session import PipelineSession  # noqa: E402
+from engine.relay import runtime  # noqa: E402
 from engine.relay.frontend import import_model  # noqa: E402
-from engine.relay.measure import Built, build_for, compare, measure  # noqa: E402
 from engine.relay.targets import targets  # noqa: E402
 from engine.relay.to_graph import to_graph  # noqa: E402
-from engine.worker import explain  # noqa: E402
+from engine.session import EngineInfo, Progress  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
 from passes.relay.split import Halves, split  # noqa: E402
+from viz.graph import Graph  # noqa: E402
 
 
-@dataclass(frozen=True)
-class _State:
-    """Where a pipeline stands after a step.
-
-    Args:
-        program: what the next step, or the build, starts from.
-        graph: what is shown of the step; for a pass that is only for looking, not `program`'s.
-        exprs: for `program`, the Relay expression behind each id of its graph.
-        base: graph of `program`, which the next step's nodes are matched against.
-    """
-
-    program: RelayProgram
-    graph: Graph
-    base: Graph
-    exprs: dict[str, Any]
-    record: StepRecord | None = None
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    model: Model
-    state: _State
-    seconds: float
-
-
-class RelaySession:
-    """See `engine.session.Session`."""
+class RelayBackend:
+    """See `engine.pipeline_session.Backend`."""
 
     ir = "relay"
 
-    def __init__(self) -> None:
-        self._loaded: Memo[_Loaded] = Memo(3)
-        self._states: Memo[_State] = Memo(96)
+    def describe(self) -> EngineInfo:
+        """Which TVM runs and what it can compile for."""
+        return EngineInfo(self.ir, tvm.__version__, str(installation().python), targets())
 
-    def describe(self, *, progress: Progress) -> EngineInfo:
-        """Say which TVM runs and what it can compile for."""
-        return EngineInfo("relay", tvm.__version__, str(installation().python), targets())
+    def import_model(self, model: Model, progress: Progress) -> RelayProgram:
+        """Convert a traced model; see `engine.relay.frontend`."""
+        return import_model(model, progress)
 
-    def load(self, source: ModelSource, *, progress: Progress) -> ModelInfo:
-        """Trace or read the model, import it, and return its graph."""
-        loaded = self._load(source, progress)
-        model, program = loaded.model, loaded.state.program
-        types = {n.name: n.outputs[0] for n in loaded.state.graph if n.name}
-        arguments = tuple((n, types[n]) for n in (*program.inputs, *program.params) if n in types)
-        return ModelInfo(
-            source=source,
-            graph=loaded.state.graph,
-            parameters=model.parameter_elements,
-            arguments=arguments,
-            input_count=len(program.inputs),
-            seconds=loaded.seconds,
-            notes=model.notes,
-        )
-
-    def step(
-        self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
-    ) -> tuple[StepRecord, ...]:
-        """Run the pipeline over the imported program, one record a step."""
-        records = [s.record for s in self._run(source, pipeline, progress)[1:]]
-        return tuple(r for r in records if r is not None)
-
-    def graph_after(
-        self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
-    ) -> Graph:
-        """The graph after step `index`; -1 is the imported program."""
-        return self._run(source, pipeline.upto(index), progress)[-1].graph
+    def to_graph(self, program: RelayProgram, name: str = "main") -> tuple[Graph, dict[str, Any]]:
+        """Draw one function of a program; see `engine.relay.to_graph`."""
+        return to_graph(program, name)
 
     def split(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...],
-        *,
-        progress: Progress,
-    ) -> SplitResult:
-        """Saw the joint graph at the end of the pipeline into forward and backward."""
-        began = time.perf_counter()
-        state, halves = self._halves(source, pipeline, captured, progress)
-        seconds = time.perf_counter() - began
-        # Both halves are parts of the joint graph: their nodes keep its ids.
-        forward, backward = (
-            carry_identity(state.base, to_graph(part, name)[0]).graph
-            for part, name in ((halves.forward, "forward"), (halves.backward, "backward"))
-        )
-        return SplitResult(forward, backward, seconds)
+        self, program: RelayProgram, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
+    ) -> Halves:
+        """Saw a joint program into two; see `passes.relay.split`."""
+        return split(program, graph, exprs, captured)
 
-    def check(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        *,
-        progress: Progress,
-    ) -> tuple[Comparison, ...]:
-        """Build and run once; compare every output (and gradient) with PyTorch."""
-        built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.9))
-        return compare(built, _part(progress, 0.9, 1.0))
+    def build(self, program: RelayProgram, halves: Halves | None, target: str) -> Step:
+        """Build a program whole, or as the halves it was split into."""
+        options = runtime.BuildOptions(target)
+        if halves is None:
+            return runtime.InferenceStep(program, options)
+        return runtime.TrainingStep(program, halves, options)
 
-    def time(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
-        repeats: int,
-        *,
-        progress: Progress,
-    ) -> TimeResult:
-        """Build, compare, and time against PyTorch eager, interleaved."""
-        built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.5))
-        return measure(built, target, threads, repeats, _part(progress, 0.5, 1.0))
-
-    def _load(self, source: ModelSource, progress: Progress) -> _Loaded:
-        def make() -> _Loaded:
-            began = time.perf_counter()
-            model = load_model(source, _part(progress, 0.0, 0.5))
-            program = import_model(model, _part(progress, 0.5, 0.9))
-            progress(0.9, "drawing up the graph")
-            graph, exprs = to_graph(program)
-            state = _State(program, graph, graph, exprs)
-            return _Loaded(model, state, time.perf_counter() - began)
-
-        return self._loaded.get(source, make)
-
-    def _run(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> list[_State]:
-        """The states from the import to the end of the pipeline."""
-        state = self._load(source, _part(progress, 0.0, 0.5)).state
-        states = [state]
-        for index, step in enumerate(pipeline):
-            progress(0.5 + 0.5 * index / len(pipeline), step.name)
-            make = partial(self._step, state, step)
-            state = self._states.get((source, pipeline.upto(index)), make)
-            states.append(state)
-        return states
-
-    def _step(self, before: _State, step: Step) -> _State:
-        try:
-            entry = pass_info(self.ir, step)
-        except KeyError:
-            raise EngineError(
-                "usage", f"There is no Relay pass called {step.name!r}.", str(step),
-                "`cli.py passes` lists them.",
-            ) from None  # fmt: skip
-        if not step.enabled:
-            return _State(
-                before.program, before.base, before.base, before.exprs,
-                StepRecord(step.name, False, 0, 0, 0, len(before.base), 0.0, before.base.operators),
-            )  # fmt: skip
-        began = time.perf_counter()
-        try:
-            program = entry.load()(before.program, **dict(step.params))
-            seconds = time.perf_counter() - began
-            graph, exprs = to_graph(program)
-        except EngineError as error:
-            return self._failed(before, step, began, error)
-        except Exception as error:
-            fault = explain(error, "step")
-            where = fault.where.replace("step", entry.title, 1)
-            named = EngineError("pass", fault.message, where, fault.hint)
-            return self._failed(before, step, began, named)
-        matched = carry_identity(before.base, graph)
-        graph = matched.graph
-        if graph.forward_outputs is not None:
-            graph = graph.with_roles(roles(graph))
-        record = StepRecord(
-            step.name, True, len(matched.changed), len(matched.added), len(matched.removed),
-            len(graph), seconds, graph.operators,
-        )  # fmt: skip
-        if entry.looking:
-            return _State(before.program, graph, before.base, before.exprs, record)
-        exprs = {matched.renamed[i]: e for i, e in exprs.items()}
-        return _State(program, graph, graph, exprs, record)
-
-    def _failed(self, before: _State, step: Step, began: float, error: EngineError) -> _State:
-        record = StepRecord(
-            step.name, True, 0, 0, 0, len(before.base), time.perf_counter() - began,
-            before.base.operators, error,
-        )  # fmt: skip
-        return _State(before.program, before.base, before.base, before.exprs, record)
-
-    def _end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> _State:
-        """The state at the pipeline's end, for what needs the program: a failed step ends it."""
-        states = self._run(source, pipeline, progress)
-        for state in states:
-            if state.record is not None and state.record.error is not None:
-                raise state.record.error
-        return states[-1]
-
-    def _halves(
-        self, source: ModelSource, pipeline: Pipeline, captured: tuple[str, ...], progress: Progress
-    ) -> tuple[_State, Halves]:
-        state = self._end(source, pipeline, progress)
-        if not state.program.gradients:
-            raise EngineError(
-                "pass", "The pipeline ends without a gradient, so there is nothing to split.",
-                str(pipeline), "Load the model for training and keep the gradient's steps on.",
-            )  # fmt: skip
-        return state, split(state.program, state.base, state.exprs, captured)
-
-    def _build(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        progress: Progress,
-    ) -> Built:
-        steps, building = _part(progress, 0.0, 0.4), _part(progress, 0.4, 1.0)
-        halves = None
-        if captured is None:
-            state = self._end(source, pipeline, steps)
-        else:
-            state, halves = self._halves(source, pipeline, captured, steps)
-        model = self._load(source, progress).model
-        return build_for(model, state.program, halves, target, building)
+    def set_threads(self, threads: int) -> None:
+        """Let TVM and PyTorch both use so many; 0 means as many as there are processors."""
+        runtime.set_threads(threads)
 
 
-def _part(progress: Progress, low: float, high: float) -> Progress:
-    """A progress that fills only a part of another."""
-    return lambda fraction, text: progress(low + (high - low) * fraction, text)
+class RelaySession(PipelineSession):
+    """See `engine.session.Session`."""
+
+    def __init__(self) -> None:
+        super().__init__(RelayBackend())

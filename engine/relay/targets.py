@@ -18,6 +18,9 @@ import numpy as np
 from engine.relay.boot import boot, cuda_missing
 from engine.session import Target
 
+BLAS = "-libs=mkl"
+"""What a CPU target says to have its matmuls done by PyTorch's BLAS; see `engine.relay.blas`."""
+
 # Processors that LLVM can write code for, by falling use, each asked whether all that its code
 # would use is there. AMD's own come first on AMD: they are scheduled for what the machine is.
 _AMD = ("znver2", "znver1")
@@ -65,7 +68,7 @@ def targets() -> tuple[Target, ...]:
     A kernel is built and run for each once in a process, a few tens of milliseconds.
     """
     boot()
-    found = (_cuda(), _cpu())
+    found = (_cuda(), *_cpu())
     return tuple(sorted(found, key=lambda t: not t.runs_here))
 
 
@@ -92,7 +95,8 @@ def cpu_name(flags: frozenset[str], vendor: str, known: dict[str, frozenset[str]
     return ""
 
 
-def _cpu() -> Target:
+def _cpu() -> tuple[Target, ...]:
+    """The CPU by TVM's own kernels, and by PyTorch's BLAS for matmuls (`engine.relay.blas`)."""
     import tvm
 
     info = _cpu_info(Path("/proc/cpuinfo"))
@@ -105,8 +109,12 @@ def _cpu() -> Target:
     for target in dict.fromkeys([f"llvm -mcpu={name}" if name else "llvm", "llvm"]):
         problem = _try(target, tvm.cpu(0))
         if not problem:
-            return Target(target, device, True)
-    return Target("llvm", device, False, f"TVM cannot build for the CPU here: {problem}")
+            library = f"{target} {BLAS}"
+            return (
+                Target(target, device, True),
+                Target(library, f"{device}, matmuls by PyTorch's BLAS", True),
+            )
+    return (Target("llvm", device, False, f"TVM cannot build for the CPU here: {problem}"),)
 
 
 def _known() -> dict[str, frozenset[str]]:

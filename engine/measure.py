@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import perf_counter
+from functools import cached_property
+from typing import Any, Protocol
 
 import torch
 
 from engine import timing
 from engine.model import Model, draw_masks
-from engine.relay.runtime import BuildOptions, Compiled, TrainingStep, build, set_threads
 from engine.session import Comparison, EngineError, Progress, TimeResult, TimeRow
-from passes.relay.program import RelayProgram
-from passes.relay.split import Halves
 
 Tensors = Mapping[str, torch.Tensor]
+
+
+class Step(Protocol):
+    """Something that was built and runs on torch tensors, all by name."""
+
+    has_backward: bool
+
+    def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """From inputs, parameters and masks to the outputs, and the captures by name."""
+
+    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
+        """From those, grad_outs and captures to the gradients, by what they are of."""
 
 
 @dataclass(frozen=True)
@@ -23,64 +33,41 @@ class Built:
     """A program that was built, with what is needed to run it on a model's inputs.
 
     Args:
-        whole: the inference function; None where `step` is set.
-        step: forward and backward.
-        capture_bytes: what is held between the two.
+        model: on the device that the program was built for.
+        program: the engine's own; has `masks` and `grad_outs`.
+        step: what was built.
+        capture_bytes: what is held between forward and backward.
         seconds: what building took.
     """
 
     model: Model
-    program: RelayProgram
-    whole: Compiled | None
-    step: TrainingStep | None
+    program: Any
+    step: Step
     capture_bytes: int | None
     seconds: float
 
+    @cached_property
+    def _values(self) -> dict[str, torch.Tensor]:
+        """Inputs, parameters, buffers and grad_outs by name."""
+        model = self.model
+        inputs = dict(zip(model.input_names, model.inputs, strict=True))
+        values = {**inputs, **model.parameters, **model.buffers}
+        if self.step.has_backward:
+            floating = [g for g in model.grad_outs() if g.is_floating_point()]
+            values.update(zip(self.program.grad_outs, floating, strict=True))
+        return values
+
+    def masks(self, seed: int | None) -> dict[str, torch.Tensor]:
+        """Dropout masks, drawn by PyTorch on the model's device."""
+        return draw_masks(self.program.masks, seed, self.model.device)
+
     def forward(self, masks: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """The model's outputs, and the captures by name."""
-        values = self._values(masks)
-        if self.step is not None:
-            return self.step.forward(values)
-        assert self.whole is not None
-        return self.whole.run(values, keep=tuple(self.program.params)), {}
+        return self.step.forward({**self._values, **masks})
 
     def backward(self, masks: Tensors, captures: Tensors) -> dict[str, torch.Tensor]:
         """The gradients under the model's grad_outs, by the name of what they are of."""
-        assert self.step is not None
-        grad_outs = self.model.grad_outs()
-        floating = [g for g in grad_outs if g.is_floating_point()]
-        named = dict(zip(self.program.grad_outs, floating, strict=True))
-        return self.step.backward({**self._values(masks), **named, **captures})
-
-    def _values(self, masks: Tensors) -> dict[str, torch.Tensor]:
-        model = self.model
-        inputs = dict(zip(model.input_names, model.inputs, strict=True))
-        return {**inputs, **model.parameters, **model.buffers, **masks}
-
-
-def build_for(
-    model: Model, program: RelayProgram, halves: Halves | None, target: str, progress: Progress
-) -> Built:
-    """Build a program: whole, or as the two halves it was split into.
-
-    Raises:
-        EngineError: kind "target" (TVM cannot build it), kind "usage" (a joint program without
-            halves, which would return gradients that nobody asked for).
-    """
-    options = BuildOptions(target)
-    began = perf_counter()
-    if halves is None:
-        if program.gradients:
-            raise EngineError(
-                "usage", "The pipeline ends in a joint graph, which is built as two functions.",
-                "captures", "Choose a capture strategy, or leave out the gradient's steps.",
-            )  # fmt: skip
-        progress(0.0, f"building for {target}")
-        whole = build(program, options)
-        return Built(model, program, whole, None, None, perf_counter() - began)
-    progress(0.0, f"building forward and backward for {target}")
-    step = TrainingStep(program, halves, options)
-    return Built(model, program, None, step, halves.cut.bytes, perf_counter() - began)
+        return self.step.backward({**self._values, **masks, **captures})
 
 
 def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
@@ -88,13 +75,13 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
     model = built.model
     progress(0.0, "running PyTorch")
     expected = {f"output {i}": t for i, t in enumerate(model.forward())}
-    if built.step is not None:
+    if built.step.has_backward:
         expected.update({f"gradient of {n}": t for n, t in model.gradients().items()})
     progress(0.5, "running what was built")
-    masks = draw_masks(built.program.masks, model.source.seed)
+    masks = built.masks(model.source.seed)
     outputs, captures = built.forward(masks)
     found = {f"output {i}": t for i, t in enumerate(outputs)}
-    if built.step is not None:
+    if built.step.has_backward:
         gradients = built.backward(masks, captures)
         found.update({f"gradient of {n}": t for n, t in gradients.items()})
     if set(found) != set(expected):
@@ -130,42 +117,44 @@ def _comparison(
         )  # fmt: skip
     if not theirs.numel():
         return Comparison(name, 0.0, 0.0, 0.0, dtype)
-    a, b = ours.to(torch.float64), theirs.to(torch.float64)
+    a, b = ours.to(theirs.device, torch.float64), theirs.to(torch.float64)
     # NaN compares as an infinite error, unless PyTorch has it in the same place.
     difference = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
     worst = float(difference.nan_to_num(nan=float("inf")).max())
     return Comparison(name, worst, worst / against if against else worst, scale, dtype)
 
 
-def measure(
-    built: Built, target: str, threads: int, repeats: int, progress: Progress
-) -> TimeResult:
+def measure(built: Built, ir: str, target: str, repeats: int, progress: Progress) -> TimeResult:
     """Compare with PyTorch, then time against PyTorch eager, interleaved.
 
     Every run counts the whole way: PyTorch draws the masks, tensors go in, results come out as
-    tensors of their own. With a backward, forward alone and forward and backward are timed.
+    tensors of their own, and the device has finished. With a backward, forward alone and forward
+    and backward are timed. The number of threads is set before.
     """
-    set_threads(threads)
     comparisons = compare(built, lambda f, t: progress(0.2 * f, t))
-    model, program = built.model, built.program
+    model = built.model
 
     def forward() -> object:
-        return built.forward(draw_masks(program.masks, None))
+        return built.forward(built.masks(None))
 
     def forward_backward() -> object:
-        masks = draw_masks(program.masks, None)
+        masks = built.masks(None)
         _, captures = built.forward(masks)
         return built.backward(masks, captures)
 
+    def wait() -> None:
+        if model.device.type == "cuda":
+            torch.cuda.synchronize()
+
     runs: dict[str, Callable[[], object]] = {"forward": forward}
-    if built.step is not None:
+    if built.step.has_backward:
         runs["forward_backward"] = forward_backward
     rows: list[TimeRow] = []
     for index, (phase, run) in enumerate(runs.items()):
         low = 0.2 + 0.8 * index / len(runs)
         share = 0.8 / len(runs)
         measured = timing.interleave(
-            {"eager": model.eager(phase == "forward_backward"), "ours": run}, repeats,
+            {"eager": model.eager(phase == "forward_backward"), "ours": run}, repeats, wait,
             lambda f, t, low=low, share=share, phase=phase: progress(  # type: ignore[misc]
                 low + share * f, f"{phase.replace('_', ' and ')}, {t}"
             ),
@@ -175,7 +164,7 @@ def measure(
         rows += [
             timing.row("pytorch eager", phase, measured["eager"], None, None, None),
             timing.row(
-                f"relay, {target}", phase, measured["ours"], measured["eager"],
+                f"{ir}, {target}", phase, measured["ours"], measured["eager"],
                 max(outputs if phase == "forward" else everything), built.capture_bytes,
             ),
         ]  # fmt: skip

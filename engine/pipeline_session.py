@@ -1,0 +1,304 @@
+"""The part of a session that is the same for every IR: stepping, remembering, splitting, timing.
+
+An engine supplies a `Backend`: how to import a model, to draw a program, to split and to build it.
+Everything is computed from what a call says, and remembered by it: the state after a step is known
+by the source and the steps up to it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from engine.measure import Built, compare, measure
+from engine.measure import Step as TrainingStep
+from engine.memo import Memo
+from engine.model import Model, load_model
+from engine.session import (
+    Comparison,
+    EngineError,
+    EngineInfo,
+    ModelInfo,
+    ModelSource,
+    Progress,
+    SplitResult,
+    StepRecord,
+    TimeResult,
+)
+from engine.worker import explain
+from passes.catalogue import info as pass_info
+from passes.cut import roles
+from passes.pipeline import Pipeline, Step
+from viz.diff import carry_identity
+from viz.graph import Graph
+
+Program = Any  # the engine's own: passes of its IR take and return it
+Halves = Any  # the engine's own: `forward`, `backward` are programs, `cut` is a `passes.cut.Cut`
+
+
+class Backend(Protocol):
+    """What a `PipelineSession` needs of an IR."""
+
+    ir: str
+
+    def describe(self) -> EngineInfo:
+        """Which TVM runs and what it can compile for."""
+
+    def import_model(self, model: Model, progress: Progress) -> Program:
+        """Convert a traced model."""
+
+    def to_graph(self, program: Program, name: str = "main") -> tuple[Graph, dict[str, Any]]:
+        """Draw one function of a program; also the IR's expression of each node by id."""
+
+    def split(
+        self, program: Program, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
+    ) -> Halves:
+        """Saw a joint program into two."""
+
+    def build(self, program: Program, halves: Halves | None, target: str) -> TrainingStep:
+        """Build a program whole, or as the halves it was split into."""
+
+    def set_threads(self, threads: int) -> None:
+        """Let TVM and PyTorch both use so many; 0 means as many as there are processors."""
+
+
+@dataclass(frozen=True)
+class _State:
+    """Where a pipeline stands after a step.
+
+    Args:
+        program: what the next step, or the build, starts from.
+        graph: what is shown of the step; for a pass that is only for looking, not `program`'s.
+        exprs: for `program`, the IR's expression behind each id of its graph.
+        base: graph of `program`, which the next step's nodes are matched against.
+    """
+
+    program: Program
+    graph: Graph
+    base: Graph
+    exprs: dict[str, Any]
+    record: StepRecord | None = None
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    model: Model
+    state: _State
+    seconds: float
+
+
+class PipelineSession:
+    """`engine.session.Session` over a backend."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.ir, self._backend = backend.ir, backend
+        self._loaded: Memo[_Loaded] = Memo(3)
+        self._states: Memo[_State] = Memo(96)
+
+    def describe(self, *, progress: Progress) -> EngineInfo:
+        """Say which TVM runs and what it can compile for."""
+        progress(0.0, "looking for devices")
+        return self._backend.describe()
+
+    def load(self, source: ModelSource, *, progress: Progress) -> ModelInfo:
+        """Trace or read the model, import it, and return its graph."""
+        loaded = self._load(source, progress)
+        model, program = loaded.model, loaded.state.program
+        types = {n.name: n.outputs[0] for n in loaded.state.graph if n.name}
+        arguments = tuple((n, types[n]) for n in (*program.inputs, *program.params) if n in types)
+        return ModelInfo(
+            source=source,
+            graph=loaded.state.graph,
+            parameters=model.parameter_elements,
+            arguments=arguments,
+            input_count=len(program.inputs),
+            seconds=loaded.seconds,
+            notes=model.notes,
+        )
+
+    def step(
+        self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
+    ) -> tuple[StepRecord, ...]:
+        """Run the pipeline over the imported program, one record a step."""
+        records = [s.record for s in self._run(source, pipeline, progress)[1:]]
+        return tuple(r for r in records if r is not None)
+
+    def graph_after(
+        self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
+    ) -> Graph:
+        """The graph after step `index`; -1 is the imported program."""
+        return self._run(source, pipeline.upto(index), progress)[-1].graph
+
+    def split(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...],
+        *,
+        progress: Progress,
+    ) -> SplitResult:
+        """Saw the joint graph at the end of the pipeline into forward and backward."""
+        began = time.perf_counter()
+        state, halves = self._halves(source, pipeline, captured, progress)
+        seconds = time.perf_counter() - began
+        # Both halves are parts of the joint graph: their nodes keep its ids.
+        forward, backward = (
+            carry_identity(state.base, self._backend.to_graph(part, name)[0]).graph
+            for part, name in ((halves.forward, "forward"), (halves.backward, "backward"))
+        )
+        return SplitResult(forward, backward, seconds)
+
+    def check(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        *,
+        progress: Progress,
+    ) -> tuple[Comparison, ...]:
+        """Build and run once; compare every output (and gradient) with PyTorch."""
+        built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.9))
+        return compare(built, _part(progress, 0.9, 1.0))
+
+    def time(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        repeats: int,
+        *,
+        progress: Progress,
+    ) -> TimeResult:
+        """Build, compare, and time against PyTorch eager, interleaved."""
+        built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.5))
+        self._backend.set_threads(threads)
+        return measure(built, self.ir, target, repeats, _part(progress, 0.5, 1.0))
+
+    def _load(self, source: ModelSource, progress: Progress) -> _Loaded:
+        def make() -> _Loaded:
+            began = time.perf_counter()
+            model = load_model(source, _part(progress, 0.0, 0.5))
+            program = self._backend.import_model(model, _part(progress, 0.5, 0.9))
+            progress(0.9, "drawing up the graph")
+            graph, exprs = self._backend.to_graph(program)
+            state = _State(program, graph, graph, exprs)
+            return _Loaded(model, state, time.perf_counter() - began)
+
+        return self._loaded.get(source, make)
+
+    def _run(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> list[_State]:
+        """The states from the import to the end of the pipeline."""
+        state = self._load(source, _part(progress, 0.0, 0.5)).state
+        states = [state]
+        for index, step in enumerate(pipeline):
+            progress(0.5 + 0.5 * index / len(pipeline), step.name)
+            make = partial(self._step, state, step)
+            state = self._states.get((source, pipeline.upto(index)), make)
+            states.append(state)
+        return states
+
+    def _step(self, before: _State, step: Step) -> _State:
+        try:
+            entry = pass_info(self.ir, step)
+        except KeyError:
+            raise EngineError(
+                "usage", f"There is no {self.ir} pass called {step.name!r}.", str(step),
+                "`cli.py passes` lists them.",
+            ) from None  # fmt: skip
+        if not step.enabled:
+            return _State(
+                before.program, before.base, before.base, before.exprs,
+                StepRecord(step.name, False, 0, 0, 0, len(before.base), 0.0, before.base.operators),
+            )  # fmt: skip
+        began = time.perf_counter()
+        try:
+            program = entry.load()(before.program, **dict(step.params))
+            seconds = time.perf_counter() - began
+            graph, exprs = self._backend.to_graph(program)
+        except EngineError as error:
+            return self._failed(before, step, began, error)
+        except Exception as error:
+            fault = explain(error, "step")
+            where = fault.where.replace("step", entry.title, 1)
+            named = EngineError("pass", fault.message, where, fault.hint)
+            return self._failed(before, step, began, named)
+        matched = carry_identity(before.base, graph)
+        graph = matched.graph
+        if graph.forward_outputs is not None:
+            graph = graph.with_roles(roles(graph))
+        record = StepRecord(
+            step.name, True, len(matched.changed), len(matched.added), len(matched.removed),
+            len(graph), seconds, graph.operators,
+        )  # fmt: skip
+        if entry.looking:
+            return _State(before.program, graph, before.base, before.exprs, record)
+        exprs = {matched.renamed[i]: e for i, e in exprs.items()}
+        return _State(program, graph, graph, exprs, record)
+
+    def _failed(self, before: _State, step: Step, began: float, error: EngineError) -> _State:
+        record = StepRecord(
+            step.name, True, 0, 0, 0, len(before.base), time.perf_counter() - began,
+            before.base.operators, error,
+        )  # fmt: skip
+        return _State(before.program, before.base, before.base, before.exprs, record)
+
+    def _end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> _State:
+        """The state at the pipeline's end, for what needs the program: a failed step ends it."""
+        states = self._run(source, pipeline, progress)
+        for state in states:
+            if state.record is not None and state.record.error is not None:
+                raise state.record.error
+        return states[-1]
+
+    def _halves(
+        self, source: ModelSource, pipeline: Pipeline, captured: tuple[str, ...], progress: Progress
+    ) -> tuple[_State, Halves]:
+        state = self._end(source, pipeline, progress)
+        if not state.program.gradients:
+            raise EngineError(
+                "pass", "The pipeline ends without a gradient, so there is nothing to split.",
+                str(pipeline), "Load the model for training and keep the gradient's steps on.",
+            )  # fmt: skip
+        return state, self._backend.split(state.program, state.base, state.exprs, captured)
+
+    def _build(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        progress: Progress,
+    ) -> Built:
+        steps, building = _part(progress, 0.0, 0.4), _part(progress, 0.4, 1.0)
+        halves = None
+        if captured is None:
+            state = self._end(source, pipeline, steps)
+        else:
+            state, halves = self._halves(source, pipeline, captured, steps)
+        if halves is None and state.program.gradients:
+            raise EngineError(
+                "usage", "The pipeline ends in a joint graph, which is built as two functions.",
+                "captures", "Choose a capture strategy, or leave out the gradient's steps.",
+            )  # fmt: skip
+        model = self._load(source, progress).model
+        building(0.0, f"building for {target}")
+        began = time.perf_counter()
+        runs = self._backend.build(state.program, halves, target)
+        seconds = time.perf_counter() - began
+        held = None if halves is None else halves.cut.bytes
+        return Built(model.on(device_of(target)), state.program, runs, held, seconds)
+
+
+def device_of(target: str) -> str:
+    """Where PyTorch runs beside a target: "cuda" for CUDA and ROCm, which it calls so too."""
+    return "cuda" if target.split()[0] in ("cuda", "rocm") else "cpu"
+
+
+def _part(progress: Progress, low: float, high: float) -> Progress:
+    """A progress that fills only a part of another."""
+    return lambda fraction, text: progress(low + (high - low) * fraction, text)
