@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from graphs import Builder, chain, joint, random_graph, transformer
+from graphs import Builder, chain, fused, joint, random_graph, transformer
 
 from viz import palette
 from viz.collapse import fold_constants, module_groups
@@ -71,6 +71,13 @@ def test_names_with_dots_marks_and_quotes():
     assert "{c}" not in outside
     assert len(_nodes(dot)) == 2
     assert _edges(dot) == [("n0", "n1")]
+
+
+def test_fused_functions_name_their_operators_in_order():
+    dot = to_dot(fused())
+    assert "dense + add + relu" in dot
+    assert "3 nodes fused" in dot
+    assert "peripheries=2" in dot
 
 
 def test_json_text_reads_back_equal():

@@ -41,7 +41,7 @@ def shorten(text: str, longest: int = _LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def number(value: float) -> str:
+def size_text(value: float) -> str:
     """Bytes, readable: 1,536 -> "1.5 KiB"."""
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     size = float(value)
@@ -62,11 +62,10 @@ def types_text(outputs: Sequence[TensorType], longest: int = 48) -> str:
 
 
 def title(node: Node) -> str:
-    """The first line: a call's operator, an input's name, a fused function's operators."""
+    """The first line: a call's operator, an input's name, a fused function's operators in order."""
     if node.kind is Kind.FUNCTION and node.body is not None and not node.op:
-        return shorten(
-            " + ".join(op.rsplit(".", 1)[-1] for op in node.body.operators) or "function"
-        )
+        calls = dict.fromkeys(n.op.rsplit(".", 1)[-1] for n in node.body.nodes if n.op)
+        return shorten(" + ".join(calls) or "function")
     if node.kind in (Kind.INPUT, Kind.PARAMETER):
         last_two = ".".join(node.name.split(".")[-2:])  # the module around it says the rest
         return shorten(last_two)

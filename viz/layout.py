@@ -551,7 +551,7 @@ class _Drawing:
         name = group.label + (f" ({item.part + 1} of {item.parts})" if item.parts > 1 else "")
         size = f"{len(item.members):,} node" + ("s" if len(item.members) != 1 else "")
         if group.parameter_bytes and item.parts == 1:
-            size += f" · {labels.number(group.parameter_bytes)} weights"
+            size += f" · {labels.size_text(group.parameter_bytes)} weights"
         return name, size
 
     def _box(self, item: _Item, name: str) -> Box:

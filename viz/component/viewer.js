@@ -98,8 +98,8 @@ class Viewer {
     this.empty.classList.toggle("hidden", d.node.id.length > 0);
     const other = before && before.family !== d.family; // its ids mean other nodes
     if (this.selected !== null && (other || !this.exists(this.selected))) this.select(null);
-    this.resize();
     this.fillLegend();
+    this.resize(); // after the legend, whose lines take room from the picture
     this.search(this.input.value, false);
     this.keepView(before);
     if (d.focus !== this.focused) {
@@ -789,7 +789,11 @@ class Viewer {
     const known = this.styles[key];
     if (known) return known;
     // A colour of its own: a heat map's, say.
-    const text = this.theme === "light" ? "#10151c" : "#f3f6fa";
+    const parts = /^#[0-9a-f]{6}$/i.test(key)
+      ? [1, 3, 5].map((at) => parseInt(key.slice(at, at + 2), 16)) : null;
+    const bright = parts ? 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] > 128
+      : this.theme === "light";
+    const text = bright ? "#10151c" : "#f3f6fa";
     return { fill: key, stroke: this.look.surfaces.closedStroke, text, dashed: false };
   }
 
