@@ -19,7 +19,7 @@ from typing import Any
 import streamlit as st
 
 from viz import labels, palette
-from viz.collapse import GroupTree, fold_constants, module_groups
+from viz.collapse import BACKWARD, FORWARD, GroupTree, fold_constants, module_groups
 from viz.graph import Graph, Kind, Literal, Node
 from viz.layout import Direction, Layout, layout
 
@@ -241,7 +241,7 @@ class _Drawing:
                 "depth": [b.depth for b in boxes],
                 "group": [b.group for b in boxes],
                 "lines": [b.lines for b in boxes],
-                "style": [styles.get(b.id, "group") for b in boxes],
+                "style": [styles.get(b.id) or self._group_style(b.group) for b in boxes],
                 "shape": [shapes[b.id] if b.id in by_id else "box" for b in boxes],
             },
             "edge": {
@@ -272,6 +272,12 @@ class _Drawing:
             "palette": palette.table(),
             "legend": _legend(used, crossing),
         }
+
+    def _group_style(self, group: str) -> str:
+        """A closed group's style: in a joint graph, that of the half it stands in."""
+        if FORWARD not in self.tree.groups and BACKWARD not in self.tree.groups:
+            return "group"
+        return "backward" if group.startswith(BACKWARD) else "forward"
 
 
 def _full_title(node: Node) -> str:

@@ -1051,7 +1051,8 @@ class Viewer {
         // A closed group is a stack of sheets, a fused function has a double outline.
         ctx.globalAlpha = fade;
         ctx.lineWidth = line * 0.8;
-        ctx.strokeStyle = box.kind[i] ? colours.closedStroke : this.styleOf(box.style[i]).stroke;
+        ctx.strokeStyle = box.style[i] === "group"
+          ? colours.closedStroke : this.styleOf(box.style[i]).stroke;
         ctx.beginPath();
         if (box.kind[i]) {
           const x = box.x[i], y = box.y[i] + box.h[i], w = box.w[i];
@@ -1200,7 +1201,8 @@ class Viewer {
     ctx.lineWidth = 0.6 / scale;
     for (const i of this.open) ctx.strokeRect(box.x[i], box.y[i], box.w[i], box.h[i]);
     for (const i of this.solid) {
-      ctx.fillStyle = box.kind[i] ? colours.closedStroke : this.styleOf(box.style[i]).stroke;
+      ctx.fillStyle = box.style[i] === "group"
+        ? colours.closedStroke : this.styleOf(box.style[i]).stroke;
       ctx.fillRect(box.x[i], box.y[i], box.w[i], Math.max(box.h[i], 0.7 / scale));
     }
   }

@@ -7,6 +7,7 @@ import streamlit as st
 from engine.session import EngineError
 from passes import cut as cuts
 from viz import charts, tables
+from viz.collapse import module_groups
 from viz.component import graph_view
 from viz.graph import Graph
 from viz.panels.desk import Desk
@@ -50,7 +51,7 @@ def show(desk: Desk, screen: Screen) -> None:
         if view == _VIEWS[0]:
             graph_view(
                 coloured, key="joint_view", height=HEIGHT, fewer_than=screen.fewer_than,
-                focus=_chosen_capture(document),
+                focus=_chosen_capture(document), open_groups=_overview(coloured),
             )  # fmt: skip
         else:
             split = desk.ask("split", screen.source, screen.pipeline, cut.ids)
@@ -95,6 +96,11 @@ def _invite() -> None:
         "`grad_out`, and the graph computes the gradient of each input and parameter."
     )
     st.button("Switch to training", type="primary", key="to_training", on_click=switch_to_training)
+
+
+def _overview(joint: Graph) -> tuple[str, ...]:
+    """Groups to open so that forward, backward and what crosses fit into one look."""
+    return module_groups(joint).open_at_first(everything_up_to=60, else_up_to=60)
 
 
 def _chosen_capture(document: tables.Row) -> str | None:
