@@ -102,29 +102,46 @@ def _counted_from_front(index: Any, size: int, dtype: str) -> Any:
 
 
 def _conv2d(call: Any, grad: Any) -> list[Any]:
-    """TVM's own, but for the weight, where the product over patches serves.
+    """The transposed convolution for the data, and a product over patches for the weight.
 
     The weight's gradient is, for every place in the kernel, the product of the gradient with the
     data that this place was laid over: one matmul of (out channels, batch * places) with
-    (places of the kernel * in channels, batch * places). TVM's conv2d_backward_weight runs one
-    group a channel and image, and its legalisation needs types that building does not keep.
+    (places of the kernel * in channels, batch * places). TVM's own gradient infers too few
+    channels where there are groups, its conv2d_backward_weight runs one group a channel and image,
+    and that operator's legalisation needs types that building does not keep.
     """
     attrs = call.attrs
     data, weight = call.args
-    by_data = _tvm_own("nn.conv2d")(call, grad)[0]
     groups = int(attrs.groups)
     if str(attrs.data_layout) != "NCHW" or str(attrs.kernel_layout) != "OIHW":
         raise EngineError(
             "pass", "the gradient of nn.conv2d is known in the layouts NCHW and OIHW only",
             "nn.conv2d", "take the gradient before layouts are changed",
         )  # fmt: skip
-    batch, channels, _, _ = shape(data)
+    batch, channels, tall, wide = shape(data)
     out, _, height, width = shape(weight)
     _, _, rows, columns = shape(call)
     padding = [int(p) for p in attrs.padding]
     top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
     down, across = (int(s) for s in attrs.strides)
     step_down, step_across = (int(d) for d in attrs.dilation)
+    spread = weight  # transposed convolutions are built without dilation only
+    if (step_down, step_across) != (1, 1):
+        spread = relay.nn.dilate(weight, [1, 1, step_down, step_across])
+    reach_down, reach_across = (height - 1) * step_down + 1, (width - 1) * step_across + 1
+    by_data = relay.nn.conv2d_transpose(
+        grad,
+        spread,
+        strides=attrs.strides,
+        padding=attrs.padding,
+        channels=channels,
+        kernel_size=(reach_down, reach_across),
+        groups=groups,
+        output_padding=(
+            tall - ((rows - 1) * down - top - bottom + reach_down),
+            wide - ((columns - 1) * across - left - right + reach_across),
+        ),
+    )
     around = ((0, 0), (0, 0), (top, bottom), (left, right))
     padded = relay.nn.pad(data, around) if any((top, left, bottom, right)) else data
     patches = []
@@ -158,13 +175,16 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     return [by_data, relay.reshape(product, list(shape(weight)))]
 
 
-def _tvm_own(name: str) -> Gradient:
-    """What TVM's table said of an operator before we changed it."""
-    return _theirs[name]
+def _repeat(call: Any, grad: Any) -> list[Any]:
+    size = list(shape(call.args[0]))
+    axis = int(call.attrs.axis) % len(size)
+    apart = [*size[: axis + 1], int(call.attrs.repeats), *size[axis + 1 :]]
+    return [relay.sum(relay.reshape(grad, apart), axis=[axis + 1])]
 
 
 def _split(call: Any, grad: Any) -> list[Any]:
-    return [relay.concatenate(grad, int(call.attrs.axis))]
+    parts = [relay.TupleGetItem(grad, i) for i in range(len(call.checked_type.fields))]
+    return [relay.concatenate(parts, int(call.attrs.axis))]
 
 
 def _rsqrt(call: Any, grad: Any) -> list[Any]:
@@ -247,6 +267,7 @@ _OWN: dict[str, Gradient] = {
     "adv_index": _adv_index,
     "nn.conv2d": _conv2d,
     "gather": _gather,
+    "repeat": _repeat,
     "split": _split,
     "rsqrt": _rsqrt,
     "power": _power,
@@ -301,7 +322,6 @@ class Recorder:
         return [spanned(g, span, ends) for g in gradient(copy, grad)]
 
 
-_theirs: dict[str, Gradient] = {}
 _recorder: Recorder | None = None
 _layered: set[str] = set()
 _without: set[str] = set()
@@ -334,7 +354,6 @@ def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
         name = op_name(call)
         if name not in _layered and name:
             if name in _OWN:
-                _theirs[name] = call.op.get_attr("FPrimalGradient")
                 relay.op.register_gradient(name, _OWN[name], level=_OURS)
             gradient = call.op.get_attr("FPrimalGradient")
             if gradient is None:

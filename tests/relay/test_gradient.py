@@ -1,0 +1,298 @@
+"""The way to the gradient: each training pass, and every gradient against PyTorch."""
+
+import pytest
+import torch
+from numerics import imported
+from torch import nn
+from torch.nn import functional as F
+from training import bert_layer, compare, joint, passes, step
+from tvm import relay
+
+from engine.model import load_model
+from engine.relay.frontend import import_model
+from engine.session import EngineError, ModelSource
+from passes.relay.gradients import Recorder
+from passes.relay.rewrite import op_name, post_order, shape
+from passes.relay.spans import key
+
+
+class Fn(nn.Module):
+    """A function with parameters of given shapes as a module; its input is x0."""
+
+    def __init__(self, function, *sizes):
+        super().__init__()
+        self.function = function
+        torch.manual_seed(1)
+        self.weights = nn.ParameterList(nn.Parameter(torch.randn(s)) for s in sizes)
+
+    def forward(self, x):
+        return self.function(x, *self.weights)
+
+
+def draw(*size):
+    return torch.randn(size, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+INDICES = torch.tensor([[0, 3, 3], [1, 0, 0]])
+
+OPERATORS = {
+    "broadcast": (lambda x, w: x + w.expand(3, 4) * x, (draw(3, 4), (1, 4))),
+    "select": (lambda x: torch.tanh(x[:, 1]) * x[:, -1], (draw(2, 3, 4),)),
+    "embedding, places taken twice": (
+        lambda x, w: F.embedding(INDICES, w) * x, (draw(2, 3, 4), (5, 4)),
+    ),
+    "index_select in the middle": (
+        lambda x: x.index_select(1, torch.tensor([2, 0, 2])).sin(), (draw(2, 3, 4),),
+    ),
+    "advanced index": (lambda x: x[torch.tensor([0, 0, 3])] * 2.0, (draw(4, 3),)),
+    "gather": (lambda x: x.gather(1, torch.tensor([[0, 0], [2, 1]])) ** 2, (draw(2, 3),)),
+    "chunk": (lambda x: x.chunk(2, 1)[0].exp() * x.chunk(2, 1)[1], (draw(2, 4),)),
+    "stack and cat": (lambda x, w: torch.cat([torch.stack([x, w]), x[None]]), (draw(2, 3), (2, 3))),
+    "slices": (lambda x: x[:, 1:3].tanh() * x[:, ::2], (draw(2, 4),)),
+    "rsqrt": (lambda x, w: torch.rsqrt(w * w + 1) * x, (draw(2, 3), (2, 3))),
+    "power": (lambda x, w: (x * x + 1) ** w + x**3, (draw(2, 3), (2, 3))),
+    "maximum with ties": (
+        lambda x, w: torch.maximum(x, w) * x + torch.minimum(x, x * 1.0), (draw(2, 3), (2, 3)),
+    ),
+    "clamp": (lambda x, w: (x * w).clamp(-0.5, 0.5), (draw(4, 5), (4, 5))),
+    "where": (lambda x, w: torch.where(x > 0, w, x * w), (draw(4, 5), (4, 5))),
+    "leaky relu": (lambda x, w: F.leaky_relu(x * w, 0.2), (draw(4, 5), (4, 5))),
+    "relu": (lambda x, w: F.relu(x * w), (draw(4, 5), (4, 5))),
+    "gelu": (lambda x, w: F.gelu(x * w), (draw(4, 5), (4, 5))),
+    "silu": (lambda x, w: F.silu(x * w), (draw(4, 5), (4, 5))),
+    "softmax": (lambda x, w: F.softmax(x * w, -1), (draw(4, 5), (4, 5))),
+    "pad": (lambda x: F.pad(x, (1, 2, 0, 1)).cos(), (draw(2, 3, 4),)),
+    "mean and max": (lambda x: x.mean((0, 2)) * x.amax((0, 2)), (draw(2, 3, 4),)),
+    "matmul": (lambda x, w: x @ w @ x.transpose(1, 2), (draw(2, 3, 4), (4, 4))),
+    "layer norm": (lambda x, w, b: F.layer_norm(x, (4,), w, b, 1e-3), (draw(3, 4), (4,), (4,))),
+    "conv": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (draw(2, 4, 5, 6), (6, 4, 3, 3), (6,))),
+    "conv with strides": (
+        lambda x, w: F.conv2d(x, w, stride=(2, 3), padding=(2, 1)),
+        (draw(2, 4, 9, 8), (6, 4, 3, 2)),
+    ),
+    "conv with groups and dilation": (
+        lambda x, w: F.conv2d(x, w, groups=2, dilation=2), (draw(2, 4, 7, 8), (6, 2, 3, 3)),
+    ),
+    "pixel shuffle": (lambda x, w: F.pixel_shuffle(x * w, 2), (draw(1, 8, 2, 3), (1, 8, 1, 1))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradients_of_operators_agree_with_autograd_in_float64(name):
+    function, (x, *sizes) = OPERATORS[name]
+    model, program = imported(Fn(function, *sizes).double(), x, training=True, dtype="float64")
+    made = joint(program)
+    outputs, gradients = step(model, made)
+    compare(model, outputs, gradients, 1e-12, 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "output_limit", "gradient_limit"),
+    [("float32", 1e-5, 1e-4), ("float64", 1e-12, 1e-10)],
+)
+@pytest.mark.parametrize("sample", ["mlp", "bert_layer"])
+def test_samples_in_train_mode_agree_with_pytorch(sample, dtype, output_limit, gradient_limit):
+    model = load_model(ModelSource(sample, training=True, dtype=dtype), lambda *_: None)
+    program = joint(import_model(model, lambda *_: None))
+    assert program.masks, "without dropout this would show nothing of train mode"
+    assert all(m.rate > 0 for m in program.masks)
+    outputs, gradients = step(model, program)
+    compare(model, outputs, gradients, output_limit, gradient_limit)
+
+
+def test_a_whole_bert_with_embeddings_and_pooler_agrees_with_pytorch():
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=20, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=24, max_position_embeddings=12, attn_implementation="eager",
+    )  # fmt: skip
+
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bert = BertModel(config)
+
+        def forward(self, ids):
+            result = self.bert(ids)
+            return result.last_hidden_state, result.pooler_output
+
+    model, program = imported(Whole(), torch.tensor([[3, 7, 7, 0], [1, 1, 2, 19]]), training=True)
+    made = joint(program)
+    assert "x0" not in made.gradients  # ids have no gradient
+    assert len(made.gradients) == len(model.parameters) > 30
+    outputs, gradients = step(model, made)
+    compare(model, outputs, gradients, 1e-5, 1e-4)
+
+
+class Branches(nn.Module):
+    """Two dropouts in another order of execution than the order of a walk over the graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 6)
+        self.first, self.second, self.none = nn.Dropout(0.2), nn.Dropout(0.7), nn.Dropout(0.0)
+
+    def forward(self, x):
+        late = self.first(self.fc(x))
+        early = self.second(torch.tanh(self.fc(x)))
+        return self.none(early) - late
+
+
+def test_masks_stand_in_the_order_of_execution():
+    model, program = imported(Branches(), torch.randn(4, 6), training=True)
+    found = [e for e in post_order(program.main.body) if op_name(e) == "nn.dropout"]
+    assert [round(float(c.attrs.rate), 1) for c in found][:2] == [0.7, 0.0]  # the walk's order
+    made = passes(program, "externalize_dropout")
+    assert [round(m.rate, 1) for m in made.masks] == [0.2, 0.7]  # and nothing for the rate 0
+    assert all(m.shape == (4, 6) and m.dtype == "float32" for m in made.masks)
+    assert [p.name_hint for p in made.main.params][-2:] == [m.name for m in made.masks]
+    assert "nn.dropout" not in {op_name(e) for e in post_order(made.main)}
+    outputs, gradients = step(model, joint(program))
+    compare(model, outputs, gradients, 1e-5, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("axis", "scale", "center"),
+    [(-1, True, True), (1, False, True), (0, True, False), (2, False, False)],
+)
+def test_layer_norm_is_exact_on_every_axis(axis, scale, center):
+    from passes.relay.program import RelayProgram
+
+    x = relay.var("x", shape=(2, 3, 4), dtype="float64")
+    size = (2, 3, 4)[axis]
+    weight, bias = (relay.var(n, shape=(size,), dtype="float64") for n in ("weight", "bias"))
+    body = relay.nn.layer_norm(x, weight, bias, axis, 0.01, center, scale)
+    import numpy as np
+    import tvm
+
+    mod = tvm.IRModule.from_expr(relay.Function([x, weight, bias], body))
+    program = RelayProgram(relay.transform.InferType()(mod), {}, ("x", "weight", "bias"), 1)
+    program = passes(program, "decompose_layer_norm")
+    assert "nn.layer_norm" not in {op_name(e) for e in post_order(program.main)}
+    data, w, b = draw(2, 3, 4), draw(size) + 1, draw(size) * 3
+    run = relay.create_executor("debug", program.mod, tvm.cpu(), "llvm").evaluate()
+    ours = run(data.numpy(), w.numpy(), b.numpy()).numpy()
+    moved = data.movedim(axis, -1)
+    theirs = F.layer_norm(
+        moved, (size,), w if scale else None, b if center else None, 0.01
+    ).movedim(-1, axis)
+    assert np.abs(ours - theirs.numpy()).max() < 1e-14 * 100
+
+
+class Several(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x, count):
+        return self.fc(x), count + 1, (x * 2, torch.tanh(x))
+
+
+def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
+    model, program = imported(Several(), torch.randn(2, 3), torch.tensor([4, 5]), training=True)
+    rooted = passes(program, "root_grad_out")
+    assert rooted.grad_outs == ("grad_out_0", "grad_out_2", "grad_out_3")
+    made = joint(program)
+    assert made.outputs == 4
+    assert made.gradients == ("x0", "fc.weight", "fc.bias")
+    outputs, gradients = step(model, made)
+    compare(model, outputs, gradients, 1e-5, 1e-4)
+    assert outputs[1].tolist() == [5, 6]
+
+
+def test_a_model_without_floating_output_has_no_gradient():
+    _, program = imported(Fn(lambda x: x > 0), torch.randn(2, 3), training=True)
+    with pytest.raises(EngineError, match="floating") as raised:
+        passes(program, "root_grad_out")
+    assert raised.value.kind == "pass"
+
+
+def test_an_operator_without_gradient_is_named_with_its_module():
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Fn(lambda x: torch.cumsum(x, 1))
+
+        def forward(self, x):
+            return self.inner(x) * 2
+
+    _, program = imported(Outer(), torch.randn(2, 3), training=True)
+    with pytest.raises(EngineError, match="cumsum") as raised:
+        passes(program, "root_grad_out|gradient")
+    assert raised.value.where == "cumsum from aten::cumsum in inner"
+
+
+def test_steps_out_of_order_are_said_to_be():
+    _, program = imported(Fn(lambda x: x * 2), torch.randn(2, 3), training=True)
+    for names in ("gradient", "graph_normal_form"):
+        with pytest.raises(EngineError) as raised:
+            passes(program, names)
+        assert raised.value.kind == "pass"
+
+
+def test_integers_may_lack_a_gradient():
+    """No gradient flows through the index, so argsort needs none."""
+    module = Fn(lambda x: x.index_select(0, torch.argsort(x[:, 0])) ** 2)
+    model, program = imported(module.double(), draw(4, 3), training=True, dtype="float64")
+    outputs, gradients = step(model, joint(program))
+    compare(model, outputs, gradients, 1e-12, 1e-10)
+
+
+def test_clean_ups_leave_nothing_to_clean():
+    layer, inputs = bert_layer()
+    _, program = imported(layer, *inputs, training=True)
+    made = passes(program, "externalize_dropout|decompose_layer_norm|linear_to_dense|root_grad_out"
+                           "|gradient|graph_normal_form")  # fmt: skip
+    before = [e for e in post_order(made.main) if isinstance(e, relay.Call)]
+    assert any(op_name(e).endswith("_like") for e in before)
+    assert any(isinstance(e, relay.Call) and op_name(e) == "zeros_like" for e in before)
+    made = passes(made, "static_like|drop_zeros|drop_ones|transpose_dedup")
+    after = [e for e in post_order(made.main) if isinstance(e, relay.Call)]
+    assert len(after) < 0.6 * len(before)
+    for call in after:
+        name = op_name(call)
+        assert not name.endswith("_like"), name
+        assert name not in ("zeros", "ones"), name
+        if name in ("collapse_sum_to", "broadcast_to"):
+            assert shape(call) != shape(call.args[0])
+        if name == "transpose":
+            assert op_name(call.args[0]) != "transpose"
+
+
+def test_cleaning_up_changes_no_number():
+    layer, inputs = bert_layer(dtype=torch.float64)
+    model, program = imported(layer, *inputs, training=True, dtype="float64")
+    raw = passes(program, "externalize_dropout|decompose_layer_norm|root_grad_out|gradient"
+                          "|graph_normal_form")  # fmt: skip
+    outputs, gradients = step(model, raw)
+    compare(model, outputs, gradients, 1e-12, 1e-10)
+
+
+def test_provenance_survives_the_gradient():
+    layer, inputs = bert_layer()
+    _, program = imported(layer, *inputs, training=True)
+    made = joint(program)
+    fields = list(made.main.body.fields)
+
+    def origins(exprs):
+        calls = {e.handle.value: e for f in exprs for e in post_order(f) if op_name(e)}
+        return {h: made.provenance.get(key(e), ("", "")) for h, e in calls.items()}
+
+    forward = origins(fields[:1])
+    assert all(scope and source for scope, source in forward.values())
+    backward = {h: o for h, o in origins(fields[1:]).items() if h not in forward}
+    known = [o for o in backward.values() if o[0]]
+    assert len(known) > 0.9 * len(backward)
+    assert ("attention.self", "gradient of aten::softmax") in known
+    assert ("output.LayerNorm", "gradient of aten::layer_norm") in known
+    scopes = {s for s, _ in forward.values()}
+    assert {s for s, _ in known} <= scopes
+
+
+def test_a_walk_in_another_order_is_noticed():
+    x = relay.var("x", shape=(2,))
+    recorder = Recorder([relay.tanh(x)], lambda call: None)
+    with pytest.raises(EngineError, match=r"exp where tanh was expected"):
+        recorder.use(lambda call, grad: [grad], relay.exp(x), x)
