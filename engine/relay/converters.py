@@ -153,7 +153,7 @@ class Converter(tvm_frontend.PyTorchOpConverter):
     def number(self, value: float, like: Any) -> Any:
         """A constant of the dtype of another expression."""
         dtype = self.infer_type(like).dtype
-        return relay.const(np.asarray(value, dtype), dtype)
+        return relay.const(value, dtype)
 
     # Dropout and randomness.
 
@@ -193,8 +193,8 @@ class Converter(tvm_frontend.PyTorchOpConverter):
 
     def affine(self, data: Any, gamma: Any, beta: Any, size: int) -> tuple[Any, Any]:
         dtype = self.infer_type(data).dtype
-        gamma = relay.const(np.ones(size, dtype)) if gamma is None else gamma
-        return gamma, relay.const(np.zeros(size, dtype)) if beta is None else beta
+        gamma = relay.const(np.ones(size), dtype) if gamma is None else gamma
+        return gamma, relay.const(np.zeros(size), dtype) if beta is None else beta
 
     def layer_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's needs scale and shift."""
@@ -263,7 +263,8 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             f"The padding row {padding} of {name} is a constant of the graph: it gets no gradient, "
             "as in PyTorch, and does not follow later changes of that row."
         )
-        row = relay.const(tensor[padding].detach().numpy())
+        # Without a dtype, TVM takes float64 for float32.
+        row = relay.const(tensor[padding].detach().numpy(), self.infer_type(rows).dtype)
         is_padding = relay.equal(indices, self.number(padding, indices))
         return relay.where(relay.expand_dims(is_padding, -1), row, rows)
 
@@ -408,9 +409,7 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             code = inputs[dtype_at]
             own = self.infer_type(data).dtype
             dtype = own if code is None else tvm_frontend._convert_dtype_value(code)
-            return relay.full(
-                relay.const(np.asarray(value, dtype)), list(self.infer_shape(data)), dtype
-            )
+            return relay.full(relay.const(value, dtype), list(self.infer_shape(data)), dtype)
 
         return convert
 

@@ -18,6 +18,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 import tvm
 from tvm import relay
@@ -54,7 +55,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         (name, (list(kind.shape), kind.dtype))
         for name, kind in zip((*model.input_names, *flat.tensors), kinds, strict=True)
     ]
-    check_in_place(flat)
+    check_in_place(model)
     keys = {name: span_key(origin) for name, origin in flat.origins.items()}
     with _ours_inside_tvm(model, keys):
         # A plain graph: parameters are inputs of it already, by their own names and in our order.
@@ -70,15 +71,15 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         for (n, _), k in zip(infos[: len(model.inputs)], kinds, strict=False)
     ]
     arguments += [variables[n] for n in tensors if n in variables]
-    mod["main"] = relay.Function(arguments, made.body)
+    # Marking a node with its origin copies a variable that the node reads as it is.
+    copies = {p: variables[p.name_hint] for p in made.params}
+    mod["main"] = relay.Function(arguments, relay.bind(made.body, copies))
     mod = relay.transform.InferType()(mod)
     outputs = mod["main"].ret_type
     return RelayProgram(
         mod=mod,
         params={
-            n: tvm.nd.array(t.detach().cpu().numpy())
-            for n, t in tensors.items()
-            if n in variables
+            n: tvm.nd.array(t.detach().cpu().numpy()) for n, t in tensors.items() if n in variables
         },
         inputs=model.input_names,
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
@@ -127,10 +128,18 @@ def _ours_inside_tvm(model: Model, keys: dict[str, str]) -> Iterator[None]:
     def input_types(node: Any, outputs: Any, default_dtype: str) -> list[str]:
         return made[-1].input_dtypes(node, outputs)
 
+    theirs_wrap = tvm_frontend._wrap_const
+
+    def wrap_const(value: Any) -> Any:
+        # TVM makes float32 and int32 of float64 and int64 arrays when it is not told.
+        is_array = isinstance(value, np.ndarray)
+        return relay.const(value, str(value.dtype)) if is_array else theirs_wrap(value)
+
     ours = {
         "PytorchScopePreservingNamer": Namer,
         "PyTorchOpConverter": converter,
         "_get_input_types": input_types,
+        "_wrap_const": wrap_const,
         "Prelude": partial(_LatePrelude, tvm_frontend.Prelude),
     }
     theirs = {name: getattr(tvm_frontend, name) for name in ours}

@@ -10,8 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from engine.flat_trace import FlatTrace
+from engine.model import Model
 from engine.session import EngineError
 
+# Any operator with a new result serves to stand between an input and its readers.
+_COPY = "aten::neg"
 # TVM's frontend follows an in-place copy into a tensor through these, and no other views.
 _FOLLOWED = ("aten::slice", "aten::select", "aten::unsqueeze")
 _HINT = (
@@ -19,27 +22,38 @@ _HINT = (
 )
 
 
-def check_in_place(flat: FlatTrace) -> None:
+def check_in_place(model: Model) -> None:
     """Refuse a change in place that something reads through another view.
 
+    A change of an input or buffer itself is noted: the program computes with it, but does not
+    carry it out.
+
     Args:
-        flat: the trace.
+        model: its trace is read, and not changed.
 
     Raises:
         EngineError: kind "operator"; names the changing operator and its module.
     """
-    nodes = list(flat.graph.nodes())
-    changing = [i for i, n in enumerate(nodes) if _changes(n)]
-    if not changing:
+    flat = model.flat
+    if not any(map(_changes, flat.graph.nodes())):
         return
-    aliases = flat.graph.alias_db()
+    graph, arguments = _with_copied_inputs(flat)
+    nodes = list(graph.nodes())
+    changing = [i for i, n in enumerate(nodes) if _changes(n)]
+    aliases = graph.alias_db()
     order = {v.debugName(): i for i, n in enumerate(nodes) for v in n.outputs()}
     for index in changing:
         node = nodes[index]
         target = node.inputsAt(0)
+        for name, argument in arguments.items():
+            if aliases.may_contain_alias(argument, target):
+                model.note(
+                    f"The model changes {name} in place ({flat.origin(node).where}). The program "
+                    "computes with the change, but leaves the tensor as it was."
+                )
         if node.kind() == "aten::copy_" and _copy_is_followed(node):
             continue
-        for later in (*nodes[index + 1 :], flat.graph.return_node()):
+        for later in (*nodes[index + 1 :], graph.return_node()):
             for value in later.inputs():
                 before = order.get(value.debugName(), -1) < index
                 if before and _is_tensor(value) and aliases.may_contain_alias(value, target):
@@ -49,6 +63,24 @@ def check_in_place(flat: FlatTrace) -> None:
                         "afterwards through another view; Relay has no such change.",
                         flat.origin(node).where, _HINT,
                     )  # fmt: skip
+
+
+def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
+    """A copy of the graph whose inputs are copied first, and the copies by the inputs' names.
+
+    torch's alias analysis must assume that any two inputs of a graph are one tensor.
+    """
+    graph = flat.graph.copy()
+    first = next(iter(graph.nodes()))
+    copies = {}
+    for name, value in zip((*flat.input_names, *flat.tensors), graph.inputs(), strict=True):
+        if not value.uses():
+            continue
+        clone = graph.create(_COPY, [value], 1)
+        clone.insertBefore(first)
+        value.replaceAllUsesAfterNodeWith(clone, clone.output())
+        copies[name] = clone.output()
+    return graph, copies
 
 
 def _changes(node: Any) -> bool:
@@ -65,5 +97,5 @@ def _copy_is_followed(node: Any) -> bool:
     target = node.inputsAt(0).node()
     while target.kind() in _FOLLOWED:
         target = target.inputsAt(0).node()
-    made_here = target.kind() != "prim::Param"
+    made_here = target.kind() != _COPY or target.inputsAt(0).node().kind() != "prim::Param"
     return made_here and not node.output().uses()

@@ -67,6 +67,7 @@ class _Shared:
         self.attributes: dict[int, tuple[Mapping[str, JsonValue], str]] = {}
         self.types: dict[int, tuple[TensorType, ...]] = {}
         self.origins: dict[int, tuple[str, str]] = {}
+        self.spans: list[Any] = []  # an address is only an identity while its object lives
 
     def op_name(self, op: Any) -> str:
         handle = op.handle.value
@@ -101,11 +102,12 @@ class _Shared:
         span = expr.span
         if span is None:
             return "", ""
-        source = span.source_name
-        handle = source.handle.value  # source names are interned for good
+        handle = span.handle.value
         found = self.origins.get(handle)
         if found is None:
-            found = self.origins[handle] = self.provenance.get(source.name, ("", ""))
+            self.spans.append(span)
+            found = self.provenance.get(span.source_name.name, ("", ""))
+            self.origins[handle] = found
         return found
 
 
@@ -118,7 +120,7 @@ class _Walk:
         self.expressions: dict[str, Any] = {}
         self.ids: dict[int, str] = {}  # by the expression's address
         self.copies: dict[str, int] = {}
-        self.alive: list[Any] = []  # an address is only an identity while its object lives
+        self.alive: list[Any] = []  # as `_Shared.spans`
         self.inputs = tuple(self.variable(p) for p in function.params)
         self.body = function.body
         self.walk(self.body)
@@ -196,7 +198,7 @@ class _Walk:
                 continue
             self.alive.append(expr)
             if isinstance(expr, relay.Call):
-                children = list(expr.args)
+                children = _listed(expr.args)
                 op = expr.op
                 if isinstance(op, tvm.ir.Op):
                     todo.append((self.call, expr, [op, *children]))
@@ -215,7 +217,7 @@ class _Walk:
                 children = [expr.tuple_value]
                 todo.append((self.item, expr, children))
             elif isinstance(expr, relay.Tuple):
-                children = list(expr.fields)
+                children = _listed(expr.fields)
                 todo.append((self.tuple, expr, children))
             elif isinstance(expr, relay.Let):
                 body = expr.body
@@ -330,6 +332,15 @@ def _within(body: Graph, function: str) -> Graph:
     return replace(
         body, nodes=nodes, inputs=tuple(map(of, body.inputs)), outputs=tuple(map(of, body.outputs))
     )
+
+
+_array_size = tvm.get_global_func("runtime.ArraySize")
+_array_item = tvm.get_global_func("runtime.ArrayGetItem")
+
+
+def _listed(array: Any) -> list[Any]:
+    """A TVM array as a list, asking for its size once and not once an item."""
+    return [_array_item(array, i) for i in range(_array_size(array))]
 
 
 def _children(expr: Any) -> list[Any]:
