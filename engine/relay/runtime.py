@@ -140,7 +140,10 @@ class Compiled:
         result = torch.empty(shape, dtype=getattr(torch, kind.dtype), device=_torch(self._device))
         if result.data_ptr() % _ALIGNMENT or not result.numel():
             return None
-        self._module._set_output_zero_copy(index, _array(result, self._device)[0])
+        array, shared = _array(result, self._device)
+        if not shared:
+            return None
+        self._module._set_output_zero_copy(index, array)
         return result
 
     def _copied(self, index: int) -> torch.Tensor:
