@@ -123,10 +123,12 @@ class Compiled:
                 f"{kind}.", name,
             )  # fmt: skip
         value = value.detach().contiguous()
+        if value.data_ptr() % _ALIGNMENT:
+            value = value.clone()
         array, shared = _array(value, self._device)
-        if shared and name in self._pointed_in and value.data_ptr() % _ALIGNMENT == 0:
+        if shared and name in self._pointed_in:
             self._module.set_input_zero_copy(name, array)
-            # A copy (of a tensor that is not contiguous) is to be made anew each time.
+            # A copy (of a tensor that is not contiguous or aligned) is to be made anew each time.
             self._held[name] = (address if value.data_ptr() == address else 0, array)
         else:
             self._module.set_input(name, array)
