@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 import tvm
+from torch.torch_version import TorchVersion
 from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
 
@@ -140,6 +141,8 @@ def _ours_inside_tvm(model: Model, keys: dict[str, str]) -> Iterator[None]:
         "PyTorchOpConverter": converter,
         "_get_input_types": input_types,
         "_wrap_const": wrap_const,
+        # TVM's asks distutils, which Python 3.12 no longer has.
+        "is_version_greater_than": lambda version: TorchVersion(torch.__version__) > version,
         "Prelude": partial(_LatePrelude, tvm_frontend.Prelude),
     }
     theirs = {name: getattr(tvm_frontend, name) for name in ours}
