@@ -1,5 +1,7 @@
 """The page's logic, tab by tab, without a browser and without a TVM (tests/page_session.py)."""
 
+import os
+import signal
 import time
 
 import pytest
@@ -236,6 +238,22 @@ def test_long_work_survives_a_look_elsewhere_and_can_be_cancelled(page):
     page.number_input(key="keep_repeats").set_value(5)
     page.button(key="run").click()
     settle(page.run())
+    assert len(page.dataframe[0].value) == 2
+
+
+def test_an_engine_that_is_killed_is_named_and_replaced(page):
+    open_tab(page, "Compile & time")
+    page.number_input(key="keep_repeats").set_value(page_session.SLOW_REPEATS)
+    page.button(key="run").click()
+    page.run()
+    os.kill(page.session_state["desk_relay"].client.pid, signal.SIGKILL)
+    settle(page.run())
+    assert "engine" in page.error[0].value
+    page.number_input(key="keep_repeats").set_value(5)
+    settle(page.run())
+    page.button(key="run").click()
+    settle(page.run())
+    assert not page.error
     assert len(page.dataframe[0].value) == 2
 
 

@@ -80,7 +80,7 @@ class Desk:
     """See the module. Every method may be called from any rerun of the page."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self.client = client
         self._answers: OrderedDict[Request, Any] = OrderedDict()
         self.running: Running | None = None
         weakref.finalize(self, client.close)
@@ -99,7 +99,7 @@ class Desk:
             if request in self._answers:
                 return self._answer(request)
             if self.running is None:
-                job = self._client.submit(method, *arguments)
+                job = self.client.submit(method, *arguments)
                 self.running = Running(request, job, time.monotonic())
             if time.monotonic() >= until:
                 raise Waiting(request)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from html import escape
 from pathlib import Path
 from types import TracebackType
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from engine.session import EngineError
 from viz.panels.desk import Desk, Waiting
@@ -72,7 +73,9 @@ def _progress(desk: Desk) -> None:
         return
     fraction, text = running.job.progress
     what = _DOING.get(running.request.method, running.request.method)
-    if text and text != "waiting":
+    if text == "waiting":
+        what = f"{what}: waiting for the engine to be ready"
+    elif text:
         what = f"{what}: {text}"
     seconds = time.monotonic() - running.began
     if seconds >= 2:
@@ -100,12 +103,18 @@ def show_error(error: EngineError, desk: Desk | None = None) -> None:
 
 
 def strip(facts: Iterable[tuple[str, str]], large: bool = False) -> None:
-    """A line of figures: value and what it counts."""
+    """A line of figures: value and what it counts; in a large one, what it is about comes first."""
+    order = "{label} <b>{value}</b>" if large else "<b>{value}</b> {label}"
     cells = "".join(
-        f"<span class='rs-fact'><b>{escape(value)}</b> {escape(label)}</span>"
+        f"<span class='rs-fact'>{order.format(value=escape(value), label=escape(label))}</span>"
         for value, label in facts
     )
     st.html(f"<div class='rs-strip{' rs-large' if large else ''}'>{cells}</div>")
+
+
+def side_by_side(key: str, shares: Sequence[float]) -> list[DeltaGenerator]:
+    """Columns that stand one above the other where the page is narrow."""
+    return st.container(key=f"wide_{key}").columns(shares, gap="small")
 
 
 def heading(text: str) -> None:

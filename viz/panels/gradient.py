@@ -11,7 +11,7 @@ from viz.collapse import module_groups
 from viz.component import graph_view
 from viz.graph import Graph
 from viz.panels.desk import Desk
-from viz.panels.frame import boundary, heading, strip, switch_to_training
+from viz.panels.frame import boundary, heading, side_by_side, strip, switch_to_training
 from viz.panels.screen import Screen
 
 HEIGHT = 560
@@ -112,7 +112,7 @@ def _chosen_capture(document: tables.Row) -> str | None:
 
 
 def _captures(document: tables.Row) -> None:
-    table, chart = st.columns([3, 2])
+    table, chart = side_by_side("captures", [5, 3])
     with table:
         heading("Captures")
         st.dataframe(

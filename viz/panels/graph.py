@@ -9,7 +9,7 @@ from viz import tables
 from viz.collapse import fold_constants
 from viz.component import graph_view
 from viz.panels.desk import Desk
-from viz.panels.frame import heading, strip
+from viz.panels.frame import heading, side_by_side, strip
 from viz.panels.screen import Screen
 
 HEIGHT = 620
@@ -33,7 +33,7 @@ def show(desk: Desk, screen: Screen) -> None:
         ]
     )
     graph_view(graph, key="graph_view", height=HEIGHT, fewer_than=screen.fewer_than)
-    left, right = st.columns([2, 3])
+    left, right = side_by_side("tables", [2, 3])
     with left:
         heading("Operators")
         st.dataframe(

@@ -17,7 +17,7 @@ from passes.pipeline import Pipeline
 from samples import SAMPLES
 from viz import tables
 from viz.panels.desk import Desk
-from viz.panels.frame import boundary
+from viz.panels.frame import boundary, show_error
 from viz.panels.screen import Screen
 
 FIRST = "bert_layer"
@@ -138,7 +138,7 @@ def _file() -> tuple[ModelSource | None, str]:
     try:
         return source_from_file(path, inputs), label
     except EngineError as error:
-        state.source_error = error
+        show_error(error)
         return None, label
 
 

@@ -14,7 +14,7 @@ from viz.diff import carry_identity
 from viz.graph import Graph
 from viz.panels import sidebar
 from viz.panels.desk import Desk, Waiting
-from viz.panels.frame import boundary, show_error
+from viz.panels.frame import boundary, show_error, side_by_side
 from viz.panels.screen import Screen
 from viz.panels.step_list import rows, step_list
 
@@ -25,7 +25,7 @@ def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab."""
     model: ModelInfo = desk.ask("load", screen.source)
     records, wait = _records(desk, screen)
-    left, right = st.columns([0.40, 0.60], gap="small")
+    left, right = side_by_side("passes", [0.40, 0.60])
     with left:
         _list(screen, records, model)
         _text(screen)
