@@ -125,7 +125,7 @@ def page() -> float:
     """Seconds from choosing bert_layer in a warm page to its drawn graph."""
     from bench.page import choose_to_drawn
 
-    return choose_to_drawn("bert_layer")
+    return choose_to_drawn()
 
 
 if __name__ == "__main__":

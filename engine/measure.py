@@ -169,5 +169,11 @@ def measure(built: Built, ir: str, target: str, repeats: int, progress: Progress
             ),
         ]  # fmt: skip
     return TimeResult(
-        timing.machine(), target, torch.get_num_threads(), tuple(rows), comparisons, built.seconds
+        timing.machine(),
+        target,
+        torch.get_num_threads(),
+        tuple(rows),
+        comparisons,
+        built.seconds,
+        timing.unsteady(rows),
     )

@@ -8,7 +8,7 @@ by the source and the steps up to it.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from engine.session import (
     TimeResult,
 )
 from engine.worker import explain
+from passes.catalogue import PassInfo
 from passes.catalogue import info as pass_info
 from passes.cut import roles
 from passes.pipeline import Pipeline, Step
@@ -73,6 +74,7 @@ class _State:
         graph: what is shown of the step; for a pass that is only for looking, not `program`'s.
         exprs: for `program`, the IR's expression behind each id of its graph.
         base: graph of `program`, which the next step's nodes are matched against.
+        done: names of the passes that ran on the way here.
     """
 
     program: Program
@@ -80,6 +82,7 @@ class _State:
     base: Graph
     exprs: dict[str, Any]
     record: StepRecord | None = None
+    done: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -211,22 +214,23 @@ class PipelineSession:
                 "`cli.py passes` lists them.",
             ) from None  # fmt: skip
         if not step.enabled:
-            return _State(
-                before.program, before.base, before.base, before.exprs,
-                StepRecord(step.name, False, 0, 0, 0, len(before.base), 0.0, before.base.operators),
-            )  # fmt: skip
+            return self._unchanged(before, step, 0.0, None)
+        try:
+            _check_order(entry, before.done)
+        except EngineError as error:
+            return self._unchanged(before, step, 0.0, error)
         began = time.perf_counter()
         try:
             program = entry.load()(before.program, **dict(step.params))
             seconds = time.perf_counter() - began
             graph, exprs = self._backend.to_graph(program)
         except EngineError as error:
-            return self._failed(before, step, began, error)
+            return self._unchanged(before, step, time.perf_counter() - began, error)
         except Exception as error:
             fault = explain(error, "step")
             where = fault.where.replace("step", entry.title, 1)
             named = EngineError("pass", fault.message, where, fault.hint)
-            return self._failed(before, step, began, named)
+            return self._unchanged(before, step, time.perf_counter() - began, named)
         matched = carry_identity(before.base, graph)
         graph = matched.graph
         if graph.forward_outputs is not None:
@@ -236,16 +240,19 @@ class PipelineSession:
             len(graph), seconds, graph.operators,
         )  # fmt: skip
         if entry.looking:
-            return _State(before.program, graph, before.base, before.exprs, record)
+            return replace(before, graph=graph, record=record)
         exprs = {matched.renamed[i]: e for i, e in exprs.items()}
-        return _State(program, graph, graph, exprs, record)
+        return _State(program, graph, graph, exprs, record, before.done | {step.name})
 
-    def _failed(self, before: _State, step: Step, began: float, error: EngineError) -> _State:
+    def _unchanged(
+        self, before: _State, step: Step, seconds: float, error: EngineError | None
+    ) -> _State:
+        """The state after a step that is switched off, or that failed: the program before it."""
         record = StepRecord(
-            step.name, True, 0, 0, 0, len(before.base), time.perf_counter() - began,
-            before.base.operators, error,
+            step.name, step.enabled, 0, 0, 0, len(before.base), seconds, before.base.operators,
+            error,
         )  # fmt: skip
-        return _State(before.program, before.base, before.base, before.exprs, record)
+        return replace(before, graph=before.base, record=record)
 
     def _end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> _State:
         """The state at the pipeline's end, for what needs the program: a failed step ends it."""
@@ -292,6 +299,28 @@ class PipelineSession:
         seconds = time.perf_counter() - began
         held = None if halves is None else halves.cut.bytes
         return Built(model.on(device_of(target)), state.program, runs, held, seconds)
+
+
+def _check_order(entry: PassInfo, done: frozenset[str]) -> None:
+    """Refuse a pass at a place in the pipeline where it cannot work.
+
+    Raises:
+        EngineError: kind "pass"; names what is missing before it, or what must not be there.
+    """
+    missing = [n for n in entry.needs if n not in done]
+    if missing:
+        names = ", ".join(missing)
+        raise EngineError(
+            "pass", f"{entry.title} needs {names} before it.", entry.name,
+            f"Switch {names} on in front of it, or see why it failed.",
+        )  # fmt: skip
+    wrong = [n for n in entry.excludes if n in done]
+    if wrong:
+        names = ", ".join(wrong)
+        raise EngineError(
+            "pass", f"{entry.title} cannot work after {names}.", entry.name,
+            f"Switch {names} off, or move it behind the gradient's steps.",
+        )  # fmt: skip
 
 
 def device_of(target: str) -> str:

@@ -179,7 +179,11 @@ class TimeRow:
 
 @dataclass(frozen=True)
 class TimeResult:
-    """A timing: the machine, the rows, and each comparison behind their errors."""
+    """A timing: the machine, the rows, and each comparison behind their errors.
+
+    Args:
+        notes: sentences a person should read before the figures (a machine that is busy).
+    """
 
     machine: str
     target: str
@@ -187,6 +191,7 @@ class TimeResult:
     rows: tuple[TimeRow, ...]
     comparisons: tuple[Comparison, ...]
     build_seconds: float
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,25 @@ def row(
     )  # fmt: skip
 
 
+def unsteady(rows: Sequence[TimeRow]) -> tuple[str, ...]:
+    """What to say of a machine on which the same run takes very different times.
+
+    Half of all runs lie between the quartiles; where those are apart by more than 30 % of the
+    median, or the median is over twice the best run, something else was running.
+    """
+    doubtful = [
+        f"{r.what}, {r.phase.replace('_', ' and ')}"
+        for r in rows
+        if r.q3_ms - r.q1_ms > 0.3 * r.median_ms or r.median_ms > 2 * min(r.samples_ms)
+    ]
+    if not doubtful:
+        return ()
+    return (
+        "The machine is busy: runs of one program differ widely "
+        f"({'; '.join(doubtful)}). Ratios of such runs mean little; time again when it is quiet.",
+    )
+
+
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     """First quartile, median, third quartile; of one value, that value three times."""
     if len(values) == 1:

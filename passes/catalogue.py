@@ -25,6 +25,8 @@ class PassInfo:
         origin: "TVM", or where the method of ours comes from.
         function: `module:attribute` of a callable from program (and parameters) to program.
         required: the pipeline it stands in cannot go without it, so it has no switch.
+        needs: names of the passes that must have run before it in the same pipeline.
+        excludes: names of the passes that must not have run before it.
         looking: only for looking at; what follows and what is built starts from before it.
     """
 
@@ -36,6 +38,8 @@ class PassInfo:
     function: str
     required: bool = False
     looking: bool = False
+    needs: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
 
     def load(self) -> Any:
         """Import the callable. Only an engine's process may do this."""
@@ -111,18 +115,21 @@ _RELAY = (
         "Multiplies each output with its grad_out and sums, so that the gradient of this scalar is "
         "the backward that PyTorch asks for.",
         "the tutorial", "passes.relay.root_grad_out:root_grad_out", required=True,
+        excludes=("bind",),
     ),
     PassInfo(
         "gradient", "relay", "gradient",
         "Takes the reverse-mode gradient for every input and parameter.",
         "TVM, relay.transform.gradient(mode='first_order')", "passes.relay.gradient:gradient",
         required=True,
+        needs=("root_grad_out",),
     ),
     PassInfo(
         "graph_normal_form", "relay", "ToGraphNormalForm",
         "Turns the gradient's let bindings back into a graph, and keeps the outputs and the wanted "
         "gradients.",
         "TVM, and the tutorial", "passes.relay.graph_normal_form:graph_normal_form", required=True,
+        needs=("gradient",),
     ),
     PassInfo(
         "static_like", "relay", "*_like to static shapes",
