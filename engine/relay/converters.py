@@ -63,6 +63,8 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             "gru": self.recurrent(super().gru),
             "hardsigmoid": self.hard_sigmoid,
             "hardswish": self.hard_swish,
+            "index": self.wrapped(super().index),
+            "index_put": self.wrapped(super().index_put),
             "instance_norm": self.instance_norm,
             "layer_norm": self.layer_norm,
             "log_softmax": self.in_dtype(2, super().log_softmax),
@@ -412,6 +414,28 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             return relay.full(relay.const(value, dtype), list(self.infer_shape(data)), dtype)
 
         return convert
+
+    def wrapped(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
+        """Negative indices count from the end; TVM's reads and writes outside the data there."""
+
+        def convert(inputs: Any, input_types: Any) -> Any:
+            lengths = [int(d) for d in self.infer_shape(inputs[0])]
+            indices = [
+                v if v is None else self._wrapped(v, lengths[i]) for i, v in enumerate(inputs[1])
+            ]
+            return theirs([inputs[0], indices, *inputs[2:]], input_types)
+
+        return convert
+
+    def _wrapped(self, index: Any, length: int) -> Any:
+        dtype = self.infer_type(index).dtype
+        if dtype == "bool":
+            return index
+        if isinstance(index, relay.Constant):
+            values = index.data.numpy()
+            return relay.const(np.where(values < 0, values + length, values), dtype)
+        zero, end = relay.const(0, dtype), relay.const(length, dtype)
+        return relay.where(relay.less(index, zero), relay.add(index, end), index)
 
     def chunk(self, inputs: Any, input_types: Any) -> Any:
         """TVM's splits otherwise where the axis does not divide evenly."""

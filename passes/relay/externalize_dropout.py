@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import relay
 
+from passes.cut import MASK_PREFIX
 from passes.relay.program import Mask, RelayProgram
 from passes.relay.rewrite import op_name, post_order, rewrite, shape
 from passes.relay.spans import execution_order
@@ -25,7 +26,7 @@ def externalize_dropout(program: RelayProgram) -> RelayProgram:
     taken = {p.name_hint for p in program.main.params}
     masks, variables = list(program.masks), {}
     for call in drawn:
-        name = f"dropout_mask_{len(masks)}"
+        name = f"{MASK_PREFIX}{len(masks)}"
         while name in taken:
             name += "_"
         taken.add(name)

@@ -83,6 +83,8 @@ IMAGE = torch.randn(2, 4, 7, 7, generator=torch.Generator().manual_seed(2))
 COUNTS = torch.arange(-6, 6).reshape(3, 4)
 
 FAITHFUL = {
+    "negative index": lambda x: x[:, torch.tensor([0, -1, -6])],
+    "negative index computed": lambda x: x[:, (x.sum() * 0).to(torch.int64).reshape(1) - 2],
     "add alpha": lambda x: torch.add(x, x * 2, alpha=3),
     "sub alpha": lambda x: torch.sub(x, 2.0, alpha=0.5),
     "rsub": lambda x: 3 - x,
