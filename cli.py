@@ -10,6 +10,7 @@ import argparse
 import csv
 import io
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -47,10 +48,11 @@ def main(argv: Sequence[str] | None = None, connect: Connect = EngineClient) -> 
         return _fail(args, error)
     except KeyboardInterrupt:
         return _fail(args, EngineError("cancelled", "Stopped from the keyboard."))
-    if args.json:
-        print(json.dumps(document, ensure_ascii=False, allow_nan=False))
-    else:
-        print(args.text(document))
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False) if args.json else None
+    try:
+        print(args.text(document) if text is None else text, flush=True)
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
@@ -362,7 +364,8 @@ def _time_text(document: Document) -> str:
         f"built in {document['build_seconds']:.1f} s"
     )
     rows = [{**r, "": tables.speed_text(r["ratio_to_eager"])} for r in document["rows"]]
-    return f"{head}\n\n{tables.text_table(rows, [*TIME_COLUMNS, ''])}"
+    table = tables.text_table(rows, [*TIME_COLUMNS, ""])
+    return "\n".join([head, *document["notes"], "", table])
 
 
 # The arguments.

@@ -168,4 +168,7 @@ class PageSession:
             rows.append(TimeRow("relay, cpu", phase, 1.32, 1.3, 1.4, 1.32, 3e-6, 2048,
                                 (1.3, 1.32, 1.4)))  # fmt: skip
         comparisons = self.check(source, pipeline, captured, target, progress=progress)
-        return TimeResult("a test machine", target, threads or 2, tuple(rows), comparisons, 0.5)
+        return TimeResult(
+            "a test machine", target, threads or 2, tuple(rows), comparisons, 0.5,
+            ("Another program keeps the machine busy.",),
+        )  # fmt: skip

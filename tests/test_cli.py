@@ -1,7 +1,7 @@
 """The command line: one JSON document, promised fields, exit statuses, sentences for errors.
 
 The commands run as processes against an engine without a TVM (tests/page_session.py); the last
-tests run the real one.
+test runs the real one.
 """
 
 import json
@@ -267,3 +267,25 @@ def read_all(terminal):
             os.close(terminal)
             return shown
         shown += chunk
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = f"{sys.executable} -c '{FAKE}' graph mlp --json | head -c 10"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout == '{"model": '
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0
+
+
+def test_the_real_engine_times_a_sample_and_agrees_with_pytorch():
+    data = document("time", "mlp", "--training", "--repeats", "3", real=True)
+    assert {r["phase"] for r in data["rows"]} == {"forward", "forward_backward"}
+    ours = [r for r in data["rows"] if r["ratio_to_eager"] is not None]
+    assert len(ours) == 2
+    for row in ours:
+        assert 0 < row["median_ms"]
+        assert row["max_abs_error"] <= 1e-4
+    assert any(c["name"].startswith("gradient of") for c in data["comparisons"])

@@ -103,20 +103,24 @@ def test_bert_layer_from_trace_to_timing(journey):
     assert {"hidden_states", "attention_mask"} <= set(graph["titles"])
     journey.shot("graph")
 
-    # With the engine warm, choosing a model draws it within three seconds (bar of the page).
-    journey.choose("Model", "MLP")
+    # With the engine warm, a model that it has not seen is drawn within seconds.
     before = page.locator(".rs").get_attribute("data-ready")
-    page.get_by_role("combobox", name="Model").click()
+    tokens = page.get_by_role("spinbutton", name="Tokens")
+    tokens.fill("15")
     began = time.monotonic()
-    page.get_by_role("option", name="BERT layer").click()
+    tokens.press("Enter")
     page.wait_for_function(
-        "before => { const r = document.querySelectorAll('*');"
-        " for (const e of r) { const v = e.shadowRoot?.querySelector('.rs[data-ready]');"
-        " if (v && v.dataset.ready !== before) return true; } return false; }",
+        "before => [...document.querySelectorAll('*')].some(e => {"
+        " const v = e.shadowRoot?.querySelector('.rs[data-ready]');"
+        " return v && v.dataset.ready !== before; })",
         arg=before,
         timeout=LONG,
     )
-    print(f"from choosing bert_layer to its graph: {time.monotonic() - began:.2f} s")
+    seconds = time.monotonic() - began
+    print(f"from choosing bert_layer to its graph, engine warm: {seconds:.2f} s")
+    assert seconds < 10  # 3 s on a machine that does nothing else
+    tokens.fill("14")
+    tokens.press("Enter")
     journey.settle()
 
     # Passes: eight matrix products become six, and the step shows where.

@@ -94,6 +94,8 @@ def pass_rows(ir: str) -> list[Row]:
             "origin": p.origin,
             "required": p.required,
             "looking": p.looking,
+            "needs": list(p.needs),
+            "excludes": list(p.excludes),
         }
         for p in CATALOGUE.values()
         if p.ir == ir

@@ -406,7 +406,7 @@ def _json(value: Any) -> JsonValue:
         return [_json(v) for v in value]
     if isinstance(value, tvm.ir.Map | dict):
         return {str(k): _json(v) for k, v in value.items()}
-    return str(value)
+    return str(str(value))  # str() of an object of TVM's gives TVM's own kind of str
 
 
 def _address(array: Any) -> int:

@@ -126,6 +126,8 @@ def _results(request: tuple[Any, ...]) -> None:
         ],
         large=True,
     )
+    for note in result.notes:
+        st.warning(note)
     _table(result)
     st.altair_chart(charts.times(result.rows), key="time_chart")
     _comparisons(result)
