@@ -25,6 +25,7 @@ def show(desk: Desk, screen: Screen) -> None:
         return
     desk.ask("load", screen.source)
     joint = joint_graph(desk, screen)
+    st.session_state.setdefault("keep_cut_view", _VIEWS[0])
     left, right = st.columns([2, 3])
     strategy = left.selectbox(
         "Strategy",
@@ -33,9 +34,7 @@ def show(desk: Desk, screen: Screen) -> None:
         format_func=lambda name: cuts.STRATEGIES[name].title,
         help="\n\n".join(f"**{s.title}.** {s.summary}" for s in cuts.STRATEGIES.values()),
     )
-    view = right.segmented_control(
-        "Graph", _VIEWS, default=_VIEWS[0], key="keep_cut_view", required=True
-    )
+    view = right.segmented_control("Graph", _VIEWS, key="keep_cut_view", required=True)
     cut, coloured = cut_of(desk, screen, joint, strategy)
     document = tables.cut_document(joint, cut)
     strip(
@@ -100,7 +99,11 @@ def _invite() -> None:
 
 def _overview(joint: Graph) -> tuple[str, ...]:
     """Groups to open so that forward, backward and what crosses fit into one look."""
-    return module_groups(joint).open_at_first(everything_up_to=60, else_up_to=60)
+    tree = module_groups(joint)
+    for boxes in (60, 120, 240):
+        if opened := tree.open_at_first(everything_up_to=60, else_up_to=boxes):
+            return opened
+    return ()
 
 
 def _chosen_capture(document: tables.Row) -> str | None:
