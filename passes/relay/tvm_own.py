@@ -18,7 +18,6 @@ def _module_pass(make: Callable[[], object]) -> Callable[[RelayProgram], RelayPr
 
 
 eliminate_common_subexpr = _module_pass(relay.transform.EliminateCommonSubexpr)
-fold_constant = _module_pass(relay.transform.FoldConstant)
 combine_parallel_batch_matmul = _module_pass(relay.transform.CombineParallelBatchMatmul)
 simplify_inference = _module_pass(relay.transform.SimplifyInference)
 dead_code_elimination = _module_pass(relay.transform.DeadCodeElimination)

@@ -96,6 +96,32 @@ def test_every_step_keeps_the_numbers(dtype):
             assert worst < LIMIT[dtype], step.name
 
 
+MOVED = {
+    "transpose": lambda c: relay.transpose(c, [1, 0, 2]),
+    "transpose of all axes": relay.transpose,
+    "reshape": lambda c: relay.reshape(c, [0, -1]),
+    "squeeze": lambda c: relay.squeeze(relay.expand_dims(c, 1, 2), axis=[1, 2]),
+    "broadcast": lambda c: relay.broadcast_to(c, (5, 2, 3, 4)),
+    "concatenate": lambda c: relay.concatenate([c, relay.reshape(c, [2, 3, 4])], axis=1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("name", MOVED)
+def test_folding_gives_the_bits_that_tvm_gives(name, dtype):
+    constant = relay.const((draw(2, 3, 4) * 100).astype(dtype), dtype)
+    program = program_of(relay.add(var("x", 1).astype(dtype), MOVED[name](constant)), x=None)
+    after = apply(program, ["fold"])
+    theirs = relay.transform.InferType()(relay.transform.FoldConstant()(program.mod))
+    assert operators(after) == Counter({"add": 1, "cast": operators(program)["cast"]})
+    assert tvm.ir.structural_equal(after.mod, theirs)
+
+
+def test_folding_leaves_arithmetic_to_tvm():
+    body = relay.add(var("x", 2, 3), relay.exp(relay.const(draw(2, 3))))
+    assert operators(apply(program_of(body, x=None), ["fold"])) == {"add": 1}
+
+
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("kind", ["constant", "variable"])
 def test_a_shared_matrix_becomes_dense(transpose_b, kind):
