@@ -64,6 +64,32 @@ _ALL = (
         "37 convolutions with residual connections, then a pixel shuffle: twice the resolution.",
         1_301_196, ("image",), False, 1, None,
     ),
+    Sample(
+        "gpt2_block", "GPT-2 block",
+        "One block of GPT-2 (width 768, 12 heads): causal attention and feed-forward.",
+        7_087_872, ("hidden_states", "attention_mask"), True, 1, 14,
+    ),
+    Sample(
+        "llama_block", "LLaMA block",
+        "One LLaMA decoder layer, narrow (width 768, 12 heads over 4 of keys and values): rotary "
+        "embedding, RMS norm, SwiGLU.",
+        6_292_992, ("hidden_states", "attention_mask", "cos", "sin"), True, 1, 14,
+    ),
+    Sample(
+        "vit", "Vision transformer",
+        "ViT-Tiny with 4 layers for its 12: images of 64 x 64 in patches of 8, 10 classes.",
+        1_831_498, ("pixel_values",), False, 2, None,
+    ),
+    Sample(
+        "resnet", "ResNet-18",
+        "Convolutions, batch norms and residual connections: images of 64 x 64, 10 classes.",
+        11_181_642, ("pixel_values",), False, 2, None,
+    ),
+    Sample(
+        "mobilenet_v2", "MobileNetV2",
+        "Depthwise convolutions in inverted residuals: images of 64 x 64, 10 classes.",
+        2_236_682, ("pixel_values",), False, 2, None,
+    ),
 )  # fmt: skip
 
 SAMPLES: dict[str, Sample] = {s.name: s for s in _ALL}

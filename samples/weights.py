@@ -16,3 +16,21 @@ def stir(module: torch.nn.Module) -> None:
             if parameter.dim() == 1:
                 center = 1.0 if name.endswith("weight") else 0.0
                 parameter.normal_(center, 0.1)
+
+
+def settle(module: torch.nn.Module, inputs: torch.Tensor) -> None:
+    """Give every batch norm, in place, the running statistics that these inputs have there.
+
+    Libraries start them at zero and one, with which deep networks of random weights lose sight of
+    their input.
+    """
+    norms = [m for m in module.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    momenta = [m.momentum for m in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the average of all batches alike
+    module.train()
+    with torch.no_grad():
+        module(inputs)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum

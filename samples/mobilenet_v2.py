@@ -1,0 +1,27 @@
+"""MobileNetV2, as Hugging Face transformers writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.models.mobilenet_v2.configuration_mobilenet_v2 import MobileNetV2Config
+from transformers.models.mobilenet_v2.modeling_mobilenet_v2 import (
+    MobileNetV2ForImageClassification,
+)
+
+from samples.weights import settle, stir
+
+
+def make(batch: int, tokens: int | None) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """The model, which returns logits (batch, 10), and an image (batch, 3, 64, 64)."""
+    settings: dict[str, Any] = {"num_labels": 10}
+    config = MobileNetV2Config(
+        image_size=64, depth_multiplier=1.0, classifier_dropout_prob=0.2, **settings
+    )
+    config.return_dict = False
+    module = MobileNetV2ForImageClassification(config)
+    stir(module)
+    settle(module, torch.randn(8, 3, 64, 64))
+    return module, (torch.randn(batch, 3, 64, 64),)
