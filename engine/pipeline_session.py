@@ -71,10 +71,12 @@ class _State:
 
     Args:
         program: what the next step, or the build, starts from.
-        graph: what is shown of the step; for a pass that is only for looking, not `program`'s.
+        graph: what is shown of the step; after a pass that is only for looking, not `program`'s.
         exprs: for `program`, the IR's expression behind each id of its graph.
         base: graph of `program`, which the next step's nodes are matched against.
         done: names of the passes that ran on the way here.
+        shown: after passes that are only for looking, the program that `graph` is of, from which
+            the next such pass goes on; else None.
     """
 
     program: Program
@@ -83,6 +85,7 @@ class _State:
     exprs: dict[str, Any]
     record: StepRecord | None = None
     done: frozenset[str] = frozenset()
+    shown: Program | None = None
 
 
 @dataclass(frozen=True)
@@ -213,6 +216,8 @@ class PipelineSession:
                 "usage", f"There is no {self.ir} pass called {step.name!r}.", str(step),
                 "`cli.py passes` lists them.",
             ) from None  # fmt: skip
+        if not entry.looking:
+            before = replace(before, graph=before.base, shown=None)
         if not step.enabled:
             return self._unchanged(before, step, 0.0, None)
         try:
@@ -221,7 +226,8 @@ class PipelineSession:
             return self._unchanged(before, step, 0.0, error)
         began = time.perf_counter()
         try:
-            program = entry.load()(before.program, **dict(step.params))
+            start = before.program if before.shown is None else before.shown
+            program = entry.load()(start, **dict(step.params))
             seconds = time.perf_counter() - began
             graph, exprs = self._backend.to_graph(program)
         except EngineError as error:
@@ -231,7 +237,7 @@ class PipelineSession:
             where = fault.where.replace("step", entry.title, 1)
             named = EngineError("pass", fault.message, where, fault.hint)
             return self._unchanged(before, step, time.perf_counter() - began, named)
-        matched = carry_identity(before.base, graph)
+        matched = carry_identity(before.graph, graph)
         graph = matched.graph
         if graph.forward_outputs is not None:
             graph = graph.with_roles(roles(graph))
@@ -240,7 +246,7 @@ class PipelineSession:
             len(graph), seconds, graph.operators,
         )  # fmt: skip
         if entry.looking:
-            return replace(before, graph=graph, record=record)
+            return replace(before, graph=graph, record=record, shown=program)
         exprs = {matched.renamed[i]: e for i, e in exprs.items()}
         return _State(program, graph, graph, exprs, record, before.done | {step.name})
 
@@ -249,10 +255,10 @@ class PipelineSession:
     ) -> _State:
         """The state after a step that is switched off, or that failed: the program before it."""
         record = StepRecord(
-            step.name, step.enabled, 0, 0, 0, len(before.base), seconds, before.base.operators,
+            step.name, step.enabled, 0, 0, 0, len(before.graph), seconds, before.graph.operators,
             error,
         )  # fmt: skip
-        return replace(before, graph=before.base, record=record)
+        return replace(before, record=record)
 
     def _end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> _State:
         """The state at the pipeline's end, for what needs the program: a failed step ends it."""

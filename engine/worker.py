@@ -29,7 +29,10 @@ from typing import Any, NoReturn
 
 from engine.session import EngineError
 
-SESSIONS = {"relay": "engine.relay.session:RelaySession"}
+SESSIONS = {
+    "relay": "engine.relay.session:RelaySession",
+    "relax": "engine.relax.session:RelaxSession",
+}
 """The session class of each IR, as "module:Class"; imported only in the child."""
 
 STACK_BYTES = 1 << 30  # of address space: only what is used takes memory

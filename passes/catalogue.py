@@ -27,7 +27,8 @@ class PassInfo:
         required: the pipeline it stands in cannot go without it, so it has no switch.
         needs: names of the passes that must have run before it in the same pipeline.
         excludes: names of the passes that must not have run before it.
-        looking: only for looking at; what follows and what is built starts from before it.
+        looking: only for looking at; what is built, and what follows that is not only for looking,
+            starts from before it.
     """
 
     name: str
@@ -160,11 +161,99 @@ _RELAY = (
     ),
 )  # fmt: skip
 
-CATALOGUE: dict[tuple[str, str], PassInfo] = {(p.ir, p.name): p for p in _RELAY}
+_RELAX = (
+    PassInfo(
+        "cse", "relax", "EliminateCommonSubexpr",
+        "Computes equal expressions once.",
+        "TVM", "passes.relax.tvm_own:eliminate_common_subexpr",
+    ),
+    PassInfo(
+        "bind", "relax", "BindParams",
+        "Puts the weights into the program as constants, so that what depends on them alone can be "
+        "computed now.",
+        "TVM", "passes.relax.bind:bind",
+    ),
+    PassInfo(
+        "fold", "relax", "FoldConstant",
+        "Computes every expression whose inputs are constants and stores the result.",
+        "TVM", "passes.relax.tvm_own:fold_constant",
+    ),
+    PassInfo(
+        "combine_matmul", "relax", "CombineParallelMatmul",
+        "Joins matmuls that read one input into one: q, k and v become a single product.",
+        "TVM", "passes.relax.tvm_own:combine_parallel_matmul",
+    ),
+    PassInfo(
+        "decompose_inference", "relax", "DecomposeOpsForInference",
+        "Spells out batch norm by its running statistics, as only inference may.",
+        "TVM", "passes.relax.tvm_own:decompose_for_inference",
+    ),
+    PassInfo(
+        "decompose_training", "relax", "DecomposeOpsForTraining",
+        "Spells out layer norm, and batch norm by the batch's statistics, in operators that have a "
+        "gradient.",
+        "TVM", "passes.relax.tvm_own:decompose_for_training",
+    ),
+    PassInfo(
+        "fuse_transpose_matmul", "relax", "FuseTransposeMatmul",
+        "Makes one function of a matmul and the transpose of its right side.",
+        "TVM", "passes.relax.tvm_own:fuse_transpose_matmul",
+    ),
+    PassInfo(
+        "remove_redundant_reshape", "relax", "RemoveRedundantReshape",
+        "Makes one reshape of two, and none where the shape stays.",
+        "TVM", "passes.relax.tvm_own:remove_redundant_reshape",
+    ),
+    PassInfo(
+        "canonicalize", "relax", "CanonicalizeBindings",
+        "Removes variables that only rename another.",
+        "TVM", "passes.relax.tvm_own:canonicalize_bindings",
+    ),
+    PassInfo(
+        "dce", "relax", "DeadCodeElimination",
+        "Removes what no output needs.",
+        "TVM", "passes.relax.tvm_own:dead_code_elimination",
+    ),
+    PassInfo(
+        "convert_layout", "relax", "ConvertLayout",
+        "Turns 2D convolutions to another order of axes, NHWC where none is named.",
+        "TVM", "passes.relax.tvm_own:convert_layout",
+    ),
+    PassInfo(
+        "mixed_precision", "relax", "ToMixedPrecision",
+        "Lets matmuls and convolutions take float16; results differ by its rounding.",
+        "TVM", "passes.relax.tvm_own:to_mixed_precision",
+    ),
+    PassInfo(
+        "legalize", "relax", "LegalizeOps",
+        "Gives every operator a kernel: a loop nest in TVM's tensor IR. For looking: building does "
+        "this by itself.",
+        "TVM", "passes.relax.tvm_own:legalize_ops", looking=True,
+    ),
+    PassInfo(
+        "annotate_pattern", "relax", "AnnotateTIROpPattern",
+        "Marks each kernel as elementwise, reduction, and so on, which decides what may fuse.",
+        "TVM", "passes.relax.tvm_own:annotate_op_pattern", looking=True,
+    ),
+    PassInfo(
+        "fuse_ops", "relax", "FuseOps",
+        "Groups kernels into the functions that will run as one.",
+        "TVM", "passes.relax.tvm_own:fuse_ops", looking=True,
+    ),
+    PassInfo(
+        "fuse_tir", "relax", "FuseTIR",
+        "Makes one kernel of each group.",
+        "TVM", "passes.relax.tvm_own:fuse_tir", looking=True,
+    ),
+)  # fmt: skip
+
+CATALOGUE: dict[tuple[str, str], PassInfo] = {(p.ir, p.name): p for p in (*_RELAY, *_RELAX)}
 
 _INFERENCE = {
     "relay": "cse|bind|fold|batch_matmul_nt|combine_batch_matmul|fold|linear_to_dense"
     "|drop_identities|fold|simplify_inference|fuse",
+    "relax": "cse|bind|fold|combine_matmul|fold|decompose_inference|remove_redundant_reshape"
+    "|canonicalize|dce|legalize|annotate_pattern|fuse_ops|fuse_tir",
 }
 _TRAINING = {
     "relay": "externalize_dropout|decompose_layer_norm|linear_to_dense|drop_identities"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.relay.targets import _cpu_info, _cpu_words, cpu_name
+from engine.cpu import cpu_info, cpu_name, cpu_words
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,11 +63,11 @@ def test_the_processor_in_words(tmp_path):
         "processor\t: 0\nmodel name\t: Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz\n"
         "flags\t\t: fpu avx avx2\n\nprocessor\t: 1\nmodel name\t: another\n"
     )
-    info = _cpu_info(listing)
-    words = _cpu_words(info, frozenset(info["flags"].split()))
+    info = cpu_info(listing)
+    words = cpu_words(info, frozenset(info["flags"].split()))
     assert words.startswith("the CPU (Intel Xeon E5-2680 v4, AVX2, ")
     assert words.endswith(("core)", "cores)"))
-    assert _cpu_info(tmp_path / "none") == {}
+    assert cpu_info(tmp_path / "none") == {}
 
 
 def found(**environment: str) -> list[dict]:
@@ -94,7 +94,7 @@ def test_the_cpu_runs_here_and_cuda_says_what_is_missing():
     assert blas["name"] == f"{cpu['name']} -libs=mkl"
     assert cpu["name"].startswith("llvm")
     assert "core" in cpu["device"]
-    flags = _cpu_info(Path("/proc/cpuinfo"))["flags"].split()
+    flags = cpu_info(Path("/proc/cpuinfo"))["flags"].split()
     assert ("AVX" in cpu["device"]) == ("avx" in flags)
     assert ("-mcpu=" in cpu["name"]) or "pni" not in flags
     assert cuda["name"] == "cuda"

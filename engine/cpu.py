@@ -1,0 +1,109 @@
+"""The processor of this machine: what to call it, and what to compile for. No TVM in here."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+# Processors that LLVM can write code for, by falling use, each asked whether all that its code
+# would use is there. AMD's own come first on AMD: they are scheduled for what the machine is.
+_AMD = ("znver2", "znver1")
+_X86 = ("cascadelake", "skylake-avx512", "haswell", "sandybridge", "nehalem", "x86-64")
+
+# What a code generator uses without being asked, by LLVM's name, with the kernel's name for it
+# where they differ. Other features of a processor only serve programs that name them.
+_USED = {
+    "sse3": "pni",
+    "ssse3": "",
+    "sse4.1": "sse4_1",
+    "sse4.2": "sse4_2",
+    "popcnt": "",
+    "cx16": "",
+    "avx": "",
+    "avx2": "",
+    "fma": "",
+    "f16c": "",
+    "bmi": "bmi1",
+    "bmi2": "",
+    "lzcnt": "abm",
+    "movbe": "",
+    "avx512f": "",
+    "avx512bw": "",
+    "avx512cd": "",
+    "avx512dq": "",
+    "avx512vl": "",
+    "avx512ifma": "",
+    "avx512vbmi": "",
+    "avx512vbmi2": "avx512_vbmi2",
+    "avx512vnni": "avx512_vnni",
+    "avx512bitalg": "avx512_bitalg",
+    "avx512vpopcntdq": "avx512_vpopcntdq",
+    "avx512bf16": "avx512_bf16",
+    "gfni": "",
+    "vaes": "",
+    "vpclmulqdq": "",
+}
+
+
+def cpu_name(flags: frozenset[str], vendor: str, known: dict[str, frozenset[str]]) -> str:
+    """The processor to compile for: all that LLVM's code for it may use is among `flags`.
+
+    A virtual machine often hides features of the processor it runs on, so its model's name is no
+    promise; and an old LLVM does not know new names.
+
+    Args:
+        flags: the features of the machine, by the Linux kernel's names.
+        vendor: "AuthenticAMD", "GenuineIntel", …
+        known: the processors that LLVM knows, with their features by LLVM's names.
+
+    Returns:
+        A name for `-mcpu`, or "" where none fits.
+    """
+    names = _X86 if vendor != "AuthenticAMD" or "avx512f" in flags else (*_AMD, *_X86)
+    for name in names:
+        if name in known:
+            used = {_USED[f] or f for f in known[name] if f in _USED}
+            if used <= flags:
+                return name
+    return ""
+
+
+def cpu_target(known: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> tuple[str, str]:
+    """The target for this machine's processor, such as "llvm -mcpu=znver2", and it in words.
+
+    Args:
+        known: from names of processors to those that LLVM knows, with LLVM's names of their
+            features.
+    """
+    info = cpu_info(Path("/proc/cpuinfo"))
+    flags = frozenset(info.get("flags", "").split())
+    name = ""
+    if platform.machine() in ("x86_64", "AMD64"):
+        name = cpu_name(flags, info.get("vendor_id", ""), known(frozenset({*_AMD, *_X86})))
+    return f"llvm -mcpu={name}" if name else "llvm", cpu_words(info, flags)
+
+
+def cpu_info(path: Path) -> dict[str, str]:
+    """The first processor of Linux's list; nothing elsewhere."""
+    try:
+        first = path.read_text().split("\n\n")[0]
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def cpu_words(info: dict[str, str], flags: frozenset[str]) -> str:
+    """The processor for people: its name, its vector instructions, how many cores there are."""
+    model = info.get("model name") or platform.processor() or platform.machine()
+    model = re.sub(r"\((R|TM|r|tm)\)|\bCPU\b|@.*|\b\d+-Core\b|\bProcessor\b", " ", model)
+    vector = next(
+        (w for f, w in (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("avx", "AVX")) if f in flags), ""
+    )
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = f"{count} core" if count == 1 else f"{count} cores"
+    parts = [" ".join(model.split()), vector, cores]
+    return f"the CPU ({', '.join(p for p in parts if p)})"

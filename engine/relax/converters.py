@@ -1,0 +1,513 @@
+"""TVM's importer of ATen operators, where it needed mending.
+
+Each converter here takes over an operator that TVM's own turns, without a word, into something else
+than what PyTorch computes. What none of them mends is caught where it shows: an option that no
+converter reads, and a result of another shape or dtype than PyTorch's, are refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+import tvm
+from torch.fx import Node
+from tvm import relax
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from engine.flat_trace import Origin
+from engine.model import Model
+from engine.session import EngineError
+from passes.program import Mask
+
+_RANDOM = (
+    "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "normal",
+    "bernoulli", "multinomial", "poisson", "exponential", "uniform", "rrelu", "native_dropout",
+)  # fmt: skip
+
+# Options that change no value, and `dtype`, which shows in the result's type.
+_ALWAYS = frozenset({"memory_format", "device", "layout", "pin_memory", "dtype", "implicit"})
+_READ = {
+    "add.Tensor": {"alpha"},
+    "add.Scalar": {"alpha"},
+    "sub.Tensor": {"alpha"},
+    "sub.Scalar": {"alpha"},
+    "addmm.default": {"alpha", "beta"},
+    "baddbmm.default": {"alpha", "beta"},
+    "gelu.default": {"approximate"},
+    "div.Tensor_mode": {"rounding_mode"},
+    "var.correction": {"correction", "keepdim"},
+    "scaled_dot_product_attention.default": {"scale"},
+}
+
+
+class NamedBuilder(relax.BlockBuilder):
+    """A block builder that names each variable after the operator it is made for.
+
+    A variable's name is what passes keep of it, and so what its origin is found by.
+
+    Attributes:
+        origins: by a variable's name, where it came from.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.origin = Origin("", "", -1)
+        self.origins: dict[str, Origin] = {}
+        self.copies: dict[Origin, int] = {}
+
+    def emit(self, expr: Any, name_hint: str = "") -> Any:
+        variable = super().emit(expr, name_hint or self.hint())
+        self.origins[str(variable.name)] = self.origin
+        return variable
+
+    def hint(self) -> str:
+        """The name for what an operator becomes: not like those that passes make up."""
+        origin = self.origin
+        copy = self.copies[origin] = self.copies.get(origin, -1) + 1
+        name = f"{origin.operator.rpartition('::')[2].strip('_')}_{origin.ordinal}"
+        return f"{name}_{copy}" if copy else name
+
+
+class Converter(ExportedProgramImporter):
+    """See the module's text.
+
+    Args:
+        model: what is converted.
+        constants: tensors that the graph holds.
+
+    Attributes:
+        masks, mask_variables: what became of the dropouts that are on, in their order.
+    """
+
+    def __init__(self, model: Model, constants: Mapping[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.model, self.constants = model, constants
+        self.block_builder: NamedBuilder = NamedBuilder()
+        self.masks: list[Mask] = []
+        self.mask_variables: list[Any] = []
+
+    def create_convert_map(self) -> dict[str, Callable[[Node], Any]]:
+        """TVM's map, with ours instead of what needed mending."""
+        theirs = super().create_convert_map()
+        matmul = self._binary_op(relax.op.matmul, operator.matmul)
+        ours: dict[str, Callable[[Node], Any]] = {
+            "add.Tensor": self.scaled(theirs["add.Tensor"]),
+            "add.Scalar": self.scaled(theirs["add.Scalar"]),
+            "sub.Tensor": self.scaled(theirs["sub.Tensor"]),
+            "sub.Scalar": self.scaled(theirs["sub.Scalar"]),
+            "addmm.default": self.addmm,
+            "alpha_dropout.default": self.other_dropout,
+            "batch_norm.default": self.batch_norm,
+            "bmm.default": matmul,
+            "clone.default": self.same,
+            "contiguous.default": self.same,
+            "convolution.default": self.convolution,
+            "cumsum.default": self.cumsum,
+            "detach.default": self.same,
+            "div.Tensor_mode": self.divide,
+            "dropout.default": self.dropout,
+            "embedding.default": self.embedding,
+            "eq.Scalar": self.on_bool(theirs["eq.Scalar"]),
+            "eq.Tensor": self.on_bool(theirs["eq.Tensor"]),
+            "feature_alpha_dropout.default": self.other_dropout,
+            "feature_dropout.default": self.other_dropout,
+            "linear.default": self.linear,
+            "log_softmax.int": self.in_dtype(theirs["log_softmax.int"]),
+            "matmul.default": matmul,
+            "mm.default": matmul,
+            "full.default": self.filled(1),
+            "full_like.default": self.filled(1),
+            "new_full.default": self.filled(2),
+            "new_ones.default": self.filled(1.0),
+            "new_zeros.default": self.filled(0.0),
+            "ones.default": self.filled(1.0),
+            "ones_like.default": self.filled(1.0),
+            "zeros.default": self.filled(0.0),
+            "zeros_like.default": self.filled(0.0),
+            "native_layer_norm.default": self.native_layer_norm,
+            "ne.Scalar": self.on_bool(theirs["ne.Scalar"]),
+            "ne.Tensor": self.on_bool(theirs["ne.Tensor"]),
+            "pixel_shuffle.default": self.pixel_shuffle,
+            "scaled_dot_product_attention.default": self.attention,
+            "softmax.int": self.in_dtype(theirs["softmax.int"]),
+            "to.device": self.to,
+            "to.dtype": self.to,
+            "to.dtype_layout": self.to,
+            "to.other": self.to,
+            "to.prim_Device": self.to,
+            "_to_copy.default": self.to,
+        }
+        random = {n: self.random for n in theirs if n.partition(".")[0] in _RANDOM}
+        left_out = {
+            # These compute something else than PyTorch, or leave options out: PyTorch's own
+            # decompositions stand in for them.
+            "_native_batch_norm_legit_functional.default",
+            "_native_batch_norm_legit_no_training.default",
+            "_native_batch_norm_legit.no_stats",
+            "native_group_norm.default",
+            "std.correction",
+            "_softmax.default",
+            "_log_softmax.default",
+            "conv1d.default",
+            "conv2d.default",
+            "conv3d.default",
+            "conv_transpose1d.default",
+            "conv_transpose2d.input",
+            "copy_.default",
+            "copy.default",
+        }  # fmt: skip
+        return {k: v for k, v in {**theirs, **ours, **random}.items() if k not in left_out}
+
+    def convert(self, node: Node) -> Any:
+        """Convert one node of the FX graph, and hold its type against PyTorch's.
+
+        Raises:
+            EngineError: kind "operator"; names the operator and its module.
+        """
+        self.block_builder.origin = node.meta["origin"]
+        if node.op == "get_attr":
+            return self._convert_torch_tensor_to_relax(self.constants[str(node.target)])
+        name = node.target.__name__  # type: ignore[union-attr]
+        unread = set(node.kwargs) - _ALWAYS - _READ.get(name, set())
+        if unread:
+            self.refuse(node, f"The option {min(unread)} of {name} cannot be imported.")
+        try:
+            made = self.convert_map[name](node)
+        except EngineError:
+            raise
+        except Exception as wrong:
+            lines = [t.strip() for t in str(wrong).splitlines() if t.strip()]
+            reason = lines[-1] if lines else type(wrong).__name__
+            message = f"Relax's PyTorch frontend cannot convert {name} as it is used here: {reason}"
+            raise EngineError("operator", message, node.meta["origin"].where) from wrong
+        self.check(node, made)
+        return made
+
+    def check(self, node: Node, made: Any) -> None:
+        expected, found = _types(node.meta["val"]), _made_types(made)
+        if expected != found:
+            self.refuse(
+                node, f"Relax's PyTorch frontend makes {_words(found)} of {node.target}, and "
+                f"PyTorch {_words(expected)}.",
+            )  # fmt: skip
+
+    def refuse(self, node: Node, message: str, hint: str = "") -> NoReturn:
+        raise EngineError("operator", message, node.meta["origin"].where, hint)
+
+    def number(self, value: float, like: Any) -> Any:
+        """A constant of the dtype of another expression."""
+        return relax.const(value, str(like.ty.dtype))
+
+    # Dropout and randomness.
+
+    def dropout(self, node: Node) -> Any:
+        """TVM's leaves dropout out whether it is on or off."""
+        data, rate, train = self.retrieve_args(node)
+        if not train or not rate:
+            return data
+        name = f"dropout_mask_{len(self.masks)}"
+        shape, dtype = _shape(data), str(data.ty.dtype)
+        self.masks.append(Mask(name, float(rate), shape, dtype))
+        self.mask_variables.append(relax.Var(name, relax.TensorType(shape, dtype)))
+        return self.block_builder.emit(relax.op.multiply(data, self.mask_variables[-1]))
+
+    def other_dropout(self, node: Node) -> Any:
+        """Dropouts that draw and scale otherwise."""
+        data, rate, train = self.retrieve_args(node)
+        if train and rate:
+            self.refuse(
+                node, "Relax has no counterpart of this kind of dropout.", "Use nn.Dropout."
+            )
+        return data
+
+    def random(self, node: Node) -> Any:
+        """TVM's draws from its own generator, or not at all."""
+        self.refuse(
+            node, "The model draws random numbers, which no other program can draw alike.",
+            "Draw them outside and give them to the model as an input.",
+        )  # fmt: skip
+
+    # Products: TVM's write float32 into the program whatever the operands are.
+
+    def linear(self, node: Node) -> Any:
+        data, weight, bias = (*self.retrieve_args(node), None)[:3]
+        turned = self.block_builder.emit(relax.op.permute_dims(weight))
+        product = self.block_builder.emit(relax.op.matmul(data, turned))
+        return product if bias is None else self.block_builder.emit(relax.op.add(product, bias))
+
+    def addmm(self, node: Node) -> Any:
+        added, left, right = self.retrieve_args(node)
+        product = self.block_builder.emit(relax.op.matmul(left, right))
+        alpha, beta = node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)
+        return self.block_builder.emit(
+            relax.op.add(self.times(product, alpha), self.times(added, beta))
+        )
+
+    def convolution(self, node: Node) -> Any:
+        data, weight, bias, stride, padding, dilation, turned, more, groups = self.retrieve_args(
+            node
+        )
+        spatial = len(_shape(data)) - 2
+        ops = {
+            (1, False): relax.op.nn.conv1d, (1, True): relax.op.nn.conv1d_transpose,
+            (2, False): relax.op.nn.conv2d, (2, True): relax.op.nn.conv2d_transpose,
+            (3, False): relax.op.nn.conv3d, (3, True): relax.op.nn.conv3d_transpose,
+        }  # fmt: skip
+        # One number for all axes is written once.
+        stride, padding, dilation, more = (
+            list(v) * (spatial if len(v) == 1 else 1) for v in (stride, padding, dilation, more)
+        )
+        options = {"output_padding": more} if turned else {}
+        made = self.block_builder.emit(
+            ops[spatial, bool(turned)](
+                data, weight, strides=stride, padding=padding * 2, dilation=dilation,
+                groups=groups, **options,
+            )
+        )  # fmt: skip
+        if bias is None:
+            return made
+        shape = [1, _shape(bias)[0], *[1] * spatial]
+        bias = self.block_builder.emit(relax.op.reshape(bias, shape))
+        return self.block_builder.emit(relax.op.add(made, bias))
+
+    def times(self, value: Any, factor: Any) -> Any:
+        if factor == 1:
+            return value
+        return self.block_builder.emit(relax.op.multiply(value, self.number(factor, value)))
+
+    def scaled(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+        """Sums and differences; TVM's ignore alpha."""
+
+        def convert(node: Node) -> Any:
+            alpha = node.kwargs.get("alpha", 1)
+            if alpha == 1:
+                return theirs(node)
+            left, right = self.retrieve_args(node)
+            if isinstance(right, relax.Expr):
+                right = self.times(right, alpha)
+            else:
+                right = self.number(right * alpha, left)
+            op = relax.op.add if "add" in str(node.target) else relax.op.subtract
+            return self.block_builder.emit(op(left, right))
+
+        return convert
+
+    def divide(self, node: Node) -> Any:
+        """TVM's divides by a float32 number whatever the operand is."""
+        left, right = self.retrieve_args(node)
+        if not isinstance(right, relax.Expr):
+            right = self.number(right, left)
+        mode = node.kwargs["rounding_mode"]
+        if mode == "floor":
+            return self.block_builder.emit(relax.op.floor_divide(left, right))
+        if mode is not None and "int" in str(left.ty.dtype):
+            self.refuse(node, "A truncating division of integers cannot be imported.")
+        quotient = self.block_builder.emit(relax.op.divide(left, right))
+        return quotient if mode is None else self.block_builder.emit(relax.op.trunc(quotient))
+
+    # Normalisations.
+
+    def native_layer_norm(self, node: Node) -> Any:
+        """TVM's returns the first of three results for all three."""
+        data, shape, gamma, beta, epsilon = self.retrieve_args(node)
+        emit = self.block_builder.emit
+        axes = list(range(-len(shape), 0))
+        mean = emit(relax.op.mean(data, axes, keepdims=True))
+        centred = emit(relax.op.subtract(data, mean))
+        spread = emit(relax.op.mean(emit(relax.op.multiply(centred, centred)), axes, keepdims=True))
+        deviation = emit(relax.op.rsqrt(emit(relax.op.add(spread, self.number(epsilon, data)))))
+        result = emit(relax.op.multiply(centred, deviation))
+        if gamma is not None:
+            result = emit(relax.op.multiply(result, gamma))
+        if beta is not None:
+            result = emit(relax.op.add(result, beta))
+        return emit(relax.Tuple([result, mean, deviation]))
+
+    def batch_norm(self, node: Node) -> Any:
+        """TVM's always normalises with the running statistics, and drops their update."""
+        given: list[Any] = list(self.retrieve_args(node))
+        data, gamma, beta, mean, variance, training, momentum, epsilon = given[:8]
+        channels, dtype = _shape(data)[1], str(data.ty.dtype)
+        ones, zeros = (relax.const(f(channels), dtype) for f in (np.ones, np.zeros))
+        if training and mean is not None:
+            self.model.note(
+                f"Batch norm in train mode ({node.meta['origin'].where}) computes with the batch's "
+                "statistics; the program leaves the running statistics as they are."
+            )
+        made = self.block_builder.emit(
+            relax.op.nn.batch_norm(
+                data,
+                ones if gamma is None else gamma,
+                zeros if beta is None else beta,
+                zeros if mean is None else mean,
+                ones if variance is None else variance,
+                axis=1, epsilon=epsilon, scale=gamma is not None, center=beta is not None,
+                momentum=momentum, training=bool(training),
+            )
+        )  # fmt: skip
+        return self.block_builder.emit(relax.TupleGetItem(made, 0))
+
+    # Attention and embedding.
+
+    def attention(self, node: Node) -> Any:
+        """TVM's ignores the scale, and reads a mask in another layout; here it is spelled out."""
+        given: list[Any] = list(self.retrieve_args(node))
+        query, key, value, mask, rate, causal, grouped = [
+            *given, *(None, 0.0, False, False)[len(given) - 3 :]
+        ]  # fmt: skip
+        if rate:
+            self.refuse(
+                node, "Fused attention with dropout cannot be imported: its mask is out of reach.",
+                'Build the model with attn_implementation="eager".',
+            )  # fmt: skip
+        if grouped:
+            self.refuse(node, "Grouped-query fused attention cannot be imported.", "Repeat heads.")
+        emit = self.block_builder.emit
+        size = _shape(query)[-1]
+        scale = node.kwargs.get("scale")
+        scale = 1 / math.sqrt(size) if scale is None else scale
+        axes = list(range(len(_shape(key))))
+        axes[-2:] = axes[:-3:-1]
+        scores = emit(relax.op.matmul(query, emit(relax.op.permute_dims(key, axes))))
+        scores = self.times(scores, scale)
+        if causal:
+            rows, columns = _shape(query)[-2], _shape(key)[-2]
+            hidden = np.triu(np.full((rows, columns), -np.inf), 1)
+            scores = emit(relax.op.add(scores, relax.const(hidden, str(query.ty.dtype))))
+        if mask is not None:
+            if str(mask.ty.dtype) == "bool":
+                lowest = self.number(-math.inf, query)
+                scores = emit(relax.op.where(mask, scores, lowest))
+            else:
+                scores = emit(relax.op.add(scores, mask))
+        return emit(relax.op.matmul(emit(relax.op.nn.softmax(scores, -1)), value))
+
+    def embedding(self, node: Node) -> Any:
+        """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""
+        weight, indices, padding = (*self.retrieve_args(node), -1)[:3]
+        rows = self._embedding_impl(indices, weight)
+        if not self.model.source.training or padding < 0:
+            return rows
+        tensor = self.model.parameters.get(str(weight.name))
+        if tensor is None:
+            self.refuse(node, "The padding row of this embedding cannot be found.", "Drop padding.")
+        self.model.note(
+            f"The padding row {padding} of {weight.name} is a constant of the graph: it gets no "
+            "gradient, as in PyTorch, and does not follow later changes of that row."
+        )
+        emit = self.block_builder.emit
+        row = self._convert_torch_tensor_to_relax(tensor[padding])
+        is_padding = emit(relax.op.equal(indices, self.number(padding, indices)))
+        return emit(relax.op.where(emit(relax.op.expand_dims(is_padding, -1)), row, rows))
+
+    def pixel_shuffle(self, node: Node) -> Any:
+        """TVM's operator has no kernel."""
+        data, factor = self.retrieve_args(node)
+        *batch, channels, height, width = _shape(data)
+        parts = [*batch, channels // factor**2, factor, factor, height, width]
+        first = len(batch)
+        axes = [*range(first), *(first + i for i in (0, 3, 1, 4, 2))]
+        emit = self.block_builder.emit
+        turned = emit(relax.op.permute_dims(emit(relax.op.reshape(data, parts)), axes))
+        shape = [*batch, channels // factor**2, height * factor, width * factor]
+        return emit(relax.op.reshape(turned, shape))
+
+    # Dtypes.
+
+    def filled(self, value: int | float) -> Callable[[Node], Any]:
+        """Tensors of one number; TVM's take dtypes that are not PyTorch's.
+
+        Args:
+            value: the number, or, where it is an int, which argument says it.
+        """
+
+        def convert(node: Node) -> Any:
+            kind = node.meta["val"]
+            number = node.args[value] if isinstance(value, int) else value
+            dtype = self._convert_data_type(kind.dtype)
+            return self.block_builder.emit(
+                relax.op.full(list(kind.shape), relax.const(number, dtype), dtype)
+            )
+
+        return convert
+
+    def to(self, node: Node) -> Any:
+        """TVM's leaves out some casts, and makes others that change nothing."""
+        data = self.env[node.args[0]]
+        return self.cast(data, node.meta["val"].dtype)
+
+    def cast(self, data: Any, dtype: torch.dtype) -> Any:
+        wanted = self._convert_data_type(dtype)
+        if str(data.ty.dtype) == wanted:
+            return data
+        return self.block_builder.emit(relax.op.astype(data, wanted))
+
+    def in_dtype(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+        """Operators that cast their input first where a dtype is given; TVM's ignore it."""
+
+        def convert(node: Node) -> Any:
+            source = node.args[0]
+            before = self.env[source]
+            self.env[source] = self.cast(before, node.meta["val"].dtype)
+            try:
+                return theirs(node)
+            finally:
+                self.env[source] = before
+
+        return convert
+
+    def cumsum(self, node: Node) -> Any:
+        """TVM's has no kernel for bool, which PyTorch sums as int64."""
+        data = self.cast(self.env[node.args[0]], node.meta["val"].dtype)
+        return self.block_builder.emit(relax.op.cumsum(data, node.args[1]))
+
+    def on_bool(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+        """Comparisons; TVM has no kernel that compares bools."""
+
+        def convert(node: Node) -> Any:
+            sources = [a for a in node.args if isinstance(a, Node)]
+            before = {s: self.env[s] for s in sources}
+            for source, value in before.items():
+                if str(value.ty.dtype) == "bool":
+                    self.env[source] = self.cast(value, torch.int32)
+            try:
+                return theirs(node)
+            finally:
+                self.env.update(before)
+
+        return convert
+
+    def same(self, node: Node) -> Any:
+        return self.env[node.args[0]]
+
+
+def _shape(expr: Any) -> tuple[int, ...]:
+    return tuple(int(d) for d in expr.ty.shape.values)
+
+
+def _types(value: Any) -> list[tuple[tuple[int, ...], str]]:
+    values = value if isinstance(value, list | tuple) else [value]
+    return [(tuple(v.shape), str(v.dtype).removeprefix("torch.")) for v in values]
+
+
+def _made_types(made: Any) -> list[tuple[tuple[int, ...], str]]:
+    if isinstance(made, list | tuple):
+        return [t for m in made for t in _made_types(m)]
+    if isinstance(made.ty, relax.TupleType):
+        return [(_type_shape(t), str(t.dtype)) for t in made.ty.fields]
+    return [(_type_shape(made.ty), str(made.ty.dtype))]
+
+
+def _type_shape(kind: Any) -> tuple[int, ...]:
+    if not isinstance(kind.shape, relax.ShapeExpr):
+        return (-1,)
+    return tuple(int(d) if isinstance(d, tvm.tirx.IntImm) else -1 for d in kind.shape.values)
+
+
+def _words(types: list[tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in types)

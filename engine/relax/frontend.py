@@ -1,0 +1,81 @@
+"""From a traced PyTorch model to Relax, with nothing lost and nothing invented on the way.
+
+The trace becomes an FX graph of ATen operators (`engine.relax.trace_to_fx`); TVM's importer of such
+graphs converts them, mended by `engine.relax.converters`. Arguments bear PyTorch's names.
+
+Provenance: every variable is named after the operator that it came from and that operator's place
+in the order in which PyTorch executes the model ("linear_12", "linear_12_1"), and
+`RelaxProgram.provenance` maps these names to (scope, operator). Passes keep a variable's name while
+it has the same value.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from engine.model import Model, tensor_type
+from engine.relax.converters import Converter
+from engine.relax.trace_to_fx import trace_to_fx
+from engine.relay.in_place import check_in_place
+from engine.session import Progress
+from passes.relax.program import RelaxProgram
+
+
+def import_model(model: Model, progress: Progress) -> RelaxProgram:
+    """Convert a traced model to a typed Relax module.
+
+    The arguments of "main" are the model's inputs, all of them, then the parameters that the trace
+    reads in PyTorch's order, then the buffers that it reads, under PyTorch's names; then the masks
+    of the dropouts that are on.
+
+    Raises:
+        EngineError: kind "operator": an operator that Relax does not know, or one whose meaning
+            would be changed; names the operator and its module.
+    """
+    progress(0.0, "writing the trace as ATen operators")
+    check_in_place(model)
+    converter = Converter(model, {})
+    trace = trace_to_fx(model, converter.convert_map.__contains__)
+    converter.constants = trace.constants
+    progress(0.4, "converting operators to Relax")
+    tensors = {**model.parameters, **model.buffers}
+    inputs = dict(zip(model.input_names, model.inputs, strict=True))
+    variables = {
+        name: relax.Var(name, relax.TensorType(kind.shape, kind.dtype))
+        for name, tensor in {**inputs, **tensors}.items()
+        for kind in [tensor_type(tensor)]
+    }
+    builder, env = converter.block_builder, converter.env
+    placeholders = iter(trace.arguments)
+    outputs = 1
+    # The masks are arguments too, and only known when all is converted: they join afterwards.
+    with builder.function("main", list(variables.values())):
+        with builder.dataflow():
+            for node in trace.graph.nodes:
+                if node.op == "placeholder":
+                    env[node] = variables[next(placeholders)]
+                elif node.op != "output":
+                    env[node] = converter.convert(node)
+                else:
+                    results = [env[n] for n in node.args[0]]
+                    outputs = len(results)
+                    result = results[0] if outputs == 1 else relax.Tuple(results)
+                    made = builder.emit_output(result, "result")
+        builder.emit_func_output(made)
+    main = builder.get()["main"]
+    main = relax.Function(
+        [*main.params, *converter.mask_variables], main.body, main.ret_ty, attrs=main.attrs
+    )
+    mod = relax.transform.Normalize()(
+        tvm.IRModule({"main": main.with_attr("global_symbol", "main")})
+    )
+    return RelaxProgram(
+        mod=mod,
+        params={n: tvm.runtime.tensor(t.detach().cpu().numpy()) for n, t in tensors.items()},
+        inputs=model.input_names,
+        outputs=outputs,
+        buffers=tuple(model.buffers),
+        masks=tuple(converter.masks),
+        provenance={n: (o.scope, o.operator) for n, o in builder.origins.items()},
+    )

@@ -1,0 +1,220 @@
+"""Building Relax functions and running them on torch tensors.
+
+A function is built by TVM's default pipeline, which fuses, and run by its virtual machine. Tensors
+go in and come out by DLPack, without copies, except those whose memory is not aligned as TVM's
+kernels expect or not contiguous, and results that are an argument as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from engine.memo import Memo
+from engine.session import EngineError
+from viz.graph import TensorType
+
+# Read when TVM makes its threads: by default they are tied to cores that torch's threads use too.
+os.environ.setdefault("TVM_BIND_THREADS", "0")
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from engine.relax import blas, kernels
+from engine.relax.targets import BLAS, parse
+from engine.relax.to_graph import tensor_types
+from passes.relax.program import RelaxProgram
+
+kernels.register()
+
+_ANY_CORE = 0  # threads are not tied to a kind of core
+_ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
+
+
+class Compiled:
+    """A function that was built, ready to run.
+
+    Args:
+        executable: what `tvm.compile` returned.
+        device: where it runs.
+        arguments: (name, type) of the function's arguments, in order.
+        outputs: types of its results, a tuple flattened.
+
+    Attributes:
+        used: names of the arguments that it takes.
+    """
+
+    def __init__(
+        self,
+        executable: Any,
+        device: Any,
+        arguments: tuple[tuple[str, TensorType], ...],
+        outputs: tuple[TensorType, ...],
+    ) -> None:
+        self.arguments, self.outputs = dict(arguments), outputs
+        self.used = tuple(self.arguments)
+        self._device = device
+        self._main = relax.VirtualMachine(executable, device)["main"]
+        self._held: dict[str, tuple[int, Any]] = {}
+
+    def run(
+        self, values: Mapping[str, torch.Tensor], keep: Iterable[str] = ()
+    ) -> tuple[torch.Tensor, ...]:
+        """Run once.
+
+        Args:
+            values: a tensor for every argument, by name; others are ignored. None is changed.
+            keep: names of arguments whose memory stays where it is from call to call, such as
+                parameters: they are wrapped once.
+
+        Returns:
+            The results, flattened, as tensors of their own.
+
+        Raises:
+            EngineError: kind "input"; an argument is missing or of another type.
+        """
+        kept = frozenset(keep)
+        given = [self._array(name, values, name in kept) for name in self.arguments]
+        made = self._main(*given)
+        results = list(made) if isinstance(made, tvm.ir.Array | list | tuple) else [made]
+        tensors = tuple(torch.from_dlpack(r) for r in results)
+        # An argument that is returned as it is, or twice, must not share its memory.
+        seen = {values[name].data_ptr() for name in self.arguments}
+        own = []
+        for tensor in tensors:
+            own.append(tensor.clone() if tensor.data_ptr() in seen else tensor)
+            seen.add(tensor.data_ptr())
+        return tuple(own)
+
+    def _array(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> Any:
+        kind = self.arguments[name]
+        value = values.get(name)
+        if value is None:
+            raise EngineError("input", f"The argument {name} is missing.", name)
+        address = value.data_ptr()
+        held = self._held.get(name)
+        if keep and held is not None and held[0] == address:
+            return held[1]
+        dtype = str(value.dtype).removeprefix("torch.")
+        if tuple(value.shape) != kind.shape or dtype != kind.dtype:
+            raise EngineError(
+                "input",
+                f"{name} is {dtype}{list(value.shape)}, and the function was built for {kind}.",
+                name,
+            )
+        value = value.detach().contiguous()
+        if value.data_ptr() % _ALIGNMENT:
+            value = value.clone()
+        array = tvm.runtime.from_dlpack(value)
+        if keep and value.data_ptr() == address:  # a copy is to be made anew each time
+            self._held[name] = (address, array)
+        return array
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How to build.
+
+    Args:
+        target: the target's text; with `-libs=blas`, matmuls are PyTorch's BLAS's.
+        opt_level: of TVM's own passes.
+    """
+
+    target: str = "llvm"
+    opt_level: int = 2
+
+
+_compiled: Memo[tuple[Any, Any]] = Memo(16)
+
+
+def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> Compiled:
+    """Build one function of a program.
+
+    What was built stays known by the module's structure, so building the same again is quick.
+
+    Args:
+        program: typed; parameters that are not bound stay arguments.
+        name: of the function in its module.
+
+    Raises:
+        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+    """
+    function = program.mod[name]
+    mod = tvm.IRModule(
+        {g: f for g, f in program.mod.functions.items() if g.name_hint not in (name, "main")}
+    )
+    mod["main"] = function.with_attr("global_symbol", "main")
+    key = (options, _Structure(mod))
+    executable, _ = _compiled.get(key, lambda: (_build(mod, options), mod))
+    arguments = tuple((str(p.name), tensor_types(p.ty)[0]) for p in function.params)
+    kind = str(parse(options.target).kind.name)
+    device = tvm.device("cpu" if kind == "llvm" else kind, 0)
+    return Compiled(executable, device, arguments, tensor_types(function.ret_ty))
+
+
+def _build(mod: Any, options: BuildOptions) -> Any:
+    target = parse(options.target)
+    try:
+        if BLAS in options.target:
+            blas.register()
+            mod = blas.dispatch_matmuls(mod)
+        with tvm.transform.PassContext(opt_level=options.opt_level):
+            pipeline = relax.get_default_pipeline(target)
+            return tvm.compile(mod, target, relax_pipeline=pipeline)
+    except Exception as error:
+        lines = [x.strip() for x in str(error).splitlines() if x.strip()]
+        raise EngineError(
+            "target",
+            f"TVM cannot build this for {options.target}: {lines[-1] if lines else error!r}",
+            options.target, "Choose another target, or a smaller part of the model.",
+        ) from error  # fmt: skip
+
+
+class _Structure:
+    """A module as a key: equal where TVM finds the modules structurally equal."""
+
+    def __init__(self, mod: Any) -> None:
+        self.mod = mod
+        self.hash = int(tvm_ffi.structural_hash(mod))
+        self.names = tuple(str(p.name) for p in mod["main"].params)
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Structure)
+            and self.names == other.names
+            and bool(tvm_ffi.structural_equal(self.mod, other.mod))
+        )
+
+
+class InferenceStep:
+    """A whole program that was built: an `engine.measure.Step` without a backward."""
+
+    has_backward = False
+
+    def __init__(self, program: RelaxProgram, options: BuildOptions) -> None:
+        self._parameters = tuple(program.params)
+        self._whole = build(program, options)
+
+    def forward(
+        self, values: Mapping[str, torch.Tensor]
+    ) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """The outputs for inputs, parameters and masks by name; there are no captures."""
+        return self._whole.run(values, keep=self._parameters), {}
+
+    def backward(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """There is none."""
+        raise NotImplementedError("an inference program has no backward")
+
+
+def set_threads(threads: int) -> None:
+    """Let TVM and PyTorch both use so many threads; 0 means as many as there are processors."""
+    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    tvm.get_global_func("runtime.config_threadpool")(_ANY_CORE, torch.get_num_threads())

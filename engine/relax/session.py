@@ -1,0 +1,67 @@
+"""The Relax engine: a `PipelineSession` on apache-tvm. Lives in a child process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from engine.relax import runtime
+
+# The runtime sets what TVM reads when it is first imported.
+import tvm  # isort: skip
+
+from engine.measure import Step
+from engine.model import Model
+from engine.pipeline_session import PipelineSession
+from engine.relax.frontend import import_model
+from engine.relax.targets import targets
+from engine.relax.to_graph import to_graph
+from engine.session import EngineError, EngineInfo, Progress
+from passes.relax.program import RelaxProgram
+from viz.graph import Graph
+
+
+class RelaxBackend:
+    """See `engine.pipeline_session.Backend`."""
+
+    ir = "relax"
+
+    def describe(self) -> EngineInfo:
+        """Which TVM runs and what it can compile for."""
+        return EngineInfo(self.ir, tvm.__version__, str(Path(tvm.__file__).parent), targets())
+
+    def import_model(self, model: Model, progress: Progress) -> RelaxProgram:
+        """Convert a traced model; see `engine.relax.frontend`."""
+        return import_model(model, progress)
+
+    def to_graph(self, program: RelaxProgram, name: str = "main") -> tuple[Graph, dict[str, Any]]:
+        """Draw one function of a program; see `engine.relax.to_graph`."""
+        return to_graph(program, name)
+
+    def split(
+        self, program: RelaxProgram, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
+    ) -> Any:
+        """Saw a joint program into two.
+
+        Raises:
+            EngineError: kind "engine"; always.
+        """
+        raise EngineError(
+            "engine", "Relax programs cannot be split in this version.", "split",
+            "Use Relay for the gradient.",
+        )  # fmt: skip
+
+    def build(self, program: RelaxProgram, halves: Any, target: str) -> Step:
+        """Build a program whole."""
+        return runtime.InferenceStep(program, runtime.BuildOptions(target))
+
+    def set_threads(self, threads: int) -> None:
+        """Let TVM and PyTorch both use so many; 0 means as many as there are processors."""
+        runtime.set_threads(threads)
+
+
+class RelaxSession(PipelineSession):
+    """See `engine.session.Session`."""
+
+    def __init__(self) -> None:
+        super().__init__(RelaxBackend())

@@ -1,0 +1,61 @@
+"""What the programs of all IRs have: the value that passes take and return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A dropout turned into a mask input. The mask holds 0 and 1/(1-p), as PyTorch scales it.
+
+    Args:
+        name: of the function's argument.
+        rate: the probability p of a zero.
+        shape, dtype: of the mask.
+    """
+
+    name: str
+    rate: float
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """A typed module on its way through a pipeline. Passes return a new one.
+
+    Args:
+        mod: the module (tvm.IRModule, of the IR's own TVM); its "main" takes inputs, then
+            parameters, then masks, then grad_outs.
+        params: values of the parameters, by argument name, in PyTorch's order, then buffers.
+        inputs: names of the model's own inputs, in order.
+        outputs: how many results the program has before any gradients: the model's outputs, then
+            `updates`.
+        buffers: those of `params` that are buffers, which have no gradient.
+        masks: dropout masks that became arguments, in the order in which PyTorch draws them.
+        grad_outs: names of the arguments that carry the gradients of the outputs.
+        gradients: after the gradient, the arguments whose gradients follow the outputs in the
+            (then flat) result tuple; empty before.
+        provenance: (scope, framework operator) by a key of the importer's own.
+        updates: buffers that a run of the model changes (running statistics); their new values
+            are the last of `outputs`. They get no grad_out.
+    """
+
+    mod: Any
+    params: Mapping[str, Any]
+    inputs: tuple[str, ...]
+    outputs: int
+    buffers: tuple[str, ...] = ()
+    masks: tuple[Mask, ...] = ()
+    grad_outs: tuple[str, ...] = ()
+    gradients: tuple[str, ...] = ()
+    provenance: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    updates: tuple[str, ...] = ()
+
+    @property
+    def main(self) -> Any:
+        """The function "main"."""
+        return self.mod["main"]
