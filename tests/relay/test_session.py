@@ -8,7 +8,7 @@ import pytest
 from engine.relay.session import RelaySession
 from engine.session import EngineError, ModelSource
 from passes.catalogue import default_pipeline
-from passes.cut import cut
+from passes.cut import STRATEGIES, cut
 from passes.pipeline import Pipeline
 from viz.graph import Kind, Role
 
@@ -110,7 +110,7 @@ def test_the_split_halves_keep_the_joint_graphs_ids(session):
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-4), ("float64", 1e-10)])
-@pytest.mark.parametrize("strategy", ["keep_all", "inputs_only"])
+@pytest.mark.parametrize("strategy", list(STRATEGIES))
 def test_every_gradient_agrees_with_pytorch(session, dtype, limit, strategy):
     source = replace(TRAINED, dtype=dtype)
     joint = session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet)

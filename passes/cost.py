@@ -1,0 +1,246 @@
+"""What the values and operators of a graph cost: bytes, storages, FLOPs, bytes moved, seconds.
+
+Everything is an estimate from names, attributes and types of the neutral graph, for Relay and for
+Relax. Operators that are not in the tables below count as pointwise: one FLOP for each element of
+the result. Functions (fused groups) are the sum of what is inside.
+
+Times follow the roofline: an operator takes as long as its arithmetic or its memory traffic,
+whichever is longer (Williams, Waterman and Patterson, "Roofline", CACM 2009). Traffic counts
+materialised values only: a pointwise operator hands its result to the pointwise operator or the
+reduction behind it within one kernel, as compilers that fuse do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from viz.graph import Graph, Kind, Node, TensorType
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+VIEWS = _words(
+    "reshape squeeze expand_dims flatten nn.batch_flatten contrib_reverse_reshape reshape_like "
+    "memory.view"
+)
+"""Operators whose result is the same storage as their first input."""
+
+MOVES = _words(
+    "transpose permute_dims broadcast_to broadcast_to_like expand_like repeat tile concatenate "
+    "stack split strided_slice dynamic_strided_slice strided_set take gather gather_nd scatter "
+    "scatter_elements scatter_nd nn.pad flip reverse reverse_sequence copy cast cast_like astype "
+    "layout_transform zeros ones full zeros_like ones_like full_like arange one_hot tril triu "
+    "slice_like nn.depth_to_space nn.space_to_depth nn.pixel_shuffle identity"
+)
+"""Operators that move elements and compute nothing."""
+
+REDUCTIONS = _words(
+    "sum mean max min prod any all argmax argmin variance std logsumexp collapse_sum_to "
+    "collapse_sum_like cumsum cumprod"
+)
+"""Operators that read many elements for each they write: one FLOP an element read."""
+
+_ROWWISE = {
+    "nn.softmax": 12, "nn.fast_softmax": 12, "nn.log_softmax": 12, "nn.layer_norm": 8,
+    "nn.group_norm": 8, "nn.instance_norm": 8, "nn.batch_norm": 4, "nn.rms_norm": 5,
+}  # fmt: skip
+"""Reductions with a result as large as what they read, and their FLOPs an element."""
+
+_TRANSCENDENTAL = _words(
+    "exp log log2 log10 log1p erf tanh sigmoid power sin cos tan sinh cosh asin acos atan asinh "
+    "acosh atanh fast_exp fast_erf fast_tanh nn.gelu nn.gelu_tanh nn.silu nn.softplus"
+)
+_POLYNOMIAL = 8
+"""FLOPs of a transcendental function: about the length of its polynomial."""
+
+_PRODUCTS = _words(
+    "matmul linear einsum tensordot nn.dense nn.contrib_dense_pack nn.batch_matmul nn.matmul "
+    "nn.sparse_dense nn.attention nn.attention_bias nn.attention_var_len"
+)
+_RANDOM = ("random.", "threefry", "nn.dropout", "multinomial")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The two rates that a roofline needs, of one device.
+
+    Args:
+        flops: floating point operations a second.
+        bandwidth: bytes a second from and to memory.
+    """
+
+    flops: float = 1e11
+    bandwidth: float = 1e10
+
+    def seconds(self, flops: float, traffic: float) -> float:
+        """How long work of so many FLOPs and so many bytes moved takes at least."""
+        return max(flops / self.flops, traffic / self.bandwidth)
+
+
+NOMINAL = Machine()
+"""Ten FLOPs for each byte moved, near both a few CPU cores and a data-centre GPU in float32."""
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node's result is the storage of its first input under another shape."""
+    return node.kind is Kind.CALL and node.op in VIEWS and bool(node.edges)
+
+
+def is_product(node: Node) -> bool:
+    """Whether a node is a matrix product or a convolution, or a function that holds one."""
+    todo = [node]
+    while todo:
+        current = todo.pop()
+        if current.kind is Kind.CALL and (current.op in _PRODUCTS or _convolution(current.op)):
+            return True
+        if current.body is not None:
+            todo.extend(current.body.nodes)
+    return False
+
+
+def is_random(node: Node) -> bool:
+    """Whether a node draws random numbers, so that it gives others the second time."""
+    return node.kind is Kind.CALL and node.op.startswith(_RANDOM)
+
+
+def is_reduction(node: Node) -> bool:
+    """Whether a node sums, or the like, over many elements for each that it writes."""
+    return node.kind is Kind.CALL and (
+        node.op in REDUCTIONS or node.op in _ROWWISE or "pool" in node.op
+    )
+
+
+def is_fusible(node: Node) -> bool:
+    """Whether a node computes each element by itself, so that a reader can do it on the way."""
+    if node.kind in (Kind.TUPLE, Kind.ITEM):
+        return True
+    heavy = is_product(node) or is_reduction(node) or is_random(node)
+    return node.kind is Kind.CALL and not heavy and len(node.outputs) == 1
+
+
+def _convolution(op: str) -> bool:
+    return "conv1d" in op or "conv2d" in op or "conv3d" in op
+
+
+def storages(graph: Graph) -> dict[str, str]:
+    """For every node the id of the node that owns its memory: itself, or of a view its base."""
+    owner: dict[str, str] = {}
+    for node in graph.nodes:
+        owner[node.id] = owner[node.edges[0]] if is_view(node) else node.id
+    return owner
+
+
+def flops(graph: Graph, ids: Iterable[str] | None = None) -> dict[str, float]:
+    """Floating point operations of each node.
+
+    A multiplication and the addition of its result are two. Dimensions that are not known count
+    as one element.
+
+    Args:
+        ids: of the nodes asked for; None means all.
+    """
+    asked = graph.by_id if ids is None else ids
+    return {i: _flops(graph, graph.by_id[i]) for i in asked}
+
+
+def _flops(graph: Graph, node: Node) -> float:
+    if node.kind is Kind.FUNCTION and node.body is not None:
+        return sum(flops(node.body).values())  # bodies of fused groups do not nest
+    if node.kind is not Kind.CALL or node.op in VIEWS or node.op in MOVES:
+        return 0.0
+    read = [graph.by_id[e].outputs[0] for e in node.edges if graph.by_id[e].outputs]
+    written = sum(_elements(t) for t in node.outputs)
+    if is_product(node):
+        return 2.0 * _multiplications(node, read, written)
+    if node.op in _ROWWISE:
+        return float(_ROWWISE[node.op] * written)
+    if is_reduction(node):
+        return float(_elements(read[0]) if read else written)
+    return float(written * (_POLYNOMIAL if node.op in _TRANSCENDENTAL else 1))
+
+
+def _multiplications(node: Node, read: list[TensorType], written: int) -> int:
+    """How many pairs of numbers a matrix product or a convolution multiplies."""
+    if len(read) < 2 or not read[1].shape:
+        return written
+    if _convolution(node.op):
+        backwards = "transpose" in node.op
+        kernel = _elements(read[1]) // max(1, _size_of(read[1].shape[0]))
+        return (_elements(read[0]) if backwards else written) * kernel
+    if "attention" in node.op and len(read[0].shape) > 2:
+        keys = _size_of(read[1].shape[1])  # queries are [batch, length, heads, width]
+        return (_elements(read[0]) + written) * keys
+    shared = -2 if node.attrs.get("transpose_a") and len(read[0].shape) > 1 else -1
+    return written * (_size_of(read[0].shape[shared]) if read[0].shape else 1)
+
+
+def _elements(kind: TensorType) -> int:
+    count = 1
+    for dimension in kind.shape:
+        count *= _size_of(dimension)
+    return count
+
+
+def _size_of(dimension: int | str) -> int:
+    return dimension if isinstance(dimension, int) else 1
+
+
+class Work:
+    """What it costs to compute the nodes of a graph.
+
+    Args:
+        graph: with types.
+        machine: whose rates turn work into seconds.
+    """
+
+    def __init__(self, graph: Graph, machine: Machine = NOMINAL) -> None:
+        self.graph = graph
+        self.machine = machine
+
+    @cached_property
+    def flops(self) -> dict[str, float]:
+        """FLOPs of each node."""
+        return flops(self.graph)
+
+    @cached_property
+    def owner(self) -> dict[str, str]:
+        """The node that owns each node's storage."""
+        return storages(self.graph)
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of each node within the whole graph; views, tuples and inputs take none.
+
+        A value between two operators of one kernel is neither written nor read. A recomputed node
+        may have to read a saved value that it found in its kernel the first time; that is left
+        out, since the backward would have read another saved value instead.
+        """
+        owner, counts = self.owner, self.flops
+        held = {n.id: n.bytes or 0 for n in self.graph.nodes}
+        fusible = {n.id for n in self.graph.nodes if is_fusible(n)}
+        inner = fusible | {n.id for n in self.graph.nodes if is_reduction(n)}
+        written = self._written(inner)
+        found: dict[str, float] = {}
+        for node in self.graph.nodes:
+            if is_view(node) or node.kind not in (Kind.CALL, Kind.FUNCTION):
+                found[node.id] = 0.0
+                continue
+            moved = 0 if node.id in fusible and node.id not in written else held[node.id]
+            for base in {owner[e] for e in node.edges}:
+                if node.id not in inner or base not in fusible:
+                    moved += held[base]
+            found[node.id] = self.machine.seconds(counts[node.id], moved)
+        return found
+
+    def _written(self, inner: Collection[str]) -> set[str]:
+        """Nodes that a reader needs in memory, and results."""
+        by_id, written = self.graph.by_id, set(self.graph.outputs)
+        for node in reversed(self.graph.nodes):
+            for reader in self.graph.readers[node.id]:
+                if reader in written if is_view(by_id[reader]) else reader not in inner:
+                    written.add(node.id)
+        return written

@@ -1,0 +1,1 @@
+"""Capture strategies: one a file, and what they share."""

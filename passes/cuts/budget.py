@@ -1,0 +1,129 @@
+"""Least work done again within a budget of bytes: a mixed-integer program, solved by HiGHS.
+
+Whether each value is saved is the only whole number in it: once that is settled, computing again
+is a closure, whose linear program has whole answers by itself. The relaxation of activation
+checkpointing is that of Jain et al., "Checkmate", MLSys 2020, for one recomputation of each value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+
+from passes.cost import is_random
+from passes.cuts.flow import cheapest
+from passes.cuts.joint import Joint
+from passes.cuts.problem import Problem, Wish, problem
+
+HALF = 0.5
+"""The budget where none is given: a fraction of the bytes of everything that crosses."""
+
+GAP = 5e-3
+"""How far the work may be above the least, as a share, when the solver may stop."""
+
+SECONDS = 3.0
+"""When the solver stops with the best it has."""
+
+_TIE = 1e-6  # of all bytes, beside all work: decides between cuts of equal work only
+
+
+def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
+    """What to save so that its bytes are within the budget and recomputed seconds are least.
+
+    Matrix products may be computed again. A budget of 0 keeps nothing.
+
+    Raises:
+        ValueError: the budget is negative, or what is to be saved by wish is above it.
+    """
+    held = joint.bytes_of(wish.save)
+    allowed = budget_bytes(joint, wish.budget) - held
+    if allowed < 0:
+        raise ValueError(f"the tensors saved by hand take {held} bytes, more than the budget")
+    banned = {n.id for n in joint.graph.nodes if is_random(n)}
+    given = problem(joint, joint.work.seconds, banned, wish)
+    saved = _exact(given, allowed)
+    return _by_price(given, allowed) if saved is None else saved
+
+
+def budget_bytes(joint: Joint, budget: float | int | None) -> int:
+    """A budget in bytes.
+
+    Args:
+        budget: a float is a fraction of what everything that crosses takes; an int is bytes.
+
+    Raises:
+        ValueError: it is negative or not a number.
+    """
+    given = HALF if budget is None else budget
+    if not given >= 0:
+        raise ValueError(f"a budget of {given} is below nothing")
+    return given if isinstance(given, int) else int(given * joint.bytes_of(joint.crossings))
+
+
+def _exact(given: Problem, allowed: int) -> frozenset[str] | None:
+    """The best answer that the solver finds in time, or None where it finds none."""
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
+
+    count = len(given.ids)
+    can_save, can_redo = np.isfinite(given.save), np.isfinite(given.redo)
+    save = np.where(can_save, given.save, 0.0)
+    redo = np.where(can_redo, given.redo, 0.0)
+    if not redo.any():
+        return None
+    cost = np.concatenate([_TIE * save / max(save.sum(), 1.0), redo / redo.sum()])
+    fits = can_save & (save <= allowed)  # the rest is out at once, which the solver likes
+    matrix, low = _rows(given, save / max(allowed, 1))
+    high = np.full(len(low), np.inf)
+    low[-1], high[-1] = -np.inf, allowed / max(allowed, 1)
+    answer = milp(
+        cost,
+        constraints=LinearConstraint(matrix, low, high),
+        integrality=np.concatenate([np.ones(count), np.zeros(count)]),
+        bounds=Bounds(np.zeros(2 * count), np.concatenate([fits, can_redo]).astype(float)),
+        options={"mip_rel_gap": GAP, "time_limit": SECONDS},
+    )
+    if answer.x is None:
+        return None
+    saved = answer.x[:count] > 0.5
+    if save[saved].sum() > allowed:  # within the solver's tolerance, but not within ours
+        return None
+    saved[list(given.forced)] = True
+    return given.named(saved)
+
+
+def _rows(given: Problem, weight: NDArray[np.float64]) -> tuple[coo_matrix, NDArray[np.float64]]:
+    """Needed values are there; what is read to compute another is there; the bytes, last."""
+    count = len(given.ids)
+    need = np.flatnonzero(given.needed)
+    edges = len(given.sources)
+    one, more = np.arange(len(need)), len(need) + np.arange(edges)
+    last = len(need) + edges
+    rows = np.concatenate([one, one, more, more, more, np.full(count, last)])
+    columns = np.concatenate([
+        need, need + count, given.sources, given.sources + count, given.targets + count,
+        np.arange(count),
+    ])  # fmt: skip
+    values = np.concatenate([np.ones(2 * len(need)), np.ones(2 * edges), -np.ones(edges), weight])
+    low = np.concatenate([np.ones(len(need)), np.zeros(edges), [0.0]])
+    return coo_matrix((values, (rows, columns)), shape=(last + 1, 2 * count)), low
+
+
+def _by_price(given: Problem, allowed: int) -> frozenset[str]:
+    """Within the budget by one price for all work, found by halving: good, not the best."""
+    finite = given.redo[np.isfinite(given.redo)]
+    unit = allowed / finite.sum() if finite.any() else 1.0
+    low, high = -40.0, 40.0  # powers of two
+    best = cheapest(replace(given, redo=np.where(np.isinf(given.redo), np.inf, 0.0)))
+    if given.save[best.saved].sum() > allowed:
+        raise ValueError("the budget is below what cannot be computed again")
+    for _ in range(14):
+        middle = (low + high) / 2
+        answer = cheapest(replace(given, redo=given.redo * (unit * 2.0**middle)))
+        if given.save[answer.saved].sum() <= allowed:
+            best, low = answer, middle
+        else:
+            high = middle
+    return given.named(best.saved)

@@ -1,0 +1,134 @@
+"""A joint graph as capture strategies see it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+
+from passes.cost import Work
+from viz.graph import Graph, Kind, Node
+
+
+class Joint:
+    """What strategies need to know of a joint graph.
+
+    Args:
+        graph: with `forward_outputs` set.
+
+    Raises:
+        ValueError: it is no joint graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        if graph.forward_outputs is None:
+            raise ValueError(f"graph {graph.name} is no joint graph: take the gradient first")
+        self.graph = graph
+        self.outputs = frozenset(graph.outputs[: graph.forward_outputs])
+        self.gradients = graph.outputs[graph.forward_outputs :]
+
+    @cached_property
+    def edges(self) -> dict[str, tuple[str, ...]]:
+        """Ids of what each node reads, each once."""
+        return {n.id: tuple(dict.fromkeys(n.edges)) for n in self.graph.nodes}
+
+    @cached_property
+    def work(self) -> Work:
+        """What it costs to compute the graph's nodes, on a nominal machine."""
+        return Work(self.graph)
+
+    def bytes_of(self, captured: Collection[str]) -> int:
+        """Bytes of a set of tensors: each storage once, inputs and parameters for nothing.
+
+        Dimensions that are not known count as none.
+        """
+        largest: dict[str, int] = {}
+        for node_id in captured:
+            owner = self.work.owner[node_id]
+            if owner not in self.free:
+                largest[owner] = max(largest.get(owner, 0), self.graph.by_id[node_id].bytes or 0)
+        return sum(largest.values())
+
+    @cached_property
+    def forward(self) -> frozenset[str]:
+        """Ids of what the forward computes or reads.
+
+        These are the ancestors of its outputs, and the items of tuples among them: which field of
+        a forward tuple is meant is no work of the backward.
+        """
+        inside = self.graph.ancestors(self.outputs)
+        for node in self.graph.nodes:
+            if node.kind is Kind.ITEM and node.edges and node.edges[0] in inside:
+                inside.add(node.id)
+        return frozenset(inside)
+
+    @cached_property
+    def free(self) -> frozenset[str]:
+        """Ids of inputs, parameters, constants, and what is computed from constants alone."""
+        constant: set[str] = set()
+        free: set[str] = set()
+        for node in self.graph.nodes:
+            if node.kind in (Kind.INPUT, Kind.PARAMETER):
+                free.add(node.id)
+            elif all(e in constant for e in self.edges[node.id]):
+                constant.add(node.id)
+        return frozenset(free | constant)
+
+    @cached_property
+    def crossings(self) -> tuple[str, ...]:
+        """Ids of the forward's tensors that the backward reads, in graph order.
+
+        Where it reads a tuple, its fields cross. A call whose result is a tuple, read as a whole,
+        cannot cross: what it reads does, and it is computed again.
+        """
+        return tuple(i for i in self.needed if is_tensor(self.graph.by_id[i]))
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """Ids of what crosses, and of the tuples on the way that nothing but their parts can be.
+
+        In graph order. A tuple among them is made again by the backward under every strategy.
+        """
+        by_id = self.graph.by_id
+        todo, seen = list(self._read_by_backward), set[str]()
+        while todo:
+            current = todo.pop()
+            if current not in seen and current not in self.free:
+                seen.add(current)
+                if not is_tensor(by_id[current]):
+                    todo.extend(self.edges[current])
+        return tuple(n.id for n in self.graph.nodes if n.id in seen)
+
+    def may_be_captured(self, node_id: str) -> bool:
+        """Whether a node is a tensor that the forward computes and could hand over."""
+        return (
+            node_id in self.forward
+            and node_id not in self.free
+            and is_tensor(self.graph.by_id[node_id])
+        )
+
+    @cached_property
+    def _read_by_backward(self) -> tuple[str, ...]:
+        """Ids of the forward's nodes that the backward reads or returns, with repeats."""
+        read = [g for g in self.gradients if g in self.forward]
+        for node_id, edges in self.edges.items():
+            if node_id not in self.forward:
+                read.extend(e for e in edges if e in self.forward)
+        return tuple(read)
+
+    def computed_again(self, captured: Collection[str]) -> tuple[str, ...]:
+        """Ids of the forward's nodes that the backward must compute when it is handed `captured`.
+
+        In graph order; constants, inputs and parameters are not among them.
+        """
+        todo, seen = list(self._read_by_backward), set[str]()
+        while todo:
+            current = todo.pop()
+            if current not in seen and current not in captured and current not in self.free:
+                seen.add(current)
+                todo.extend(self.edges[current])
+        return tuple(n.id for n in self.graph.nodes if n.id in seen)
+
+
+def is_tensor(node: Node) -> bool:
+    """Whether a node's value is one tensor, and not a tuple of them."""
+    return node.kind is not Kind.TUPLE and len(node.outputs) == 1

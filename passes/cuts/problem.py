@@ -1,0 +1,121 @@
+"""The choice behind a cut, as numbers: what to save, what to compute again.
+
+Each value of the forward that may be needed has two yes-or-no variables: *available* to the
+backward, and *computed again*. What is available but not computed again is saved and costs its
+bytes; what is computed again costs its work, and all it reads must be available. Views cost
+nothing to make again, and values that share one storage are therefore saved as one: the first of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from passes.cuts.joint import Joint, is_tensor
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person asks of a strategy.
+
+    Args:
+        budget: most bytes to keep: a float is a fraction of what everything that crosses takes,
+            an int is bytes; None where the strategy has no budget.
+        save, recompute: ids of tensors that must be saved, and that must not be.
+    """
+
+    budget: float | int | None = None
+    save: frozenset[str] = frozenset()
+    recompute: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Values, prices and edges in flat arrays; a value is known by its position in `ids`.
+
+    Args:
+        ids: of the forward's values that are not free, in graph order.
+        save: bytes to save each; infinite where it cannot be saved.
+        redo: work to compute each again; infinite where that is not allowed.
+        needed: bool, what the backward reads.
+        sources, targets: edges between values, each once: the target reads the source.
+        forced: positions of the values saved by wish, whose price is 0 in `save`.
+    """
+
+    ids: tuple[str, ...]
+    save: NDArray[np.float64]
+    redo: NDArray[np.float64]
+    needed: NDArray[np.bool_]
+    sources: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    forced: tuple[int, ...] = field(default=())
+
+    def named(self, chosen: NDArray[np.bool_]) -> frozenset[str]:
+        """The ids of the chosen values."""
+        return frozenset(self.ids[k] for k in np.flatnonzero(chosen))
+
+
+def problem(
+    joint: Joint, work: Mapping[str, float], banned: Collection[str], wish: Wish
+) -> Problem:
+    """State the choice for one joint graph.
+
+    Args:
+        work: by id, the price of computing a node again, in the unit of bytes for `min_cut`.
+        banned: ids of nodes that are not to be computed again. Those that the backward reads and
+            that cannot be saved, for their result is a tuple, are computed again all the same.
+        wish: what must be saved or must not be.
+    """
+    graph = joint.graph
+    values = _concerned(joint)
+    at = {node_id: k for k, node_id in enumerate(values)}
+    count = len(values)
+    save, redo = np.full(count, np.inf), np.zeros(count)
+    needed = np.zeros(count, dtype=np.bool_)
+    sources: list[int] = []
+    targets: list[int] = []
+    forced: list[int] = []
+    needs = set(joint.needed) | wish.save
+    for k, node_id in enumerate(values):
+        node = graph.by_id[node_id]
+        needed[k] = node_id in needs
+        stuck = needed[k] and not is_tensor(node)
+        if node_id in wish.save:
+            save[k], redo[k] = 0.0, np.inf
+            forced.append(k)
+        else:
+            if is_tensor(node) and node_id not in wish.recompute:
+                save[k] = node.bytes if node.bytes is not None else _unknown(joint, node_id)
+            barred = node_id in banned and not stuck and node_id not in wish.recompute
+            redo[k] = np.inf if barred else work.get(node_id, 0.0)
+        for source in joint.edges[node_id]:
+            if source in at:
+                sources.append(at[source])
+                targets.append(k)
+    return Problem(
+        values, save, redo, needed, np.array(sources, dtype=np.int64),
+        np.array(targets, dtype=np.int64), tuple(forced),
+    )  # fmt: skip
+
+
+def _concerned(joint: Joint) -> tuple[str, ...]:
+    """Ids of the values that the backward could need, in graph order."""
+    free = joint.free
+    todo, seen = list(joint.needed), set[str]()
+    while todo:
+        current = todo.pop()
+        if current not in seen and current not in free:
+            seen.add(current)
+            todo.extend(joint.edges[current])
+    return tuple(n.id for n in joint.graph.nodes if n.id in seen)
+
+
+def _unknown(joint: Joint, node_id: str) -> int:
+    """Bytes of a tensor with dimensions that are not known, each taken for 1."""
+    kind = joint.graph.by_id[node_id].outputs[0]
+    known = type(kind)(tuple(d if isinstance(d, int) else 1 for d in kind.shape), kind.dtype)
+    return known.bytes or 0

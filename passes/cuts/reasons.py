@@ -1,0 +1,146 @@
+"""Why a tensor is saved, and why another need not be: in words, with the nodes behind them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from passes.cost import is_product, is_random, is_view
+from passes.cuts.joint import Joint
+from passes.cuts.problem import Wish
+from viz.graph import Node
+
+MOST = 32
+"""How many nodes a search for one reason may look at, so that all reasons stay linear."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a value comes about when it is not saved.
+
+    Args:
+        computed: ids of the nodes to compute, in graph order.
+        sources: ids of what they start from: captures, inputs, parameters and masks.
+        whole: whether that is all; False where the search stopped at `MOST` nodes.
+    """
+
+    computed: tuple[str, ...]
+    sources: tuple[str, ...]
+    whole: bool
+
+
+class Reasons:
+    """The reasons of one cut.
+
+    Args:
+        saved: ids of the captures.
+        again: ids of what the backward computes again, in graph order.
+        wish: what was asked for by hand.
+    """
+
+    def __init__(
+        self, joint: Joint, saved: Collection[str], again: Collection[str], wish: Wish
+    ) -> None:
+        self._joint = joint
+        self._saved = saved
+        self._wish = wish
+        self._place = {n.id: k for k, n in enumerate(joint.graph.nodes)}
+        self._next = self._towards_backward(set(again))
+
+    def _towards_backward(self, again: Collection[str]) -> dict[str, str]:
+        """For what the backward has: the reader that is nearest to one of its own nodes."""
+        joint, far, found = self._joint, dict[str, int](), dict[str, str]()
+        for node in reversed(joint.graph.nodes):
+            if node.id not in joint.forward:
+                far[node.id] = 0
+                continue
+            near = [
+                r
+                for r in joint.graph.readers[node.id]
+                if r in far and (r in again or r not in joint.forward)
+            ]
+            if near:
+                found[node.id] = min(near, key=far.__getitem__)
+                far[node.id] = far[found[node.id]] + 1
+        return found
+
+    def path(self, node_id: str) -> tuple[str, ...]:
+        """Ids from a node over what is computed again to the first of the backward's own."""
+        path = [node_id]
+        while path[-1] in self._next and (path[-1] in self._joint.forward):
+            path.append(self._next[path[-1]])
+        return tuple(path)
+
+    def instead(self, node_id: str) -> Origin:
+        """What would be computed if a node were not saved."""
+        joint, by_id = self._joint, self._joint.graph.by_id
+        todo, seen, sources = deque([node_id]), dict[str, None](), dict[str, None]()
+        while todo and len(seen) < MOST:
+            current = todo.popleft()
+            if current in joint.free or (current in self._saved and current != node_id):
+                if by_id[current].edges or by_id[current].name:  # no constants
+                    sources[current] = None
+            elif current not in seen:
+                seen[current] = None
+                todo.extend(joint.edges[current])
+        order = self._place.__getitem__
+        return Origin(
+            tuple(sorted(seen, key=order)), tuple(sorted(sources, key=order)), not todo
+        )  # fmt: skip
+
+    def saved(self, node: Node, shares: str, path: tuple[str, ...], instead: Origin) -> str:
+        """Why a node is saved."""
+        by_id = self._joint.graph.by_id
+        if node.id in self._wish.save:
+            return "picked by hand"
+        if shares in self._joint.free:
+            return f"a view of {by_id[shares].title}, which is the caller's: no bytes of its own"
+        if shares:
+            return f"the storage of the capture {by_id[shares].title} under another shape"
+        reader = by_id[path[-1]].title if len(path) > 1 else "the caller, as a gradient"
+        over = [by_id[i].title for i in path[1:-1] if not is_view(by_id[i])]
+        way = f" by way of {_few(over)}" if over else ""
+        need = f"{reader} in the backward needs it{way}" if len(path) > 1 else f"{reader} gets it"
+        return f"{need}; without it {self._cost(instead)}"
+
+    def spared(self, node_id: str) -> tuple[str, tuple[str, ...]]:
+        """Why a node is not saved, and the ids of what it comes from."""
+        by_id = self._joint.graph.by_id
+        origin = self.instead(node_id)
+        names = [by_id[i].title for i in origin.sources]
+        working = [i for i in origin.computed if not is_view(by_id[i])]
+        hand = "by hand: " if node_id in self._wish.recompute else ""
+        if not working:
+            return f"{hand}free: a view of {_few(names)}", origin.sources
+        work = self._work(working, origin.whole)
+        return f"{hand}recomputable from {_few(names)} by {work}", origin.sources
+
+    def _cost(self, origin: Origin) -> str:
+        by_id = self._joint.graph.by_id
+        nodes = [by_id[i] for i in origin.computed]
+        drawn = [n.title for n in nodes if is_random(n)]
+        if drawn:
+            return f"{drawn[0]} would draw other random numbers"
+        heavy = [n.title for n in nodes if is_product(n)]
+        if heavy:
+            return f"{_few(heavy)} would be computed again"
+        working = [n.id for n in nodes if not is_view(n)]
+        if not working:
+            return "a view would be made again"
+        return f"{self._work(working, origin.whole)} would be computed again"
+
+    def _work(self, ids: list[str], whole: bool) -> str:
+        titles = [self._joint.graph.by_id[i].title for i in ids]
+        some = "" if whole else " and more"
+        return f"{_few(titles)}{some}"
+
+
+def _few(names: list[str], most: int = 4) -> str:
+    """Names in a row, the first ones of many, each once with how often."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    words = [name if n == 1 else f"{name} ({n} times)" for name, n in counts.items()]
+    rest = len(words) - most
+    return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,143 @@
+"""Bytes, storages, FLOPs and seconds of operators, against what arithmetic says."""
+
+import pytest
+
+from passes.cost import (
+    Machine,
+    Work,
+    flops,
+    is_fusible,
+    is_product,
+    is_random,
+    is_reduction,
+    is_view,
+    storages,
+)
+from tests.graphs import Builder
+from viz.graph import Graph, Kind, Node, TensorType
+
+
+def call(op, read, shape, **attrs):
+    """A graph with one call on inputs of the given shapes; returns it and the call."""
+    b = Builder()
+    inputs = [b.add(Kind.INPUT, s, name=f"x{i}") for i, s in enumerate(read)]
+    result = b.call(op, *inputs, shape=shape, **attrs)
+    graph = b.graph(result)
+    return graph, graph.by_id[result]
+
+
+@pytest.mark.parametrize(
+    ("op", "read", "shape", "attrs", "expected"),
+    [
+        ("nn.dense", [(14, 768), (3072, 768)], (14, 3072), {}, 2 * 14 * 3072 * 768),
+        ("nn.batch_matmul", [(12, 14, 64), (12, 64, 20)], (12, 14, 20), {}, 2 * 12 * 14 * 20 * 64),
+        ("nn.batch_matmul", [(3, 5, 2), (3, 5, 7)], (3, 2, 7), {"transpose_a": True},
+         2 * 3 * 2 * 7 * 5),
+        ("matmul", [(8, 14, 64), (64, 10)], (8, 14, 10), {}, 2 * 8 * 14 * 10 * 64),
+        ("nn.conv2d", [(1, 16, 32, 32), (8, 16, 3, 3)], (1, 8, 30, 30), {},
+         2 * 8 * 30 * 30 * 16 * 9),
+        ("nn.conv2d", [(1, 16, 8, 8), (16, 1, 3, 3)], (1, 16, 6, 6), {"groups": 16},
+         2 * 16 * 36 * 9),
+        ("nn.conv2d_transpose", [(1, 8, 30, 30), (8, 16, 3, 3)], (1, 16, 32, 32), {},
+         2 * 8 * 30 * 30 * 16 * 9),
+        ("add", [(2, 3), (3,)], (2, 3), {}, 6),
+        ("mean", [(2, 300)], (2, 1), {}, 600),
+        ("reshape", [(2, 3)], (6,), {}, 0),
+        ("transpose", [(2, 3)], (3, 2), {}, 0),
+    ],
+)  # fmt: skip
+def test_flops(op, read, shape, attrs, expected):
+    graph, node = call(op, read, shape, **attrs)
+    assert flops(graph)[node.id] == expected
+
+
+def test_a_transcendental_function_costs_more_than_an_addition():
+    one, node = call("add", [(10,)], (10,))
+    other, exp = call("exp", [(10,)], (10,))
+    assert flops(other)[exp.id] > flops(one)[node.id]
+
+
+@pytest.mark.parametrize(
+    ("op", "product", "reduction", "view", "random", "fusible"),
+    [
+        ("nn.dense", True, False, False, False, False),
+        ("matmul", True, False, False, False, False),
+        ("nn.conv2d", True, False, False, False, False),
+        ("nn.conv2d_transpose", True, False, False, False, False),
+        ("nn.softmax", False, True, False, False, False),
+        ("nn.max_pool2d", False, True, False, False, False),
+        ("sum", False, True, False, False, False),
+        ("reshape", False, False, True, False, True),
+        ("transpose", False, False, False, False, True),
+        ("multiply", False, False, False, False, True),
+        ("random.uniform", False, False, False, True, False),
+        ("nn.dropout", False, False, False, True, False),
+    ],
+)
+def test_kinds_of_operators(op, product, reduction, view, random, fusible):
+    _, node = call(op, [(4, 4), (4, 4)], (4, 4))
+    found = (
+        is_product(node), is_reduction(node), is_view(node), is_random(node), is_fusible(node)
+    )  # fmt: skip
+    assert found == (product, reduction, view, random, fusible)
+
+
+def test_a_fused_group_is_the_sum_of_what_is_inside():
+    body, _ = call("nn.dense", [(2, 3), (4, 3)], (2, 4))
+    whole = Node("f", Kind.FUNCTION, outputs=(TensorType((2, 4), "float32"),), body=body)
+    graph = Graph("main", "relay", (whole,), (), ("f",))
+    assert flops(graph)["f"] == 2 * 2 * 4 * 3
+    assert is_product(whole)
+
+
+def test_views_of_views_share_one_storage_and_a_transpose_has_its_own():
+    b = Builder()
+    x = b.add(Kind.INPUT, (2, 3), name="x")
+    t = b.call("tanh", x, shape=(2, 3))
+    r = b.call("reshape", t, shape=(6,))
+    e = b.call("expand_dims", r, shape=(6, 1))
+    o = b.call("transpose", e, shape=(1, 6))
+    v = b.call("reshape", x, shape=(3, 2))
+    owner = storages(b.graph(o, v))
+    assert (owner[t], owner[r], owner[e], owner[o], owner[v]) == (t, t, t, o, x)
+
+
+def chain():
+    b = Builder()
+    x = b.add(Kind.INPUT, (100,), name="x")
+    t = b.call("tanh", x, shape=(100,))
+    n = b.call("negative", t, shape=(100,))
+    s = b.call("sum", n, shape=(1,))
+    return b.graph(s), (x, t, n, s)
+
+
+def test_what_is_fused_moves_no_bytes_in_between():
+    graph, (x, t, n, s) = chain()
+    slow_memory = Work(graph, Machine(flops=1e30, bandwidth=1.0)).seconds
+    assert slow_memory == pytest.approx({x: 0, t: 400, n: 0, s: 4})
+
+
+def test_seconds_are_the_longer_of_arithmetic_and_traffic():
+    graph, (_, t, n, s) = chain()
+    slow_arithmetic = Work(graph, Machine(flops=1.0, bandwidth=1e30)).seconds
+    assert (slow_arithmetic[t], slow_arithmetic[n], slow_arithmetic[s]) == (800, 100, 100)
+    assert Machine(2.0, 4.0).seconds(6, 4) == 3
+    assert Machine(2.0, 4.0).seconds(2, 40) == 10
+
+
+def test_a_view_between_a_pointwise_operator_and_a_product_does_not_hide_the_write():
+    b = Builder()
+    x = b.add(Kind.INPUT, (4, 4), name="x")
+    t = b.call("tanh", x, shape=(4, 4))
+    r = b.call("reshape", t, shape=(4, 4))
+    d = b.call("nn.dense", r, x, shape=(4, 4))
+    seconds = Work(b.graph(d), Machine(flops=1e30, bandwidth=1.0)).seconds
+    assert [seconds[i] for i in (t, r, d)] == pytest.approx([64 + 64, 0, 3 * 64])
+
+
+def test_unknown_dimensions_count_as_one():
+    b = Builder()
+    x = b.add(Kind.INPUT, ("n", 8), name="x")
+    w = b.add(Kind.INPUT, (4, 8), name="w")
+    d = b.call("nn.dense", x, w, shape=("n", 4))
+    assert flops(b.graph(d))[d] == 2 * 4 * 8
