@@ -22,6 +22,7 @@ from engine.session import EngineError, ModelSource, plain
 from engine.source import source_from_file
 from passes import cut as cuts
 from passes.catalogue import default_pipeline, names
+from passes.cuts.budget import parse_budget
 from passes.pipeline import Pipeline
 from samples import SAMPLES
 from viz import tables
@@ -128,7 +129,7 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
     started = time.perf_counter()
     with _Engine(args, connect) as ask:
         joint = ask("graph_after", source, pipeline, len(pipeline) - 1)
-        cut = _cut(joint, args.strategy)
+        cut = _cut(joint, args)
         document = {
             "model": source.model,
             "engine": args.engine,
@@ -150,7 +151,7 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
         captured = None
         if source.training:
             joint = ask("graph_after", source, pipeline, len(pipeline) - 1)
-            captured = _cut(joint, args.strategy).ids
+            captured = _cut(joint, args).ids
         result = ask("time", source, pipeline, captured, target, args.threads, args.repeats)
     document = {
         "model": source.model,
@@ -248,13 +249,19 @@ def _pipeline(args: argparse.Namespace) -> Pipeline:
         raise EngineError("usage", str(wrong), "--passes", "See: python cli.py passes") from wrong
 
 
-def _cut(joint: Graph, strategy: str) -> cuts.Cut:
+def _cut(joint: Graph, args: argparse.Namespace) -> cuts.Cut:
     if joint.forward_outputs is None:
         raise EngineError(
             "pass", "There is no gradient to cut: the pipeline does not take one.", "--passes",
             "Use the default training pipeline, or add the gradient step.",
         )  # fmt: skip
-    return cuts.cut(joint, strategy)
+    try:
+        return cuts.cut(joint, args.strategy, args.budget)
+    except ValueError as wrong:
+        raise EngineError(
+            "usage", f"The graph cannot be cut so: {wrong}.", "--strategy, --budget",
+            "A budget belongs to --strategy budget.",
+        ) from wrong  # fmt: skip
 
 
 def _first_target(ask: Callable[..., Any]) -> str:
@@ -278,7 +285,7 @@ def _check_steps(
             joint = ask("graph_after", source, upto, index)
             if joint.forward_outputs is None:
                 continue
-            captured = _cut(joint, args.strategy).ids
+            captured = _cut(joint, args).ids
         error = tables.worst(ask("check", source, upto, captured, target))
         if error is not None:
             errors[index] = error
@@ -351,7 +358,9 @@ def _captures_text(document: Document) -> str:
     ]
     head = (
         f"{document['strategy']}: {len(rows)} captures, {tables.size(document['bytes'])}, "
-        f"{len(document['recomputed'])} nodes recomputed; {len(document['masks'])} dropout masks, "
+        f"{len(document['recomputed'])} nodes recomputed, "
+        f"{tables.work_text(document['recomputed_flops'], document['forward_flops'])} of the "
+        f"forward's FLOPs; {len(document['masks'])} dropout masks, "
         f"{tables.size(document['mask_bytes'])}"
     )
     columns = ["id", "op", "shape", "dtype", "size", "scope", "readers", "reason"]
@@ -422,6 +431,10 @@ def _strategy(command: argparse.ArgumentParser) -> None:
         "--strategy", choices=list(cuts.STRATEGIES), default=next(iter(cuts.STRATEGIES)),
         help="which values the forward saves",
     )  # fmt: skip
+    command.add_argument(
+        "--budget", type=_budget, metavar="B",
+        help="for the strategy budget: a fraction of keep_all's bytes (0.5, 50%%) or bytes (4MiB)",
+    )  # fmt: skip
 
 
 def _check(command: argparse.ArgumentParser) -> None:
@@ -441,6 +454,13 @@ def _time(command: argparse.ArgumentParser) -> None:
 
 def _output(command: argparse.ArgumentParser) -> None:
     command.add_argument("-o", dest="output", type=Path, metavar="FILE", help="write a file, too")
+
+
+def _budget(text: str) -> float | int:
+    try:
+        return parse_budget(text)
+    except ValueError as wrong:
+        raise argparse.ArgumentTypeError(str(wrong)) from wrong
 
 
 def _positive(text: str) -> int:

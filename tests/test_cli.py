@@ -127,6 +127,18 @@ def test_captures_of_inputs_only_recomputes():
     assert data["recomputed"] == ["d0", "r"]
 
 
+def test_captures_within_a_budget():
+    whole = document("captures", "mlp", "--strategy", "keep_all")
+    for text, limit in (("0.5", whole["bytes"] // 2), ("1KiB", 1024), ("0", 0)):
+        data = document("captures", "mlp", "--strategy", "budget", "--budget", text)
+        assert data["bytes"] <= limit == data["budget"]
+        assert data["recomputed_flops"] > 0
+        assert data["forward_flops"] == whole["forward_flops"]
+        crossing = {c["id"] for c in whole["captures"]}
+        assert {s["id"] for s in data["spared"]} == crossing - {c["id"] for c in data["captures"]}
+    assert whole["recomputed_flops"] == 0
+
+
 def test_captures_without_a_gradient_says_so():
     error = document("captures", "mlp", "--passes", "cse", status=1)["error"]
     assert error["kind"] == "pass"
@@ -202,6 +214,7 @@ def test_a_file_that_cannot_be_written(tmp_path):
         ["graph", "mlp", "--batch", "0"],
         ["graph", "mlp", "--batch", "x"],
         ["captures", "mlp", "--strategy", "x"],
+        ["captures", "mlp", "--strategy", "budget", "--budget", "1.5"],
         ["step", "mlp", "--unknown"],
     ],
 )

@@ -112,6 +112,24 @@ def test_a_budget_in_bytes_and_the_default_of_one_half():
     assert cut(graph, "budget").budget == whole // 2
 
 
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("0.5", 0.5), ("50%", 0.5), ("12.5 %", 0.125), ("1.0", 1.0), ("0", 0), ("400000", 400000),
+        ("1.5MiB", 3 * 2**19), ("2 KiB", 2048), ("7B", 7), ("1GiB", 2**30),
+    ],
+)  # fmt: skip
+def test_a_budget_in_text(text, budget):
+    found = budgets.parse_budget(text)
+    assert (found, type(found)) == (budget, type(budget))
+
+
+@pytest.mark.parametrize("text", ["", "half", "1.5", "150%", "-3", "3 MB", "nan"])
+def test_text_that_is_no_budget(text):
+    with pytest.raises(ValueError, match="budget"):
+        budgets.parse_budget(text)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_budget_is_kept_without_the_exact_solver_too(seed, monkeypatch):
     monkeypatch.setattr(budgets, "_exact", lambda given, allowed: None)

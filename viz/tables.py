@@ -129,7 +129,8 @@ def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = 
 def cut_document(joint: Graph, cut: Cut) -> Row:
     """The part of `captures MODEL` that tells of one cut: what is saved, why, and for whom.
 
-    Masks are inputs, so they are listed apart, and `bytes` leaves them out.
+    Masks are inputs, so they are listed apart, and `bytes` leaves them out. FLOPs and seconds are
+    estimates (`passes.cost`); the seconds are good for their ratio.
     """
 
     def row(capture: Capture) -> Row:
@@ -144,8 +145,23 @@ def cut_document(joint: Graph, cut: Cut) -> Row:
         "captures": [row(c) for c in cut.captures],
         "masks": [row(m) for m in cut.masks],
         "mask_bytes": cut.mask_bytes,
+        "budget": cut.budget,
+        "extra_bytes": cut.extra_bytes,
         "recomputed": list(cut.recomputed),
+        "recomputed_flops": cut.recomputed_flops,
+        "forward_flops": cut.forward_flops,
+        "recomputed_seconds": cut.recomputed_seconds,
+        "forward_seconds": cut.forward_seconds,
+        "spared": [plain(s) for s in cut.spared],
     }
+
+
+def work_text(part: float, whole: float) -> str:
+    """A share of work as people read it: `none`, `less than 0.1 %`, `4.2 %`."""
+    share = 100 * part / whole if whole else 0.0
+    if share < 0.1:
+        return "less than 0.1 %" if part else "none"
+    return f"{share:.1f} %"
 
 
 def worst(comparisons: Iterable[Comparison]) -> Row | None:

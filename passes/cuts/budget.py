@@ -7,6 +7,7 @@ checkpointing is that of Jain et al., "Checkmate", MLSys 2020, for one recomputa
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -61,6 +62,28 @@ def budget_bytes(joint: Joint, budget: float | int | None) -> int:
     if not given >= 0:
         raise ValueError(f"a budget of {given} is below nothing")
     return given if isinstance(given, int) else int(given * joint.bytes_of(joint.crossings))
+
+
+def parse_budget(text: str) -> float | int:
+    """A budget as people write it: `0.5` and `50%` are fractions; `400000`, `1.5MiB` are bytes.
+
+    A number with a point and no unit is a fraction, a whole number is bytes.
+
+    Raises:
+        ValueError: it is none of these, or a fraction above 1.
+    """
+    match = re.fullmatch(r"(\d+(\.\d+)?)\s*(%|B|KiB|MiB|GiB)?", text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no budget; write 0.5, 50%, 400000 or 1.5MiB")
+    number, point, unit = match.groups()
+    if unit is None and not point:
+        return int(number)
+    if unit in (None, "%"):
+        fraction = float(number) / (100 if unit else 1)
+        if fraction > 1:
+            raise ValueError(f"a budget of {text} is more than everything; for bytes write a unit")
+        return fraction
+    return int(float(number) * 1024 ** ("B", "KiB", "MiB", "GiB").index(unit))
 
 
 def _exact(given: Problem, allowed: int) -> frozenset[str] | None:

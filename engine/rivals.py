@@ -1,0 +1,137 @@
+"""What PyTorch keeps from the forward for the backward of the same module: figures to compare with.
+
+Bytes count storages, not tensors: a view and its base count once. Inputs, parameters and buffers
+are free. The masks that dropout draws are left out, for a cut lists them apart as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_DRAWS = ("aten::bernoulli_", "aten::bernoulli", "aten::native_dropout", "aten::rand_like")
+_UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::_reshape_alias")
+
+
+def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
+    """Bytes that autograd saves in one forward.
+
+    Args:
+        module: in train mode where dropout is to be on; its buffers are left changed by a forward
+            in train mode, as by any.
+        inputs: floating ones are taken to want a gradient.
+    """
+    given = _wanting(inputs)
+    free = {_storage(t) for t in (*module.parameters(), *module.buffers(), *given)}
+    masks = _Masks()
+    kept: dict[int, torch.Tensor] = {}  # the tensors live on, so that no address comes twice
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        kept.setdefault(_storage(tensor), tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), masks:
+        module(*given)
+    return sum(
+        t.untyped_storage().nbytes()
+        for address, t in kept.items()
+        if address not in free and address not in masks.drawn
+    )
+
+
+def min_cut_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
+    """Bytes that AOTAutograd's min-cut partitioner saves, the compiler's own fusion left out."""
+    from torch._functorch.aot_autograd import aot_module
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    found: list[int] = []
+
+    def partition(joint: Any, arguments: Any, **options: Any) -> Any:
+        forward, backward = min_cut_rematerialization_partition(joint, arguments, **options)
+        results = next(n for n in forward.graph.nodes if n.op == "output").args[0]
+        found.append(_saved_bytes(results[options["num_fwd_outputs"] :]))
+        return forward, backward
+
+    def keep(graph: torch.fx.GraphModule, arguments: Any) -> Any:
+        return graph
+
+    aot_module(module, fw_compiler=keep, bw_compiler=keep, partition_fn=partition)(
+        *_wanting(inputs)
+    )
+    if len(found) != 1:
+        raise RuntimeError(f"the module was partitioned {len(found)} times, not once")
+    return found[0]
+
+
+def _wanting(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [t.detach().clone().requires_grad_(t.is_floating_point()) for t in inputs]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+class _Masks(TorchDispatchMode):
+    """Remembers the storages of what is drawn at random."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawn: dict[int, torch.Tensor] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run the operator; keep what it drew."""
+        result = func(*args, **(kwargs or {}))
+        if func._schema.name in _DRAWS:
+            mask = result[1] if isinstance(result, tuple) else result
+            self.drawn[_storage(mask)] = mask
+        return result
+
+
+def _saved_bytes(saved: Sequence[Any]) -> int:
+    """Bytes of the storages behind nodes of a forward, without inputs and masks."""
+    bases = {_base(node) for node in saved if isinstance(node, torch.fx.Node)}
+    total = 0
+    for node in bases:
+        value = node.meta.get("val")
+        if node.op != "placeholder" and isinstance(value, torch.Tensor) and not _is_mask(node):
+            total += value.untyped_storage().nbytes()
+    return total
+
+
+def _base(node: torch.fx.Node) -> torch.fx.Node:
+    """The node that owns a node's storage."""
+    while node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
+        schema = getattr(node.target, "_schema", None)
+        if schema is None:  # an item: of a list of views it is a view, of results a result
+            inner = getattr(node.args[0].target, "_schema", None)
+            if inner is None or not _is_view(inner):
+                break
+        elif not _is_view(schema):
+            break
+        node = node.args[0]
+    return node
+
+
+def _is_view(schema: Any) -> bool:
+    alias = schema.arguments[0].alias_info if schema.arguments else None
+    return schema.name in _UNSAFE_VIEWS or (alias is not None and not alias.is_write)
+
+
+def _is_mask(node: torch.fx.Node) -> bool:
+    """Whether a node is what dropout drew, or a comparison of what was drawn."""
+    source = node
+    for _ in range(3):
+        schema = getattr(source.target, "_schema", None)
+        if schema is not None and schema.name in _DRAWS:
+            return source is node or node.args[1:] == (1,) or schema.name != "aten::native_dropout"
+        if not source.args or not isinstance(source.args[0], torch.fx.Node):
+            return False
+        if source is not node and schema is not None:
+            return False
+        source = source.args[0]
+    return False
