@@ -9,7 +9,7 @@ import streamlit as st
 
 from engine.relay.boot import available
 from viz.panels import code, gradient, graph, sidebar, steps, timing
-from viz.panels.frame import boundary, show_error, style, waiting
+from viz.panels.frame import boundary, style, waiting
 from viz.panels.spare import desk_of_session
 
 TABS = {
@@ -19,7 +19,6 @@ TABS = {
     "Compile & time": timing.show,
     "In your code": code.show,
 }
-IR = "relay"
 
 
 def main() -> None:
@@ -30,13 +29,10 @@ def main() -> None:
     for key in [k for k in state if str(k).startswith("keep_")]:
         state[key] = state[key]  # what is typed in one tab outlives a look at another
     state.progress_shown = False
-    problem = available()
-    if problem is not None:
-        show_error(problem)
-        st.stop()
-    desk = desk_of_session(IR, sidebar.first_source())
     with st.sidebar:
-        screen = sidebar.show(desk, IR)
+        ir = sidebar.choose_ir(available())
+        desk = desk_of_session(ir, sidebar.first_source())
+        screen = sidebar.show(desk, ir)
         status = st.container()
     tabs = st.tabs(list(TABS), key="keep_tab", on_change="rerun")
     for tab, show in zip(tabs, TABS.values(), strict=True):

@@ -21,7 +21,7 @@ from engine.client import EngineClient
 from engine.session import EngineError, ModelSource, plain
 from engine.source import source_from_file
 from passes import cut as cuts
-from passes.catalogue import default_pipeline, names
+from passes.catalogue import default_pipeline, has_gradient, names
 from passes.cuts.budget import parse_budget
 from passes.pipeline import Pipeline
 from samples import SAMPLES
@@ -32,7 +32,7 @@ from viz.graph import Graph
 Connect = Callable[[str], EngineClient]
 Document = dict[str, Any]
 
-ENGINES = ("relay",)
+ENGINES = ("relay", "relax")
 
 
 def main(argv: Sequence[str] | None = None, connect: Connect = EngineClient) -> int:
@@ -82,7 +82,9 @@ def passes(args: argparse.Namespace, connect: Connect) -> Document:
         "passes": tables.pass_rows(args.engine),
         "pipelines": {
             "inference": str(default_pipeline(args.engine, False)),
-            "training": str(default_pipeline(args.engine, True)),
+            "training": str(default_pipeline(args.engine, True))
+            if has_gradient(args.engine)
+            else None,
         },
     }
 
@@ -241,12 +243,17 @@ def _source(args: argparse.Namespace) -> ModelSource:
 
 
 def _pipeline(args: argparse.Namespace) -> Pipeline:
-    if args.passes in (None, "default"):
-        return default_pipeline(args.engine, args.training)
     try:
+        if args.passes in (None, "default"):
+            return default_pipeline(args.engine, args.training)
         return Pipeline.parse(args.passes, names(args.engine))
     except ValueError as wrong:
-        raise EngineError("usage", str(wrong), "--passes", "See: python cli.py passes") from wrong
+        raise EngineError(
+            "usage",
+            f"{str(wrong)[0].upper()}{str(wrong)[1:]}.",
+            "--passes, --training",
+            "See: python cli.py passes",
+        ) from wrong
 
 
 def _cut(joint: Graph, args: argparse.Namespace) -> cuts.Cut:
@@ -320,7 +327,7 @@ def _models_text(document: Document) -> str:
 
 def _passes_text(document: Document) -> str:
     lines = [tables.text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
-    lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items()]
+    lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
     return "\n".join(lines)
 
 

@@ -39,11 +39,19 @@ def document(*args, real=False, status=0):
     return json.loads(done.stdout)  # fails where there is more than one document
 
 
+def test_relax_says_that_it_has_no_gradient_yet():
+    for command in (["captures", "mlp"], ["step", "mlp", "--training"]):
+        error = document(*command, "--engine", "relax", real=True, status=2)["error"]
+        assert "gradient" in error["message"]
+        assert error["where"] == "--training"
+    assert document("passes", "--engine", "relax", real=True)["pipelines"]["training"] is None
+
+
 def test_models_lists_every_sample_without_an_engine():
     rows = document("models", real=True)["models"]
     assert {"mlp", "bert_layer", "bert"} <= {r["name"] for r in rows}
     for row in rows:
-        assert row["engines"] == ["relay"]
+        assert row["engines"] == ["relay", "relax"]
         assert row["parameters"] > 0
         assert isinstance(row["training"], bool)
 

@@ -182,6 +182,23 @@ def test_another_strategy_is_another_cut_and_the_halves_are_shown(page):
         assert not page.error
 
 
+def test_a_budget_is_moved_by_a_slider_and_stands_in_the_command(page):
+    training(page)
+    open_tab(page, "Gradient & cut")
+    page.selectbox(key="keep_strategy").set_value("budget")
+    settle(page.run())
+    assert "<b>1</b> captures" in words(page)
+    page.slider(key="keep_budget").set_value(0)
+    settle(page.run())
+    text = words(page)
+    assert "<b>0</b> captures" in text and "<b>0 B</b>" in text
+    page.slider(key="keep_budget").set_value(100)
+    settle(page.run())
+    assert "<b>2.0 KiB</b>" in words(page)
+    open_tab(page, "In your code")
+    assert any("--strategy budget --budget 100%" in c.value for c in page.code)
+
+
 def test_training_without_a_gradient_says_so(page):
     training(page)
     page.session_state["pipeline_relay_training"] = "cse"
@@ -271,13 +288,26 @@ def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
     assert str(TRAINING.switched(11, False)) in lines[1]
 
 
-def test_an_engine_that_cannot_be_loaded_is_said_with_what_to_do(monkeypatch):
+def test_without_relay_the_page_says_why_and_opens_in_relax(monkeypatch, page):
     missing = EngineError("engine", "No TVM with Relay is installed.", "bitblas", "Run make env.")
     monkeypatch.setattr("engine.relay.boot.available", lambda: missing)
-    page = AppTest.from_file("../app.py", default_timeout=30).run()
-    assert not page.exception
+    page = settle(AppTest.from_file("../app.py", default_timeout=30).run())
     assert "No TVM with Relay" in page.error[0].value
     assert "Run make env" in page.error[0].value
+    assert "keep_ir" not in page.session_state
+    assert page.sidebar.segmented_control(key="keep_mode").options == ["Inference"]
+
+
+def test_the_ir_is_chosen_in_the_sidebar_and_relax_has_no_training(page):
+    training(page)
+    page.sidebar.segmented_control(key="keep_ir").set_value("relax")
+    settle(page.run())
+    assert page.sidebar.segmented_control(key="keep_mode").value == "Inference"
+    assert "desk_relax" in page.session_state
+    open_tab(page, "Gradient & cut")
+    page.button[-1].click()
+    settle(page.run())
+    assert page.session_state["keep_ir"] == "relay"
 
 
 # The desk and the list of steps, by themselves.

@@ -15,15 +15,16 @@ from viz.export import to_dot
 from viz.graph import Graph, TensorType
 from viz.panels.desk import Desk
 from viz.panels.frame import heading
-from viz.panels.gradient import joint_graph
+from viz.panels.gradient import budget_chosen, joint_graph
 from viz.panels.screen import Screen
 
 
 def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab."""
     info: ModelInfo = desk.ask("load", screen.source)
-    heading("In a training script")
-    st.code(snippet(screen, info), language="python")
+    if screen.ir == "relay":  # the one that dispatch runs
+        heading("In a training script")
+        st.code(snippet(screen, info), language="python")
     heading("From the command line")
     st.code("\n".join(commands(screen)), language="bash", wrap_lines=True)
     heading("As files")
@@ -94,6 +95,8 @@ def commands(screen: Screen) -> list[str]:
         passes = ["--passes", str(screen.pipeline)]
     strategy = st.session_state.get("keep_strategy")
     cut = ["--strategy", strategy] if source.training and strategy else []
+    if cut and strategy and (budget := budget_chosen(strategy)) is not None:
+        cut += ["--budget", f"{budget:.0%}"]
     lines = [
         ["graph", *common, *training, "-o", "graph.json"],
         ["step", *common, *training, *passes],

@@ -6,12 +6,21 @@ import streamlit as st
 
 from engine.session import EngineError
 from passes import cut as cuts
+from passes.catalogue import has_gradient
+from passes.cuts.budget import HALF
 from viz import charts, tables
 from viz.collapse import module_groups
 from viz.component import graph_view
 from viz.graph import Graph
 from viz.panels.desk import Desk
-from viz.panels.frame import boundary, heading, side_by_side, strip, switch_to_training
+from viz.panels.frame import (
+    boundary,
+    heading,
+    side_by_side,
+    strip,
+    switch_to_relay,
+    switch_to_training,
+)
 from viz.panels.screen import Screen
 
 HEIGHT = 560
@@ -20,6 +29,10 @@ _VIEWS = ("Joint", "Forward", "Backward")
 
 def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab."""
+    if not has_gradient(screen.ir):
+        st.markdown("The gradient and the cut are Relay's for now: Relax's passes lead to none.")
+        st.button("Switch to Relay", type="primary", on_click=switch_to_relay)
+        return
     if not screen.training:
         _invite()
         return
@@ -35,6 +48,9 @@ def show(desk: Desk, screen: Screen) -> None:
         help="\n\n".join(f"**{s.title}.** {s.summary}" for s in cuts.STRATEGIES.values()),
     )
     view = right.segmented_control("Graph", _VIEWS, key="keep_cut_view", required=True)
+    if strategy and cuts.STRATEGIES[strategy].has_budget:
+        st.session_state.setdefault("keep_budget", round(100 * HALF))
+        left.slider("Budget, % of everything that crosses", 0, 100, key="keep_budget")
     cut, coloured = cut_of(desk, screen, joint, strategy)
     document = tables.cut_document(joint, cut)
     strip(
@@ -44,6 +60,10 @@ def show(desk: Desk, screen: Screen) -> None:
             (tables.number(len(document["masks"])), "dropout masks"),
             (tables.size(document["mask_bytes"]), "of masks, kept by the caller"),
             (tables.number(len(document["recomputed"])), "nodes recomputed"),
+            (
+                tables.work_text(document["recomputed_flops"], document["forward_flops"]),
+                "of the forward's FLOPs again",
+            ),
         ]
     )
     with boundary(desk):
@@ -81,12 +101,21 @@ def cut_of(
 ) -> tuple[cuts.Cut, Graph]:
     """The cut of a strategy (None: the first), and the joint graph in its colours."""
     name = strategy or next(iter(cuts.STRATEGIES))
+    budget = budget_chosen(name)
 
     def make() -> tuple[cuts.Cut, Graph]:
-        cut = cuts.cut(joint, name)
+        cut = cuts.cut(joint, name, budget)
         return cut, joint.with_roles(cuts.roles(joint, cut.ids))
 
-    return desk.derive(make, "cut", screen.source, str(screen.pipeline), name)
+    return desk.derive(make, "cut", screen.source, str(screen.pipeline), name, budget)
+
+
+def budget_chosen(strategy: str) -> float | None:
+    """The slider's fraction, or None where the strategy has no budget."""
+    if not cuts.STRATEGIES[strategy].has_budget:
+        return None
+    percent: int = st.session_state.get("keep_budget", round(100 * HALF))
+    return percent / 100
 
 
 def _invite() -> None:
@@ -127,6 +156,7 @@ def _captures(document: tables.Row) -> None:
                     "bytes": c["bytes"],
                     "made in": c["scope"],
                     "from": c["source"],
+                    "why": c["reason"],
                     "read in the backward by": ", ".join(c["reader_labels"]),
                 }
                 for c in document["captures"]

@@ -13,7 +13,7 @@ class Screen:
     """One model in one mode, seen through one pipeline.
 
     Args:
-        ir: "relay".
+        ir: "relay" or "relax".
         source: the model with its inputs.
         label: what people call it: a sample's name, or a file's name without its folder.
         pipeline: the passes, in order.

@@ -12,7 +12,7 @@ import streamlit as st
 
 from engine.session import EngineError, ModelSource
 from engine.source import source_from_file
-from passes.catalogue import default_pipeline, names
+from passes.catalogue import default_pipeline, has_gradient, names
 from passes.pipeline import Pipeline
 from samples import SAMPLES
 from viz import tables
@@ -32,13 +32,33 @@ def first_source() -> ModelSource:
     return ModelSource(FIRST, batch=sample.default_batch, tokens=sample.default_tokens)
 
 
-def show(desk: Desk, ir: str) -> Screen | None:
-    """Draw the sidebar; what was chosen, or None while there is no model to look at."""
+def choose_ir(problem: EngineError | None) -> str:
+    """Draw the name and the choice of IR; "relay" or "relax".
+
+    Args:
+        problem: why Relay cannot be loaded; None where it can. The page opens in Relay then, else
+            in Relax.
+    """
     st.html(
         "<div class='rs-name'>relascope</div>"
         "<div class='rs-purpose'>TVM graphs of PyTorch models: see them, step the passes, "
         "cut forward from backward, compile and time.</div>"
     )
+    if problem is not None:
+        show_error(problem)
+        st.caption("The page goes on with Relax alone.")
+        return "relax"
+    st.session_state.setdefault("keep_ir", "relay")
+    ir = st.segmented_control(
+        "IR", ["relay", "relax"], key="keep_ir", required=True, width="stretch",
+        format_func=str.capitalize,
+        help="Relay: TVM up to 0.19, with the gradient and the cut. Relax: TVM today.",
+    )  # fmt: skip
+    return ir or "relay"
+
+
+def show(desk: Desk, ir: str) -> Screen | None:
+    """Draw the model's settings; what was chosen, or None while there is no model to look at."""
     state = st.session_state
     state.setdefault("keep_model", FIRST)
     state.setdefault("keep_mode", _MODES[0])
@@ -52,8 +72,11 @@ def show(desk: Desk, ir: str) -> Screen | None:
         source, label = _file()
     else:
         source, label = _sample(choice), choice
+    modes = _MODES if has_gradient(ir) else _MODES[:1]
+    if state.keep_mode not in modes:
+        state.keep_mode = modes[0]
     mode = st.segmented_control(
-        "Mode", _MODES, key="keep_mode", required=True, width="stretch",
+        "Mode", modes, key="keep_mode", required=True, width="stretch",
         help="Inference: eval mode, weights may be folded in. Training: train mode with dropout, "
         "and the gradient of every parameter.",
     )  # fmt: skip
