@@ -251,7 +251,7 @@ def _pipeline(args: argparse.Namespace) -> Pipeline:
         raise EngineError(
             "usage",
             f"{str(wrong)[0].upper()}{str(wrong)[1:]}.",
-            "--passes, --training",
+            "--passes" if args.passes else "--training",
             "See: python cli.py passes",
         ) from wrong
 
