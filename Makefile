@@ -30,6 +30,7 @@ $(VENV)/.test: $(VENV)/.env requirements-test.txt
 test: $(VENV)/.test chromium lint
 	$(BIN)/python -m pytest --ignore=tests/relay --ignore=tests/relax
 	$(BIN)/python -m pytest tests/relay
+	$(BIN)/python -m pytest tests/relax
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
+from engine.exported import read_exported
 from engine.flat_trace import FlatTrace, flatten
 from engine.recorded_inputs import recorded_inputs
 from engine.session import EngineError, ModelSource, Progress
@@ -268,8 +269,14 @@ def load_model(source: ModelSource, progress: Progress) -> Model:
         names = SAMPLES[source.model].inputs
     else:
         progress(0.0, "reading the file")
-        module = _read(source)
-        names, inputs = _file_inputs(module, source)
+        path = _checked_path(source)
+        if path.suffix == ".pt2":
+            module, expected, recorded = read_exported(path)
+            module = module.to(getattr(torch, source.dtype))
+        else:
+            module = _read(source, path)
+            expected, recorded = _signature(module), recorded_inputs(path)
+        names, inputs = _file_inputs(expected, recorded, source)
     return model_from_module(module, names, inputs, source, progress, notes)
 
 
@@ -332,7 +339,7 @@ def _types(
     return tuple((n, tensor_type(t)) for n, t in zip(names, inputs, strict=True))
 
 
-def _read(source: ModelSource) -> torch.jit.ScriptModule:
+def _checked_path(source: ModelSource) -> Path:
     path = Path(source.model)
     if not path.is_file():
         samples = ", ".join(SAMPLES)
@@ -344,6 +351,10 @@ def _read(source: ModelSource) -> torch.jit.ScriptModule:
         raise EngineError(
             "file", "The file has changed since it was opened.", source.model, "Open it again."
         )
+    return path
+
+
+def _read(source: ModelSource, path: Path) -> torch.jit.ScriptModule:
     try:
         # torch.jit.load reads TorchScript archives only: nothing is unpickled into Python.
         module = torch.jit.load(str(path), map_location="cpu")
@@ -363,10 +374,16 @@ def _signature(module: torch.jit.ScriptModule) -> tuple[tuple[str, str], ...]:
 
 
 def _file_inputs(
-    module: torch.jit.ScriptModule, source: ModelSource
+    expected: tuple[tuple[str, str], ...],
+    recorded: tuple[TensorType, ...],
+    source: ModelSource,
 ) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...]]:
-    """Names of a trace's inputs, and random inputs of the types that the person or file gives."""
-    expected = _signature(module)
+    """Names of a file's inputs, and random inputs of the types that the person or file gives.
+
+    Args:
+        expected: (name, type) of forward()'s inputs.
+        recorded: types that the file tells; empty where it does not.
+    """
     listed = ", ".join(n for n, _ in expected) or "no inputs"
     example = ", ".join(
         f"{n}={e}" for (n, _), e in zip(expected, ["1x14x768:float32"] * len(expected), strict=True)
@@ -378,7 +395,7 @@ def _file_inputs(
             wrong[0], "Trace a module whose inputs are tensors.",
         )  # fmt: skip
     names = tuple(n for n, _ in expected)
-    given = source.inputs or tuple(("", t) for t in recorded_inputs(Path(source.model)))
+    given = source.inputs or tuple(("", t) for t in recorded)
     if not given and names:
         raise EngineError(
             "input", f"The file does not say what shapes its inputs have: {listed}.", listed,

@@ -180,7 +180,8 @@ _RELAX = (
     ),
     PassInfo(
         "combine_matmul", "relax", "CombineParallelMatmul",
-        "Joins matmuls that read one input into one: q, k and v become a single product.",
+        "Joins matmuls that read one input into one: q, k and v become a single product. Finds "
+        "them before the weights are constants.",
         "TVM", "passes.relax.tvm_own:combine_parallel_matmul",
     ),
     PassInfo(
@@ -252,8 +253,8 @@ CATALOGUE: dict[tuple[str, str], PassInfo] = {(p.ir, p.name): p for p in (*_RELA
 _INFERENCE = {
     "relay": "cse|bind|fold|batch_matmul_nt|combine_batch_matmul|fold|linear_to_dense"
     "|drop_identities|fold|simplify_inference|fuse",
-    "relax": "cse|bind|fold|combine_matmul|fold|decompose_inference|remove_redundant_reshape"
-    "|canonicalize|dce|legalize|annotate_pattern|fuse_ops|fuse_tir",
+    "relax": "cse|combine_matmul|bind|fold|decompose_inference|remove_redundant_reshape|canonicalize"
+    "|dce|legalize|annotate_pattern|fuse_ops|fuse_tir",
 }
 _TRAINING = {
     "relay": "externalize_dropout|decompose_layer_norm|linear_to_dense|drop_identities"

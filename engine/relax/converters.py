@@ -82,6 +82,7 @@ class Converter(ExportedProgramImporter):
 
     Attributes:
         masks, mask_variables: what became of the dropouts that are on, in their order.
+        updates: the new value of each buffer that batch norms change, by name.
     """
 
     def __init__(self, model: Model, constants: Mapping[str, torch.Tensor]) -> None:
@@ -90,6 +91,7 @@ class Converter(ExportedProgramImporter):
         self.block_builder: NamedBuilder = NamedBuilder()
         self.masks: list[Mask] = []
         self.mask_variables: list[Any] = []
+        self.updates: dict[str, Any] = {}
 
     def create_convert_map(self) -> dict[str, Callable[[Node], Any]]:
         """TVM's map, with ours instead of what needed mending."""
@@ -102,6 +104,8 @@ class Converter(ExportedProgramImporter):
             "sub.Scalar": self.scaled(theirs["sub.Scalar"]),
             "addmm.default": self.addmm,
             "alpha_dropout.default": self.other_dropout,
+            "amax.default": self.extreme(relax.op.max),
+            "amin.default": self.extreme(relax.op.min),
             "batch_norm.default": self.batch_norm,
             "bmm.default": matmul,
             "clone.default": self.same,
@@ -329,37 +333,64 @@ class Converter(ExportedProgramImporter):
         return emit(relax.Tuple([result, mean, deviation]))
 
     def batch_norm(self, node: Node) -> Any:
-        """TVM's always normalises with the running statistics, and drops their update."""
+        """TVM's always normalises with the running statistics, and drops their update.
+
+        In train mode it is spelled out: the statistics are the batch's, its mean and its mean
+        squared distance to that. The running ones move towards them by the momentum, the variance
+        towards the unbiased one.
+        """
         given: list[Any] = list(self.retrieve_args(node))
         data, gamma, beta, mean, variance, training, momentum, epsilon = given[:8]
-        channels, dtype = _shape(data)[1], str(data.ty.dtype)
-        ones, zeros = (relax.const(f(channels), dtype) for f in (np.ones, np.zeros))
-        if training and mean is not None:
-            self.model.note(
-                f"Batch norm in train mode ({node.meta['origin'].where}) computes with the batch's "
-                "statistics; the program leaves the running statistics as they are."
-            )
-        made = self.block_builder.emit(
-            relax.op.nn.batch_norm(
-                data,
-                ones if gamma is None else gamma,
-                zeros if beta is None else beta,
-                zeros if mean is None else mean,
-                ones if variance is None else variance,
-                axis=1, epsilon=epsilon, scale=gamma is not None, center=beta is not None,
-                momentum=momentum, training=bool(training),
-            )
-        )  # fmt: skip
-        return self.block_builder.emit(relax.TupleGetItem(made, 0))
+        size, dtype = _shape(data), str(data.ty.dtype)
+        emit = self.block_builder.emit
+        if not training:
+            ones, zeros = (relax.const(f(size[1]), dtype) for f in (np.ones, np.zeros))
+            made = emit(
+                relax.op.nn.batch_norm(
+                    data, ones if gamma is None else gamma, zeros if beta is None else beta,
+                    mean, variance, axis=1, epsilon=epsilon, scale=gamma is not None,
+                    center=beta is not None, momentum=momentum, training=False,
+                )
+            )  # fmt: skip
+            return emit(relax.TupleGetItem(made, 0))
+        axes = [i for i in range(len(size)) if i != 1]
+        batch_mean = emit(relax.op.mean(data, axes, keepdims=True))
+        centred = emit(relax.op.subtract(data, batch_mean))
+        squares = emit(relax.op.multiply(centred, centred))
+        spread = emit(relax.op.mean(squares, axes, keepdims=True))
+        deviation = emit(relax.op.sqrt(emit(relax.op.add(spread, self.number(epsilon, data)))))
+        result = emit(relax.op.divide(centred, deviation))
+        along = [size[1]] + [1] * (len(size) - 2)
+        if gamma is not None:
+            result = emit(relax.op.multiply(result, emit(relax.op.reshape(gamma, along))))
+        if beta is not None:
+            result = emit(relax.op.add(result, emit(relax.op.reshape(beta, along))))
+        if mean is not None:
+            count = math.prod(size[i] for i in axes)
+            self.move(node, mean, batch_mean, momentum)
+            self.move(node, variance, self.times(spread, count / (count - 1)), momentum)
+        return result
+
+    def move(self, node: Node, running: Any, new: Any, momentum: float) -> None:
+        """Move a running statistic towards a batch's, (1, channels, 1, ...)."""
+        name = str(getattr(running, "name", ""))
+        if name not in self.model.buffers or name in self.updates:
+            self.refuse(
+                node, "The running statistics of this batch norm are no buffers of its own.",
+                "Let no other part of the model read or compute them, or put it in eval mode.",
+            )  # fmt: skip
+        new = self.block_builder.emit(relax.op.reshape(new, list(_shape(running))))
+        moved = self.times(new, momentum)
+        kept = self.times(running, 1 - momentum)
+        self.updates[name] = self.block_builder.emit(relax.op.add(kept, moved))
 
     # Attention and embedding.
 
     def attention(self, node: Node) -> Any:
         """TVM's ignores the scale, and reads a mask in another layout; here it is spelled out."""
         given: list[Any] = list(self.retrieve_args(node))
-        query, key, value, mask, rate, causal, grouped = [
-            *given, *(None, 0.0, False, False)[len(given) - 3 :]
-        ]  # fmt: skip
+        given += [None, 0.0, False, False][len(given) - 3 :]
+        query, key, value, mask, rate, causal, grouped = given
         if rate:
             self.refuse(
                 node, "Fused attention with dropout cannot be imported: its mask is out of reach.",
@@ -416,6 +447,15 @@ class Converter(ExportedProgramImporter):
         turned = emit(relax.op.permute_dims(emit(relax.op.reshape(data, parts)), axes))
         shape = [*batch, channels // factor**2, height * factor, width * factor]
         return emit(relax.op.reshape(turned, shape))
+
+    def extreme(self, op: Callable[..., Any]) -> Callable[[Node], Any]:
+        """The largest or smallest along axes, all where none is named; TVM's has neither."""
+
+        def convert(node: Node) -> Any:
+            data, axes, keep = (*self.retrieve_args(node), [], False)[:3]
+            return self.block_builder.emit(op(data, list(axes) or None, keepdims=bool(keep)))
+
+        return convert
 
     # Dtypes.
 

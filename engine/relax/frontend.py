@@ -27,7 +27,8 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
 
     The arguments of "main" are the model's inputs, all of them, then the parameters that the trace
     reads in PyTorch's order, then the buffers that it reads, under PyTorch's names; then the masks
-    of the dropouts that are on.
+    of the dropouts that are on. After the model's outputs, it returns the new values of the buffers
+    that a run changes.
 
     Raises:
         EngineError: kind "operator": an operator that Relax does not know, or one whose meaning
@@ -48,7 +49,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     }
     builder, env = converter.block_builder, converter.env
     placeholders = iter(trace.arguments)
-    outputs = 1
+    outputs, updates = 0, {}
     # The masks are arguments too, and only known when all is converted: they join afterwards.
     with builder.function("main", list(variables.values())):
         with builder.dataflow():
@@ -59,10 +60,17 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
                     env[node] = converter.convert(node)
                 else:
                     results = [env[n] for n in node.args[0]]
+                    updates = {**converter.updates, **{n: env[v] for n, v in trace.updates.items()}}
+                    results += updates.values()
                     outputs = len(results)
                     result = results[0] if outputs == 1 else relax.Tuple(results)
                     made = builder.emit_output(result, "result")
         builder.emit_func_output(made)
+    if updates:
+        model.note(
+            f"A run changes {len(updates)} buffers (running statistics). The program returns their "
+            "new values after the outputs."
+        )
     main = builder.get()["main"]
     main = relax.Function(
         [*main.params, *converter.mask_variables], main.body, main.ret_ty, attrs=main.attrs
@@ -75,6 +83,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         params={n: tvm.runtime.tensor(t.detach().cpu().numpy()) for n, t in tensors.items()},
         inputs=model.input_names,
         outputs=outputs,
+        updates=tuple(updates),
         buffers=tuple(model.buffers),
         masks=tuple(converter.masks),
         provenance={n: (o.scope, o.operator) for n, o in builder.origins.items()},

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from engine import steps
 from engine.memo import Memo
 from engine.session import EngineError
 from viz.graph import TensorType
@@ -93,20 +94,12 @@ class Compiled:
 
     def _array(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> Any:
         kind = self.arguments[name]
-        value = values.get(name)
-        if value is None:
-            raise EngineError("input", f"The argument {name} is missing.", name)
+        value = steps.given(values, name)
         address = value.data_ptr()
         held = self._held.get(name)
         if keep and held is not None and held[0] == address:
             return held[1]
-        dtype = str(value.dtype).removeprefix("torch.")
-        if tuple(value.shape) != kind.shape or dtype != kind.dtype:
-            raise EngineError(
-                "input",
-                f"{name} is {dtype}{list(value.shape)}, and the function was built for {kind}.",
-                name,
-            )
+        steps.check_type(value, name, kind)
         value = value.detach().contiguous()
         if value.data_ptr() % _ALIGNMENT:
             value = value.clone()
@@ -194,24 +187,11 @@ class _Structure:
         )
 
 
-class InferenceStep:
-    """A whole program that was built: an `engine.measure.Step` without a backward."""
-
-    has_backward = False
+class InferenceStep(steps.InferenceStep):
+    """A whole program, built with options."""
 
     def __init__(self, program: RelaxProgram, options: BuildOptions) -> None:
-        self._parameters = tuple(program.params)
-        self._whole = build(program, options)
-
-    def forward(
-        self, values: Mapping[str, torch.Tensor]
-    ) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-        """The outputs for inputs, parameters and masks by name; there are no captures."""
-        return self._whole.run(values, keep=self._parameters), {}
-
-    def backward(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """There is none."""
-        raise NotImplementedError("an inference program has no backward")
+        super().__init__(program, lambda part, name: build(part, options, name))
 
 
 def set_threads(threads: int) -> None:

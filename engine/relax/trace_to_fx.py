@@ -19,6 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from engine.flat_trace import Origin
 from engine.model import Model
+from engine.relay.in_place import changed_buffers
 from engine.session import EngineError
 
 # What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
@@ -46,11 +47,13 @@ class FxTrace:
             it came from.
         arguments: name of each placeholder's argument in PyTorch, in order.
         constants: tensors that the trace holds, by the target of their `get_attr` node.
+        updates: by the name of each buffer that an operator changes as a whole, its new value.
     """
 
     graph: Graph
     arguments: tuple[str, ...]
     constants: dict[str, torch.Tensor]
+    updates: dict[str, Node]
 
 
 def trace_to_fx(model: Model, known: Callable[[str], bool]) -> FxTrace:
@@ -72,7 +75,7 @@ def trace_to_fx(model: Model, known: Callable[[str], bool]) -> FxTrace:
 
 class _Writer:
     def __init__(self, model: Model, known: Callable[[str], bool]) -> None:
-        self.flat, self.known = model.flat, known
+        self.model, self.flat, self.known = model, model.flat, known
         self.graph = Graph()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.values: dict[str, Any] = {}
@@ -93,7 +96,9 @@ class _Writer:
             self.write(node)
         results = [self.values[v.debugName()] for v in self.flat.graph.outputs()]
         self.graph.output(tuple(self.node_of(r) for r in results))
-        return FxTrace(self.graph, self.arguments, self.constants)
+        changed = changed_buffers(self.model)
+        updates = {name: self.values[value] for value, name in changed.items()}
+        return FxTrace(self.graph, self.arguments, self.constants, updates)
 
     def write(self, node: Any) -> None:
         kind = node.kind()

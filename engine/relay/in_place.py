@@ -25,8 +25,8 @@ _HINT = (
 def check_in_place(model: Model) -> None:
     """Refuse a change in place that something reads through another view.
 
-    A change of an input or buffer itself is noted: the program computes with it, but does not
-    carry it out.
+    A change of an input is noted: the program computes with it, but does not carry it out. So is
+    one of a part of a buffer; see `changed_buffers` for the others.
 
     Args:
         model: its trace is read, and not changed.
@@ -41,11 +41,14 @@ def check_in_place(model: Model) -> None:
     nodes = list(graph.nodes())
     changing = [i for i, n in enumerate(nodes) if _changes(n)]
     aliases = graph.alias_db()
+    buffers = changed_buffers(model)
     order = {v.debugName(): i for i, n in enumerate(nodes) for v in n.outputs()}
     for index in changing:
         node = nodes[index]
         target = node.inputsAt(0)
         for name, argument in arguments.items():
+            if buffers.get(node.output().debugName()) == name:
+                continue
             if aliases.may_contain_alias(argument, target):
                 model.note(
                     f"The model changes {name} in place ({flat.origin(node).where}). The program "
@@ -63,6 +66,24 @@ def check_in_place(model: Model) -> None:
                         "afterwards through another view; Relay has no such change.",
                         flat.origin(node).where, _HINT,
                     )  # fmt: skip
+
+
+def changed_buffers(model: Model) -> dict[str, str]:
+    """The operators that change a whole buffer in place, such as a counter of batches.
+
+    Returns:
+        By the debug name of the operator's result, which is the new value, the buffer's name.
+    """
+    flat = model.flat
+    arguments = zip((*flat.input_names, *flat.tensors), flat.graph.inputs(), strict=True)
+    owner = {value.debugName(): name for name, value in arguments if name in model.buffers}
+    found = {}
+    for node in flat.graph.nodes():
+        if _changes(node) and node.kind() != "aten::copy_":
+            name = owner.get(node.inputsAt(0).debugName())
+            if name is not None:
+                found[node.output().debugName()] = owner[node.output().debugName()] = name
+    return found
 
 
 def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:

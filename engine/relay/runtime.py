@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from engine import steps
 from engine.memo import Memo
 from engine.relay.boot import boot
 from engine.session import EngineError
@@ -109,19 +110,12 @@ class Compiled:
 
     def _set(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> None:
         kind = self.arguments[name]
-        value = values.get(name)
-        if value is None:
-            raise EngineError("input", f"The argument {name} is missing.", name)
+        value = steps.given(values, name)
         address = value.data_ptr()
         held = self._held.get(name)
         if keep and held is not None and held[0] == address:
             return
-        if tuple(value.shape) != kind.shape or _dtype(value) != kind.dtype:
-            raise EngineError(
-                "input",
-                f"{name} is {_dtype(value)}{list(value.shape)}, and the function was built for "
-                f"{kind}.", name,
-            )  # fmt: skip
+        steps.check_type(value, name, kind)
         value = value.detach().contiguous()
         if value.data_ptr() % _ALIGNMENT:
             value = value.clone()
@@ -181,10 +175,6 @@ def _views(layout: Mapping[str, Any]) -> _Views:
     }
     inputs = {s for s, _ in viewed} | {h for h, _ in heads if nodes[h]["op"] == "null"}
     return _Views(frozenset(inputs), frozenset(outputs))
-
-
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _torch(device: Any) -> torch.device:
@@ -292,73 +282,18 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
     return tuple(result)
 
 
-class InferenceStep:
-    """A whole program that was built: an `engine.measure.Step` without a backward."""
-
-    has_backward = False
+class InferenceStep(steps.InferenceStep):
+    """A whole program, built with options."""
 
     def __init__(self, program: RelayProgram, options: BuildOptions) -> None:
-        self._parameters = tuple(program.params)
-        self._whole = build(program, options)
-
-    def forward(
-        self, values: Mapping[str, torch.Tensor]
-    ) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-        """The outputs for inputs, parameters and masks by name; there are no captures."""
-        return self._whole.run(values, keep=self._parameters), {}
-
-    def backward(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """There is none."""
-        raise NotImplementedError("an inference program has no backward")
+        super().__init__(program, lambda part, name: build(part, options, name))
 
 
-class TrainingStep:
-    """A forward and a backward that were built: an `engine.measure.Step`.
-
-    Args:
-        halves: from `passes.relay.split`.
-        options: for both.
-    """
-
-    has_backward = True
+class TrainingStep(steps.TrainingStep):
+    """A forward and a backward from `passes.relay.split`, both built with options."""
 
     def __init__(self, program: RelayProgram, halves: Halves, options: BuildOptions) -> None:
-        self.saved = halves.saved
-        self.outputs = program.outputs
-        self.gradients = program.gradients
-        self.grad_outs = program.grad_outs
-        self.masks = program.masks
-        self.parameters = tuple(program.params)
-        self._forward = build(halves.forward, options, "forward")
-        self._backward = build(halves.backward, options, "backward")
-        self.read_by_backward = frozenset(self._backward.used)
-
-    def forward(
-        self, values: Mapping[str, torch.Tensor]
-    ) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-        """Run the forward.
-
-        Args:
-            values: inputs, parameters and masks by name.
-
-        Returns:
-            The outputs, and the captures by the names that the backward has for them.
-        """
-        results = self._forward.run(values, keep=self.parameters)
-        captures = dict(zip(self.saved, results[self.outputs :], strict=True))
-        return results[: self.outputs], captures
-
-    def backward(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Run the backward.
-
-        Args:
-            values: inputs, parameters, masks, grad_outs and captures by name.
-
-        Returns:
-            The gradients, by the name of the argument that each is of.
-        """
-        results = self._backward.run(values, keep=self.parameters)
-        return dict(zip(self.gradients, results, strict=True))
+        super().__init__(program, halves, lambda part, name: build(part, options, name))
 
 
 def set_threads(threads: int) -> None:

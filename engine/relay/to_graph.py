@@ -11,17 +11,14 @@ import ctypes
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import tvm
 from tvm import relay
 
+from engine.graph_builder import SMALL, GraphBuilder, body_origin, fused_name
 from passes.relay.program import RelayProgram
-from viz.graph import Graph, JsonValue, Kind, Node, TensorType
-
-SMALL = 1000
-"""Constants with fewer elements carry their values as text."""
+from viz.graph import Graph, JsonValue, Kind, TensorType
 
 _NOISE = ("auto_scheduler_rewritten_layout", "meta_schedule_original_shape")
 
@@ -111,50 +108,21 @@ class _Shared:
         return found
 
 
-class _Walk:
+class _Walk(GraphBuilder):
     """Turns one function into nodes; functions inside it are walked by walks of their own."""
 
     def __init__(self, shared: _Shared, function: Any) -> None:
+        super().__init__()
         self.shared = shared
-        self.nodes: list[Node] = []
-        self.expressions: dict[str, Any] = {}
         self.ids: dict[int, str] = {}  # by the expression's address
-        self.copies: dict[str, int] = {}
         self.alive: list[Any] = []  # as `_Shared.spans`
         self.inputs = tuple(self.variable(p) for p in function.params)
         self.body = function.body
         self.walk(self.body)
 
     def graph(self, name: str, forward_outputs: int | None = None) -> Graph:
-        outputs, hidden = self.results()
-        nodes = tuple(n for n in self.nodes if n.id not in hidden)
-        for ident in hidden:
-            self.expressions.pop(ident, None)
-        return Graph(name, "relay", nodes, self.inputs, outputs, forward_outputs)
-
-    def results(self) -> tuple[tuple[str, ...], set[str]]:
-        """Ids of the results, tuples opened, and ids of tuples that only hold the results."""
-        by_id = {n.id: n for n in self.nodes}
-        read = {s for n in self.nodes if n.kind is not Kind.TUPLE for s in n.edges}
-        outputs: list[str] = []
-        hidden: set[str] = set()
-        todo = [self.ids[self.body.handle.value]]
-        while todo:
-            ident = todo.pop()
-            node = by_id[ident]
-            if node.kind is Kind.TUPLE:
-                if ident not in read:
-                    hidden.add(ident)
-                todo.extend(reversed(node.edges))
-            else:
-                outputs.append(ident)
-        # A hidden tuple may still be read by a tuple that stays.
-        kept = {s for n in self.nodes if n.kind is Kind.TUPLE and n.id not in hidden
-                for s in n.edges}  # fmt: skip
-        while lost := hidden & kept:
-            hidden -= lost
-            kept |= {s for i in lost for s in by_id[i].edges}
-        return tuple(outputs), hidden
+        result = self.ids[self.body.handle.value]
+        return self.finish(name, "relay", self.inputs, result, forward_outputs)
 
     def add(
         self,
@@ -168,21 +136,11 @@ class _Walk:
         origin: tuple[str, str] | None = None,
         body: Graph | None = None,
     ) -> str:
-        ident = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
-        copy = self.copies[ident] = self.copies.get(ident, 0) + 1
-        if copy > 1:
-            ident = f"{ident}#{copy}"
-        scope, source = self.shared.origin(expr) if origin is None else origin
-        if body is not None:
-            body = _within(body, ident)
-        self.nodes.append(
-            Node(
-                ident, kind, op, name, attrs or {}, inputs, self.shared.outputs(expr), scope,
-                source, body=body,
-            )
+        ident = self.add_node(
+            expr, identity, kind, self.shared.outputs(expr),
+            self.shared.origin(expr) if origin is None else origin, op, name, attrs, inputs, body,
         )  # fmt: skip
         self.ids[expr.handle.value] = ident
-        self.expressions[ident] = expr
         return ident
 
     def walk(self, root: Any) -> None:
@@ -277,14 +235,12 @@ class _Walk:
         inner = _Walk(self.shared, function)
         self.alive.append(inner)
         body = inner.graph("fused")
-        op = "+".join(n.op for n in body.nodes if n.kind in (Kind.CALL, Kind.FUNCTION))
-        op = op or "function"
+        op = fused_name(body)
         inputs = self.of(arguments)
         identity = f"function {' '.join(body.outputs)} {' '.join(inputs)}"
         origin = self.shared.origin(expr)
-        if origin == ("", "") and body.outputs:
-            last = body.by_id[body.outputs[0]]
-            origin = (last.scope, last.source)
+        if origin == ("", ""):
+            origin = body_origin(body)
         self.add(expr, identity, Kind.FUNCTION, op, inputs=inputs, origin=origin, body=body)
 
     def call_value(self, expr: Any, parts: list[Any]) -> None:
@@ -317,21 +273,6 @@ class _Walk:
         inputs = self.of(parts)
         op = _other_name(expr)
         self.add(expr, f"{op} {' '.join(inputs)}", Kind.CALL, op, inputs=inputs)
-
-
-def _within(body: Graph, function: str) -> Graph:
-    """A function's body with ids of its own: equal functions hold equal nodes."""
-
-    def of(ident: str) -> str:
-        return f"{function}/{ident}"
-
-    nodes = tuple(
-        replace(n, id=of(n.id), inputs=tuple(of(i) if isinstance(i, str) else i for i in n.inputs))
-        for n in body.nodes
-    )
-    return replace(
-        body, nodes=nodes, inputs=tuple(map(of, body.inputs)), outputs=tuple(map(of, body.outputs))
-    )
 
 
 _array_size = tvm.get_global_func("runtime.ArraySize")

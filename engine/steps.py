@@ -1,0 +1,117 @@
+"""Programs that were built, as an engine-free `engine.measure.Step`; what both runtimes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import torch
+
+from engine.session import EngineError
+from passes.program import Program
+from viz.graph import TensorType
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+class Compiled(Protocol):
+    """One function that was built; `used` names the arguments that some result depends on."""
+
+    used: tuple[str, ...]
+
+    def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
+        """From a tensor an argument to the results; those in `keep` stay where they are."""
+
+
+Build = Callable[[Any, str], Compiled]
+"""Builds one function of an engine's program, by its name."""
+
+
+class InferenceStep:
+    """A whole program that was built: an `engine.measure.Step` without a backward."""
+
+    has_backward = False
+
+    def __init__(self, program: Program, build: Build) -> None:
+        self._parameters = tuple(program.params)
+        self._whole = build(program, "main")
+
+    def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """The outputs for inputs, parameters and masks by name; there are no captures."""
+        return self._whole.run(values, keep=self._parameters), {}
+
+    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
+        """There is none."""
+        raise NotImplementedError("an inference program has no backward")
+
+
+class TrainingStep:
+    """A forward and a backward that were built: an `engine.measure.Step`.
+
+    Args:
+        halves: `forward`, `backward` (programs) and `saved` (names of the captures).
+    """
+
+    has_backward = True
+
+    def __init__(self, program: Program, halves: Any, build: Build) -> None:
+        self.saved: tuple[str, ...] = halves.saved
+        self.outputs = program.outputs
+        self.gradients = program.gradients
+        self.grad_outs = program.grad_outs
+        self.masks = program.masks
+        self.parameters = tuple(program.params)
+        self._forward = build(halves.forward, "forward")
+        self._backward = build(halves.backward, "backward")
+        self.read_by_backward = frozenset(self._backward.used)
+
+    def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """Run the forward.
+
+        Args:
+            values: inputs, parameters and masks by name.
+
+        Returns:
+            The outputs, and the captures by the names that the backward has for them.
+        """
+        results = self._forward.run(values, keep=self.parameters)
+        captures = dict(zip(self.saved, results[self.outputs :], strict=True))
+        return results[: self.outputs], captures
+
+    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
+        """Run the backward.
+
+        Args:
+            values: inputs, parameters, masks, grad_outs and captures by name.
+
+        Returns:
+            The gradients, by the name of the argument that each is of.
+        """
+        results = self._backward.run(values, keep=self.parameters)
+        return dict(zip(self.gradients, results, strict=True))
+
+
+def given(values: Tensors, name: str) -> torch.Tensor:
+    """An argument's value.
+
+    Raises:
+        EngineError: kind "input"; there is none.
+    """
+    if name not in values:
+        raise EngineError("input", f"The argument {name} is missing.", name)
+    return values[name]
+
+
+def check_type(value: torch.Tensor, name: str, kind: TensorType) -> None:
+    """Hold an argument against the type that a function was built for.
+
+    Raises:
+        EngineError: kind "input"; it is of another type.
+    """
+    dtype = str(value.dtype).removeprefix("torch.")
+    if tuple(value.shape) != kind.shape or dtype != kind.dtype:
+        raise EngineError(
+            "input",
+            f"{name} is {dtype}{list(value.shape)}, and the function was built for {kind}.",
+            name,
+        )
