@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from viz.graph import Graph, Kind, Node, TensorType
 
@@ -87,7 +87,7 @@ NOMINAL = Machine()
 
 def is_view(node: Node) -> bool:
     """Whether a node's result is the storage of its first input under another shape."""
-    return node.kind is Kind.CALL and node.op in VIEWS and bool(node.edges)
+    return node.op in VIEWS and node.kind is Kind.CALL and bool(node.edges)
 
 
 def is_product(node: Node) -> bool:
@@ -95,7 +95,7 @@ def is_product(node: Node) -> bool:
     todo = [node]
     while todo:
         current = todo.pop()
-        if current.kind is Kind.CALL and (current.op in _PRODUCTS or _convolution(current.op)):
+        if current.kind is Kind.CALL and _sort(current.op) == "product":
             return True
         if current.body is not None:
             todo.extend(current.body.nodes)
@@ -104,22 +104,30 @@ def is_product(node: Node) -> bool:
 
 def is_random(node: Node) -> bool:
     """Whether a node draws random numbers, so that it gives others the second time."""
-    return node.kind is Kind.CALL and node.op.startswith(_RANDOM)
+    return node.kind is Kind.CALL and _sort(node.op) == "random"
 
 
 def is_reduction(node: Node) -> bool:
     """Whether a node sums, or the like, over many elements for each that it writes."""
-    return node.kind is Kind.CALL and (
-        node.op in REDUCTIONS or node.op in _ROWWISE or "pool" in node.op
-    )
+    return node.kind is Kind.CALL and _sort(node.op) == "reduction"
 
 
 def is_fusible(node: Node) -> bool:
     """Whether a node computes each element by itself, so that a reader can do it on the way."""
     if node.kind in (Kind.TUPLE, Kind.ITEM):
         return True
-    heavy = is_product(node) or is_reduction(node) or is_random(node)
-    return node.kind is Kind.CALL and not heavy and len(node.outputs) == 1
+    return node.kind is Kind.CALL and _sort(node.op) == "other" and len(node.outputs) == 1
+
+
+@lru_cache(maxsize=4096)
+def _sort(op: str) -> str:
+    if op in _PRODUCTS or _convolution(op):
+        return "product"
+    if op.startswith(_RANDOM):
+        return "random"
+    if op in REDUCTIONS or op in _ROWWISE or "pool" in op:
+        return "reduction"
+    return "other"
 
 
 def _convolution(op: str) -> bool:
@@ -207,6 +215,16 @@ class Work:
         return flops(self.graph)
 
     @cached_property
+    def edges(self) -> dict[str, tuple[str, ...]]:
+        """Ids of what each node reads, each once."""
+        return {n.id: tuple(dict.fromkeys(n.edges)) for n in self.graph.nodes}
+
+    @cached_property
+    def bytes(self) -> dict[str, int]:
+        """Bytes of each node's results; dimensions that are not known make it 0."""
+        return {n.id: n.bytes or 0 for n in self.graph.nodes}
+
+    @cached_property
     def owner(self) -> dict[str, str]:
         """The node that owns each node's storage."""
         return storages(self.graph)
@@ -219,8 +237,7 @@ class Work:
         may have to read a saved value that it found in its kernel the first time; that is left
         out, since the backward would have read another saved value instead.
         """
-        owner, counts = self.owner, self.flops
-        held = {n.id: n.bytes or 0 for n in self.graph.nodes}
+        owner, counts, held, machine = self.owner, self.flops, self.bytes, self.machine
         fusible = {n.id for n in self.graph.nodes if is_fusible(n)}
         inner = fusible | {n.id for n in self.graph.nodes if is_reduction(n)}
         written = self._written(inner)
@@ -230,17 +247,17 @@ class Work:
                 found[node.id] = 0.0
                 continue
             moved = 0 if node.id in fusible and node.id not in written else held[node.id]
-            for base in {owner[e] for e in node.edges}:
-                if node.id not in inner or base not in fusible:
+            outside = node.id not in inner
+            for base in {owner[e] for e in self.edges[node.id]}:
+                if outside or base not in fusible:
                     moved += held[base]
-            found[node.id] = self.machine.seconds(counts[node.id], moved)
+            found[node.id] = machine.seconds(counts[node.id], moved)
         return found
 
     def _written(self, inner: Collection[str]) -> set[str]:
         """Nodes that a reader needs in memory, and results."""
-        by_id, written = self.graph.by_id, set(self.graph.outputs)
+        written = set(self.graph.outputs)
         for node in reversed(self.graph.nodes):
-            for reader in self.graph.readers[node.id]:
-                if reader in written if is_view(by_id[reader]) else reader not in inner:
-                    written.add(node.id)
+            if node.id not in inner or (is_view(node) and node.id in written):
+                written.update(self.edges[node.id])
         return written

@@ -245,9 +245,9 @@ def test_a_chain_of_20000_nodes_is_cut_in_linear_time(strategy):
         return joint(*nodes, outputs=(f"f{length - 1}",), gradients=(before,))
 
     graph = chain(10_000)
-    began = time.perf_counter()
+    began = time.process_time()
     result = cut(graph, strategy)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
     crossing = len(Joint(graph).crossings)
     assert crossing == 10_000
     assert (len(result.captures), len(result.recomputed)) == (

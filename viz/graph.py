@@ -109,7 +109,7 @@ class Node:
     @property
     def edges(self) -> tuple[str, ...]:
         """Ids of the nodes it reads, without literals, in argument order, repeats kept."""
-        return tuple(i for i in self.inputs if isinstance(i, str))
+        return tuple([i for i in self.inputs if isinstance(i, str)])
 
     @property
     def bytes(self) -> int | None:

@@ -29,7 +29,7 @@ class Joint:
     @cached_property
     def edges(self) -> dict[str, tuple[str, ...]]:
         """Ids of what each node reads, each once."""
-        return {n.id: tuple(dict.fromkeys(n.edges)) for n in self.graph.nodes}
+        return self.work.edges
 
     @cached_property
     def work(self) -> Work:
@@ -45,7 +45,7 @@ class Joint:
         for node_id in captured:
             owner = self.work.owner[node_id]
             if owner not in self.free:
-                largest[owner] = max(largest.get(owner, 0), self.graph.by_id[node_id].bytes or 0)
+                largest[owner] = max(largest.get(owner, 0), self.work.bytes[node_id])
         return sum(largest.values())
 
     @cached_property

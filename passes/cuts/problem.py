@@ -89,7 +89,7 @@ def problem(
             forced.append(k)
         else:
             if is_tensor(node) and node_id not in wish.recompute:
-                save[k] = node.bytes if node.bytes is not None else _unknown(joint, node_id)
+                save[k] = joint.work.bytes[node_id] or _unknown(joint, node_id)
             barred = node_id in banned and not stuck and node_id not in wish.recompute
             redo[k] = np.inf if barred else work.get(node_id, 0.0)
         for source in joint.edges[node_id]:

@@ -8,6 +8,7 @@ import pytest
 from engine.relay.session import RelaySession
 from engine.session import EngineError, ModelSource
 from passes.catalogue import default_pipeline
+from passes.cost import is_product
 from passes.cut import STRATEGIES, cut
 from passes.pipeline import Pipeline
 from viz.graph import Kind, Role
@@ -122,6 +123,30 @@ def test_every_gradient_agrees_with_pytorch(session, dtype, limit, strategy):
     ]
     for comparison in found:
         assert comparison.scale > 0, comparison.name
+        assert comparison.max_abs <= limit, comparison.name
+
+
+@pytest.mark.parametrize(
+    ("dtype", "limit", "strategy", "budget"),
+    [
+        ("float32", 1e-4, "recompute_pointwise", None),
+        ("float64", 1e-10, "min_cut", None),
+        ("float32", 1e-4, "min_cut", None),
+        ("float32", 1e-4, "budget", 0.25),
+    ],
+)
+def test_a_layers_gradients_agree_whatever_is_computed_again(
+    session, dtype, limit, strategy, budget
+):
+    source = ModelSource("bert_layer", training=True, dtype=dtype)
+    joint = session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet)
+    found = cut(joint, strategy, budget)
+    products = [i for i in found.recomputed if is_product(joint.by_id[i])]
+    assert bool(products) == (strategy == "budget")
+    assert found.bytes < 0.67 * 664_160 * (2 if dtype == "float64" else 1)  # what PyTorch keeps
+    compared = session.check(source, TRAINING, found.ids, "llvm", progress=quiet)
+    assert len(compared) == 19  # the output, two inputs, sixteen parameters
+    for comparison in compared:
         assert comparison.max_abs <= limit, comparison.name
 
 
