@@ -123,15 +123,9 @@ def _is_view(schema: Any) -> bool:
 
 
 def _is_mask(node: torch.fx.Node) -> bool:
-    """Whether a node is what dropout drew, or a comparison of what was drawn."""
-    source = node
-    for _ in range(3):
-        schema = getattr(source.target, "_schema", None)
-        if schema is not None and schema.name in _DRAWS:
-            return source is node or node.args[1:] == (1,) or schema.name != "aten::native_dropout"
-        if not source.args or not isinstance(source.args[0], torch.fx.Node):
-            return False
-        if source is not node and schema is not None:
-            return False
-        source = source.args[0]
-    return False
+    """Whether a node is what was drawn: by itself, or as the second result of a dropout."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None and len(node.args) == 2 and isinstance(node.args[0], torch.fx.Node):
+        inner = getattr(node.args[0].target, "_schema", None)
+        return inner is not None and inner.name == "aten::native_dropout" and node.args[1] == 1
+    return schema is not None and schema.name in _DRAWS
