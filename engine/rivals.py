@@ -127,5 +127,5 @@ def _is_mask(node: torch.fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None)
     if schema is None and len(node.args) == 2 and isinstance(node.args[0], torch.fx.Node):
         inner = getattr(node.args[0].target, "_schema", None)
-        return inner is not None and inner.name == "aten::native_dropout" and node.args[1] == 1
+        return bool(inner and inner.name == "aten::native_dropout" and node.args[1] == 1)
     return schema is not None and schema.name in _DRAWS
