@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 import cli
-from passes.catalogue import CATALOGUE, default_pipeline
+from passes.catalogue import CATALOGUE, default_pipeline, has_gradient, names
 from passes.cut import STRATEGIES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+PASS_PAGES = {"relay": "docs/passes.md", "relax": "docs/passes-relax.md"}
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -37,10 +38,10 @@ def commands():
     return {name: set(sub._option_string_actions) for name, sub in group.choices.items()}
 
 
-@pytest.mark.parametrize("name", sorted({name for _, name in CATALOGUE}))
-def test_every_pass_has_one_section_with_an_example_and_its_needs(name):
+@pytest.mark.parametrize(("ir", "name"), sorted(CATALOGUE))
+def test_every_pass_has_one_section_with_an_example_and_its_needs(ir, name):
     section = re.findall(
-        rf"^### {name}$(.*?)(?=^##|\Z)", text_of("docs/passes.md"), re.MULTILINE | re.DOTALL
+        rf"^### {name}$(.*?)(?=^##|\Z)", text_of(PASS_PAGES[ir]), re.MULTILINE | re.DOTALL
     )
     assert len(section) == 1
     assert "\n→\n" in section[0]
@@ -48,14 +49,28 @@ def test_every_pass_has_one_section_with_an_example_and_its_needs(name):
         assert part in section[0], part
 
 
-def test_no_section_is_of_a_pass_that_is_gone():
-    sections = re.findall(r"^### (.+)$", text_of("docs/passes.md"), re.MULTILINE)
-    assert set(sections) == {name for _, name in CATALOGUE}
+@pytest.mark.parametrize("ir", sorted({ir for ir, _ in CATALOGUE}))
+def test_no_section_is_of_a_pass_that_is_gone(ir):
+    sections = re.findall(r"^### (.+)$", text_of(PASS_PAGES[ir]), re.MULTILINE)
+    assert set(sections) == set(names(ir))
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_the_default_pipelines_are_those_of_the_catalogue(training):
-    assert f"\n{default_pipeline('relay', training)}\n" in text_of("docs/passes.md")
+@pytest.mark.parametrize(
+    ("ir", "training"),
+    [(ir, t) for ir in PASS_PAGES for t in (False, True) if not t or has_gradient(ir)],
+)
+def test_the_default_pipelines_are_those_of_the_catalogue(ir, training):
+    assert f"\n{default_pipeline(ir, training)}\n" in text_of(PASS_PAGES[ir])
+
+
+def test_the_relay_and_relax_passes_that_are_compared_exist():
+    table = text_of(PASS_PAGES["relax"]).partition("| Relay pass |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    assert rows
+    for cell, ir in [(c, ir) for row in rows for c, ir in zip(row, PASS_PAGES, strict=True)]:
+        found = re.findall(r"`(\w+)`", cell)
+        assert found
+        assert set(found) <= set(names(ir)), cell
 
 
 @pytest.mark.parametrize("name", sorted(commands()))
