@@ -270,13 +270,25 @@ class _Mode:
         if torch.is_grad_enabled() and wanted:
             step = self.live.step(wanted)
             names = tuple(tensors)
-            results = _TvmFunction.apply(step, self.name, names, masks, *tensors.values())
+            results = _TvmFunction.apply(
+                step, self.name, self._update, names, masks, *tensors.values()
+            )
         else:
-            results = self.live.forward({**tensors, **masks})
+            results = self._update(self.live.forward({**tensors, **masks}))
         rest = iter(results)
         return pytree.tree_unflatten(
             [next(rest) if v is _TENSOR else v for v in self.leaves], self.spec
         )
+
+    def _update(self, results: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Write the new values of buffers (running statistics); give back the outputs alone."""
+        names = self.live.program.updates
+        count = len(results) - len(names)
+        with torch.no_grad():
+            for name, value in zip(names, results[count:], strict=True):
+                owner, attribute = self.owners[name]
+                getattr(owner, attribute).copy_(value)
+        return results[:count]
 
     def _draw(self, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
         device = inputs[0].device if inputs else None
@@ -299,12 +311,14 @@ class _TvmFunction(torch.autograd.Function):
         ctx: Any,
         step: Any,
         name: str,
+        update: Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]],
         names: tuple[str, ...],
         masks: dict[str, torch.Tensor],
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         values = {**dict(zip(names, tensors, strict=True)), **masks}
-        outputs, captures = step.forward(values)
+        results, captures = step.forward(values)
+        outputs = update(results)
         saved = {n: v for n, v in {**values, **captures}.items() if n in step.read_by_backward}
         ctx.save_for_backward(*saved.values())
         ctx.step, ctx.name, ctx.names, ctx.saved = step, name, names, tuple(saved)
@@ -326,7 +340,7 @@ class _TvmFunction(torch.autograd.Function):
                 ctx.name, len(given) + len(leaves), *given, *leaves, *gradients.values()
             )
             gradients = dict(zip(gradients, again, strict=True))
-        return (None, None, None, None, *(gradients.get(n) for n in ctx.names))
+        return (None, None, None, None, None, *(gradients.get(n) for n in ctx.names))
 
 
 class _NotTwice(torch.autograd.Function):

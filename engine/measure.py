@@ -34,7 +34,7 @@ class Built:
 
     Args:
         model: on the device that the program was built for.
-        program: the engine's own; has `masks` and `grad_outs`.
+        program: the engine's own; has `masks`, `grad_outs` and `updates`.
         step: what was built.
         capture_bytes: what is held between forward and backward.
         seconds: what building took.
@@ -62,7 +62,7 @@ class Built:
         return draw_masks(self.program.masks, seed, self.model.device)
 
     def forward(self, masks: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-        """The model's outputs, and the captures by name."""
+        """The model's outputs, then the program's `updates`; and the captures by name."""
         return self.step.forward({**self._values, **masks})
 
     def backward(self, masks: Tensors, captures: Tensors) -> dict[str, torch.Tensor]:
@@ -71,16 +71,20 @@ class Built:
 
 
 def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
-    """Run once under the source's seed; compare every output and gradient with PyTorch's."""
+    """Run once under the source's seed; compare outputs, changed buffers and gradients."""
     model = built.model
     progress(0.0, "running PyTorch")
     expected = {f"output {i}": t for i, t in enumerate(model.forward())}
+    expected.update({f"updated {n}": t for n, t in model.updated(built.program.updates).items()})
     if built.step.has_backward:
         expected.update({f"gradient of {n}": t for n, t in model.gradients().items()})
     progress(0.5, "running what was built")
     masks = built.masks(model.source.seed)
     outputs, captures = built.forward(masks)
-    found = {f"output {i}": t for i, t in enumerate(outputs)}
+    updates = built.program.updates
+    count = len(outputs) - len(updates)
+    found = {f"output {i}": t for i, t in enumerate(outputs[:count])}
+    found.update({f"updated {n}": t for n, t in zip(updates, outputs[count:], strict=True)})
     if built.step.has_backward:
         gradients = built.backward(masks, captures)
         found.update({f"gradient of {n}": t for n, t in gradients.items()})

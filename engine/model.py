@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -116,6 +116,17 @@ class Model:
         """
         with torch.no_grad(), _seeded(self.source.seed), _kept_buffers(self.module):
             return tuple(t.detach().clone() for t in flat_tensors(self.module(*self.inputs)))
+
+    def updated(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+        """The values that buffers have after one run of the module, by name.
+
+        Dropout draws from the source's seed. The buffers themselves are put back.
+        """
+        if not names:
+            return {}
+        with torch.no_grad(), _seeded(self.source.seed), _kept_buffers(self.module):
+            self.module(*self.inputs)
+            return {n: self.buffers[n].detach().clone() for n in names}
 
     def grad_outs(self) -> tuple[torch.Tensor, ...]:
         """One gradient for each floating output, in order, of its shape and dtype.

@@ -136,7 +136,8 @@ class Comparison:
     """One tensor of ours against PyTorch's.
 
     Args:
-        name: "output 0", or the name of the input or parameter whose gradient it is.
+        name: "output 0", "gradient of" an input or parameter, or "updated" and a buffer that a run
+            of the model changes, such as a running mean.
         max_abs: the largest absolute difference.
         max_rel: `max_abs` over the tensor's scale; but a gradient far smaller than the others (the
             bias of an attention key has none in exact arithmetic) is held against a thousandth of

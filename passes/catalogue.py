@@ -113,6 +113,12 @@ _RELAY = (
         "passes.relay.decompose_layer_norm:decompose_layer_norm", required=True,
     ),
     PassInfo(
+        "decompose_batch_norm", "relay", "batch norm spelled out",
+        "Writes batch norm in eval mode as (x - mean) / sqrt(variance + eps) * weight + bias, "
+        "which has a gradient.",
+        "ours", "passes.relay.decompose_batch_norm:decompose_batch_norm", required=True,
+    ),
+    PassInfo(
         "root_grad_out", "relay", "grad_out rooted",
         "Multiplies each output with its grad_out and sums, so that the gradient of this scalar is "
         "the backward that PyTorch asks for.",
@@ -253,12 +259,13 @@ CATALOGUE: dict[tuple[str, str], PassInfo] = {(p.ir, p.name): p for p in (*_RELA
 _INFERENCE = {
     "relay": "cse|bind|fold|batch_matmul_nt|combine_batch_matmul|fold|linear_to_dense"
     "|drop_identities|fold|simplify_inference|fuse",
-    "relax": "cse|combine_matmul|bind|fold|decompose_inference|remove_redundant_reshape|canonicalize"
-    "|dce|legalize|annotate_pattern|fuse_ops|fuse_tir",
+    "relax": "cse|combine_matmul|bind|fold|decompose_inference|remove_redundant_reshape"
+    "|canonicalize|dce|legalize|annotate_pattern|fuse_ops|fuse_tir",
 }
 _TRAINING = {
-    "relay": "externalize_dropout|decompose_layer_norm|linear_to_dense|drop_identities"
-    "|root_grad_out|gradient|graph_normal_form|static_like|drop_zeros|drop_ones|transpose_dedup|dce|cse",
+    "relay": "externalize_dropout|decompose_layer_norm|decompose_batch_norm|linear_to_dense"
+    "|drop_identities|root_grad_out|gradient|graph_normal_form|static_like|drop_zeros|drop_ones"
+    "|transpose_dedup|dce|cse",
 }
 
 
@@ -276,6 +283,17 @@ def info(ir: str, step: Step | str) -> PassInfo:
     return CATALOGUE[ir, step if isinstance(step, str) else step.name]
 
 
+def has_gradient(ir: str) -> bool:
+    """Whether passes of an IR lead to the gradient; where they do not, there is no training."""
+    return ir in _TRAINING
+
+
 def default_pipeline(ir: str, training: bool) -> Pipeline:
-    """What the page starts with: the tutorial's inference run, or the way to the gradient."""
+    """What the page starts with: the inference run, or the way to the gradient.
+
+    Raises:
+        ValueError: the way to the gradient is asked of an IR that has none.
+    """
+    if training and not has_gradient(ir):
+        raise ValueError(f"there are no passes for the gradient in {ir.capitalize()} yet")
     return Pipeline.parse((_TRAINING if training else _INFERENCE)[ir], names(ir))

@@ -87,8 +87,9 @@ _ALL = (
     ),
     Sample(
         "mobilenet_v2", "MobileNetV2",
-        "Depthwise convolutions in inverted residuals: images of 64 x 64, 10 classes.",
-        2_236_682, ("pixel_values",), False, 2, None,
+        "Depthwise convolutions in inverted residuals: images of 64 x 64, 10 classes. In float32 "
+        "its gradients hang on rounding, in PyTorch too; compare them in float64.",
+        2_236_682, ("pixel_values",), False, 4, None,
     ),
 )  # fmt: skip
 

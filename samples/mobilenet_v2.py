@@ -15,7 +15,12 @@ from samples.weights import settle, stir
 
 
 def make(batch: int, tokens: int | None) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """The model, which returns logits (batch, 10), and an image (batch, 3, 64, 64)."""
+    """The model, which returns logits (batch, 10), and images (batch, 3, 64, 64).
+
+    It has so many relu6 over so few places that in float32, rounding decides on which side of a
+    bend some number falls: gradients of PyTorch itself, with and without oneDNN, differ by up to a
+    third of their scale, and those in float32 from those in float64 alike.
+    """
     settings: dict[str, Any] = {"num_labels": 10}
     config = MobileNetV2Config(
         image_size=64, depth_multiplier=1.0, classifier_dropout_prob=0.2, **settings

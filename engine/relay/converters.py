@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
+import torch
 import tvm
 from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
@@ -19,6 +21,7 @@ from tvm.topi.utils import get_const_tuple
 
 from engine.flat_trace import Origin
 from engine.model import Model
+from engine.relay.in_place import changed_buffers
 from engine.session import EngineError
 
 _RANDOM = (
@@ -33,10 +36,18 @@ class Converter(tvm_frontend.PyTorchOpConverter):
     Args:
         model: what is converted.
         origins: where an operator comes from, by the source name that it bears in the frontend.
+
+    Attributes:
+        updates: the new value of each buffer that the model changes, by name. They are results of
+            what is converted, after the model's own.
     """
 
     def __init__(self, model: Model, origins: dict[str, Origin], *args: Any, **kwargs: Any) -> None:
         self.model, self.origins = model, origins
+        self.updates: dict[str, Any] = {}
+        # TVM's frontend gives results other debug names, so operators are known by their origins.
+        self._changed = {model.flat.origins[n]: b for n, b in changed_buffers(model).items()}
+        self._depth = 0
         super().__init__(*args, **kwargs)
 
     def create_convert_map(self) -> None:
@@ -102,9 +113,12 @@ class Converter(tvm_frontend.PyTorchOpConverter):
                 ) from unknown  # fmt: skip
 
     def convert_operators(self, operators: list[Any], outputs: Any, ret_names: Any) -> Any:
+        self._depth += 1
         for name, node in operators:
             try:
                 super().convert_operators([(name, node)], outputs, [])
+                if (buffer := self._changed.get(self.origin_of(node))) is not None:
+                    self.update(buffer, outputs[name])
             except EngineError:
                 raise
             except Exception as wrong:
@@ -116,7 +130,17 @@ class Converter(tvm_frontend.PyTorchOpConverter):
                     f"{reason}",
                     self.origin_of(node).where,
                 ) from wrong
-        return super().convert_operators([], outputs, ret_names)
+        self._depth -= 1
+        results = super().convert_operators([], outputs, ret_names)
+        return results if self._depth else [*results, *self.updates.values()]
+
+    def update(self, name: str, value: Any) -> None:
+        """Keep the new value of a buffer."""
+        if self._depth > 1:
+            self.refuse("A buffer is changed inside a branch or loop.", "Change it outside.")
+        dtype = str(self.model.buffers[name].dtype).removeprefix("torch.")
+        same = self.infer_type(value).dtype == dtype
+        self.updates[name] = value if same else relay.cast(value, dtype)
 
     def infer_type_with_prelude(self, val: Any) -> Any:
         """TVM's adds a whole library of list functions to each small module that it types."""
@@ -219,13 +243,59 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         )  # fmt: skip
 
     def batch_norm(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's ignores the train flag and always normalises with the running statistics."""
-        if inputs[5]:
+        """TVM's ignores the train flag and always normalises with the running statistics.
+
+        In train mode the statistics are the batch's: its mean, and its mean squared distance to
+        that. The running ones move towards them by the momentum, the variance towards the unbiased
+        one.
+        """
+        if not inputs[5]:
+            return super().batch_norm(inputs, input_types)
+        data, gamma, beta, *running = inputs[:5]
+        momentum, epsilon = float(inputs[6]), float(inputs[7])
+        size = [int(d) for d in self.infer_shape(data)]
+        axes = [i for i in range(len(size)) if i != 1]
+        mean = _mean(data, axes)
+        centred = data - mean
+        variance = _mean(centred * centred, axes)
+        result = centred / relay.sqrt(variance + self.number(epsilon, data))
+        along = [size[1]] + [1] * (len(size) - 2)
+        if gamma is not None:
+            result = result * relay.reshape(gamma, along)
+        if beta is not None:
+            result = result + relay.reshape(beta, along)
+        if running[0] is not None:
+            count = math.prod(size[i] for i in axes)
+            unbiased = variance * self.number(count / (count - 1), data)
+            for position, new in ((3, mean), (4, unbiased)):
+                self.move(inputs[position], position, relay.reshape(new, [size[1]]), momentum)
+        return result
+
+    def move(self, running: Any, position: int, new: Any, momentum: float) -> None:
+        """Move a running statistic, an argument of the operator that is converted now."""
+        node = self.current_op[-1]
+        scope = self.origin_of(node).scope
+        name = getattr(running, "name_hint", "")
+        if name not in self.model.buffers or any(
+            use.user.kind() != "aten::batch_norm" or not use.user.inputsAt(5).toIValue()
+            for use in node.inputsAt(position).uses()
+        ):
             self.refuse(
-                "Batch norm in train mode updates its running statistics, which Relay cannot.",
-                "Put this module in eval mode, or load the model without training.",
+                "The running statistics of this batch norm are no buffers of its own.",
+                "Let no other part of the model read or compute them, or put it in eval mode.",
             )
-        return super().batch_norm(inputs, input_types)
+        owner = self.model.module
+        if not isinstance(owner, torch.jit.ScriptModule):  # a file does not tell
+            with suppress(AttributeError):  # a functional call has no module
+                owner = owner.get_submodule(scope)
+            if getattr(owner, "momentum", momentum) is None:
+                self.refuse(
+                    "This batch norm averages over all batches, so each run moves its statistics "
+                    "by another amount.", "Give it a momentum.",
+                )  # fmt: skip
+        old = self.updates.get(name, running)
+        kept, moved = self.number(1 - momentum, running), self.number(momentum, running)
+        self.update(name, old * kept + new * moved)
 
     def instance_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's leaves out the update of the running statistics, where it keeps some."""
@@ -468,3 +538,14 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         if isinstance(widths, list) and any(widths[6:]):
             self.refuse("Padding more than three axes cannot be imported.", "Pad in two steps.")
         return super().pad_common(mode, pad_value, inputs, input_types)
+
+
+def _mean(data: Any, axes: list[int]) -> Any:
+    """The mean over some axes, which are kept, one axis at a time.
+
+    TVM adds up thousands of numbers one after the other; in shorter sums, less is rounded away.
+    PyTorch adds them up in float64, and 50 layers of batch norm magnify the difference.
+    """
+    for axis in reversed(axes):
+        data = relay.mean(data, [axis], keepdims=True)
+    return data

@@ -42,7 +42,8 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     """Convert a traced model to a typed Relay module.
 
     The arguments of "main" are the model's inputs, all of them, then the parameters that the trace
-    reads in PyTorch's order, then the buffers that it reads, under PyTorch's names.
+    reads in PyTorch's order, then the buffers that it reads, under PyTorch's names. After the
+    model's outputs, it returns the new values of the buffers that a run changes.
 
     Raises:
         EngineError: kind "operator": an operator that Relay does not know, or one whose meaning
@@ -58,12 +59,18 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     ]
     check_in_place(model)
     keys = {name: span_key(origin) for name, origin in flat.origins.items()}
-    with _ours_inside_tvm(model, keys):
+    with _ours_inside_tvm(model, keys) as converters:
         # A plain graph: parameters are inputs of it already, by their own names and in our order.
         mod, _ = relay.frontend.from_pytorch(
             SimpleNamespace(graph=flat.graph), infos, default_dtype=_default_dtype(),
             preserve_pytorch_scopes=True,
         )  # fmt: skip
+    updates = tuple(converters[-1].updates)
+    if updates:
+        model.note(
+            f"A run changes {len(updates)} buffers (running statistics). The program returns their "
+            "new values after the outputs."
+        )
     progress(0.8, "inferring types")
     made = mod["main"]
     variables = {p.name_hint: p for p in made.params}
@@ -84,6 +91,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         },
         inputs=model.input_names,
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
+        updates=updates,
         buffers=tuple(n for n in model.buffers if n in variables),
         provenance={k: (o.scope, o.operator) for n, o in flat.origins.items() for k in [keys[n]]},
     )
@@ -106,8 +114,12 @@ def _default_dtype() -> str:
 
 
 @contextmanager
-def _ours_inside_tvm(model: Model, keys: dict[str, str]) -> Iterator[None]:
-    """Let TVM's frontend use our namer and our converter while it converts this model."""
+def _ours_inside_tvm(model: Model, keys: dict[str, str]) -> Iterator[list[Converter]]:
+    """Let TVM's frontend use our namer and our converter while it converts this model.
+
+    Yields:
+        The converters that were made, the last of which converts the model.
+    """
 
     class Namer(tvm_frontend.NodeNamer):
         """Names a node by its key. The debug names of its results are what tells the node."""
@@ -149,7 +161,7 @@ def _ours_inside_tvm(model: Model, keys: dict[str, str]) -> Iterator[None]:
     try:
         for name, value in ours.items():
             setattr(tvm_frontend, name, value)
-        yield
+        yield made
     finally:
         for name, value in theirs.items():
             setattr(tvm_frontend, name, value)

@@ -48,9 +48,7 @@ def gradient(program: RelayProgram) -> RelayProgram:
     bindings, (_, gradients) = _bindings(taken.body)
     parameters = dict(zip((p.name_hint for p in main.params), taken.params, strict=True))
     bindings, bound = _with_provenance(bindings, recorder, spans, program)
-    results = relay.Tuple(
-        [relay.Tuple([_in_terms_of(o, bound, parameters) for o in outputs]), gradients]
-    )
+    results = relay.Tuple([_in_terms_of(relay.Tuple(outputs), bound, parameters), gradients])
     body = results
     for variable, value in reversed(bindings):
         body = relay.Let(variable, value, body)

@@ -234,6 +234,24 @@ def _leaky_relu(call: Any, grad: Any) -> list[Any]:
     return [relay.where(positive, grad, grad * slope)]
 
 
+def _adaptive_avg_pool2d(call: Any, grad: Any) -> list[Any]:
+    """Spreads each gradient evenly over the window that it is the mean of."""
+    data = call.args[0]
+    batch, channels, *size = shape(data)
+    _, _, *places = shape(call)
+    if str(call.attrs.layout) != "NCHW" or any(s % p for s, p in zip(size, places, strict=True)):
+        raise EngineError(
+            "pass",
+            f"the gradient of adaptive pooling from {size} to {places} is not known: its windows "
+            "overlap", "nn.adaptive_avg_pool2d", "pool to a size that divides the image's",
+        )  # fmt: skip
+    (rows, columns), (down, across) = places, (size[0] // places[0], size[1] // places[1])
+    share = grad * relay.const(1 / (down * across), data.checked_type.dtype)
+    apart = relay.reshape(share, [batch, channels, rows, 1, columns, 1])
+    spread = relay.broadcast_to(apart, [batch, channels, rows, down, columns, across])
+    return [relay.reshape(spread, list(shape(data)))]
+
+
 def _flat(call: Any, grad: Any) -> list[Any]:
     """Of an operator that is constant almost everywhere, or computes integers."""
     return [_zeros(a, a.checked_type) for a in call.args]
@@ -265,6 +283,7 @@ _OWN: dict[str, Gradient] = {
     "collapse_sum_to": _collapse_sum_to,
     "take": _take,
     "adv_index": _adv_index,
+    "nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
     "nn.conv2d": _conv2d,
     "gather": _gather,
     "repeat": _repeat,

@@ -20,7 +20,7 @@ def root_grad_out(program: RelayProgram) -> RelayProgram:
     The gradient of that scalar for an argument is the vector-Jacobian product with the grad_outs,
     which is PyTorch's backward. "main" returns (root, outputs...) afterwards; each floating output
     has a new argument `grad_out_<index>` of its own type. An output of another type has no
-    gradient and gets none.
+    gradient and gets none, and neither have the new values of buffers.
 
     Raises:
         EngineError: kind "pass", if no output is floating.
@@ -30,10 +30,12 @@ def root_grad_out(program: RelayProgram) -> RelayProgram:
     outputs = list(body.fields) if isinstance(body, relay.Tuple) else [body]
     if not isinstance(body, relay.Tuple) and isinstance(main.ret_type, relay.TupleType):
         outputs = [relay.TupleGetItem(body, i) for i in range(len(main.ret_type.fields))]
-    types = main.ret_type.fields if isinstance(main.ret_type, relay.TupleType) else [main.ret_type]
+    tuple_type = isinstance(main.ret_type, relay.TupleType)
+    types = list(main.ret_type.fields) if tuple_type else [main.ret_type]
     taken = {p.name_hint for p in main.params}
     variables, terms = [], []
-    for index, (output, kind) in enumerate(zip(outputs, types, strict=True)):
+    count = len(outputs) - len(program.updates)
+    for index, (output, kind) in enumerate(zip(outputs[:count], types[:count], strict=True)):
         if not str(kind.dtype).startswith(_FLOATING):
             continue
         name = f"grad_out_{index}"
