@@ -21,6 +21,8 @@ from viz.graph import TensorType
 
 # Read when TVM makes its threads: by default they are tied to cores that torch's threads use too.
 os.environ.setdefault("TVM_BIND_THREADS", "0")
+# As many as there may ever be; `set_threads` takes some of them. TVM's own default is one here.
+os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))
 
 import tvm
 import tvm_ffi
