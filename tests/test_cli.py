@@ -255,7 +255,7 @@ def test_ctrl_c_stops_the_engine_and_says_so():
     while b"timing slowly" not in shown:
         shown += os.read(terminal, 4096)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     shown += read_all(terminal)
     assert process.returncode == 1
     assert json.loads(out)["error"]["kind"] == "cancelled"
