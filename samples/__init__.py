@@ -87,8 +87,9 @@ _ALL = (
     ),
     Sample(
         "mobilenet_v2", "MobileNetV2",
-        "Depthwise convolutions in inverted residuals: images of 64 x 64, 10 classes. In float32 "
-        "its gradients hang on rounding, in PyTorch too; compare them in float64.",
+        "Depthwise convolutions in inverted residuals: images of 64 x 64, 10 classes. In "
+        "training its float32 gradients differ widely between two ways to compute them, in PyTorch "
+        "too.",
         2_236_682, ("pixel_values",), False, 4, None,
     ),
 )  # fmt: skip

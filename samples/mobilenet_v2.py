@@ -17,9 +17,9 @@ from samples.weights import settle, stir
 def make(batch: int, tokens: int | None) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     """The model, which returns logits (batch, 10), and images (batch, 3, 64, 64).
 
-    It has so many relu6 over so few places that in float32, rounding decides on which side of a
-    bend some number falls: gradients of PyTorch itself, with and without oneDNN, differ by up to a
-    third of their scale, and those in float32 from those in float64 alike.
+    In train mode its float32 gradients are not well determined: PyTorch's own, with and without
+    oneDNN, differ by up to a third of their scale. The likely cause is its many relu6, where
+    rounding decides on which side of a bend a number falls.
     """
     settings: dict[str, Any] = {"num_labels": 10}
     config = MobileNetV2Config(
