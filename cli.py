@@ -10,6 +10,7 @@ import argparse
 import csv
 import io
 import json
+import logging
 import os
 import sys
 import time
@@ -43,6 +44,8 @@ def main(argv: Sequence[str] | None = None, connect: Connect = EngineClient) -> 
         connect: makes the client of an engine from the name of its IR.
     """
     args = _parser().parse_args(argv)
+    if not args.verbose:  # an error is told in words; Python would print the engine's log as well
+        logging.getLogger("relascope.engine").addHandler(logging.NullHandler())
     try:
         document = args.run(args, connect)
     except EngineError as error:
@@ -409,6 +412,7 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run, text=text)
         command.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
         command.add_argument("--json", action="store_true", help="print one JSON document")
+        command.add_argument("--verbose", action="store_true", help="the engine's log, on stderr")
         for add in options:
             add(command)
     return parser

@@ -240,6 +240,16 @@ def test_a_malformed_pipeline_is_wrong_usage(text):
     assert error["where"] == "--passes"
 
 
+def test_a_bad_file_is_told_in_words_and_the_log_only_on_request(tmp_path):
+    bad = tmp_path / "bad.pt"
+    bad.write_text("not a trace")
+    plain = run("graph", str(bad), real=True)
+    assert plain.returncode == 1
+    assert "error: This file is not a TorchScript trace." in plain.stderr
+    assert "Traceback" not in plain.stderr
+    assert "Traceback" in run("graph", str(bad), "--verbose", real=True).stderr
+
+
 def test_an_input_for_a_sample_is_wrong_usage():
     assert document("graph", "mlp", "--input", "x=1:float32", status=2)["error"]["kind"] == "usage"
 
