@@ -14,10 +14,10 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
+from engine.in_place import check_in_place
 from engine.model import Model, tensor_type
 from engine.relax.converters import Converter
 from engine.relax.trace_to_fx import trace_to_fx
-from engine.relay.in_place import check_in_place
 from engine.session import Progress
 from passes.relax.program import RelaxProgram
 

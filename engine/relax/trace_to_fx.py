@@ -18,8 +18,8 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from engine.flat_trace import Origin
+from engine.in_place import changed_buffers
 from engine.model import Model
-from engine.relay.in_place import changed_buffers
 from engine.session import EngineError
 
 # What ScalarType, Layout and MemoryFormat are called in a trace: numbers.

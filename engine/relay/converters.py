@@ -20,8 +20,8 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 from tvm.topi.utils import get_const_tuple
 
 from engine.flat_trace import Origin
+from engine.in_place import changed_buffers
 from engine.model import Model
-from engine.relay.in_place import changed_buffers
 from engine.session import EngineError
 
 _RANDOM = (

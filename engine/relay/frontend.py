@@ -26,9 +26,9 @@ from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
 
 from engine.flat_trace import Origin
+from engine.in_place import check_in_place
 from engine.model import Model, tensor_type
 from engine.relay.converters import Converter
-from engine.relay.in_place import check_in_place
 from engine.session import Progress
 from passes.relay.program import RelayProgram
 

@@ -1,8 +1,8 @@
-"""Operators of a trace that change a tensor in place, and whether Relay may take them as pure.
+"""Operators of a trace that change a tensor in place, and whether they may be taken as pure.
 
 A trace names the result of `x.add_(1)` anew and reads that from there on, so as a pure operator it
 means the same, unless something else still sees the storage: another view of it, taken before.
-TVM's frontend converts all of them as pure.
+TVM's IRs have pure operators only, so both importers convert all of them as pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.session import EngineError
 
 # Any operator with a new result serves to stand between an input and its readers.
 _COPY = "aten::neg"
-# TVM's frontend follows an in-place copy into a tensor through these, and no other views.
+# The importers follow an in-place copy into a tensor through these, and no other views.
 _FOLLOWED = ("aten::slice", "aten::select", "aten::unsqueeze")
 _HINT = (
     "Write it without changing a tensor in place (x = x + y for x += y, torch.cat, torch.where)."
@@ -63,7 +63,7 @@ def check_in_place(model: Model) -> None:
                     raise EngineError(
                         "operator",
                         f"{node.kind()} changes a tensor in place that {later.kind()} reads "
-                        "afterwards through another view; Relay has no such change.",
+                        "afterwards through another view; TVM's IRs have no such change.",
                         flat.origin(node).where, _HINT,
                     )  # fmt: skip
 
@@ -114,7 +114,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _copy_is_followed(node: Any) -> bool:
-    """Whether the frontend redirects later reads of the tensor that a copy writes into."""
+    """Whether the importers redirect later reads of the tensor that a copy writes into."""
     target = node.inputsAt(0).node()
     while target.kind() in _FOLLOWED:
         target = target.inputsAt(0).node()
