@@ -208,6 +208,7 @@ class _Mode:
         from engine.model import model_from_module
         from engine.relay import runtime
         from engine.relay.live import LiveProgram
+        from engine.threads import use_torch_threads
 
         module, samples = route.module, route.samples
         training = any(m.training for m in module.modules())
@@ -229,7 +230,7 @@ class _Mode:
                 )
             finally:
                 hook.remove()
-        runtime.use_torch_threads()
+        use_torch_threads()
         target = route.target or runtime.default_target(samples[0].device if samples else None)
         self.live = LiveProgram(model, route.captures, target)
         self.name = type(module).__name__

@@ -27,6 +27,7 @@ from engine.session import (
     StepRecord,
     TimeResult,
 )
+from engine.threads import set_threads
 from engine.worker import explain
 from passes.catalogue import PassInfo
 from passes.catalogue import info as pass_info
@@ -60,9 +61,6 @@ class Backend(Protocol):
 
     def build(self, program: Program, halves: Halves | None, target: str) -> TrainingStep:
         """Build a program whole, or as the halves it was split into."""
-
-    def set_threads(self, threads: int) -> None:
-        """Let TVM and PyTorch both use so many; 0 means as many as there are processors."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ class PipelineSession:
     ) -> TimeResult:
         """Build, compare, and time against PyTorch eager, interleaved."""
         built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.5))
-        self._backend.set_threads(threads)
+        set_threads(threads)
         return measure(built, self.ir, target, repeats, _part(progress, 0.5, 1.0))
 
     def _load(self, source: ModelSource, progress: Progress) -> _Loaded:

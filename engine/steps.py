@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -23,8 +23,10 @@ class Compiled(Protocol):
         """From a tensor an argument to the results; those in `keep` stay where they are."""
 
 
-Build = Callable[[Any, str], Compiled]
-"""Builds one function of an engine's program, by its name."""
+class Build(Protocol):
+    """Builds one function of an engine's program, by its name."""
+
+    def __call__(self, program: Any, *, name: str) -> Compiled: ...
 
 
 class InferenceStep:
@@ -34,7 +36,7 @@ class InferenceStep:
 
     def __init__(self, program: Program, build: Build) -> None:
         self._parameters = tuple(program.params)
-        self._whole = build(program, "main")
+        self._whole = build(program, name="main")
 
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """The outputs for inputs, parameters and masks by name; there are no captures."""
@@ -61,8 +63,8 @@ class TrainingStep:
         self.grad_outs = program.grad_outs
         self.masks = program.masks
         self.parameters = tuple(program.params)
-        self._forward = build(halves.forward, "forward")
-        self._backward = build(halves.backward, "backward")
+        self._forward = build(halves.forward, name="forward")
+        self._backward = build(halves.backward, name="backward")
         self.read_by_backward = frozenset(self._backward.used)
 
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
@@ -89,6 +91,16 @@ class TrainingStep:
         """
         results = self._backward.run(values, keep=self.parameters)
         return dict(zip(self.gradients, results, strict=True))
+
+
+BuiltStep = InferenceStep | TrainingStep
+
+
+def built(program: Program, halves: Any | None, build: Build) -> BuiltStep:
+    """A program that is built whole, or as the halves it was split into."""
+    if halves is None:
+        return InferenceStep(program, build)
+    return TrainingStep(program, halves, build)
 
 
 def given(values: Tensors, name: str) -> torch.Tensor:

@@ -7,35 +7,25 @@ kernels expect or not contiguous, and results that are an argument as it is.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-
-from engine import steps
-from engine.memo import Memo
-from engine.session import EngineError
-from viz.graph import TensorType
-
-# Read when TVM makes its threads: by default they are tied to cores that torch's threads use too.
-os.environ.setdefault("TVM_BIND_THREADS", "0")
-# As many as there may ever be; `set_threads` takes some of them. TVM's own default is one here.
-os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))
-
 import tvm
 import tvm_ffi
 from tvm import relax
 
+from engine import steps
+from engine.building import Builder, BuildOptions
 from engine.relax import blas, kernels
 from engine.relax.targets import BLAS, parse
 from engine.relax.to_graph import tensor_types
 from passes.relax.program import RelaxProgram
+from viz.graph import TensorType
 
 kernels.register()
 
-_ANY_CORE = 0  # threads are not tied to a kind of core
 _ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
 
 
@@ -111,22 +101,6 @@ class Compiled:
         return array
 
 
-@dataclass(frozen=True)
-class BuildOptions:
-    """How to build.
-
-    Args:
-        target: the target's text; with `-libs=blas`, matmuls are PyTorch's BLAS's.
-        opt_level: of TVM's own passes.
-    """
-
-    target: str = "llvm"
-    opt_level: int = 2
-
-
-_compiled: Memo[tuple[Any, Any]] = Memo(16)
-
-
 def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> Compiled:
     """Build one function of a program.
 
@@ -144,59 +118,28 @@ def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> C
         {g: f for g, f in program.mod.functions.items() if g.name_hint not in (name, "main")}
     )
     mod["main"] = function.with_attr("global_symbol", "main")
-    key = (options, _Structure(mod))
-    executable, _ = _compiled.get(key, lambda: (_build(mod, options), mod))
+    executable = _builder.build(mod, tuple(str(p.name) for p in function.params), options)
     arguments = tuple((str(p.name), tensor_types(p.ty)[0]) for p in function.params)
     kind = str(parse(options.target).kind.name)
     device = tvm.device("cpu" if kind == "llvm" else kind, 0)
     return Compiled(executable, device, arguments, tensor_types(function.ret_ty))
 
 
-def _build(mod: Any, options: BuildOptions) -> Any:
+def _make(mod: Any, options: BuildOptions) -> Any:
     target = parse(options.target)
-    try:
-        if BLAS in options.target:
-            blas.register()
-            mod = blas.dispatch_matmuls(mod)
-        with tvm.transform.PassContext(opt_level=options.opt_level):
-            pipeline = relax.get_default_pipeline(target)
-            return tvm.compile(mod, target, relax_pipeline=pipeline)
-    except Exception as error:
-        lines = [x.strip() for x in str(error).splitlines() if x.strip()]
-        raise EngineError(
-            "target",
-            f"TVM cannot build this for {options.target}: {lines[-1] if lines else error!r}",
-            options.target, "Choose another target, or a smaller part of the model.",
-        ) from error  # fmt: skip
+    if BLAS in options.target:
+        blas.register()
+        mod = blas.dispatch_matmuls(mod)
+    with tvm.transform.PassContext(
+        opt_level=options.opt_level, disabled_pass=list(options.disabled)
+    ):
+        pipeline = relax.get_default_pipeline(target)
+        return tvm.compile(mod, target, relax_pipeline=pipeline)
 
 
-class _Structure:
-    """A module as a key: equal where TVM finds the modules structurally equal."""
-
-    def __init__(self, mod: Any) -> None:
-        self.mod = mod
-        self.hash = int(tvm_ffi.structural_hash(mod))
-        self.names = tuple(str(p.name) for p in mod["main"].params)
-
-    def __hash__(self) -> int:
-        return self.hash
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Structure)
-            and self.names == other.names
-            and bool(tvm_ffi.structural_equal(self.mod, other.mod))
-        )
+_builder = Builder(_make, tvm_ffi.structural_hash, tvm_ffi.structural_equal)
 
 
-class InferenceStep(steps.InferenceStep):
-    """A whole program, built with options."""
-
-    def __init__(self, program: RelaxProgram, options: BuildOptions) -> None:
-        super().__init__(program, lambda part, name: build(part, options, name))
-
-
-def set_threads(threads: int) -> None:
-    """Let TVM and PyTorch both use so many threads; 0 means as many as there are processors."""
-    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
-    tvm.get_global_func("runtime.config_threadpool")(_ANY_CORE, torch.get_num_threads())
+def step(program: RelaxProgram, halves: Any, options: BuildOptions) -> steps.BuiltStep:
+    """A program, whole or as the halves it was split into, built with options."""
+    return steps.built(program, halves, partial(build, options=options))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine.relax import runtime
+import tvm
 
-# The runtime sets what TVM reads when it is first imported.
-import tvm  # isort: skip
-
+from engine.building import BuildOptions
 from engine.measure import Step
 from engine.model import Model
 from engine.pipeline_session import PipelineSession
+from engine.relax import runtime
 from engine.relax.frontend import import_model
 from engine.relax.targets import targets
 from engine.relax.to_graph import to_graph
@@ -52,12 +51,8 @@ class RelaxBackend:
         )  # fmt: skip
 
     def build(self, program: RelaxProgram, halves: Any, target: str) -> Step:
-        """Build a program whole."""
-        return runtime.InferenceStep(program, runtime.BuildOptions(target))
-
-    def set_threads(self, threads: int) -> None:
-        """Let TVM and PyTorch both use so many; 0 means as many as there are processors."""
-        runtime.set_threads(threads)
+        """Build a program whole, or as the halves it was split into."""
+        return runtime.step(program, halves, BuildOptions(target))
 
 
 class RelaxSession(PipelineSession):

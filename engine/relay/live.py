@@ -7,13 +7,16 @@ each set of gradients that is asked for.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 import torch
 
+from engine.building import BuildOptions
 from engine.model import Model
 from engine.relay.frontend import import_model
-from engine.relay.runtime import BuildOptions, Compiled, TrainingStep, build
+from engine.relay.runtime import Compiled, build
 from engine.relay.to_graph import to_graph
+from engine.steps import TrainingStep
 from passes.catalogue import default_pipeline
 from passes.cut import cut
 from passes.pipeline import Pipeline
@@ -70,7 +73,7 @@ class LiveProgram:
             joint = keep_gradients(self._joint, key)
             graph, exprs = to_graph(joint)
             halves = split(joint, graph, exprs, cut(graph, self._captures).ids)
-            self._steps[key] = TrainingStep(joint, halves, self._options)
+            self._steps[key] = TrainingStep(joint, halves, partial(build, options=self._options))
         return self._steps[key]
 
 

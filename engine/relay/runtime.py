@@ -12,23 +12,19 @@ fresh tensors for the outputs. It is not safe, and a copy is made, where
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from engine import steps
-from engine.memo import Memo
+from engine.building import Builder, BuildOptions
 from engine.relay.boot import boot
 from engine.session import EngineError
 from viz.graph import TensorType
 
-# Read when TVM makes its threads: by default they are tied to cores that torch's threads use too.
-os.environ.setdefault("TVM_BIND_THREADS", "0")
-# As many as there may ever be; `set_threads` takes some of them. TVM's own default is one here.
-os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))
 boot()
 
 import tvm  # noqa: E402
@@ -41,7 +37,6 @@ from passes.relay.absorb_transposes import absorb_transposes  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
 from passes.relay.split import Halves  # noqa: E402
 
-_ANY_CORE = 0  # threads are not tied to a kind of core
 _ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
 
 erf.register()
@@ -192,24 +187,6 @@ def _array(tensor: torch.Tensor, device: Any) -> tuple[Any, bool]:
     return tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(tensor)), True
 
 
-@dataclass(frozen=True)
-class BuildOptions:
-    """How to build.
-
-    Args:
-        target: TVM's target string; with `-libs=mkl`, matmuls are PyTorch's BLAS's.
-        opt_level: of TVM's own passes.
-        disabled: TVM's passes that are left out.
-    """
-
-    target: str = "llvm"
-    opt_level: int = 3
-    disabled: tuple[str, ...] = ()
-
-
-_compiled: Memo[tuple[Any, Any]] = Memo(16)
-
-
 def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> Compiled:
     """Build one function of a program.
 
@@ -230,45 +207,21 @@ def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> C
         main = program.main
     else:
         main = function
-    key = (options, _Structure(main))
-    library, _ = _compiled.get(key, lambda: (_build(main, options), main))
+    names = tuple(p.name_hint for p in function.params)
+    library = _builder.build(main, names, options)
     arguments = tuple((p.name_hint, *tensor_types(p.checked_type)) for p in function.params)
     device = tvm.device(str(tvm.target.Target(options.target).kind), 0)
     return Compiled(library, device, arguments, tensor_types(function.ret_type))
 
 
-def _build(function: Any, options: BuildOptions) -> Any:
-    try:
-        with tvm.transform.PassContext(
-            opt_level=options.opt_level, disabled_pass=list(options.disabled)
-        ):
-            return relay.build(tvm.IRModule({"main": function}), options.target)
-    except Exception as error:
-        lines = [x.strip() for x in str(error).splitlines() if x.strip()]
-        raise EngineError(
-            "target",
-            f"TVM cannot build this for {options.target}: {lines[-1] if lines else error!r}",
-            options.target, "Choose another target, or a smaller part of the model.",
-        ) from error  # fmt: skip
+def _make(function: Any, options: BuildOptions) -> Any:
+    with tvm.transform.PassContext(
+        opt_level=options.opt_level, disabled_pass=list(options.disabled)
+    ):
+        return relay.build(tvm.IRModule({"main": function}), options.target)
 
 
-class _Structure:
-    """A function as a key: equal where TVM finds the functions structurally equal."""
-
-    def __init__(self, function: Any) -> None:
-        self.function = function
-        self.hash = int(tvm.ir.structural_hash(function))
-        self.names = tuple(p.name_hint for p in function.params)
-
-    def __hash__(self) -> int:
-        return self.hash
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Structure)
-            and self.names == other.names
-            and bool(tvm.ir.structural_equal(self.function, other.function))
-        )
+_builder = Builder(_make, tvm.ir.structural_hash, tvm.ir.structural_equal)
 
 
 def tensor_types(kind: Any) -> tuple[TensorType, ...]:
@@ -284,29 +237,9 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
     return tuple(result)
 
 
-class InferenceStep(steps.InferenceStep):
-    """A whole program, built with options."""
-
-    def __init__(self, program: RelayProgram, options: BuildOptions) -> None:
-        super().__init__(program, lambda part, name: build(part, options, name))
-
-
-class TrainingStep(steps.TrainingStep):
-    """A forward and a backward from `passes.relay.split`, both built with options."""
-
-    def __init__(self, program: RelayProgram, halves: Halves, options: BuildOptions) -> None:
-        super().__init__(program, halves, lambda part, name: build(part, options, name))
-
-
-def set_threads(threads: int) -> None:
-    """Let TVM and PyTorch both use so many threads; 0 means as many as there are processors."""
-    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
-    use_torch_threads()
-
-
-def use_torch_threads() -> None:
-    """Let TVM use as many threads as PyTorch does, in functions called from this thread."""
-    tvm.get_global_func("runtime.config_threadpool")(_ANY_CORE, torch.get_num_threads())
+def step(program: RelayProgram, halves: Halves | None, options: BuildOptions) -> steps.BuiltStep:
+    """A program, whole or as the halves it was split into, built with options."""
+    return steps.built(program, halves, partial(build, options=options))
 
 
 def default_target(device: torch.device | None = None) -> str:

@@ -10,6 +10,7 @@ boot()
 
 import tvm  # noqa: E402
 
+from engine.building import BuildOptions  # noqa: E402
 from engine.measure import Step  # noqa: E402
 from engine.model import Model  # noqa: E402
 from engine.pipeline_session import PipelineSession  # noqa: E402
@@ -48,14 +49,7 @@ class RelayBackend:
 
     def build(self, program: RelayProgram, halves: Halves | None, target: str) -> Step:
         """Build a program whole, or as the halves it was split into."""
-        options = runtime.BuildOptions(target)
-        if halves is None:
-            return runtime.InferenceStep(program, options)
-        return runtime.TrainingStep(program, halves, options)
-
-    def set_threads(self, threads: int) -> None:
-        """Let TVM and PyTorch both use so many; 0 means as many as there are processors."""
-        runtime.set_threads(threads)
+        return runtime.step(program, halves, BuildOptions(target))
 
 
 class RelaySession(PipelineSession):

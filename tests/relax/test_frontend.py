@@ -5,10 +5,11 @@ import torch
 from torch import nn
 from traces import net, save
 
+from engine.building import BuildOptions
 from engine.measure import Built, compare
 from engine.model import load_model, model_from_module
 from engine.relax.frontend import import_model
-from engine.relax.runtime import BuildOptions, InferenceStep
+from engine.relax.runtime import step
 from engine.relax.to_graph import to_graph
 from engine.session import EngineError, ModelSource
 
@@ -29,7 +30,7 @@ def imported(module, *inputs, training=False, dtype="float32"):
 
 
 def errors(model, program, target="llvm"):
-    built = Built(model, program, InferenceStep(program, BuildOptions(target)), None, 0.0)
+    built = Built(model, program, step(program, None, BuildOptions(target)), None, 0.0)
     return {c.name: c.max_rel for c in compare(built, quiet)}
 
 

@@ -6,7 +6,8 @@ import tvm
 from torch.nn import functional as F
 from tvm import relay
 
-from engine.relay.runtime import BuildOptions, build
+from engine.building import BuildOptions
+from engine.relay.runtime import build
 from engine.relay.targets import BLAS
 from engine.session import EngineError
 from passes.relay.program import RelayProgram

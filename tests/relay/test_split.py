@@ -7,7 +7,8 @@ from torch import nn
 from training import bert_layer, compare, halves, joint, step, values_of
 from tvm import relay
 
-from engine.relay.runtime import BuildOptions, TrainingStep
+from engine.building import BuildOptions
+from engine.relay import runtime
 from engine.relay.to_graph import to_graph
 from engine.session import EngineError
 from passes.cut import Joint, cut
@@ -80,7 +81,7 @@ def test_any_set_of_captures_gives_pytorchs_gradients(net):
     may = [n.id for n in graph if whole.may_be_captured(n.id)]
     assert len(may) > 3
     for chosen in (may, may[::2], may[1::2]):
-        built = TrainingStep(program, split(program, graph, exprs, chosen), BuildOptions())
+        built = runtime.step(program, split(program, graph, exprs, chosen), BuildOptions())
         values = values_of(model, program)
         outputs, captures = built.forward(values)
         assert len(captures) == len(chosen)

@@ -4,8 +4,9 @@ import torch
 from numerics import imported, quiet  # noqa: F401
 from torch import nn
 
+from engine.building import BuildOptions
 from engine.model import draw_masks
-from engine.relay.runtime import BuildOptions, TrainingStep
+from engine.relay import runtime
 from engine.relay.to_graph import to_graph
 from passes.catalogue import default_pipeline, info
 from passes.cut import cut
@@ -45,7 +46,7 @@ def values_of(model, program):
 
 def step(model, program, strategy="keep_all", target="llvm"):
     """Outputs and gradients of a joint program, split and built."""
-    built = TrainingStep(program, halves(program, strategy), BuildOptions(target, opt_level=1))
+    built = runtime.step(program, halves(program, strategy), BuildOptions(target, opt_level=1))
     values = values_of(model, program)
     outputs, captures = built.forward(values)
     return outputs, built.backward({**values, **captures})
