@@ -114,7 +114,7 @@ class Model:
 
         Dropout draws from the source's seed. Buffers that the run updates are put back.
         """
-        with torch.no_grad(), _seeded(self.source.seed), _kept_buffers(self.module):
+        with torch.no_grad(), seeded(self.source.seed), _kept_buffers(self.module):
             return tuple(t.detach().clone() for t in flat_tensors(self.module(*self.inputs)))
 
     def updated(self, names: Collection[str]) -> dict[str, torch.Tensor]:
@@ -124,7 +124,7 @@ class Model:
         """
         if not names:
             return {}
-        with torch.no_grad(), _seeded(self.source.seed), _kept_buffers(self.module):
+        with torch.no_grad(), seeded(self.source.seed), _kept_buffers(self.module):
             self.module(*self.inputs)
             return {n: self.buffers[n].detach().clone() for n in names}
 
@@ -160,7 +160,7 @@ class Model:
             for parameter in floating.values():
                 parameter.requires_grad_(True)
             # Buffers are put back only after the backward, which may need them as they were left.
-            with _seeded(self.source.seed), _kept_buffers(self.module):
+            with seeded(self.source.seed), _kept_buffers(self.module):
                 outputs = flat_tensors(self.module(*arguments))
                 found = self._backward(outputs, list(leaves.values()), self.grad_outs())
         finally:
@@ -228,7 +228,7 @@ def draw_masks(
         By name, 0 and 1/(1-p) in the mask's shape and dtype: what dropout makes of ones, so it
         draws exactly what the model's own dropout draws (of a contiguous tensor on the CPU).
     """
-    with nullcontext() if seed is None else _seeded(seed):
+    with nullcontext() if seed is None else seeded(seed):
         return {
             m.name: torch.nn.functional.dropout(
                 torch.ones(m.shape, dtype=getattr(torch, m.dtype), device=device),
@@ -482,7 +482,7 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
                 "Call contiguous() before the dropout.",
             )  # fmt: skip
         masks.append((kind.sizes(), node.inputsAt(1).toIValue()))
-    with _seeded(source.seed):
+    with seeded(source.seed):
         for shape, rate in masks:
             torch.nn.functional.dropout(torch.ones(shape), rate, training=True)
         if not torch.equal(torch.get_rng_state(), state):
@@ -509,7 +509,7 @@ def _first_run(
     source: ModelSource,
 ) -> tuple[torch.Tensor, ...]:
     try:
-        with torch.no_grad(), _seeded(source.seed), _kept_buffers(module):
+        with torch.no_grad(), seeded(source.seed), _kept_buffers(module):
             return flat_tensors(module(*inputs))
     except (RuntimeError, IndexError, ValueError) as wrong:
         given = ", ".join(f"{n}: {t}" for n, t in _types(names, inputs))
@@ -553,7 +553,7 @@ def _trace(
     seen: list[tuple[torch.Tensor, ...]] = []
     hook = module.register_forward_hook(lambda *call: seen.append(flat_tensors(call[2])))
     try:
-        with warnings.catch_warnings(record=True) as caught, _seeded(source.seed):
+        with warnings.catch_warnings(record=True) as caught, seeded(source.seed):
             warnings.simplefilter("always")
             with _kept_buffers(module):
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
@@ -570,7 +570,7 @@ def _trace(
     return traced, seen[-1], state
 
 
-class _seeded:
+class seeded:
     """Seeds torch's generator inside the block and puts its state back after it."""
 
     def __init__(self, seed: int) -> None:
