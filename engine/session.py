@@ -61,6 +61,8 @@ class ModelSource:
         inputs: for a file, the (name, type) of each input; a name may be empty.
         digest: for a file, a hash of its bytes, so that another file at the same path is another
             source. `engine.source.source_from_file` fills it in.
+        gradient: whose gradient, in training: "tvm" takes it by passes over the imported forward;
+            "pytorch" imports forward and backward together, as PyTorch's autograd records them.
     """
 
     model: str
@@ -71,6 +73,7 @@ class ModelSource:
     dtype: str = "float32"
     inputs: tuple[tuple[str, TensorType], ...] = ()
     digest: str = ""
+    gradient: str = "tvm"
 
 
 @dataclass(frozen=True)
