@@ -205,9 +205,10 @@ class _Mode:
     """One trace of a module, what was built of it, and how its outputs are put together."""
 
     def __init__(self, route: _Route) -> None:
+        from engine.devices import default_target
         from engine.model import model_from_module
-        from engine.relay import runtime
         from engine.relay.live import LiveProgram
+        from engine.relay.targets import BLAS, targets
         from engine.threads import use_torch_threads
 
         module, samples = route.module, route.samples
@@ -231,7 +232,8 @@ class _Mode:
             finally:
                 hook.remove()
         use_torch_threads()
-        target = route.target or runtime.default_target(samples[0].device if samples else None)
+        device = samples[0].device if samples else None
+        target = route.target or default_target(targets(), BLAS, device)
         self.live = LiveProgram(model, route.captures, target)
         self.name = type(module).__name__
         self.inputs = model.input_names

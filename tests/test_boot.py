@@ -203,6 +203,24 @@ def test_another_process_of_tvm_imports_it_by_the_environment_alone(tmp_path):
     assert "bitblas" in said
 
 
+def test_the_other_tvm_imports_in_a_process_that_the_engine_starts(tmp_path):
+    found = answer(
+        "import json, os, subprocess, sys\n"
+        "before = dict(os.environ)\n"
+        "from engine.relay.boot import boot\nboot()\nimport tvm\n"
+        "code = 'import tvm; print(hasattr(tvm, \"relax\"), tvm.__version__)'\n"
+        "done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)\n"
+        "changed = sorted(k for k in os.environ if os.environ[k] != before.get(k))\n"
+        "print(json.dumps([tvm.__version__, changed, done.stdout.split(), done.stderr]))",
+        tmp_path,
+    )
+    relay_version, changed, relax, errors = found
+    assert relax, errors
+    assert relax[0] == "True"
+    assert relax[1] != relay_version
+    assert "TVM_LIBRARY_PATH" not in changed
+
+
 def test_asking_whether_it_is_available_loads_nothing(tmp_path):
     said = answer(
         "import json, sys\nfrom engine.relay.boot import available\nerror = available()\n"

@@ -71,10 +71,14 @@ def test_the_processor_in_words(tmp_path):
 
 
 def found(**environment: str) -> list[dict]:
-    code = (
+    return answer(
         "import json\nfrom engine.relay.targets import targets\nfrom engine.session import plain\n"
-        "print(json.dumps(plain(targets())))"
-    )
+        "print(json.dumps(plain(targets())))", **environment,
+    )  # fmt: skip
+
+
+def answer(code: str, **environment: str):
+    """What the code prints last, as JSON."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
@@ -100,3 +104,32 @@ def test_the_cpu_runs_here_and_cuda_says_what_is_missing():
     assert cuda["name"] == "cuda"
     assert cuda["missing"].endswith((".", "process."))
     assert "NVIDIA" in cuda["missing"]
+
+
+TRIPLES = """
+import json
+from engine.{ir}.targets import parse
+from engine.session import EngineError
+parse("llvm")
+import tvm
+said = {{}}
+for name in ("nonsense", "armv99-linux-gnu", "x86_64-linux-gnu", "arm64-apple-ios", "armv7l-linux"):
+    try:
+        target = parse(f"llvm -mtriple={{name}}")
+    except EngineError as error:
+        said[name] = [error.kind, error.message, error.hint]
+    else:
+        said[name] = len(tvm.target.codegen.llvm_get_cpu_archlist(target)) > 0
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_an_architecture_that_llvm_lacks_is_refused_before_tvm_dies_of_it(ir):
+    said = answer(TRIPLES.format(ir=ir))
+    for name, part in (("nonsense", "nonsense"), ("armv99-linux-gnu", "armv99")):
+        kind, message, hint = said.pop(name)
+        assert kind == "target"
+        assert part in message
+        assert "x86_64" in hint
+    assert set(said.values()) == {True}

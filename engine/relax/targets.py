@@ -1,8 +1,4 @@
-"""What the Relax engine can compile for on this machine, the best first.
-
-Every target that is said to run here has built and run a small function in this process, with the
-right numbers coming out.
-"""
+"""What the Relax engine can compile for on this machine, the best first."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from engine.cpu import cpu_target
+from engine.devices import Tvm
 from engine.session import EngineError, Target
 
 BLAS = "-libs=blas"
@@ -27,7 +23,8 @@ def parse(target: str) -> Any:
         target: "llvm -mcpu=znver2", "cuda -arch=sm_90".
 
     Raises:
-        EngineError: kind "target"; an option is not written as `-name=value`, or TVM refuses it.
+        EngineError: kind "target"; an option is not written as `-name=value`, TVM refuses it, or
+            LLVM has no such architecture.
     """
     kind, *options = target.split()
     found: dict[str, Any] = {"kind": kind}
@@ -41,10 +38,12 @@ def parse(target: str) -> Any:
         if option != BLAS:
             found[name] = value
     try:
-        return tvm.target.Target(found)
+        made = tvm.target.Target(found)
     except Exception as wrong:
         reason = str(wrong).strip().splitlines()[-1]
         raise EngineError("target", f"TVM refuses this target: {reason}", target) from wrong
+    _TVM.check(target)
+    return made
 
 
 @functools.cache
@@ -53,67 +52,23 @@ def targets() -> tuple[Target, ...]:
 
     A function is built and run for each once in a process, a few tens of milliseconds.
     """
-    return tuple(sorted((*_cuda(), *_cpu()), key=lambda t: not t.runs_here))
+    # TVM's own matmuls are slow on the CPU.
+    found = (_TVM.cuda(), *reversed(_TVM.cpu(BLAS)))
+    return tuple(sorted(found, key=lambda t: not t.runs_here))
 
 
-def _cpu() -> tuple[Target, ...]:
-    """The CPU by TVM's own kernels, and by PyTorch's BLAS for matmuls."""
-    best, device = cpu_target(_known)
-    problem = ""
-    for target in dict.fromkeys([best, "llvm"]):
-        problem = _try(target, tvm.cpu(0))
-        if not problem:
-            return (
-                Target(f"{target} {BLAS}", f"{device}, matmuls by PyTorch's BLAS", True),
-                Target(target, device, True),
-            )
-    return (Target("llvm", device, False, f"TVM cannot build for the CPU here: {problem}"),)
+def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
+    x = relax.Var("x", relax.TensorType(given.shape, "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            doubled = builder.emit(relax.op.multiply(x, relax.const(2.0)))
+            y = builder.emit_output(relax.op.add(doubled, relax.const(1.0)))
+        builder.emit_func_output(y)
+    chosen = parse(target)
+    built = tvm.compile(builder.get(), chosen, relax_pipeline=relax.get_default_pipeline(chosen))
+    result = relax.VirtualMachine(built, device)["main"](tvm.runtime.tensor(given, device))
+    return np.asarray(result.numpy())
 
 
-def _known(wanted: frozenset[str]) -> dict[str, frozenset[str]]:
-    codegen: Any = tvm.target.codegen
-    names = {str(n) for n in codegen.llvm_get_cpu_archlist(parse("llvm"))} & wanted
-    return {
-        n: frozenset(str(f) for f in codegen.llvm_get_cpu_features(parse(f"llvm -mcpu={n}")))
-        for n in names
-    }
-
-
-def _cuda() -> tuple[Target, ...]:
-    device = tvm.cuda(0)
-    if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
-        return (Target("cuda", "an NVIDIA GPU", False, "This TVM was built without CUDA."),)
-    if not device.exist:
-        why = "There is no NVIDIA GPU here, or its driver shows none to this process."
-        return (Target("cuda", "an NVIDIA GPU", False, why),)
-    version = str(device.compute_version)
-    name = f"cuda -arch=sm_{version.replace('.', '')}"
-    words = f"{device.device_name} (compute capability {version})"
-    problem = _try(name, device)
-    if problem:
-        return (Target(name, words, False, f"TVM sees it but cannot use it: {problem}"),)
-    return (Target(name, words, True),)
-
-
-def _try(target: str, device: Any) -> str:
-    """Build and run `y = 2 x + 1` on 64 numbers; what went wrong, or ""."""
-    try:
-        x = relax.Var("x", relax.TensorType([64], "float32"))
-        builder = relax.BlockBuilder()
-        with builder.function("main", [x]):
-            with builder.dataflow():
-                doubled = builder.emit(relax.op.multiply(x, relax.const(2.0)))
-                y = builder.emit_output(relax.op.add(doubled, relax.const(1.0)))
-            builder.emit_func_output(y)
-        chosen = parse(target)
-        built = tvm.compile(
-            builder.get(), chosen, relax_pipeline=relax.get_default_pipeline(chosen)
-        )
-        given = np.arange(64, dtype="float32")
-        result = relax.VirtualMachine(built, device)["main"](tvm.runtime.tensor(given, device))
-        if not np.array_equal(result.numpy(), given * 2 + 1):
-            return "a small function gave wrong numbers."
-    except Exception as error:  # whatever keeps it from running is the answer to the question
-        lines = str(error).strip().splitlines()
-        return lines[-1] if lines else type(error).__name__
-    return ""
+_TVM = Tvm(tvm, parse, _run)

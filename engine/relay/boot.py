@@ -139,16 +139,15 @@ def boot() -> None:
     needs = _needs(found)
     if needs is not None:
         _loaded[:] = _load_cuda(needs)
-    if found.origin == "bitblas" and found.library is not None:
-        os.environ["TVM_LIBRARY_PATH"] = str(found.library.parent)
     # Tuned schedules would be fetched from the network.
     os.environ["TOPHUB_LOCATION"] = "NONE"
     # Relay's Python visitors recurse once and more a node.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 10_000))
     sys.path.insert(0, str(found.python))
     try:
-        importlib.import_module("tvm")
-        importlib.import_module("tvm.relay")
+        with _variables(_library_path(found)):
+            importlib.import_module("tvm")
+            importlib.import_module("tvm.relay")
     except Exception as error:
         sys.path.remove(str(found.python))
         raise _explained(error, found) from error
@@ -175,9 +174,29 @@ def child_environment() -> dict[str, str]:
         merged = list(dict.fromkeys([*mine, *old]))
         if merged:
             found[name] = os.pathsep.join(merged)
-    if "TVM_LIBRARY_PATH" in os.environ:
-        found["TVM_LIBRARY_PATH"] = os.environ["TVM_LIBRARY_PATH"]
-    return found
+    return {**found, **_library_path(_booted)}
+
+
+def _library_path(found: Installation) -> dict[str, str]:
+    """The variable by which TVM's Python finds its library, where it would not without."""
+    if found.origin == "bitblas" and found.library is not None:
+        return {"TVM_LIBRARY_PATH": str(found.library.parent)}
+    return {k: v for k, v in os.environ.items() if k == "TVM_LIBRARY_PATH"}
+
+
+@contextlib.contextmanager
+def _variables(values: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for a while: another TVM in a child process must not see them."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name)
+            else:
+                os.environ[name] = value
 
 
 def _from_setting(folder: Path) -> Installation:

@@ -22,7 +22,6 @@ import torch
 from engine import steps
 from engine.building import Builder, BuildOptions
 from engine.relay.boot import boot
-from engine.session import EngineError
 from viz.graph import TensorType
 
 boot()
@@ -32,7 +31,7 @@ from tvm import relay  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
 
 from engine.relay import blas, erf  # noqa: E402
-from engine.relay.targets import BLAS, targets  # noqa: E402
+from engine.relay.targets import BLAS, parse  # noqa: E402
 from passes.relay.absorb_transposes import absorb_transposes  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
 from passes.relay.split import Halves  # noqa: E402
@@ -210,7 +209,7 @@ def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> C
     names = tuple(p.name_hint for p in function.params)
     library = _builder.build(main, names, options)
     arguments = tuple((p.name_hint, *tensor_types(p.checked_type)) for p in function.params)
-    device = tvm.device(str(tvm.target.Target(options.target).kind), 0)
+    device = tvm.device(str(parse(options.target).kind), 0)
     return Compiled(library, device, arguments, tensor_types(function.ret_type))
 
 
@@ -218,7 +217,7 @@ def _make(function: Any, options: BuildOptions) -> Any:
     with tvm.transform.PassContext(
         opt_level=options.opt_level, disabled_pass=list(options.disabled)
     ):
-        return relay.build(tvm.IRModule({"main": function}), options.target)
+        return relay.build(tvm.IRModule({"main": function}), parse(options.target))
 
 
 _builder = Builder(_make, tvm.ir.structural_hash, tvm.ir.structural_equal)
@@ -240,18 +239,3 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
 def step(program: RelayProgram, halves: Halves | None, options: BuildOptions) -> steps.BuiltStep:
     """A program, whole or as the halves it was split into, built with options."""
     return steps.built(program, halves, partial(build, options=options))
-
-
-def default_target(device: torch.device | None = None) -> str:
-    """The target that functions in training code are built for.
-
-    Raises:
-        EngineError: kind "target"; TVM cannot run on that device here.
-    """
-    kind = "cuda" if device is not None and device.type == "cuda" else "llvm"
-    fitting = [t for t in targets() if t.name.startswith(kind)]
-    for target in sorted(fitting, key=lambda t: BLAS not in t.name):
-        if not target.runs_here:
-            raise EngineError("target", target.missing, str(device))
-        return target.name
-    raise EngineError("target", f"TVM has no target for {device}.", str(device))
