@@ -27,6 +27,7 @@ from passes.cuts.budget import parse_budget
 from passes.pipeline import Pipeline
 from samples import SAMPLES
 from viz import tables
+from viz.align import align
 from viz.export import to_dot
 from viz.graph import Graph
 
@@ -171,6 +172,33 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
         else:
             _write(args.output, json.dumps(document, ensure_ascii=False))
     return document
+
+
+def compare(args: argparse.Namespace, connect: Connect) -> Document:
+    """What each PyTorch operator became in Relay and in Relax."""
+    source = _source(args)
+    graphs: dict[str, Graph] = {}
+    engines: dict[str, tables.Row] = {}
+    for ir in ENGINES:
+        mine = argparse.Namespace(**{**vars(args), "engine": ir})
+        pipeline = _pipeline(mine) if args.passes else None
+        try:
+            with _Engine(mine, connect) as ask:
+                graph: Graph = ask("load", source).graph
+                if pipeline:
+                    graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
+        except EngineError as error:
+            if not graphs and ir == ENGINES[-1]:
+                raise  # neither can be looked at
+            engines[ir] = {"error": error.to_json()}
+        else:
+            graphs[ir] = graph
+            about = {"pipeline": str(pipeline or ""), "nodes": len(graph)}
+            engines[ir] = {**about, "edges": graph.edge_count, "error": None}
+    rows = dict.fromkeys(("operators", "groups", "calls", "unmatched"))
+    if len(graphs) == len(ENGINES):
+        rows = tables.alignment_document(align(*graphs.values()))
+    return {"model": source.model, "engines": engines, **rows}
 
 
 TIME_COLUMNS = (
@@ -387,6 +415,30 @@ def _time_text(document: Document) -> str:
     return "\n".join([head, *document["notes"], "", table])
 
 
+def _compare_text(document: Document) -> str:
+    lines = [
+        f"{ir} fails: {e['error']['message']} ({e['error']['where']}) {e['error']['hint']}"
+        if e["error"]
+        else f"{ir}: {e['nodes']} nodes, {e['edges']} edges"
+        for ir, e in document["engines"].items()
+    ]
+    if document["groups"] is None:
+        return "\n".join(lines)
+    parts = [
+        [{**r, **{ir: tables.counts_text(r[ir]) for ir in ENGINES}} for r in document[kind]]
+        for kind in ("operators", "groups")
+    ]
+    lost = [f"{ir}: {len(m)} nodes name no origin" for ir, m in document["unmatched"].items() if m]
+    return "\n\n".join(
+        [
+            "\n".join([*lines, *lost]),
+            tables.text_table(parts[0], ["source", "modules", *ENGINES, "only"]),
+            tables.text_table(parts[1], ["scope", "source", *ENGINES, "only"]),
+            tables.text_table(document["calls"], ["operator", *ENGINES, "only"]),
+        ]
+    )
+
+
 # The arguments.
 
 
@@ -403,6 +455,7 @@ def _parser() -> argparse.ArgumentParser:
         ("graph", graph, _graph_text, "the graph of a model", (_model, _passes, _output)),
         ("step", step, _step_text, "what each pass of a pipeline does",
          (_model, _passes, _check, _output)),
+        ("compare", compare, _compare_text, "one model in Relay and in Relax", (_model, _passes)),
         ("captures", captures, _captures_text, "what the forward saves for the backward",
          (_model, _passes, _strategy, _output)),
         ("time", time_model, _time_text, "compile, compare and time against PyTorch",
@@ -410,7 +463,8 @@ def _parser() -> argparse.ArgumentParser:
     ):  # fmt: skip
         command = commands.add_parser(name, help=help_, description=run.__doc__, allow_abbrev=False)
         command.set_defaults(run=run, text=text)
-        command.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
+        if run is not compare:
+            command.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
         command.add_argument("--json", action="store_true", help="print one JSON document")
         command.add_argument("--verbose", action="store_true", help="the engine's log, on stderr")
         for add in options:

@@ -24,6 +24,7 @@ from viz.graph import Graph, Kind, Node, Role, TensorType
 
 SLOW_REPEATS = 777  # `time` with so many repeats takes a minute
 BROKEN_SEED = 13  # `load` with this seed fails
+RELAX_SEED = 15  # `load` with this seed fails in Relax alone
 FAILING_PASS = "simplify_inference"  # fails with this seed:
 FAILING_SEED = 14
 
@@ -172,3 +173,48 @@ class PageSession:
             "a test machine", target, threads or 2, tuple(rows), comparisons, 0.5,
             ("Another program keeps the machine busy.",),
         )  # fmt: skip
+
+
+def relax_graph() -> Graph:
+    """The same model in Relax's words."""
+    nodes = [
+        *forward_nodes(False)[:3],
+        Node("p0", Kind.CALL, "permute_dims", inputs=("w0",), outputs=(tensor(16, 32),),
+             scope="layers.0", source="aten::linear"),
+        Node("m0", Kind.CALL, "matmul", inputs=("x", "p0"), outputs=(tensor(8, 32),),
+             scope="layers.0", source="aten::linear"),
+        Node("a", Kind.CALL, "nn.relu", inputs=("m0",), outputs=(tensor(8, 32),),
+             scope="layers.1", source="aten::relu"),
+        Node("p1", Kind.CALL, "permute_dims", inputs=("w1",), outputs=(tensor(32, 4),),
+             scope="layers.2", source="aten::linear"),
+        Node("m1", Kind.CALL, "matmul", inputs=("a", "p1"), outputs=(tensor(8, 4),),
+             scope="layers.2", source="aten::linear"),
+    ]  # fmt: skip
+    return Graph("main", "relax", tuple(nodes), ("x", "w0", "w1"), ("m1",))
+
+
+class RelaxPageSession(PageSession):
+    """The same in Relax; `load` fails for one seed here alone."""
+
+    ir = "relax"
+
+    def describe(self, *, progress):
+        return replace(super().describe(progress=progress), ir="relax")
+
+    def load(self, source, *, progress):
+        if source.seed == RELAX_SEED:
+            raise EngineError(
+                "operator", "Relax knows no operator aten::frobnicate.", "layers.1", "Use Relay.",
+            )  # fmt: skip
+        return replace(super().load(source, progress=progress), graph=relax_graph())
+
+    def _graph(self, pipeline, index):
+        return relax_graph()
+
+
+SESSIONS = {"relay": "PageSession", "relax": "RelaxPageSession"}
+
+
+def session_of(ir: str) -> str:
+    """The session that stands in for an engine."""
+    return f"tests.page_session:{SESSIONS[ir]}"

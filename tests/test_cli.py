@@ -7,6 +7,7 @@ test runs the real one.
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import page_session
 from viz.graph import Graph
 
 ROOT = Path(__file__).parent.parent
@@ -21,7 +23,8 @@ FAKE = """
 import sys
 import cli
 from engine.client import EngineClient
-connect = lambda ir: EngineClient(ir, session="tests.page_session:PageSession")
+from tests.page_session import session_of
+connect = lambda ir: EngineClient(ir, session=session_of(ir))
 sys.exit(cli.main(connect=connect))
 """
 
@@ -72,6 +75,38 @@ def test_graph_has_the_promised_fields_and_a_graph_that_reads_back():
     assert data["nodes"] == len(graph) == 7
     assert data["edges"] == graph.edge_count == 6
     assert data["operators"] == {"nn.dense": 2, "nn.relu": 1, "transpose": 1}
+
+
+def test_compare_says_what_each_operator_became_in_both_engines():
+    data = document("compare", "mlp")
+    assert data["engines"]["relax"] == {"pipeline": "", "nodes": 8, "edges": 7, "error": None}
+    linear = next(r for r in data["operators"] if r["source"] == "aten::linear")
+    assert linear == {
+        "source": "aten::linear", "modules": 2, "relay": {"nn.dense": 2},
+        "relax": {"matmul": 2, "permute_dims": 2}, "only": None,
+    }  # fmt: skip
+    groups = {(r["scope"], r["source"]): r for r in data["groups"]}
+    assert groups["layers.0", "aten::t"]["only"] == "relay"
+    assert groups["layers.2", "aten::linear"]["occurrences"] == {"relay": 1, "relax": 1}
+    assert groups["layers.2", "aten::linear"]["paired"] == 1
+    calls = {r["operator"]: r for r in data["calls"]}
+    assert calls["nn.relu"] == {"operator": "nn.relu", "relay": 1, "relax": 1, "only": None}
+    assert calls["matmul"]["only"] == "relax"
+    assert data["unmatched"] == {"relay": [], "relax": []}
+    text = run("compare", "mlp", "--passes", "default").stdout
+    assert re.search(r"aten::linear +2 +nn.dense ×2 +matmul ×2, permute_dims ×2", text)
+
+
+def test_compare_tells_which_engine_fails_and_fails_where_both_do():
+    seed = str(page_session.RELAX_SEED)
+    data = document("compare", "mlp", "--seed", seed)
+    assert data["engines"]["relay"]["nodes"] == 7
+    assert "aten::frobnicate" in data["engines"]["relax"]["error"]["message"]
+    assert data["groups"] is None
+    assert "relax fails: Relax knows no operator" in run("compare", "mlp", "--seed", seed).stdout
+    broken = str(page_session.BROKEN_SEED)
+    assert document("compare", "mlp", "--seed", broken, status=1)["error"]["kind"] == "operator"
+    assert document("compare", "mlp", "--passes", "linear_to_dense", status=2)["error"]
 
 
 def test_graph_after_a_pipeline():

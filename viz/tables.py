@@ -14,6 +14,7 @@ from passes.catalogue import CATALOGUE
 from passes.cut import Capture, Cut
 from passes.pipeline import Pipeline
 from samples import Sample
+from viz.align import Alignment
 from viz.graph import Graph, Kind
 
 Row = dict[str, Any]
@@ -154,6 +155,71 @@ def cut_document(joint: Graph, cut: Cut) -> Row:
         "forward_seconds": cut.forward_seconds,
         "spared": [plain(s) for s in cut.spared],
     }
+
+
+def alignment_document(alignment: Alignment) -> Row:
+    """What each PyTorch operator became in two IRs, as `compare MODEL` prints it.
+
+    `groups` has one row a module and PyTorch operator, `operators` one a PyTorch operator, `calls`
+    one an operator of TVM's, and `unmatched` each side's nodes that name no origin. Sides go by
+    their IR; `only` names the one that has what a row tells of, and is None where both do.
+    """
+    left, right = (g.ir for g in alignment.graphs)
+    groups: list[Row] = [
+        {
+            "scope": g.scope,
+            "source": g.source,
+            left: g.operators[0],
+            right: g.operators[1],
+            "occurrences": dict(zip((left, right), g.occurrences, strict=True)),
+            "paired": g.paired,
+            "only": None if all(g.nodes) else left if g.nodes[0] else right,
+        }
+        for g in alignment.groups
+    ]
+    calls = [g.operators for g in alignment.graphs]
+    names = sorted({*calls[0], *calls[1]}, key=lambda op: (-sum(c.get(op, 0) for c in calls), op))
+    return {
+        "operators": _by_operator(groups, left, right),
+        "groups": groups,
+        "calls": [
+            {
+                "operator": op,
+                left: calls[0].get(op, 0),
+                right: calls[1].get(op, 0),
+                "only": left if op not in calls[1] else right if op not in calls[0] else None,
+            }
+            for op in names
+        ],
+        "unmatched": {
+            g.ir: [
+                {"id": i, "operator": g.by_id[i].title, "scope": g.by_id[i].scope}
+                for i in alignment.without_origin(side)
+            ]
+            for side, g in enumerate(alignment.graphs)
+        },
+    }
+
+
+def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
+    """Groups of all modules together, one row a PyTorch operator."""
+    rows: dict[str, Row] = {}
+    for group in groups:
+        new: Row = {"source": group["source"], "modules": 0, left: {}, right: {}, "only": None}
+        row = rows.setdefault(group["source"], new)
+        row["modules"] += 1
+        for side in (left, right):
+            for op, count in group[side].items():
+                row[side][op] = row[side].get(op, 0) + count
+    for row in rows.values():
+        if not (row[left] and row[right]):
+            row["only"] = left if row[left] else right
+    return list(rows.values())
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Operators with how often each is called: `nn.batch_matmul ×8, reshape ×3`."""
+    return ", ".join(f"{op} ×{n}" for op, n in counts.items()) or "nothing"
 
 
 def work_text(part: float, whole: float) -> str:
