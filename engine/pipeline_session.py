@@ -29,7 +29,7 @@ from engine.session import (
 )
 from engine.threads import set_threads
 from engine.worker import explain
-from passes.catalogue import PassInfo
+from passes.catalogue import PassInfo, check_gradient
 from passes.catalogue import info as pass_info
 from passes.cut import roles
 from passes.pipeline import Pipeline, Step
@@ -186,10 +186,13 @@ class PipelineSession:
     def _load(self, source: ModelSource, progress: Progress) -> _Loaded:
         def make() -> _Loaded:
             began = time.perf_counter()
+            _check_gradient(self.ir, source)
             model = load_model(source, _part(progress, 0.0, 0.5))
             program = self._backend.import_model(model, _part(progress, 0.5, 0.9))
             progress(0.9, "drawing up the graph")
             graph, exprs = self._backend.to_graph(program)
+            if graph.forward_outputs is not None:  # it was imported with its gradient
+                graph = graph.with_roles(roles(graph))
             state = _State(program, graph, graph, exprs)
             return _Loaded(model, state, time.perf_counter() - began)
 
@@ -303,6 +306,22 @@ class PipelineSession:
         seconds = time.perf_counter() - began
         held = None if halves is None else halves.cut.bytes
         return Built(model.on(device_of(target)), state.program, runs, held, seconds)
+
+
+def _check_gradient(ir: str, source: ModelSource) -> None:
+    """Refuse a source whose gradient this IR does not have.
+
+    Raises:
+        EngineError: kind "usage".
+    """
+    try:
+        if source.training:
+            check_gradient(ir, source.gradient)
+    except ValueError as wrong:
+        raise EngineError(
+            "usage", f"{str(wrong)[0].upper()}{str(wrong)[1:]}.", "gradient",
+            "Choose TVM's gradient, or the engine Relax.",
+        ) from wrong  # fmt: skip
 
 
 def _check_order(entry: PassInfo, done: frozenset[str]) -> None:

@@ -266,7 +266,16 @@ _TRAINING = {
     "relay": "externalize_dropout|decompose_layer_norm|decompose_batch_norm|linear_to_dense"
     "|drop_identities|root_grad_out|gradient|graph_normal_form|static_like|drop_zeros|drop_ones"
     "|transpose_dedup|dce|cse",
+    "relax": "decompose_gelu|decompose_layer_norm|decompose_batch_norm|root_grad_out|gradient"
+    "|drop_zeros|drop_ones|transpose_dedup|transpose_of_matmul|remove_redundant_reshape"
+    "|canonicalize|dce|cse",
 }
+
+_JOINT = {
+    "relax": "cse|drop_zeros|drop_ones|transpose_dedup|transpose_of_matmul|remove_redundant_reshape"
+    "|canonicalize|dce|cse",
+}
+_GRADIENTS = {"tvm": _TRAINING, "pytorch": _JOINT}
 
 
 def names(ir: str) -> list[str]:
@@ -288,12 +297,39 @@ def has_gradient(ir: str) -> bool:
     return ir in _TRAINING
 
 
-def default_pipeline(ir: str, training: bool) -> Pipeline:
+def gradients(ir: str) -> tuple[str, ...]:
+    """Whose gradients an IR can be trained with, the first one first: "tvm", "pytorch"."""
+    return tuple(n for n, way in _GRADIENTS.items() if ir in way)
+
+
+def check_gradient(ir: str, gradient: str) -> None:
+    """Refuse a gradient that an IR does not have.
+
+    Raises:
+        ValueError: says why not.
+    """
+    if gradient not in _GRADIENTS:
+        raise ValueError(f"there is no gradient {gradient!r}; known: {', '.join(_GRADIENTS)}")
+    if gradient not in gradients(ir):
+        raise ValueError(
+            f"PyTorch's joint graph cannot become {ir.capitalize()}, whose frontend reads traces "
+            "only, and a trace has no backward"
+            if gradient == "pytorch"
+            else f"there are no passes for the gradient in {ir.capitalize()} yet"
+        )
+
+
+def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
     """What the page starts with: the inference run, or the way to the gradient.
+
+    Args:
+        gradient: in training, whose: "tvm" takes it by passes; with "pytorch" the program comes
+            with it, and passes only tidy up.
 
     Raises:
         ValueError: the way to the gradient is asked of an IR that has none.
     """
-    if training and not has_gradient(ir):
-        raise ValueError(f"there are no passes for the gradient in {ir.capitalize()} yet")
-    return Pipeline.parse((_TRAINING if training else _INFERENCE)[ir], names(ir))
+    if training:
+        check_gradient(ir, gradient)
+    text = _GRADIENTS[gradient][ir] if training else _INFERENCE[ir]
+    return Pipeline.parse(text, names(ir))
