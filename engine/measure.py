@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -52,7 +52,7 @@ class Built:
         model = self.model
         inputs = dict(zip(model.input_names, model.inputs, strict=True))
         values = {**inputs, **model.parameters, **model.buffers}
-        if self.step.has_backward:
+        if self.program.grad_outs:
             floating = [g for g in model.grad_outs() if g.is_floating_point()]
             values.update(zip(self.program.grad_outs, floating, strict=True))
         return values
@@ -93,10 +93,10 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
             "engine", "What was built does not return what the model returns.",
             ", ".join(sorted(set(found) ^ set(expected))), "Report this; it is a fault of ours.",
         )  # fmt: skip
-    scales = {name: _scale(tensor) for name, tensor in expected.items()}
-    floor = max((s for n, s in scales.items() if n.startswith("gradient")), default=0.0) * 1e-3
+    scales = {name: scale_of(tensor) for name, tensor in expected.items()}
+    floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
     return tuple(
-        _comparison(
+        comparison(
             name, found[name], expected[name], scales[name],
             max(scales[name], floor if name.startswith("gradient") else 0.0),
         )
@@ -104,15 +104,29 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
     )  # fmt: skip
 
 
-def _scale(tensor: torch.Tensor) -> float:
+def gradient_floor(scales: Iterable[float]) -> float:
+    """What a gradient is held against at least: see `engine.session.Comparison`."""
+    return max(scales, default=0.0) * 1e-3
+
+
+def scale_of(tensor: torch.Tensor) -> float:
     """The largest finite magnitude."""
     finite = tensor.to(torch.float64).abs().nan_to_num(nan=0.0, posinf=0.0)
     return float(finite.max()) if tensor.numel() else 0.0
 
 
-def _comparison(
+def comparison(
     name: str, ours: torch.Tensor, theirs: torch.Tensor, scale: float, against: float
 ) -> Comparison:
+    """One tensor of ours against PyTorch's.
+
+    Args:
+        scale: what the comparison says of PyTorch's tensor.
+        against: what the absolute error is divided by; where it is 0, it stands as it is.
+
+    Raises:
+        EngineError: kind "engine"; the shapes differ.
+    """
     dtype = str(theirs.dtype).removeprefix("torch.")
     if ours.shape != theirs.shape:
         raise EngineError(

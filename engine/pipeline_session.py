@@ -8,20 +8,31 @@ by the source and the steps up to it.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from engine.inside import (
+    Counterparts,
+    Part,
+    compare_captures,
+    compare_inside,
+    results_in,
+    values_inside,
+)
 from engine.measure import Built, compare, measure
 from engine.measure import Step as TrainingStep
 from engine.memo import Memo
-from engine.model import Model, load_model
+from engine.model import Model, draw_masks, load_model
+from engine.reference import Reference, run_inside
 from engine.session import (
     Comparison,
     EngineError,
     EngineInfo,
     ModelInfo,
     ModelSource,
+    NodeError,
     Progress,
     SplitResult,
     StepRecord,
@@ -62,6 +73,16 @@ class Backend(Protocol):
     def build(self, program: Program, halves: Halves | None, target: str) -> TrainingStep:
         """Build a program whole, or as the halves it was split into."""
 
+    def showing(self, program: Program, name: str, exprs: Sequence[Any]) -> Program:
+        """The program that returns these expressions of one of its functions."""
+
+    def can_show(self, expr: Any) -> bool:
+        """Whether `showing` can return an expression."""
+
+    def ordinal(self, program: Program, expr: Any) -> int | None:
+        """The place in PyTorch's order of execution of the operator that an expression came from;
+        None where that is not known, and of the gradient of an operator."""
+
 
 @dataclass(frozen=True)
 class _State:
@@ -100,6 +121,7 @@ class PipelineSession:
         self.ir, self._backend = backend.ir, backend
         self._loaded: Memo[_Loaded] = Memo(3)
         self._states: Memo[_State] = Memo(96)
+        self._references: Memo[Reference] = Memo(1)
 
     def describe(self, *, progress: Progress) -> EngineInfo:
         """Say which TVM runs and what it can compile for."""
@@ -160,12 +182,81 @@ class PipelineSession:
         pipeline: Pipeline,
         captured: tuple[str, ...] | None,
         target: str,
+        captures: bool = False,
         *,
         progress: Progress,
     ) -> tuple[Comparison, ...]:
-        """Build and run once; compare every output (and gradient) with PyTorch."""
+        """Build and run once; compare every output, gradient and, if wished, capture."""
         built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.9))
-        return compare(built, _part(progress, 0.9, 1.0))
+        found = compare(built, _part(progress, 0.9, 1.0))
+        if not captures or captured is None:
+            return found
+        state, halves = self._halves(source, pipeline, captured, progress)
+        _, saved = built.forward(_masks(state.program, source, built.model))
+        values = {i: saved[n] for i, n in zip(halves.captures, halves.saved, strict=True)}
+        results = self._results(source, pipeline, self._reference(source, state, progress))
+        return *found, *compare_captures(values, results)
+
+    def inside(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        *,
+        progress: Progress,
+    ) -> tuple[NodeError, ...]:
+        """Compare the tensors inside a program with those inside PyTorch's run."""
+        state = self._end(source, pipeline, _part(progress, 0.0, 0.2))
+        model = self._load(source, progress).model.on(device_of(target))
+        reference = self._reference(source, state, _part(progress, 0.2, 0.3))
+        results = self._results(source, pipeline, reference)
+        program, masks = state.program, _masks(state.program, source, model)
+        whole = Part(program, "main", state.base, state.exprs, masks, {}, program.gradients)
+        progress(0.3, "building the program to return what is inside")
+        values = values_inside(self._backend, model, whole, target)
+        if captured is None:
+            return compare_inside(whole, values, results, reference, {})
+        _, halves = self._halves(source, pipeline, captured, progress)
+        saved = dict(zip(halves.captures, halves.saved, strict=True))
+        given = {name: values[ident] for ident, name in saved.items() if ident in values}
+        found: list[NodeError] = []
+        for name, half, gradients in (
+            ("forward", halves.forward, ()),
+            ("backward", halves.backward, program.gradients),
+        ):
+            progress(0.5 if name == "forward" else 0.75, f"building the {name} so too")
+            graph, exprs = self._backend.to_graph(half, name)
+            matched = carry_identity(state.base, graph)
+            named = {matched.renamed[i]: e for i, e in exprs.items()}
+            part = Part(half, name, matched.graph, named, masks, given, gradients)
+            inside = values_inside(self._backend, model, part, target)
+            if name == "forward":
+                given.update((saved[i], value) for i, value in inside.items() if i in saved)
+            found += compare_inside(part, inside, results, reference, values)
+        return tuple(found)
+
+    def _results(
+        self, source: ModelSource, pipeline: Pipeline, reference: Reference
+    ) -> Counterparts:
+        """PyTorch's results of operators, by the ids of nodes at the pipeline's end.
+
+        A node that lost what tells its operator on the way has the one that it had before.
+        """
+        states = self._run(source, pipeline, lambda fraction, text: None)
+        ordinals: dict[str, int] = {}
+        for state in states:
+            for ident, expr in state.exprs.items():
+                ordinal = self._backend.ordinal(state.program, expr)
+                if ordinal is not None:
+                    ordinals[ident] = ordinal
+        return results_in(states[-1].base, ordinals, reference)
+
+    def _reference(self, source: ModelSource, state: _State, progress: Progress) -> Reference:
+        progress(0.0, "running PyTorch operator by operator")
+        model, gradients = self._load(source, progress).model, bool(state.program.gradients)
+        key = source, gradients
+        return self._references.get(key, lambda: run_inside(model, gradients))
 
     def time(
         self,
@@ -179,6 +270,11 @@ class PipelineSession:
         progress: Progress,
     ) -> TimeResult:
         """Build, compare, and time against PyTorch eager, interleaved."""
+        if captured is None and self._end(source, pipeline, progress).program.gradients:
+            raise EngineError(
+                "usage", "The pipeline ends in a joint graph, which is timed as two functions.",
+                "captures", "Choose a capture strategy, or leave out the gradient's steps.",
+            )  # fmt: skip
         built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.5))
         set_threads(threads)
         return measure(built, self.ir, target, repeats, _part(progress, 0.5, 1.0))
@@ -294,11 +390,6 @@ class PipelineSession:
             state = self._end(source, pipeline, steps)
         else:
             state, halves = self._halves(source, pipeline, captured, steps)
-        if halves is None and state.program.gradients:
-            raise EngineError(
-                "usage", "The pipeline ends in a joint graph, which is built as two functions.",
-                "captures", "Choose a capture strategy, or leave out the gradient's steps.",
-            )  # fmt: skip
         model = self._load(source, progress).model
         building(0.0, f"building for {target}")
         began = time.perf_counter()
@@ -344,6 +435,12 @@ def _check_order(entry: PassInfo, done: frozenset[str]) -> None:
             "pass", f"{entry.title} cannot work after {names}.", entry.name,
             f"Switch {names} off, or move it behind the gradient's steps.",
         )  # fmt: skip
+
+
+def _masks(program: Program, source: ModelSource, model: Model) -> dict[str, Any]:
+    """Dropout masks as the model's trace draws them: on the CPU, whatever the model is on."""
+    drawn = draw_masks(program.masks, source.seed)
+    return {name: mask.to(model.device) for name, mask in drawn.items()}
 
 
 def device_of(target: str) -> str:

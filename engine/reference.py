@@ -99,7 +99,7 @@ def _handing_out(model: Model) -> tuple[Any, list[Origin]]:
     outputs = list(graph.outputs())
     everything = graph.create("prim::TupleConstruct", [*handed, *outputs], 1)
     graph.appendNode(everything)
-    kinds = [torch._C.TensorType.get()] * (len(handed) + len(outputs))
+    kinds: list[Any] = [torch._C.TensorType.get()] * (len(handed) + len(outputs))
     everything.output().setType(torch._C.TupleType(kinds))
     for index in reversed(range(len(outputs))):
         graph.eraseOutput(index)

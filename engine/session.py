@@ -157,6 +157,24 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class NodeError:
+    """One node's tensor against what it is in PyTorch.
+
+    Args:
+        id: of the node.
+        max_abs, max_rel: as of a `Comparison`.
+        counterpart: what it was held against: "aten::linear in encoder.layer.0.output.dense",
+            "gradient of" an input, parameter or operator's result, or "the function built whole",
+            where that has the same node and PyTorch has none.
+    """
+
+    id: str
+    max_abs: float
+    max_rel: float
+    counterpart: str
+
+
+@dataclass(frozen=True)
 class TimeRow:
     """One line of a timing table; times in milliseconds, end to end with every copy counted.
 
@@ -274,10 +292,37 @@ class Session(Protocol):
         pipeline: Pipeline,
         captured: tuple[str, ...] | None,
         target: str,
+        captures: bool = False,
         *,
         progress: Progress,
     ) -> tuple[Comparison, ...]:
-        """Build and run once; compare every output (and gradient) with PyTorch."""
+        """Build and run once; compare every output (and gradient) with PyTorch.
+
+        Args:
+            captured: None to build the program whole, gradients included where it has them; else
+                the joint graph is split at these nodes.
+            captures: compare what the forward saves as well, as far as PyTorch has it too; such a
+                comparison is named "capture" and the node's id.
+        """
+
+    def inside(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        *,
+        progress: Progress,
+    ) -> tuple[NodeError, ...]:
+        """Compare the tensors inside what `check` builds with those inside PyTorch's run.
+
+        Every node is kept, so what is run here is fused less than what `check` runs. See
+        `engine.inside` for what a node is held against; one that has no counterpart is left out.
+
+        Returns:
+            In graph order; of a program that was split, the forward's nodes, then the backward's,
+            by their ids in the joint graph. A node that both compute stands there twice.
+        """
 
     def time(
         self,

@@ -93,14 +93,39 @@ class TrainingStep:
         return dict(zip(self.gradients, results, strict=True))
 
 
-BuiltStep = InferenceStep | TrainingStep
+class JointStep:
+    """A joint program that was built as one function: an `engine.measure.Step`.
+
+    It computes the gradients together with the outputs, so these are what its forward hands to its
+    backward, which only tells them apart. For comparing, not for timing.
+    """
+
+    has_backward = True
+
+    def __init__(self, program: Program, build: Build) -> None:
+        self._outputs, self._gradients = program.outputs, program.gradients
+        self._parameters = tuple(program.params)
+        self._whole = build(program, name="main")
+
+    def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """From inputs, parameters, masks and grad_outs by name to the outputs and gradients."""
+        results = self._whole.run(values, keep=self._parameters)
+        gradients = zip(self._gradients, results[self._outputs :], strict=True)
+        return results[: self._outputs], {f"gradient of {n}": g for n, g in gradients}
+
+    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
+        """The gradients that the forward found, by the name of the argument that each is of."""
+        return {n: values[f"gradient of {n}"] for n in self._gradients}
+
+
+BuiltStep = InferenceStep | TrainingStep | JointStep
 
 
 def built(program: Program, halves: Any | None, build: Build) -> BuiltStep:
     """A program that is built whole, or as the halves it was split into."""
-    if halves is None:
-        return InferenceStep(program, build)
-    return TrainingStep(program, halves, build)
+    if halves is not None:
+        return TrainingStep(program, halves, build)
+    return (JointStep if program.gradients else InferenceStep)(program, build)
 
 
 def given(values: Tensors, name: str) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from engine.relax.frontend import import_model
 from engine.relax.targets import targets
 from engine.relax.to_graph import to_graph
 from engine.session import EngineError, EngineInfo, Progress
+from passes.relax.origins import imported_order
 from passes.relax.program import RelaxProgram
+from passes.relax.showing import showing
 from viz.graph import Graph
 
 
@@ -53,6 +56,18 @@ class RelaxBackend:
     def build(self, program: RelaxProgram, halves: Any, target: str) -> Step:
         """Build a program whole, or as the halves it was split into."""
         return runtime.step(program, halves, BuildOptions(target))
+
+    def showing(self, program: RelaxProgram, name: str, exprs: Sequence[Any]) -> RelaxProgram:
+        """The program that returns what is inside; see `passes.relax.showing`."""
+        return showing(program, name, exprs)
+
+    def can_show(self, expr: Any) -> bool:
+        """Whether `showing` can return an expression: any variable."""
+        return isinstance(expr, tvm.ir.Var)
+
+    def ordinal(self, program: RelaxProgram, expr: Any) -> int | None:
+        """When PyTorch executed the operator that a variable came from."""
+        return imported_order(program, expr)
 
 
 class RelaxSession(PipelineSession):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from engine.relay.boot import boot, installation
@@ -19,8 +20,11 @@ from engine.relay.frontend import import_model  # noqa: E402
 from engine.relay.targets import targets  # noqa: E402
 from engine.relay.to_graph import to_graph  # noqa: E402
 from engine.session import EngineInfo, Progress  # noqa: E402
+from passes.halves import Halves  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
-from passes.relay.split import Halves, split  # noqa: E402
+from passes.relay.showing import showing  # noqa: E402
+from passes.relay.spans import imported_order  # noqa: E402
+from passes.relay.split import split  # noqa: E402
 from viz.graph import Graph  # noqa: E402
 
 
@@ -50,6 +54,18 @@ class RelayBackend:
     def build(self, program: RelayProgram, halves: Halves | None, target: str) -> Step:
         """Build a program whole, or as the halves it was split into."""
         return runtime.step(program, halves, BuildOptions(target))
+
+    def showing(self, program: RelayProgram, name: str, exprs: Sequence[Any]) -> RelayProgram:
+        """The program that returns what is inside; see `passes.relay.showing`."""
+        return showing(program, name, exprs)
+
+    def can_show(self, expr: Any) -> bool:
+        """Whether `showing` can return an expression: any."""
+        return True
+
+    def ordinal(self, program: RelayProgram, expr: Any) -> int | None:
+        """When PyTorch executed the operator that an expression came from."""
+        return imported_order(expr)
 
 
 class RelaySession(PipelineSession):

@@ -32,6 +32,13 @@ def execution_order(expr: Any) -> int:
     return int(ordinal)
 
 
+def imported_order(expr: Any) -> int | None:
+    """The same for what the importer made and what took its place; None for gradients and where
+    the importer left no number."""
+    where, _, ordinal = key(expr).rpartition("|")
+    return None if where.startswith("gradient|") or not ordinal.isdigit() else int(ordinal)
+
+
 class Spans:
     """Makes spans for what a program did not have when it was imported.
 
