@@ -202,6 +202,58 @@ _RELAX = (
         "TVM", "passes.relax.tvm_own:decompose_for_training",
     ),
     PassInfo(
+        "decompose_gelu", "relax", "gelu spelled out",
+        "Writes gelu in erf (or tanh), which has a gradient.",
+        "ours", "passes.relax.decompose_gelu:decompose_gelu", required=True,
+    ),
+    PassInfo(
+        "decompose_layer_norm", "relax", "layer norm spelled out",
+        "Writes layer norm as (x - mean) / sqrt(variance + eps) * weight + bias, which has a "
+        "gradient.",
+        "the tutorial's DecomposeLayerNorm, with the exact place of eps",
+        "passes.relax.decompose_layer_norm:decompose_layer_norm", required=True,
+    ),
+    PassInfo(
+        "decompose_batch_norm", "relax", "batch norm spelled out",
+        "Writes batch norm in eval mode as (x - mean) / sqrt(variance + eps) * weight + bias, "
+        "which has a gradient.",
+        "ours", "passes.relax.decompose_batch_norm:decompose_batch_norm", required=True,
+    ),
+    PassInfo(
+        "root_grad_out", "relax", "grad_out rooted",
+        "Multiplies each output with its grad_out and sums, so that the gradient of this scalar is "
+        "the backward that PyTorch asks for.",
+        "the tutorial", "passes.relax.root_grad_out:root_grad_out", required=True,
+        excludes=("bind",),
+    ),
+    PassInfo(
+        "gradient", "relax", "Gradient",
+        "Takes the reverse-mode gradient for every input and parameter.",
+        "TVM, with gradients of ours for operators that lack one",
+        "passes.relax.gradient:gradient", required=True, needs=("root_grad_out",),
+    ),
+    PassInfo(
+        "drop_zeros", "relax", "x + 0",
+        "Removes sums with zeros, which gradients start from.",
+        "the tutorial's ZeroZapp", "passes.relax.drop_zeros:drop_zeros",
+    ),
+    PassInfo(
+        "drop_ones", "relax", "x * 1",
+        "Removes products with the ones that the chain rule starts from.",
+        "the tutorial's OneZapp", "passes.relax.drop_ones:drop_ones",
+    ),
+    PassInfo(
+        "transpose_dedup", "relax", "transpose of transpose",
+        "Makes one permute_dims of two, and none where they undo each other.",
+        "the tutorial's TransposeDedup", "passes.relax.transpose_dedup:transpose_dedup",
+    ),
+    PassInfo(
+        "transpose_of_matmul", "relax", "transpose of a product",
+        "Writes a transposed product as the product of the transposed operands, the other way "
+        "round: gradients of weights need no copy then.",
+        "ours", "passes.relax.transpose_of_matmul:transpose_of_matmul",
+    ),
+    PassInfo(
         "fuse_transpose_matmul", "relax", "FuseTransposeMatmul",
         "Makes one function of a matmul and the transpose of its right side.",
         "TVM", "passes.relax.tvm_own:fuse_transpose_matmul",

@@ -16,10 +16,12 @@ from engine.relax import runtime
 from engine.relax.frontend import import_model
 from engine.relax.targets import targets
 from engine.relax.to_graph import to_graph
-from engine.session import EngineError, EngineInfo, Progress
+from engine.session import EngineInfo, Progress
+from passes.halves import Halves
 from passes.relax.origins import imported_order
 from passes.relax.program import RelaxProgram
 from passes.relax.showing import showing
+from passes.relax.split import split
 from viz.graph import Graph
 
 
@@ -42,18 +44,11 @@ class RelaxBackend:
 
     def split(
         self, program: RelaxProgram, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
-    ) -> Any:
-        """Saw a joint program into two.
+    ) -> Halves:
+        """Saw a joint program into two; see `passes.relax.split`."""
+        return split(program, graph, exprs, captured)
 
-        Raises:
-            EngineError: kind "engine"; always.
-        """
-        raise EngineError(
-            "engine", "Relax programs cannot be split in this version.", "split",
-            "Use Relay for the gradient.",
-        )  # fmt: skip
-
-    def build(self, program: RelaxProgram, halves: Any, target: str) -> Step:
+    def build(self, program: RelaxProgram, halves: Halves | None, target: str) -> Step:
         """Build a program whole, or as the halves it was split into."""
         return runtime.step(program, halves, BuildOptions(target))
 

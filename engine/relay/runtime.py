@@ -32,9 +32,9 @@ from tvm.contrib import graph_executor  # noqa: E402
 
 from engine.relay import blas, erf  # noqa: E402
 from engine.relay.targets import BLAS, parse  # noqa: E402
+from passes.halves import Halves  # noqa: E402
 from passes.relay.absorb_transposes import absorb_transposes  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
-from passes.relay.split import Halves  # noqa: E402
 
 _ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
 

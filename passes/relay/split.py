@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 from tvm import relay
 
-from engine.session import EngineError
-from passes.cut import Cut, cut_at
+from passes.halves import Halves, chosen_cut, part, saved_names
 from passes.relay.program import RelayProgram
 from passes.relay.rewrite import children
 from viz.graph import Graph
 
 
-@dataclass(frozen=True)
-class Halves:
-    """The two functions, and how values pass between them.
-
-    Args:
-        forward: its module has one function, "forward": it takes what it needs of the inputs,
-            parameters and masks, in the joint program's order, and returns a flat tuple of the
-            outputs, then the captures.
-        backward: its module has one function, "backward": it takes what it needs of the inputs,
-            parameters, masks and grad_outs, in the joint program's order, then the captures, and
-            returns a flat tuple of gradients in the order of `RelayProgram.gradients`.
-        captures: ids of the captures, in the order in which both functions have them.
-        saved: names of the backward's arguments that the captures are handed to.
-        cut: the same captures with what is to be known of them.
-    """
-
-    forward: RelayProgram
-    backward: RelayProgram
-    captures: tuple[str, ...]
-    saved: tuple[str, ...]
-    cut: Cut
-
-
 def split(
     program: RelayProgram, graph: Graph, exprs: Mapping[str, Any], captured: Iterable[str]
 ) -> Halves:
-    """Saw a joint program into two.
+    """Saw a joint program into two; see `passes.halves.Halves`.
 
     Args:
         program: after the gradient, in graph normal form.
@@ -54,29 +29,17 @@ def split(
     Raises:
         EngineError: kind "usage"; a node cannot be captured, or the program has no gradients.
     """
-    try:
-        cut = cut_at(graph, captured)
-    except ValueError as wrong:
-        raise EngineError(
-            "usage", f"The program cannot be split there: {wrong}.", "split",
-            "Capture tensors that the forward computes.",
-        ) from wrong  # fmt: skip
+    cut = chosen_cut(graph, captured)
     main = program.main
     results = list(main.body.fields)
     outputs, gradients = results[: program.outputs], results[program.outputs :]
     saved = [exprs[i] for i in cut.ids]
-    names = tuple(f"saved_{i}".replace("#", "_") for i in cut.ids)
+    names = saved_names(cut)
     variables = [relay.var(n, e.checked_type) for n, e in zip(names, saved, strict=True)]
     instead = {e.handle.value: v for e, v in zip(saved, variables, strict=True)}
     forward = _half(program, "forward", [*outputs, *saved], {})
     backward = _half(program, "backward", gradients, instead)
-    return Halves(
-        forward=replace(forward, grad_outs=(), outputs=len(outputs) + len(saved)),
-        backward=replace(backward, inputs=(*backward.inputs, *names), outputs=len(gradients)),
-        captures=cut.ids,
-        saved=names,
-        cut=cut,
-    )
+    return Halves.of(program, forward, backward, cut)
 
 
 def _half(
@@ -91,17 +54,7 @@ def _half(
     params = [p for p in program.main.params if p.handle.value in new]
     function = relay.Function([*params, *instead.values()], body)
     mod = relay.transform.InferType()(tvm.IRModule({name: function}))
-    taken = {p.name_hint for p in params}
-    return replace(
-        program,
-        mod=mod,
-        params={n: v for n, v in program.params.items() if n in taken},
-        inputs=tuple(n for n in program.inputs if n in taken),
-        buffers=tuple(n for n in program.buffers if n in taken),
-        masks=tuple(m for m in program.masks if m.name in taken),
-        grad_outs=tuple(n for n in program.grad_outs if n in taken),
-        gradients=(),
-    )
+    return part(program, mod, {p.name_hint for p in params})
 
 
 def _replaced(results: Iterable[Any], instead: Mapping[int, Any]) -> dict[int, Any]:

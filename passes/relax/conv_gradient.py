@@ -1,0 +1,87 @@
+"""The gradient of a 2D convolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.relax import op
+
+from engine.session import EngineError
+from passes.relax.rewrite import shape
+
+
+def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """The transposed convolution for the data, and a product over patches for the weight.
+
+    The weight's gradient is, for every place in the kernel, the product of the gradient with the
+    data that this place was laid over: one matmul of (out channels, batch * places) with
+    (places of the kernel * in channels, batch * places), as im2col lays them (Chellapilla, Puri
+    and Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006).
+    TVM's own is a convolution whose kernel is as large as the image.
+    """
+    attrs = call.attrs
+    data, weight = call.args
+    groups = int(attrs.groups)
+    if str(attrs.data_layout) != "NCHW" or str(attrs.kernel_layout) != "OIHW":
+        raise EngineError(
+            "pass", "the gradient of nn.conv2d is known in the layouts NCHW and OIHW only",
+            "nn.conv2d", "take the gradient before layouts are changed",
+        )  # fmt: skip
+    batch, channels, tall, wide = shape(data)
+    out, _, height, width = shape(weight)
+    _, _, rows, columns = shape(variable)
+    top, left, bottom, right = (int(p) for p in attrs.padding)
+    down, across = (int(s) for s in attrs.strides)
+    step_down, step_across = (int(d) for d in attrs.dilation)
+    reach_down, reach_across = (height - 1) * step_down + 1, (width - 1) * step_across + 1
+    by_data = op.nn.conv2d_transpose(
+        grad,
+        _dilated(weight, step_down, step_across),
+        strides=[down, across],
+        padding=[top, left, bottom, right],
+        output_padding=[
+            tall - ((rows - 1) * down - top - bottom + reach_down),
+            wide - ((columns - 1) * across - left - right + reach_across),
+        ],
+        groups=groups,
+    )
+    padded = data
+    if any((top, left, bottom, right)):
+        padded = op.nn.pad(data, [0, 0, 0, 0, top, bottom, left, right])
+    padded = builder.emit(padded) if padded is not data else data
+    patches = []
+    for y in range(height):
+        for x in range(width):
+            begin = [y * step_down, x * step_across]
+            end = [begin[0] + (rows - 1) * down + 1, begin[1] + (columns - 1) * across + 1]
+            patch = op.strided_slice(padded, [2, 3], begin, end, [down, across])
+            patches.append(op.reshape(patch, [1, batch, channels, rows, columns]))
+    stacked = op.concat(patches, 0) if len(patches) > 1 else patches[0]
+    # (places, batch, channels, rows, columns) to (groups, the rest, channels a group * places)
+    laid = op.reshape(stacked, [height * width, batch, groups, channels // groups, rows * columns])
+    laid = op.reshape(
+        op.permute_dims(laid, [2, 1, 4, 3, 0]),
+        [groups, batch * rows * columns, channels // groups * height * width],
+    )
+    flat = op.reshape(grad, [batch, groups, out // groups, rows * columns])
+    flat = op.reshape(
+        op.permute_dims(flat, [1, 2, 0, 3]), [groups, out // groups, batch * rows * columns]
+    )
+    return [by_data, op.reshape(op.matmul(flat, laid), list(shape(weight)))]
+
+
+def _dilated(weight: Any, down: int, across: int) -> Any:
+    """A kernel with zeros between its elements: transposed convolutions take no dilation."""
+    out, inner, height, width = shape(weight)
+    for axis, step in ((2, down), (3, across)):
+        if step > 1:
+            size = [out, inner, height, width]
+            apart = op.reshape(weight, [*size[: axis + 1], 1, *size[axis + 1 :]])
+            widths = [0] * (2 * (len(size) + 1))
+            widths[2 * (axis + 1) + 1] = step - 1
+            size[axis] *= step
+            padded = op.reshape(op.nn.pad(apart, widths), size)
+            size[axis] -= step - 1
+            weight = op.strided_slice(padded, [axis], [0], [size[axis]])
+            height, width = size[2], size[3]
+    return weight

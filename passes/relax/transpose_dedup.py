@@ -1,0 +1,37 @@
+"""Transposes of transposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+
+from passes.relax.program import RelaxProgram
+from passes.relax.rewrite import Maker, op_name, rewrite, shape
+
+
+def transpose_dedup(program: RelaxProgram) -> RelaxProgram:
+    """Make one permute_dims of two in a row, and none of those that leave the axes in order.
+
+    After the tutorial's TransposeDedup.
+    """
+    return rewrite(program, _joined)
+
+
+def _joined(call: Any, maker: Maker) -> Any:
+    if op_name(call) != "permute_dims":
+        return None
+    operand = call.args[0]
+    order, inner = axes_of(call), maker.look(operand)
+    if op_name(inner) == "permute_dims":  # rewritten already, so never a third below
+        below = axes_of(inner)
+        order, operand = [below[a] for a in order], inner.args[0]
+    elif order != list(range(len(order))):
+        return None
+    return operand if order == list(range(len(order))) else relax.op.permute_dims(operand, order)
+
+
+def axes_of(call: Any) -> list[int]:
+    """The axes of a permute_dims, none below zero; without any it turns them all around."""
+    rank, axes = len(shape(call.args[0])), call.attrs.axes
+    return list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]

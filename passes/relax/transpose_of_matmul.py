@@ -1,0 +1,48 @@
+"""Transposed products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+
+from passes.relax.program import RelaxProgram
+from passes.relax.rewrite import Maker, bindings, op_name, results, rewrite, shape, variables
+from passes.relax.transpose_dedup import axes_of
+
+
+def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
+    """Write (A @ B) transposed as B transposed @ A transposed, where nothing else reads A @ B.
+
+    A gradient of a weight is a product that is transposed: writing it out once more takes longer
+    than the product, and what reads a matrix transposed costs a BLAS nothing.
+    """
+    main = program.main
+    bound = bindings(main)
+    readers: dict[int, int] = {}
+    for read in [v for _, value in bound for v in variables(value)] + results(main, bound):
+        readers[read.__chandle__()] = readers.get(read.__chandle__(), 0) + 1
+
+    def rule(call: Any, maker: Maker) -> Any:
+        if op_name(call) != "permute_dims":
+            return None
+        order, product = axes_of(call), maker.look(call.args[0])
+        rank = len(order)
+        if order != [*range(rank - 2), rank - 1, rank - 2] or op_name(product) != "matmul":
+            return None
+        left, right = product.args
+        if len(shape(left)) != rank or len(shape(right)) != rank:
+            return None
+        if readers.get(call.args[0].__chandle__(), 0) > 1:
+            return None
+        return relax.op.matmul(_turned(right, order, maker), _turned(left, order, maker))
+
+    return rewrite(program, rule)
+
+
+def _turned(operand: Any, order: list[int], maker: Maker) -> Any:
+    """An operand transposed; of one that is a transpose itself, what that is of."""
+    inner = maker.look(operand)
+    if op_name(inner) == "permute_dims" and axes_of(inner) == order:
+        return inner.args[0]
+    return relax.op.permute_dims(operand, order)
