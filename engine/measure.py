@@ -47,7 +47,7 @@ class Built:
     seconds: float
 
     @cached_property
-    def _values(self) -> dict[str, torch.Tensor]:
+    def values(self) -> dict[str, torch.Tensor]:
         """Inputs, parameters, buffers and grad_outs by name."""
         model = self.model
         inputs = dict(zip(model.input_names, model.inputs, strict=True))
@@ -63,11 +63,11 @@ class Built:
 
     def forward(self, masks: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """The model's outputs, then the program's `updates`; and the captures by name."""
-        return self.step.forward({**self._values, **masks})
+        return self.step.forward({**self.values, **masks})
 
     def backward(self, masks: Tensors, captures: Tensors) -> dict[str, torch.Tensor]:
         """The gradients under the model's grad_outs, by the name of what they are of."""
-        return self.step.backward({**self._values, **masks, **captures})
+        return self.step.backward({**self.values, **masks, **captures})
 
 
 def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
