@@ -177,7 +177,10 @@ def _multiplications(node: Node, read: list[TensorType], written: int) -> int:
         return written
     if _convolution(node.op):
         backwards = "transpose" in node.op
-        kernel = _elements(read[1]) // max(1, _size_of(read[1].shape[0]))
+        # Of a transposed convolution, the axis of what it reads; else of what it writes.
+        layout, axis = str(node.attrs.get("kernel_layout", "")), "I" if backwards else "O"
+        at = layout.index(axis) if len(layout) == len(read[1].shape) and axis in layout else 0
+        kernel = _elements(read[1]) // max(1, _size_of(read[1].shape[at]))
         return (_elements(read[0]) if backwards else written) * kernel
     if "attention" in node.op and len(read[0].shape) > 2:
         keys = _size_of(read[1].shape[1])  # queries are [batch, length, heads, width]

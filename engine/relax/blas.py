@@ -1,9 +1,9 @@
-"""Matrix products by PyTorch's BLAS inside functions that TVM builds.
+"""Matrix products and convolutions by PyTorch's libraries inside functions that TVM builds.
 
 TVM has no fast matmuls for the CPU of its own. For a target with `engine.relax.targets.BLAS` each
 `relax.matmul` becomes a call of a function registered here, which has PyTorch write the product
 into the tensor that TVM gives it. A transpose of an operand's last two axes is taken along: BLAS
-reads a matrix either way.
+reads a matrix either way. Convolutions go the same way, see `engine.relax.convolution`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from engine.relax.convolution import dispatched
+
 _NAME = "relascope.matmul"
+_SERVED = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv2d_transpose")
 _FLOATS = ("float32", "float64")
 
 
@@ -41,8 +44,8 @@ def _matmul(turn_a: bool, turn_b: bool, a: Any, b: Any, out: Any) -> None:
     torch.matmul(left, right, out=torch.from_dlpack(out))
 
 
-def dispatch_matmuls(mod: Any) -> Any:
-    """The module with its floating matmuls of static shape as calls of PyTorch."""
+def dispatch(mod: Any) -> Any:
+    """The module with its floating matmuls and convolutions as calls of PyTorch."""
     rewriter = _Rewriter(mod)
     new = tvm.IRModule(mod.functions)
     for name, function in mod.functions.items():
@@ -55,12 +58,15 @@ def dispatch_matmuls(mod: Any) -> Any:
 class _Rewriter(PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         made = self.visit_expr_post_order(call)
-        if not isinstance(made.op, tvm.ir.Op) or made.op.name != "relax.matmul":
+        if not isinstance(made.op, tvm.ir.Op) or made.op.name not in _SERVED:
             return made
         kind = call.ty
         types = [kind, *(a.ty for a in made.args)]
         if any(str(t.dtype) != str(kind.dtype) or str(t.dtype) not in _FLOATS for t in types):
             return made
+        if made.op.name != "relax.matmul":
+            instead = dispatched(self.builder_.normalize(made))
+            return made if instead is None else instead
         if any(int(t.ndim) < 2 for t in types):
             return made
         (left, turn_a), (right, turn_b) = (self.turned(a) for a in made.args)

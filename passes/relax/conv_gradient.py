@@ -11,13 +11,14 @@ from passes.relax.rewrite import shape
 
 
 def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """The transposed convolution for the data, and a product over patches for the weight.
+    """The transposed convolution for the data; for the weight, by the number of groups.
 
-    The weight's gradient is, for every place in the kernel, the product of the gradient with the
-    data that this place was laid over: one matmul of (out channels, batch * places) with
-    (places of the kernel * in channels, batch * places), as im2col lays them (Chellapilla, Puri
-    and Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006).
-    TVM's own is a convolution whose kernel is as large as the image.
+    Of one group: a convolution of the data with the gradient as its kernel, both read with batch
+    and channels exchanged, which libraries know as the weight's gradient. Of as many groups as
+    channels: for every place in the kernel, the sum of the gradient times the data that this place
+    was laid over. Otherwise such patches side by side and one product a group, as im2col lays them
+    (Chellapilla, Puri and Simard, "High Performance Convolutional Neural Networks for Document
+    Processing", 2006).
     """
     attrs = call.attrs
     data, weight = call.args
@@ -45,17 +46,28 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         ],
         groups=groups,
     )
+    if groups == 1:
+        by_weight = op.nn.conv2d(
+            data, grad, strides=[step_down, step_across], padding=[top, left, bottom, right],
+            dilation=[down, across], data_layout="CNHW", kernel_layout="IOHW", out_layout="CNHW",
+        )  # fmt: skip
+        if shape(builder.normalize(by_weight))[2:] != (height, width):
+            by_weight = op.strided_slice(by_weight, [2, 3], [0, 0], [height, width])
+        return [by_data, by_weight]
     padded = data
     if any((top, left, bottom, right)):
-        padded = op.nn.pad(data, [0, 0, 0, 0, top, bottom, left, right])
-    padded = builder.emit(padded) if padded is not data else data
+        padded = builder.emit(op.nn.pad(data, [0, 0, 0, 0, top, bottom, left, right]))
     patches = []
     for y in range(height):
         for x in range(width):
             begin = [y * step_down, x * step_across]
             end = [begin[0] + (rows - 1) * down + 1, begin[1] + (columns - 1) * across + 1]
-            patch = op.strided_slice(padded, [2, 3], begin, end, [down, across])
-            patches.append(op.reshape(patch, [1, batch, channels, rows, columns]))
+            patches.append(op.strided_slice(padded, [2, 3], begin, end, [down, across]))
+    if groups == channels == out:
+        sums = [op.reshape(op.sum(op.multiply(p, grad), [0, 2, 3]), [out, 1]) for p in patches]
+        joined = op.concat(sums, 1) if len(sums) > 1 else sums[0]
+        return [by_data, op.reshape(joined, list(shape(weight)))]
+    patches = [op.reshape(p, [1, batch, channels, rows, columns]) for p in patches]
     stacked = op.concat(patches, 0) if len(patches) > 1 else patches[0]
     # (places, batch, channels, rows, columns) to (groups, the rest, channels a group * places)
     laid = op.reshape(stacked, [height * width, batch, groups, channels // groups, rows * columns])

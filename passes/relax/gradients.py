@@ -40,7 +40,9 @@ class Recorder:
         """PyTorch's operator that a variable of the forward came from, or ""."""
         return self._known.get(str(variable.name), ("", ""))[1]
 
-    def use(self, gradient: Gradient, variable: Any, call: Any, grad: Any, builder: Any) -> Any:
+    def use(
+        self, gradient: Gradient, variable: Any, call: Any, grad: Any, builder: Any
+    ) -> list[Any]:
         """Take one gradient and bind what it is made of to variables named after the call's."""
         name = str(variable.name)
         scope, source = self._known.get(name, ("", ""))
@@ -139,7 +141,7 @@ def _nowhere(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _layer(gradient: Gradient) -> Gradient:
-    def layer(variable: Any, call: Any, grad: Any, builder: Any) -> Sequence[Any]:
+    def layer(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         if _recorder is None:
             return gradient(variable, call, grad, builder)
         return _recorder.use(gradient, variable, call, grad, builder)
