@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from engine import truth
 from engine.client import EngineClient
 from engine.session import EngineError, ModelSource, plain
 from engine.source import source_from_file
@@ -26,7 +27,7 @@ from passes.catalogue import default_pipeline, has_gradient, names
 from passes.cuts.budget import parse_budget
 from passes.pipeline import Pipeline
 from samples import SAMPLES
-from viz import tables
+from viz import tables, texts
 from viz.align import align
 from viz.export import to_dot
 from viz.graph import Graph
@@ -128,6 +129,32 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
     }
 
 
+def check(args: argparse.Namespace, connect: Connect) -> Document:
+    """Every stage of the way against PyTorch, in float32 and float64: the truth table."""
+    dtypes = (args.dtype,) if args.dtype else truth.DTYPES
+    args.dtype = dtypes[0]
+    sample = SAMPLES.get(args.model)
+    trains = has_gradient(args.engine) and (sample is None or sample.training)
+    inference = training = None
+    if not args.training:
+        inference = _pipeline(args)
+    if args.training or (trains and not args.passes):
+        args.training = True
+        training = _pipeline(args)
+    strategies = (args.strategy,) if args.strategy else tuple(cuts.STRATEGIES)
+    stages = truth.plan(
+        args.engine, _source(args), inference, training, strategies, args.budget, dtypes
+    )
+    with _Engine(args, connect) as ask:
+        ask("load", stages[0].source)  # what cannot be opened is no row of the table
+        target = args.target or _first_target(ask)
+        rows = [row for stage in stages for row in truth.run(ask, stage, target)]
+    document = tables.truth_document(args.model, args.engine, target, rows)
+    if args.output:
+        _write(args.output, json.dumps(document, ensure_ascii=False))
+    return document
+
+
 def captures(args: argparse.Namespace, connect: Connect) -> Document:
     """What the forward saves for the backward under one strategy."""
     args.training = True
@@ -168,7 +195,7 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
     }
     if args.output:
         if args.output.suffix == ".csv":
-            _write(args.output, _csv(document["rows"], TIME_COLUMNS))
+            _write(args.output, _csv(document["rows"], texts.TIME_COLUMNS))
         else:
             _write(args.output, json.dumps(document, ensure_ascii=False))
     return document
@@ -199,12 +226,6 @@ def compare(args: argparse.Namespace, connect: Connect) -> Document:
     if len(graphs) == len(ENGINES):
         rows = tables.alignment_document(align(*graphs.values()))
     return {"model": source.model, "engines": engines, **rows}
-
-
-TIME_COLUMNS = (
-    "what", "phase", "median_ms", "q1_ms", "q3_ms", "ratio_to_eager", "max_abs_error",
-    "peak_bytes",
-)  # fmt: skip
 
 
 # What the commands share.
@@ -347,98 +368,6 @@ def _csv(rows: Sequence[tables.Row], columns: Sequence[str]) -> str:
     return text.getvalue()
 
 
-# What a person reads where --json is not given.
-
-
-def _models_text(document: Document) -> str:
-    return tables.text_table(
-        document["models"], ["name", "parameters", "training", "engines", "summary"]
-    )
-
-
-def _passes_text(document: Document) -> str:
-    lines = [tables.text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
-    lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
-    return "\n".join(lines)
-
-
-def _graph_text(document: Document) -> str:
-    rows = [{"operator": o, "calls": n} for o, n in document["operators"].items()]
-    head = (
-        f"{document['model']} ({document['engine']}): {document['nodes']} nodes, "
-        f"{document['edges']} edges, {document['parameters']} parameters, "
-        f"imported in {document['seconds']:.1f} s"
-    )
-    return "\n".join([head, *document["notes"], "", tables.text_table(rows, ["operator", "calls"])])
-
-
-def _step_text(document: Document) -> str:
-    rows = [
-        {**r, "ms": r["seconds"] * 1e3, "max_abs": (r["error"] or {}).get("max_abs")}
-        for r in document["steps"]
-    ]
-    columns = ["pass", "enabled", "added", "removed", "changed", "nodes", "ms"]
-    if any(r["error"] for r in rows):
-        columns.append("max_abs")
-    failed = [f"{r['pass']} failed: {r['failure']['message']}" for r in rows if r["failure"]]
-    return "\n".join([tables.text_table(rows, columns), *failed])
-
-
-def _captures_text(document: Document) -> str:
-    rows = [
-        {
-            **r,
-            "shape": tables.shape_text(r["shape"]),
-            "readers": len(r["readers"]),
-            "size": tables.size(r["bytes"]),
-        }
-        for r in document["captures"]
-    ]
-    head = (
-        f"{document['strategy']}: {len(rows)} captures, {tables.size(document['bytes'])}, "
-        f"{len(document['recomputed'])} nodes recomputed, "
-        f"{tables.work_text(document['recomputed_flops'], document['forward_flops'])} of the "
-        f"forward's FLOPs; {len(document['masks'])} dropout masks, "
-        f"{tables.size(document['mask_bytes'])}"
-    )
-    columns = ["id", "op", "shape", "dtype", "size", "scope", "readers", "reason"]
-    return f"{head}\n\n{tables.text_table(rows, columns)}"
-
-
-def _time_text(document: Document) -> str:
-    head = (
-        f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
-        f"built in {document['build_seconds']:.1f} s"
-    )
-    rows = [{**r, "": tables.speed_text(r["ratio_to_eager"])} for r in document["rows"]]
-    table = tables.text_table(rows, [*TIME_COLUMNS, ""])
-    return "\n".join([head, *document["notes"], "", table])
-
-
-def _compare_text(document: Document) -> str:
-    lines = [
-        f"{ir} fails: {e['error']['message']} ({e['error']['where']}) {e['error']['hint']}"
-        if e["error"]
-        else f"{ir}: {e['nodes']} nodes, {e['edges']} edges"
-        for ir, e in document["engines"].items()
-    ]
-    if document["groups"] is None:
-        return "\n".join(lines)
-    parts = [
-        [{**r, **{ir: tables.counts_text(r[ir]) for ir in ENGINES}} for r in document[kind]]
-        for kind in ("operators", "groups")
-    ]
-    lost = [f"{ir}: {len(m)} nodes name no origin" for ir, m in document["unmatched"].items() if m]
-    return "\n\n".join(
-        [
-            "\n".join([*lines, *lost]),
-            tables.text_table(parts[0], ["source", "modules", *ENGINES, "only"]),
-            tables.text_table(parts[1], ["scope", "source", *ENGINES, "only"]),
-            tables.text_table(document["calls"], ["operator", *ENGINES, "only"]),
-        ]
-    )
-
-
 # The arguments.
 
 
@@ -450,15 +379,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, run, text, help_, options in (
-        ("models", models, _models_text, "list the samples", ()),
-        ("passes", passes, _passes_text, "list the passes and the default pipelines", ()),
-        ("graph", graph, _graph_text, "the graph of a model", (_model, _passes, _output)),
-        ("step", step, _step_text, "what each pass of a pipeline does",
+        ("models", models, texts.models, "list the samples", ()),
+        ("passes", passes, texts.passes, "list the passes and the default pipelines", ()),
+        ("graph", graph, texts.graph, "the graph of a model", (_model, _passes, _output)),
+        ("step", step, texts.step, "what each pass of a pipeline does",
          (_model, _passes, _check, _output)),
-        ("compare", compare, _compare_text, "one model in Relay and in Relax", (_model, _passes)),
-        ("captures", captures, _captures_text, "what the forward saves for the backward",
+        ("compare", compare, texts.compare, "one model in Relay and in Relax", (_model, _passes)),
+        ("check", check, texts.check, "every stage against PyTorch, in float32 and float64",
+         (_model, _passes, _truth, _output)),
+        ("captures", captures, texts.captures, "what the forward saves for the backward",
          (_model, _passes, _strategy, _output)),
-        ("time", time_model, _time_text, "compile, compare and time against PyTorch",
+        ("time", time_model, texts.time, "compile, compare and time against PyTorch",
          (_model, _passes, _strategy, _time, _output)),
     ):  # fmt: skip
         command = commands.add_parser(name, help=help_, description=run.__doc__, allow_abbrev=False)
@@ -506,6 +437,12 @@ def _check(command: argparse.ArgumentParser) -> None:
     command.add_argument("--check", action="store_true", help="compare with PyTorch after each")
     command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
     _strategy(command)
+
+
+def _truth(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
+    _strategy(command)
+    command.set_defaults(dtype=None, strategy=None)
 
 
 def _time(command: argparse.ArgumentParser) -> None:

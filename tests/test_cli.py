@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from passes.cut import STRATEGIES
 from tests import page_session
+from tests.page_session import WRONG_SEED
 from viz.graph import Graph
 
 ROOT = Path(__file__).parent.parent
@@ -146,6 +148,46 @@ def test_step_check_in_training_begins_at_the_gradient():
     names = [s["pass"] for s in data["steps"]]
     checked = [i for i, s in enumerate(data["steps"]) if s["error"]]
     assert checked[0] == names.index("gradient")
+
+
+def test_check_has_a_row_for_every_stage_and_dtype():
+    data = document("check", "mlp")
+    assert data["passed"] is True
+    names = {(r["stage"], r["strategy"]) for r in data["stages"]}
+    single = {("forward", ""), ("training forward", ""), ("gradient", "")}
+    assert names == single | {(half, s) for half in ("cut", "split") for s in STRATEGIES}
+    assert len(data["stages"]) == 2 * len(names)
+    for row in data["stages"]:
+        assert row["first_bad_node"] is None
+        assert row["max_rel"] == (2e-6 if row["dtype"] == "float32" else 2e-15)
+    cut = next(r for r in data["stages"] if (r["stage"], r["strategy"]) == ("cut", "keep_all"))
+    assert cut["compared"] == 3  # the output and the two crossings
+
+
+def test_check_names_the_node_where_the_error_jumps():
+    data = document("check", "mlp", "--seed", str(WRONG_SEED), "--strategy", "keep_all")
+    assert data["passed"] is False
+    by_stage = {(r["stage"], r["dtype"]): r for r in data["stages"]}
+    assert by_stage["forward", "float64"]["passed"]
+    for stage in ("gradient", "cut", "split"):
+        row = by_stage[stage, "float64"]
+        assert (row["passed"], row["first_bad_node"]) == (False, "r")
+        assert row["first_bad"]["scope"] == "layers.1"
+    assert "gradient: wrong" in data["verdict"]
+    assert "nn.relu" in data["verdict"]
+    text = run("check", "mlp", "--seed", str(WRONG_SEED), "--strategy", "keep_all").stdout
+    assert "nn.relu" in text
+
+
+def test_check_of_one_pipeline_one_dtype():
+    data = document("check", "mlp", "--passes", "cse|bind", "--dtype", "float64")
+    assert [(r["stage"], r["dtype"]) for r in data["stages"]] == [("forward", "float64")]
+    data = document("check", "mlp", "--training", "--strategy", "inputs_only")
+    assert {r["stage"] for r in data["stages"]} == {"training forward", "gradient", "cut", "split"}
+
+
+def test_check_of_a_model_that_cannot_be_opened_is_no_table():
+    assert document("check", "mlp", "--seed", "13", status=1)["error"]["kind"] == "operator"
 
 
 def test_step_writes_every_graph_of_the_pipeline(tmp_path):

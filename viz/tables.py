@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from engine import truth
 from engine.session import Comparison, ModelInfo, StepRecord, TimeResult, plain
 from passes.catalogue import CATALOGUE
 from passes.cut import Capture, Cut
@@ -245,6 +246,23 @@ def worst(comparisons: Iterable[Comparison]) -> Row | None:
 def comparison_rows(comparisons: Iterable[Comparison]) -> list[Row]:
     """One row a compared tensor."""
     return [plain(c) for c in comparisons]
+
+
+def truth_rows(rows: Iterable[truth.Row]) -> list[Row]:
+    """One row a stage of the truth table, as `check` prints them."""
+    return [plain(r) for r in rows]
+
+
+def truth_document(model: str, ir: str, target: str, rows: Sequence[truth.Row]) -> Row:
+    """The document of `check MODEL`."""
+    return {
+        "model": model,
+        "engine": ir,
+        "target": target,
+        "stages": truth_rows(rows),
+        "passed": bool(rows) and all(r.passed for r in rows),
+        "verdict": truth.verdict(rows),
+    }
 
 
 def time_document(result: TimeResult) -> Row:

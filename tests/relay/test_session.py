@@ -161,9 +161,9 @@ def test_a_timing_stands_beside_its_error(session):
     assert result.threads == 1
 
 
-def test_a_joint_program_is_not_built_whole(session):
+def test_a_joint_program_is_not_timed_whole(session):
     with pytest.raises(EngineError, match="two functions"):
-        session.check(TRAINED, TRAINING, None, "llvm", progress=quiet)
+        session.time(TRAINED, TRAINING, None, "llvm", 1, 2, progress=quiet)
 
 
 def test_a_target_that_tvm_does_not_know(session):

@@ -1,0 +1,131 @@
+"""What the commands print where a person reads it: each from the document that --json prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from viz import tables
+
+Document = dict[str, Any]
+
+TIME_COLUMNS = (
+    "what", "phase", "median_ms", "q1_ms", "q3_ms", "ratio_to_eager", "max_abs_error",
+    "peak_bytes",
+)  # fmt: skip
+
+
+def models(document: Document) -> str:
+    """What `models` says."""
+    return tables.text_table(
+        document["models"], ["name", "parameters", "training", "engines", "summary"]
+    )
+
+
+def passes(document: Document) -> str:
+    """What `passes` says."""
+    lines = [tables.text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
+    lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
+    return "\n".join(lines)
+
+
+def graph(document: Document) -> str:
+    """What `graph` says."""
+    rows = [{"operator": o, "calls": n} for o, n in document["operators"].items()]
+    head = (
+        f"{document['model']} ({document['engine']}): {document['nodes']} nodes, "
+        f"{document['edges']} edges, {document['parameters']} parameters, "
+        f"imported in {document['seconds']:.1f} s"
+    )
+    return "\n".join([head, *document["notes"], "", tables.text_table(rows, ["operator", "calls"])])
+
+
+def step(document: Document) -> str:
+    """What `step` says."""
+    rows = [
+        {**r, "ms": r["seconds"] * 1e3, "max_abs": (r["error"] or {}).get("max_abs")}
+        for r in document["steps"]
+    ]
+    columns = ["pass", "enabled", "added", "removed", "changed", "nodes", "ms"]
+    if any(r["error"] for r in rows):
+        columns.append("max_abs")
+    failed = [f"{r['pass']} failed: {r['failure']['message']}" for r in rows if r["failure"]]
+    return "\n".join([tables.text_table(rows, columns), *failed])
+
+
+def captures(document: Document) -> str:
+    """What `captures` says."""
+    rows = [
+        {
+            **r,
+            "shape": tables.shape_text(r["shape"]),
+            "readers": len(r["readers"]),
+            "size": tables.size(r["bytes"]),
+        }
+        for r in document["captures"]
+    ]
+    head = (
+        f"{document['strategy']}: {len(rows)} captures, {tables.size(document['bytes'])}, "
+        f"{len(document['recomputed'])} nodes recomputed, "
+        f"{tables.work_text(document['recomputed_flops'], document['forward_flops'])} of the "
+        f"forward's FLOPs; {len(document['masks'])} dropout masks, "
+        f"{tables.size(document['mask_bytes'])}"
+    )
+    columns = ["id", "op", "shape", "dtype", "size", "scope", "readers", "reason"]
+    return f"{head}\n\n{tables.text_table(rows, columns)}"
+
+
+def time(document: Document) -> str:
+    """What `time` says."""
+    head = (
+        f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
+        f"built in {document['build_seconds']:.1f} s"
+    )
+    rows = [{**r, "": tables.speed_text(r["ratio_to_eager"])} for r in document["rows"]]
+    table = tables.text_table(rows, [*TIME_COLUMNS, ""])
+    return "\n".join([head, *document["notes"], "", table])
+
+
+def compare(document: Document) -> str:
+    """What `compare` says."""
+    engines = list(document["engines"])
+    lines = [
+        f"{ir} fails: {e['error']['message']} ({e['error']['where']}) {e['error']['hint']}"
+        if e["error"]
+        else f"{ir}: {e['nodes']} nodes, {e['edges']} edges"
+        for ir, e in document["engines"].items()
+    ]
+    if document["groups"] is None:
+        return "\n".join(lines)
+    parts = [
+        [
+            {**r, **{ir: tables.counts_text(r[ir]) for ir in document["engines"]}}
+            for r in document[kind]
+        ]
+        for kind in ("operators", "groups")
+    ]
+    lost = [f"{ir}: {len(m)} nodes name no origin" for ir, m in document["unmatched"].items() if m]
+    return "\n\n".join(
+        [
+            "\n".join([*lines, *lost]),
+            tables.text_table(parts[0], ["source", "modules", *engines, "only"]),
+            tables.text_table(parts[1], ["scope", "source", *engines, "only"]),
+            tables.text_table(document["calls"], ["operator", *engines, "only"]),
+        ]
+    )
+
+
+def check(document: Document) -> str:
+    """What `check` says."""
+    rows = [
+        {
+            **r,
+            "first bad": (r["first_bad"] or {}).get("title"),
+            "in": (r["first_bad"] or {}).get("scope"),
+            "failure": (r["failure"] or {}).get("message"),
+        }
+        for r in document["stages"]
+    ]
+    columns = ["stage", "strategy", "dtype", "passed", "max_abs", "max_rel", "limit", "worst"]
+    columns += [c for c in ("first bad", "in", "failure") if any(r[c] for r in rows)]
+    head = f"{document['model']} ({document['engine']}), target {document['target']}"
+    return "\n\n".join([head, tables.text_table(rows, columns), document["verdict"]])
