@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from engine.client import EngineClient
 from engine.session import EngineError, StepRecord
 from passes.catalogue import default_pipeline
+from passes.cut import STRATEGIES
 from passes.pipeline import Pipeline
 from tests import page_session
 from viz.panels import spare, step_list
@@ -229,6 +230,32 @@ def test_two_timings_are_a_history(page):
         page.button(key="run").click()
         settle(page.run())
     assert len(page.selectbox(key="shown_run").options) == 2
+
+
+def test_the_truth_table_has_the_rows_of_the_command_line(page):
+    open_tab(page, "Compile & time")
+    page.button(key="check_all").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "worst tensor" in d.value)
+    assert len(table) == 2 * (3 + 2 * len(STRATEGIES))
+    assert table["passed"].all()
+    assert "Every stage agrees" in page.success[0].value
+
+
+def test_a_wrong_stage_shows_its_first_bad_node_in_the_graph(page):
+    page.sidebar.number_input(key="keep_seed").set_value(page_session.WRONG_SEED)
+    settle(page.run())
+    open_tab(page, "Compile & time")
+    page.button(key="check_all").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "worst tensor" in d.value)
+    wrong = table[~table["passed"]]
+    assert set(wrong["stage"]) == {"gradient", "cut", "split"}
+    assert set(wrong["first bad node"]) == {"nn.relu"}
+    assert "gradient: wrong" in page.error[0].value
+    page.session_state["truth_table"] = {"selection": {"rows": [2], "columns": [], "cells": []}}
+    settle(page.run())
+    assert "held against aten::relu in layers.1" in words(page)
 
 
 def test_a_target_that_does_not_run_here_says_why(page):

@@ -24,6 +24,7 @@ _DOING = {
     "graph_after": "Running the passes",
     "split": "Splitting forward and backward",
     "check": "Comparing with PyTorch",
+    "inside": "Comparing what is inside with PyTorch",
     "time": "Compiling and timing",
 }
 

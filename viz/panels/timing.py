@@ -9,6 +9,7 @@ import streamlit as st
 
 from engine.session import EngineError, EngineInfo, Target, TimeResult
 from viz import charts, tables
+from viz.panels import truth
 from viz.panels.desk import Desk, Request
 from viz.panels.frame import heading, show_error, strip
 from viz.panels.gradient import cut_of, joint_graph
@@ -40,6 +41,8 @@ def show(desk: Desk, screen: Screen) -> None:
             if running.request != request:
                 st.session_state.timing = None  # the settings have moved on from what failed
     _results(request)
+    if target is not None and target.runs_here:
+        truth.show(desk, screen, target.name)
 
 
 def _settings(
