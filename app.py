@@ -8,7 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.relay.boot import available
-from viz.panels import code, gradient, graph, sidebar, steps, timing
+from viz.panels import code, gradient, graph, side_by_side, sidebar, steps, timing
 from viz.panels.frame import boundary, style, waiting
 from viz.panels.spare import desk_of_session
 
@@ -17,6 +17,7 @@ TABS = {
     "Passes": steps.show,
     "Gradient & cut": gradient.show,
     "Compile & time": timing.show,
+    "Side by side": side_by_side.show,
     "In your code": code.show,
 }
 
@@ -28,7 +29,7 @@ def main() -> None:
     state = st.session_state
     for key in [k for k in state if str(k).startswith("keep_")]:
         state[key] = state[key]  # what is typed in one tab outlives a look at another
-    state.progress_shown = False
+    state.progress_shown = []
     with st.sidebar:
         ir = sidebar.choose_ir(available())
         desk = desk_of_session(ir, sidebar.first_source())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,6 +13,12 @@ import pytest
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 from browser import CHROMIUM, Server  # noqa: E402
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_settings(tmp_path_factory) -> None:
+    """No test reads or changes what the page remembers for the person who runs it."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
 
 
 @pytest.fixture(scope="session")

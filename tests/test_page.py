@@ -315,26 +315,10 @@ def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
     assert str(TRAINING.switched(11, False)) in lines[1]
 
 
-def test_without_relay_the_page_says_why_and_opens_in_relax(monkeypatch, page):
-    missing = EngineError("engine", "No TVM with Relay is installed.", "bitblas", "Run make env.")
-    monkeypatch.setattr("engine.relay.boot.available", lambda: missing)
-    page = settle(AppTest.from_file("../app.py", default_timeout=30).run())
-    assert "No TVM with Relay" in page.error[0].value
-    assert "Run make env" in page.error[0].value
-    assert "keep_ir" not in page.session_state
-    assert page.sidebar.segmented_control(key="keep_mode").options == ["Inference"]
-
-
-def test_the_ir_is_chosen_in_the_sidebar_and_relax_has_no_training(page):
-    training(page)
-    page.sidebar.segmented_control(key="keep_ir").set_value("relax")
+def test_the_ir_is_chosen_in_the_sidebar(page):
+    page.sidebar.segmented_control(key="ir").set_value("relax")
     settle(page.run())
-    assert page.sidebar.segmented_control(key="keep_mode").value == "Inference"
     assert "desk_relax" in page.session_state
-    open_tab(page, "Gradient & cut")
-    page.button[-1].click()
-    settle(page.run())
-    assert page.session_state["keep_ir"] == "relay"
 
 
 # The desk and the list of steps, by themselves.

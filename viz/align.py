@@ -128,7 +128,7 @@ class Alignment:
         keys = [k for k in here.keys[node.id] if k in there.by_key]
         if keys:  # that operator of that module, but which of several is not known
             nodes = there.in_order(n for k in keys for n in there.nodes_of(k))
-            return Counterpart(Confidence.MODULE, nodes, nodes[0], keys[0][0])
+            return Counterpart(Confidence.MODULE, nodes, None, keys[0][0])
         return self.module(side, node.scope)
 
     def module(self, side: int, path: str) -> Counterpart:

@@ -93,6 +93,7 @@ _LIGHT = {
     "added": Style("added", "#d9f2e6", "#00875a", "#053322"),
     "removed": Style("removed", "#f6f6f6", "#9a3412", "#6b7280", dashed=True),
     "changed": Style("changed", "#fdf0cf", "#c98500", "#3d2900"),
+    "aligned": Style("chosen and its counterpart", "#0b62b5", "#06386b", "#ffffff"),
 }
 _DARK = {
     "input": Style("input", "#3d3212", "#e0ab2e", "#fdf3d3"),
@@ -116,6 +117,7 @@ _DARK = {
     "added": Style("added", "#103a2a", "#35c78f", "#d9f7ea"),
     "removed": Style("removed", "#22262c", "#e08a5f", "#9aa4b2", dashed=True),
     "changed": Style("changed", "#42330c", "#f0b429", "#fdf1cd"),
+    "aligned": Style("chosen and its counterpart", "#7dbcff", "#d5eaff", "#061a30"),
 }
 STYLES: dict[Theme, dict[str, Style]] = {"light": _LIGHT, "dark": _DARK}
 

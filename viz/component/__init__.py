@@ -24,6 +24,7 @@ from viz.graph import Graph, Kind, Literal, Node
 from viz.layout import Direction, Layout, layout
 
 _HERE = Path(__file__).parent
+_GROUP = "group:"  # before the path of a module, where a node's id may stand as well
 _EDGE_KINDS = {"plain": 0, "long": 1, "crossing": 2}
 _renderer: Callable[..., Any] | None = None
 
@@ -35,10 +36,15 @@ class ViewState:
     Args:
         selected: id of the selected node, or None; always a node of the graph that was passed.
         open_groups: ids of the groups that are drawn open.
+        group: id of the selected group, or None; always one of the graph's.
+        focus: what `focus` came to: None where it named nothing that is drawn, and the first node
+            of a module that has no group.
     """
 
     selected: str | None
     open_groups: tuple[str, ...]
+    group: str | None = None
+    focus: str | None = None
 
 
 def graph_view(
@@ -50,6 +56,7 @@ def graph_view(
     open_groups: Iterable[str] | None = None,
     highlight: Mapping[str, str] | None = None,
     show_shapes: bool = False,
+    details: bool = True,
     direction: Direction = "TB",
     family: str | None = None,
     focus: str | None = None,
@@ -67,11 +74,13 @@ def graph_view(
         highlight: for some node ids a style's name in `viz.palette.STYLES` ("added", "changed")
             or a CSS colour, in place of the node's own.
         show_shapes: whether edges carry their types at first.
+        details: whether what is told of the selection stands unfolded at first.
         direction: "TB" from top to bottom, "LR" from left to right.
         family: graphs of one family (the steps of one program) keep the view when one replaces
             the other; another family starts with a fresh view. By default the graph's IR and the
             names of its inputs, without parameters, which passes may bind.
-        focus: id of a node to select and bring into view; it does so once, when it changes.
+        focus: id of a node, or `focus_on` of a module, to select and bring into view; it does so
+            once, when it changes.
         on_select: called before the rerun that a change of the selection starts.
 
     Returns:
@@ -79,13 +88,22 @@ def graph_view(
     """
     state = st.session_state.get(key) or {}
     drawing = _drawing(graph, fewer_than)
+    focus = drawing.focus(focus)
     if family is None:
         family = drawing.family
     asked = state.get("toggles") or {}
     toggles = dict(asked.get("groups") or {}) if asked.get("family") == family else {}
     opened = _opened(drawing.tree, open_groups, toggles)
     data = drawing.encode(
-        opened, direction, toggles, height, dict(highlight or {}), show_shapes, family, focus
+        opened,
+        direction,
+        toggles,
+        height,
+        dict(highlight or {}),
+        show_shapes,
+        details,
+        family,
+        focus,
     )
     result = _component()(
         key=key,
@@ -95,7 +113,23 @@ def graph_view(
         on_toggles_change=_nothing,
     )
     selected = result.get("selected")
-    return ViewState(selected if selected in drawing.graph.by_id else None, opened)
+    group = group_of(selected)
+    return ViewState(
+        selected if selected in drawing.graph.by_id else None,
+        opened,
+        group if group in drawing.tree.groups else None,
+        focus,
+    )
+
+
+def focus_on(module: str) -> str:
+    """What to give `graph_view` as `focus` for a module's path."""
+    return _GROUP + module
+
+
+def group_of(selected: str | None) -> str | None:
+    """The group's id in what a view keeps as "selected" in the session's state, or None."""
+    return selected[len(_GROUP) :] if selected and selected.startswith(_GROUP) else None
 
 
 def _nothing() -> None:
@@ -161,12 +195,23 @@ class _Drawing:
         height: int,
         highlight: Mapping[str, str],
         show_shapes: bool,
+        details: bool,
         family: str | None,
         focus: str | None,
     ) -> bytes:
         """Everything viewer.js needs: JSON, deflated."""
         asked = json.dumps(
-            [list(opened), direction, toggles, height, highlight, show_shapes, family, focus]
+            [
+                list(opened),
+                direction,
+                toggles,
+                height,
+                highlight,
+                show_shapes,
+                details,
+                family,
+                focus,
+            ]
         )
         if self._last is None or self._last[0] != asked:
             drawn = layout(self.graph, opened, direction, self.tree)
@@ -175,7 +220,8 @@ class _Drawing:
                 "toggles": toggles,
                 "viewHeight": height,
                 "showShapes": show_shapes,
-                "focus": focus if focus in self.graph.by_id else None,
+                "details": details,
+                "focus": focus,
                 "family": family,
             }
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
@@ -184,6 +230,17 @@ class _Drawing:
             raw = raw[:-1] + f',"token":"{token}"}}'.encode()
             self._last = (asked, zlib.compress(raw, 4))
         return self._last[1]
+
+    def focus(self, focus: str | None) -> str | None:
+        """A node or group that is drawn; for a module without a group, its first node."""
+        module = group_of(focus)
+        if module is None:
+            return focus if focus in self.graph.by_id else None
+        if module in self.tree.groups:
+            return focus
+        below = module + "."
+        inside = (n.id for n in self.graph if n.scope == module or n.scope.startswith(below))
+        return next(inside, None)
 
     def _string(self, text: str) -> int:
         return self.strings.setdefault(text, len(self.strings))

@@ -94,6 +94,7 @@ class Viewer {
     this.busy.classList.remove("on");
     this.root.style.height = d.viewHeight + "px";
     this.shapes = before ? this.shapes : d.showShapes;
+    this.folded = before ? this.folded : !d.details;
     this.fits.clear();
     this.empty.classList.toggle("hidden", d.node.id.length > 0);
     const other = before && before.family !== d.family; // its ids mean other nodes
@@ -362,10 +363,9 @@ class Viewer {
   select(key) {
     if (key === this.selected) return;
     this.selected = key;
-    const node = key !== null && !key.startsWith("group:") ? key : null;
-    if (node !== (this.told ?? null)) {
-      this.told = node;
-      this.tell("selected", node);
+    if (key !== (this.told ?? null)) {
+      this.told = key;
+      this.tell("selected", key);
     }
     this.showDetails();
     this.live.textContent = key === null ? "Nothing selected" : `Selected ${this.title(key)}`;
@@ -840,7 +840,7 @@ class Viewer {
     const i = this.boxOf(this.selected);
     if (i < 0) return null;
     const { box, edge } = this.drawing;
-    const boxes = new Set([i]);
+    const boxes = new Set([i, ...this.solid.filter((k) => box.style[k] === "aligned")]);
     let into = this.into[i], outOf = this.outOf[i];
     if (box.open[i]) {
       const inside = this.solid.filter((k) => box.x[k] >= box.x[i] && box.y[k] >= box.y[i]

@@ -41,8 +41,9 @@ class boundary(AbstractContextManager["boundary", bool]):
     becomes a progress bar with Cancel, and the page is run again when the answer is here.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, key: str = "") -> None:
+        """A stretch of `desk`; where a page has two desks, `key` tells their buttons apart."""
+        self._desk, self._key = desk, key
 
     def __exit__(
         self,
@@ -51,23 +52,24 @@ class boundary(AbstractContextManager["boundary", bool]):
         trace: TracebackType | None,
     ) -> bool:
         if isinstance(problem, Waiting):
-            waiting(self._desk)
+            waiting(self._desk, self._key)
             return True
         if isinstance(problem, EngineError):
-            show_error(problem, self._desk)
+            show_error(problem, self._desk, self._key)
             return True
         return False
 
 
-def waiting(desk: Desk) -> None:
-    """A progress bar of the running job, once a run of the page."""
-    if not st.session_state.get("progress_shown"):
-        st.session_state.progress_shown = True
-        _progress(desk)
+def waiting(desk: Desk, key: str = "") -> None:
+    """A progress bar of the desk's running job, once a run of the page."""
+    shown: list[Desk] = st.session_state.setdefault("progress_shown", [])
+    if desk not in shown:
+        shown.append(desk)
+        _progress(desk, key)
 
 
 @st.fragment(run_every=0.3)
-def _progress(desk: Desk) -> None:
+def _progress(desk: Desk, key: str) -> None:
     running = desk.running
     if running is None or desk.collect():
         st.rerun()
@@ -83,12 +85,12 @@ def _progress(desk: Desk) -> None:
         what = f"{what} ({seconds:.0f} s)"
     bar, button = st.columns([5, 1], vertical_alignment="center")
     bar.progress(min(max(fraction, 0.0), 1.0), text=what)
-    if button.button("Cancel", key="cancel", width="stretch"):
+    if button.button("Cancel", key=f"cancel{key}", width="stretch"):
         desk.cancel()
         st.rerun()
 
 
-def show_error(error: EngineError, desk: Desk | None = None) -> None:
+def show_error(error: EngineError, desk: Desk | None = None, key: str = "") -> None:
     """An error as sentences: what was wrong, with what, and what to do."""
     if error.kind == "cancelled":
         st.info(_plain(error.message))
@@ -100,7 +102,7 @@ def show_error(error: EngineError, desk: Desk | None = None) -> None:
             parts.append(_plain(error.hint))
         st.error("  \n".join(parts))
     if desk is not None and error.kind != "usage":
-        st.button("Try again", key=f"again_{error.kind}", on_click=desk.forget_errors)
+        st.button("Try again", key=f"again_{error.kind}{key}", on_click=desk.forget_errors)
 
 
 def strip(facts: Iterable[tuple[str, str]], large: bool = False) -> None:
@@ -130,7 +132,7 @@ def switch_to_training() -> None:
 
 def switch_to_relay() -> None:
     """Set the sidebar's IR, for buttons elsewhere."""
-    st.session_state.keep_ir = "relay"
+    st.session_state.ir = "relay"
 
 
 def _plain(text: str) -> str:

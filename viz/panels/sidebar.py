@@ -19,6 +19,7 @@ from viz import tables
 from viz.panels.desk import Desk
 from viz.panels.frame import boundary, show_error
 from viz.panels.screen import Screen
+from viz.panels.settings import recall, remember
 
 FIRST = "bert_layer"
 _FILE = "A TorchScript file"
@@ -36,8 +37,9 @@ def choose_ir(problem: EngineError | None) -> str:
     """Draw the name and the choice of IR; "relay" or "relax".
 
     Args:
-        problem: why Relay cannot be loaded; None where it can. The page opens in Relay then, else
-            in Relax.
+        problem: why Relay cannot be loaded; None where it can. The page then opens in what was
+            chosen last, in Relay the first time; where Relay cannot be loaded, in Relax. A reload
+            of the page and a link keep the choice by the address's `ir`.
     """
     st.html(
         "<div class='rs-name'>relascope</div>"
@@ -48,13 +50,18 @@ def choose_ir(problem: EngineError | None) -> str:
         show_error(problem)
         st.caption("The page goes on with Relax alone.")
         return "relax"
-    st.session_state.setdefault("keep_ir", "relay")
+    state = st.session_state
+    if "first_ir" not in state:
+        state.first_ir = "relax" if recall("ir") == "relax" else "relay"
     ir = st.segmented_control(
-        "IR", ["relay", "relax"], key="keep_ir", required=True, width="stretch",
-        format_func=str.capitalize,
+        "IR", ["relay", "relax"], key="ir", default=state.first_ir, required=True,
+        width="stretch", format_func=str.capitalize, bind="query-params",
         help="Relay: TVM up to 0.19, with the gradient and the cut. Relax: TVM today.",
     )  # fmt: skip
-    return ir or "relay"
+    if ir != state.get("last_ir", state.first_ir):
+        remember("ir", ir)
+    state.last_ir = ir
+    return ir
 
 
 def show(desk: Desk, ir: str) -> Screen | None:

@@ -1,0 +1,47 @@
+"""The few choices that outlive the server: a small JSON file in the user's configuration folder."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+
+_log = logging.getLogger("relascope.page")
+
+
+def path() -> Path:
+    """The file: `relascope/settings.json` below XDG_CONFIG_HOME, or below `~/.config`."""
+    named = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(named) if os.path.isabs(named) else Path.home() / ".config"
+    return base / "relascope" / "settings.json"
+
+
+def recall(name: str) -> str | None:
+    """What was remembered under a name, or None; a file that cannot be read remembers nothing."""
+    value = _read().get(name)
+    return value if isinstance(value, str) else None
+
+
+def remember(name: str, value: str) -> None:
+    """Keep a choice; where the file cannot be written, the log says so and the page goes on."""
+    settings = _read()
+    if settings.get(name) == value:
+        return
+    file = path()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({**settings, name: value}, indent=1), encoding="utf-8")
+    except OSError as error:
+        _log.warning("the choice of %s is not remembered: %s", name, error)
+
+
+def _read() -> dict[str, object]:
+    try:
+        settings = json.loads(path().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        _log.warning("%s is not read: %s", path(), error)
+        return {}
+    return settings if isinstance(settings, dict) else {}

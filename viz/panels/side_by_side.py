@@ -1,0 +1,281 @@
+"""Tab "Side by side": one model in Relay and in Relax, each with its own engine."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from engine.session import EngineError
+from passes.catalogue import has_gradient, info
+from viz import tables
+from viz.align import Alignment, Confidence, Counterpart, Group, align
+from viz.collapse import BACKWARD, FORWARD
+from viz.component import focus_on, graph_view, group_of
+from viz.graph import Graph
+from viz.panels import sidebar
+from viz.panels.desk import Desk, Waiting
+from viz.panels.frame import boundary, heading, side_by_side, strip
+from viz.panels.screen import Screen
+from viz.panels.spare import desk_of_session
+
+HEIGHT = 580
+IRS = ("relay", "relax")
+_ROWS = {"groups": "By module", "operators": "By PyTorch operator", "calls": "By TVM operator"}
+_SURE = {Confidence.OPERATOR: "sure", Confidence.NAME: "sure", Confidence.NONE: "none"}
+
+
+def show(desk: Desk, screen: Screen) -> None:
+    """Draw the tab; the second engine starts when it is opened."""
+    other = IRS[1 - IRS.index(screen.ir)]
+    desks = {screen.ir: desk, other: desk_of_session(other, sidebar.first_source())}
+    keys = {screen.ir: "", other: "_other"}
+    words = st.container()
+    columns = dict(zip(IRS, side_by_side("both", [1, 1]), strict=True))
+    steps: dict[str, int] = {}
+    graphs: dict[str, Graph] = {}
+    missing: dict[str, Waiting | EngineError] = {}
+    for ir, column in columns.items():
+        with column:
+            steps[ir] = _step(screen, ir)
+            try:
+                graphs[ir] = _graph(desks[ir], screen, ir, steps[ir])
+            except (Waiting, EngineError) as problem:
+                missing[ir] = problem
+    both = _alignment(desk, screen, steps, graphs)
+    with words:
+        looks = _looks(both)
+    for side, ir in enumerate(IRS):
+        with columns[ir], boundary(desks[ir], keys[ir]):
+            if ir in missing:
+                raise missing[ir]
+            _view(graphs[ir], screen, side, looks[side])
+    if both is not None:
+        _rows(both, tables.alignment_document(both))
+
+
+def _step(screen: Screen, ir: str) -> int:
+    """Which program to look at: -1 is the imported one."""
+    steps = _pipeline(screen, ir).steps if _has_passes(screen, ir) else ()
+    names = {-1: "as imported"}
+    for index, step in enumerate(steps):
+        off = "" if step.enabled else " (off)"
+        names[index] = f"after {index + 1}. {info(ir, step).title}{off}"
+    key = f"keep_both_{ir}_{screen.training}"
+    if st.session_state.get(key, -1) not in names:
+        st.session_state[key] = -1
+    chosen = st.selectbox(
+        ir.capitalize(), list(names), key=key,
+        format_func=lambda i: f"{ir.capitalize()} {names[i]}", label_visibility="collapsed",
+    )  # fmt: skip
+    return -1 if chosen is None else chosen
+
+
+def _has_passes(screen: Screen, ir: str) -> bool:
+    return not screen.training or has_gradient(ir)
+
+
+def _pipeline(screen: Screen, ir: str) -> Any:
+    return sidebar.pipeline_of(ir, screen.training)
+
+
+def _graph(desk: Desk, screen: Screen, ir: str, index: int) -> Graph:
+    """The program of one side.
+
+    Raises:
+        Waiting, EngineError: as `Desk.ask`.
+    """
+    if index < 0:
+        imported: Graph = desk.ask("load", screen.source).graph
+        return imported
+    upto = _pipeline(screen, ir).upto(index)
+    after: Graph = desk.ask("graph_after", screen.source, upto, index)
+    return after
+
+
+def _alignment(
+    desk: Desk, screen: Screen, steps: Mapping[str, int], graphs: Mapping[str, Graph]
+) -> Alignment | None:
+    """Both graphs held together, or None while one of them is not here."""
+    if len(graphs) < len(IRS):
+        return None
+    key: list[Hashable] = [screen.source]
+    key += [
+        str(_pipeline(screen, ir).upto(steps[ir])) if steps[ir] >= 0 else "imported" for ir in IRS
+    ]
+    return desk.derive(lambda: align(graphs[IRS[0]], graphs[IRS[1]]), "align", *key)
+
+
+# What is chosen. A view tells what is selected in it; what the page itself asked it to select is
+# told, too, and must not be taken for a choice.
+
+
+def _view_key(side: int) -> str:
+    return f"both_{IRS[side]}"
+
+
+def _asked_key(side: int) -> str:
+    return f"both_asked_{IRS[side]}"
+
+
+def _picked(side: int) -> None:
+    """A view's selection changed."""
+    state = st.session_state
+    selected = (state.get(_view_key(side)) or {}).get("selected")
+    if selected is None or selected != state.get(_asked_key(side)):
+        state.both_choice = None if selected is None else (side, selected)
+
+
+def _row_picked() -> None:
+    state = st.session_state
+    rows = state.both_table["selection"]["rows"]
+    state.both_choice = ("row", state.both_origins[rows[0]]) if rows else None
+
+
+class _Look:
+    """What a view marks and goes to."""
+
+    def __init__(self, focus: str | None = None, marked: tuple[str, ...] = ()) -> None:
+        self.focus, self.marked = focus, marked
+
+
+def _looks(both: Alignment | None) -> tuple[_Look, _Look]:
+    """What each view shows of the choice, and a sentence on it."""
+    choice = st.session_state.get("both_choice")
+    if both is None or choice is None:
+        _say("Choose a node, a module or a row of the table to see its counterpart.")
+        return _Look(), _Look()
+    where, what = choice
+    if where == "row":
+        group = next((g for g in both.groups if (g.scope, g.source) == what), None)
+        if group is None:
+            _say("What was chosen is in neither program.")
+            return _Look(), _Look()
+        _say_row(group)
+        left, right = (_Look(n[0] if n else None, n) for n in group.nodes)
+        return left, right
+    module = group_of(what)
+    graph = both.graphs[where]
+    if module is not None:
+        module = module.removeprefix(BACKWARD).removeprefix(FORWARD)
+        found = both.module(where, module)
+        _say_found(f"module {module}", "", both, where, found)
+        own = _Look()
+    elif what in graph.by_id:
+        node = graph.by_id[what]
+        found = both.counterpart(where, what)
+        origin = " of ".join(filter(None, [node.source, node.scope]))
+        _say_found(node.title, origin, both, where, found)
+        own = _Look(None, both.occurrence(where, what))
+    else:
+        _say("What was chosen is not in this program.")
+        return _Look(), _Look()
+    sure = found.confidence in (Confidence.OPERATOR, Confidence.NAME)
+    focus = found.focus or (focus_on(found.module) if found.module else None)
+    theirs = _Look(focus, found.nodes if sure else ())
+    return (theirs, own) if where else (own, theirs)
+
+
+def _view(graph: Graph, screen: Screen, side: int, look: _Look) -> None:
+    view = graph_view(
+        graph,
+        key=_view_key(side),
+        height=HEIGHT,
+        fewer_than=screen.fewer_than,
+        details=False,  # half a page is narrow
+        highlight=dict.fromkeys(look.marked, "aligned"),
+        focus=look.focus,
+        on_select=lambda: _picked(side),
+    )
+    st.session_state[_asked_key(side)] = view.focus
+
+
+# Words and rows.
+
+
+def _say(text: str) -> None:
+    st.html(f"<div class='rs-aligned'>{escape(text)}</div>")
+
+
+def _say_row(group: Group) -> None:
+    """What the operator of a chosen row became."""
+    became = "; ".join(
+        f"{ir.capitalize()}: <b>{escape(tables.counts_text(counts))}</b>"
+        for ir, counts in zip(IRS, group.operators, strict=True)
+    )
+    where = f" of {escape(group.scope)}" if group.scope else ""
+    st.html(f"<div class='rs-aligned'><b>{escape(group.source)}</b>{where} → {became}</div>")
+
+
+def _say_found(title: str, origin: str, both: Alignment, side: int, found: Counterpart) -> None:
+    """What was chosen, what stands for it on the other side, and how sure that is."""
+    there = both.graphs[1 - side]
+    what = ""
+    if found.confidence in (Confidence.OPERATOR, Confidence.NAME):
+        titles: dict[str, int] = {}
+        for node_id in found.nodes:
+            name = there.by_id[node_id].title
+            titles[name] = titles.get(name, 0) + 1
+        what = ", ".join(f"{t} ×{n}" if n > 1 else t for t, n in titles.items())
+    elif found.module:
+        what = f"module {found.module}"
+    sure = _SURE.get(found.confidence, "part")
+    words = [f"<b>{escape(title)}</b>"]
+    if origin:
+        words.append(f"({escape(origin)})")
+    words.append(f"→ {IRS[1 - side].capitalize()}: <b>{escape(what or '–')}</b>")
+    words.append(f"<span class='rs-sure rs-sure-{sure}'>{found.confidence.value}</span>")
+    st.html(f"<div class='rs-aligned'>{' '.join(words)}</div>")
+
+
+def _rows(both: Alignment, document: tables.Row) -> None:
+    """What each operator became, and what only one side has."""
+    groups = document["groups"]
+    st.session_state.both_origins = [(g.scope, g.source) for g in both.groups]
+    st.session_state.setdefault("keep_both_rows", "groups")
+    title, choice = st.columns([2, 3], vertical_alignment="bottom")
+    with title:
+        heading("What each operator became")
+    kind = choice.segmented_control(
+        "Rows", list(_ROWS), key="keep_both_rows", required=True, format_func=_ROWS.__getitem__,
+        label_visibility="collapsed",
+    )  # fmt: skip
+    kind = kind or "groups"
+    facts = [(tables.number(sum(g["only"] is None for g in groups)), "in both")]
+    for ir, graph in zip(IRS, both.graphs, strict=True):
+        alone = sum(g["only"] == ir for g in groups)
+        facts.append((tables.number(len(graph)), f"{ir.capitalize()} nodes"))
+        facts.append((tables.number(alone), f"only in {ir.capitalize()}"))
+        if lost := document["unmatched"][ir]:
+            facts.append((tables.number(len(lost)), f"{ir.capitalize()} nodes name no origin"))
+    strip(facts)
+    rows = [
+        {_COLUMNS.get(c, c.capitalize()): _cell(row[c]) for c in _SHOWN[kind]}
+        for row in document[kind]
+    ]
+    if kind == "groups":
+        st.dataframe(
+            rows, hide_index=True, key="both_table", on_select=_row_picked,
+            selection_mode="single-row",
+        )  # fmt: skip
+    else:
+        st.dataframe(rows, hide_index=True)
+
+
+_SHOWN = {
+    "groups": ("scope", "source", *IRS, "only"),
+    "operators": ("source", "modules", *IRS, "only"),
+    "calls": ("operator", *IRS, "only"),
+}
+_COLUMNS = {"scope": "module", "source": "PyTorch operator", "operator": "TVM operator",
+            "modules": "modules", "only": "only in"}  # fmt: skip
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tables.counts_text(value)
+    if value is None:
+        return ""
+    return value.capitalize() if value in IRS else value
