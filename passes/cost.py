@@ -160,15 +160,16 @@ def _flops(graph: Graph, node: Node) -> float:
         return sum(flops(node.body).values())  # bodies of fused groups do not nest
     if node.kind is not Kind.CALL or node.op in VIEWS or node.op in MOVES:
         return 0.0
-    read = [graph.by_id[e].outputs[0] for e in node.edges if graph.by_id[e].outputs]
-    written = sum(_elements(t) for t in node.outputs)
-    if is_product(node):
-        return 2.0 * _multiplications(node, read, written)
+    sort = _sort(node.op)
+    written = sum([_elements(t) for t in node.outputs])
+    if sort in ("other", "random"):
+        return float(written * (_POLYNOMIAL if node.op in _TRANSCENDENTAL else 1))
     if node.op in _ROWWISE:
         return float(_ROWWISE[node.op] * written)
-    if is_reduction(node):
-        return float(_elements(read[0]) if read else written)
-    return float(written * (_POLYNOMIAL if node.op in _TRANSCENDENTAL else 1))
+    read = [graph.by_id[e].outputs[0] for e in node.edges if graph.by_id[e].outputs]
+    if sort == "product":
+        return 2.0 * _multiplications(node, read, written)
+    return float(_elements(read[0]) if read else written)
 
 
 def _multiplications(node: Node, read: list[TensorType], written: int) -> int:
@@ -190,6 +191,9 @@ def _multiplications(node: Node, read: list[TensorType], written: int) -> int:
 
 
 def _elements(kind: TensorType) -> int:
+    known = kind.elements
+    if known is not None:
+        return known
     count = 1
     for dimension in kind.shape:
         count *= _size_of(dimension)
@@ -220,7 +224,7 @@ class Work:
     @cached_property
     def edges(self) -> dict[str, tuple[str, ...]]:
         """Ids of what each node reads, each once."""
-        return {n.id: tuple(dict.fromkeys(n.edges)) for n in self.graph.nodes}
+        return self.graph.edges
 
     @cached_property
     def bytes(self) -> dict[str, int]:

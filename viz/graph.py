@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 JsonValue = Any  # str, int, float, bool, None, and lists and dicts of them
@@ -45,6 +45,12 @@ class Role(str, Enum):
     BACKWARD = "backward"
 
 
+@lru_cache(maxsize=4096)
+def _elements(shape: tuple[int | str, ...]) -> int | None:
+    known = [d for d in shape if isinstance(d, int)]
+    return math.prod(known) if len(known) == len(shape) else None
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """Shape and dtype of one tensor. A dimension that is not known is a string such as `"n"`."""
@@ -55,8 +61,7 @@ class TensorType:
     @property
     def elements(self) -> int | None:
         """How many elements, or None where a dimension is not known."""
-        known = [d for d in self.shape if isinstance(d, int)]
-        return math.prod(known) if len(known) == len(self.shape) else None
+        return _elements(self.shape)
 
     @property
     def bytes(self) -> int | None:
@@ -114,6 +119,8 @@ class Node:
     @property
     def bytes(self) -> int | None:
         """Bytes of all its results together, or None where one is not known."""
+        if len(self.outputs) == 1:
+            return self.outputs[0].bytes
         sizes = [t.bytes for t in self.outputs]
         return None if any(s is None for s in sizes) else sum(s for s in sizes if s is not None)
 
@@ -160,12 +167,17 @@ class Graph:
         return {n.id: n for n in self.nodes}
 
     @cached_property
+    def edges(self) -> dict[str, tuple[str, ...]]:
+        """For every node the ids of the nodes it reads, each once, in argument order."""
+        return {n.id: tuple(dict.fromkeys(n.edges)) for n in self.nodes}
+
+    @cached_property
     def readers(self) -> dict[str, tuple[str, ...]]:
         """For every node the ids of the nodes that read it, each once, in graph order."""
-        readers: dict[str, dict[str, None]] = {n.id: {} for n in self.nodes}
-        for node in self.nodes:
-            for source in node.edges:
-                readers[source][node.id] = None
+        readers: dict[str, list[str]] = {n.id: [] for n in self.nodes}
+        for node_id, edges in self.edges.items():
+            for source in edges:
+                readers[source].append(node_id)
         return {k: tuple(v) for k, v in readers.items()}
 
     @property
