@@ -1,0 +1,88 @@
+"""The frontier of bytes kept against work done again: every cut that one price can make best.
+
+Points are found as the lower convex hull of all cuts: between two known points, the price at which
+both cost the same either shows a third that is cheaper, or that there is none (Eisner and
+Severance, "Mathematical techniques for efficient record segmentation in large shared databases",
+JACM 1976). Each question is one minimum cut.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from passes.cost import is_random
+from passes.cuts.flow import cheapest
+from passes.cuts.joint import Joint
+from passes.cuts.problem import Problem, Wish, problem
+
+MOST = 64
+"""How many minimum cuts may be asked for; the widest gaps are looked into first."""
+
+_SAME = 1e-6
+"""By what share a third point must be cheaper than its neighbours to be one."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One cut on the frontier.
+
+    Args:
+        bytes: that it keeps, each storage once.
+        seconds: of work done again, estimated on a nominal machine (see `passes.cost`).
+        saved: ids of the captures.
+    """
+
+    bytes: int
+    seconds: float
+    saved: frozenset[str]
+
+
+def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> tuple[Point, ...]:
+    """The cuts that no other beats in bytes and work at any price, the most bytes first.
+
+    Matrix products may be computed again; what draws random numbers may not.
+
+    Args:
+        wish: what is to be saved and what is not; its budget is not heeded.
+        most: how many minimum cuts may be asked for.
+    """
+    banned = {n.id for n in joint.graph.nodes if is_random(n)}
+    given = problem(joint, joint.work.seconds, banned, Wish() if wish is None else wish)
+    highest = joint.work.machine.bandwidth * 1e4
+    first, last = _at(joint, given, highest), _at(joint, given, 0.0)
+    points = {p.saved: p for p in (first, last)}
+    gaps: list[tuple[float, int, Point, Point]] = []
+    asked = 0
+
+    def look(left: Point, right: Point) -> None:
+        width = (left.bytes - right.bytes) * (right.seconds - left.seconds)
+        if width > 0:
+            heapq.heappush(gaps, (-width, len(points), left, right))
+
+    look(first, last)
+    while gaps and asked < most:
+        _, _, left, right = heapq.heappop(gaps)
+        price = (left.bytes - right.bytes) / (right.seconds - left.seconds)
+        found = _at(joint, given, price)
+        asked += 1
+        cost = left.bytes + price * left.seconds
+        if found.bytes + price * found.seconds < cost * (1 - _SAME):
+            points[found.saved] = found
+            look(left, found)
+            look(found, right)
+    ordered = sorted(points.values(), key=lambda p: (-p.bytes, p.seconds))
+    return tuple(p for i, p in enumerate(ordered) if not i or p.bytes < ordered[i - 1].bytes)
+
+
+def _at(joint: Joint, given: Problem, price: float) -> Point:
+    """The best cut at a price, in bytes a second."""
+    redo = given.redo.copy()
+    redo[np.isfinite(redo)] *= price
+    answer = cheapest(replace(given, redo=redo))
+    saved = given.named(answer.saved)
+    again = joint.computed_again(saved)
+    seconds = sum(joint.work.seconds[i] for i in again)
+    return Point(joint.bytes_of(saved), seconds, saved)
