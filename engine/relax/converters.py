@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,6 +29,9 @@ _RANDOM = (
     "bernoulli", "multinomial", "poisson", "exponential", "uniform", "rrelu", "native_dropout",
 )  # fmt: skip
 
+GRADIENT_OF = "gradient of "
+"""What the operator of a node begins with that is part of the gradient of another."""
+
 # Options that change no value, and `dtype`, which shows in the result's type.
 _ALWAYS = frozenset({"memory_format", "device", "layout", "pin_memory", "dtype", "implicit"})
 _READ = {
@@ -41,8 +44,26 @@ _READ = {
     "gelu.default": {"approximate"},
     "div.Tensor_mode": {"rounding_mode"},
     "var.correction": {"correction", "keepdim"},
+    "var_mean.correction": {"correction", "keepdim"},
     "scaled_dot_product_attention.default": {"scale"},
 }
+
+
+def mask_of(index: int, node: Node) -> Mask:
+    """The mask of a dropout that is on, by its place in the order in which PyTorch draws."""
+    value = node.meta["val"]
+    rate = float(node.args[1])  # type: ignore[arg-type]
+    return Mask(f"dropout_mask_{index}", rate, tuple(value.shape), dtype_name(value.dtype))
+
+
+def variable(name: str, shape: Sequence[int], dtype: str) -> Any:
+    """A tensor as an argument of a function."""
+    return relax.Var(name, relax.TensorType(list(shape), dtype))
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """As TVM writes it: "float32"."""
+    return str(dtype).removeprefix("torch.")
 
 
 class NamedBuilder(relax.BlockBuilder):
@@ -69,7 +90,9 @@ class NamedBuilder(relax.BlockBuilder):
         """The name for what an operator becomes: not like those that passes make up."""
         origin = self.origin
         copy = self.copies[origin] = self.copies.get(origin, -1) + 1
-        name = f"{origin.operator.rpartition('::')[2].strip('_')}_{origin.ordinal}"
+        operator = origin.operator.rpartition("::")[2].strip("_")
+        ending = "_grad" if origin.operator.startswith(GRADIENT_OF) else ""
+        name = f"{operator}_{origin.ordinal}{ending}"
         return f"{name}_{copy}" if copy else name
 
 
@@ -120,6 +143,7 @@ class Converter(ExportedProgramImporter):
             "eq.Tensor": self.on_bool(theirs["eq.Tensor"]),
             "feature_alpha_dropout.default": self.other_dropout,
             "feature_dropout.default": self.other_dropout,
+            "index.Tensor": self.index(theirs["index.Tensor"]),
             "linear.default": self.linear,
             "log_softmax.int": self.in_dtype(theirs["log_softmax.int"]),
             "matmul.default": matmul,
@@ -138,6 +162,7 @@ class Converter(ExportedProgramImporter):
             "ne.Tensor": self.on_bool(theirs["ne.Tensor"]),
             "pixel_shuffle.default": self.pixel_shuffle,
             "scaled_dot_product_attention.default": self.attention,
+            "select.int": self.select,
             "softmax.int": self.in_dtype(theirs["softmax.int"]),
             "to.device": self.to,
             "to.dtype": self.to,
@@ -180,6 +205,11 @@ class Converter(ExportedProgramImporter):
         unread = set(node.kwargs) - _ALWAYS - _READ.get(name, set())
         if unread:
             self.refuse(node, f"The option {min(unread)} of {name} cannot be imported.")
+        if name not in self.convert_map:
+            self.refuse(
+                node, f"Relax's PyTorch frontend does not know the operator {name}.",
+                "Write this part of the model with other operators.",
+            )  # fmt: skip
         try:
             made = self.convert_map[name](node)
         except EngineError:
@@ -214,10 +244,9 @@ class Converter(ExportedProgramImporter):
         data, rate, train = self.retrieve_args(node)
         if not train or not rate:
             return data
-        name = f"dropout_mask_{len(self.masks)}"
-        shape, dtype = _shape(data), str(data.ty.dtype)
-        self.masks.append(Mask(name, float(rate), shape, dtype))
-        self.mask_variables.append(relax.Var(name, relax.TensorType(shape, dtype)))
+        mask = mask_of(len(self.masks), node)
+        self.masks.append(mask)
+        self.mask_variables.append(variable(mask.name, mask.shape, mask.dtype))
         return self.block_builder.emit(relax.op.multiply(data, self.mask_variables[-1]))
 
     def other_dropout(self, node: Node) -> Any:
@@ -316,48 +345,59 @@ class Converter(ExportedProgramImporter):
 
     # Normalisations.
 
-    def native_layer_norm(self, node: Node) -> Any:
+    def native_layer_norm(self, node: Node) -> list[Any]:
         """TVM's returns the first of three results for all three."""
         data, shape, gamma, beta, epsilon = self.retrieve_args(node)
         emit = self.block_builder.emit
-        axes = list(range(-len(shape), 0))
-        mean = emit(relax.op.mean(data, axes, keepdims=True))
-        centred = emit(relax.op.subtract(data, mean))
-        spread = emit(relax.op.mean(emit(relax.op.multiply(centred, centred)), axes, keepdims=True))
+        mean, centred, spread = self.moments(data, list(range(-len(shape), 0)))
         deviation = emit(relax.op.rsqrt(emit(relax.op.add(spread, self.number(epsilon, data)))))
         result = emit(relax.op.multiply(centred, deviation))
         if gamma is not None:
             result = emit(relax.op.multiply(result, gamma))
         if beta is not None:
             result = emit(relax.op.add(result, beta))
-        return emit(relax.Tuple([result, mean, deviation]))
+        return [result, mean, deviation]
 
     def batch_norm(self, node: Node) -> Any:
         """TVM's always normalises with the running statistics, and drops their update.
 
-        In train mode it is spelled out: the statistics are the batch's, its mean and its mean
-        squared distance to that. The running ones move towards them by the momentum, the variance
-        towards the unbiased one.
+        The running ones move towards the batch's by the momentum, the variance towards the
+        unbiased one.
         """
         given: list[Any] = list(self.retrieve_args(node))
         data, gamma, beta, mean, variance, training, momentum, epsilon = given[:8]
-        size, dtype = _shape(data), str(data.ty.dtype)
-        emit = self.block_builder.emit
         if not training:
-            ones, zeros = (relax.const(f(size[1]), dtype) for f in (np.ones, np.zeros))
-            made = emit(
-                relax.op.nn.batch_norm(
-                    data, ones if gamma is None else gamma, zeros if beta is None else beta,
-                    mean, variance, axis=1, epsilon=epsilon, scale=gamma is not None,
-                    center=beta is not None, momentum=momentum, training=False,
-                )
-            )  # fmt: skip
-            return emit(relax.TupleGetItem(made, 0))
-        axes = [i for i in range(len(size)) if i != 1]
-        batch_mean = emit(relax.op.mean(data, axes, keepdims=True))
-        centred = emit(relax.op.subtract(data, batch_mean))
-        squares = emit(relax.op.multiply(centred, centred))
-        spread = emit(relax.op.mean(squares, axes, keepdims=True))
+            return self.by_statistics(data, gamma, beta, mean, variance, epsilon)
+        result, batch_mean, spread = self.by_batch(data, gamma, beta, epsilon)
+        if mean is not None:
+            count = math.prod(_shape(data)) // _shape(data)[1]
+            self.move(node, mean, batch_mean, momentum)
+            self.move(node, variance, self.times(spread, count / (count - 1)), momentum)
+        return result
+
+    def by_statistics(
+        self, data: Any, gamma: Any, beta: Any, mean: Any, variance: Any, epsilon: float
+    ) -> Any:
+        """Batch norm in eval mode."""
+        channels, dtype = _shape(data)[1], str(data.ty.dtype)
+        ones, zeros = (relax.const(f(channels), dtype) for f in (np.ones, np.zeros))
+        made = self.block_builder.emit(
+            relax.op.nn.batch_norm(
+                data, ones if gamma is None else gamma, zeros if beta is None else beta,
+                mean, variance, axis=1, epsilon=epsilon, scale=gamma is not None,
+                center=beta is not None, training=False,
+            )
+        )  # fmt: skip
+        return self.block_builder.emit(relax.TupleGetItem(made, 0))
+
+    def by_batch(self, data: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any, Any]:
+        """Batch norm in train mode, spelled out.
+
+        Returns:
+            The result, and the batch's mean and biased variance, (1, channels, 1, ...).
+        """
+        size, emit = _shape(data), self.block_builder.emit
+        mean, centred, spread = self.moments(data, [i for i in range(len(size)) if i != 1])
         deviation = emit(relax.op.sqrt(emit(relax.op.add(spread, self.number(epsilon, data)))))
         result = emit(relax.op.divide(centred, deviation))
         along = [size[1]] + [1] * (len(size) - 2)
@@ -365,11 +405,15 @@ class Converter(ExportedProgramImporter):
             result = emit(relax.op.multiply(result, emit(relax.op.reshape(gamma, along))))
         if beta is not None:
             result = emit(relax.op.add(result, emit(relax.op.reshape(beta, along))))
-        if mean is not None:
-            count = math.prod(size[i] for i in axes)
-            self.move(node, mean, batch_mean, momentum)
-            self.move(node, variance, self.times(spread, count / (count - 1)), momentum)
-        return result
+        return result, mean, spread
+
+    def moments(self, data: Any, axes: list[int]) -> tuple[Any, Any, Any]:
+        """The mean along axes, the distances to it, and their mean square; axes are kept."""
+        emit = self.block_builder.emit
+        mean = emit(relax.op.mean(data, axes, keepdims=True))
+        centred = emit(relax.op.subtract(data, mean))
+        squares = emit(relax.op.multiply(centred, centred))
+        return mean, centred, emit(relax.op.mean(squares, axes, keepdims=True))
 
     def move(self, node: Node, running: Any, new: Any, momentum: float) -> None:
         """Move a running statistic towards a batch's, (1, channels, 1, ...)."""
@@ -436,6 +480,41 @@ class Converter(ExportedProgramImporter):
         is_padding = emit(relax.op.equal(indices, self.number(padding, indices)))
         return emit(relax.op.where(emit(relax.op.expand_dims(is_padding, -1)), row, rows))
 
+    def select(self, node: Node) -> Any:
+        """TVM's reads before the tensor's begin where the index counts from the end."""
+        data, axis, index = self.retrieve_args(node)
+        place = relax.const(index % _shape(data)[axis], "int64")
+        return self.block_builder.emit(relax.op.take(data, place, axis))
+
+    def index(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+        """TVM's reads before the tensor's begin where an index counts from the end."""
+
+        def convert(node: Node) -> Any:
+            source, indices = node.args[:2]
+            size = _shape(self.env[source])
+            given = [(i, n) for i, n in enumerate(indices) if n is not None]  # type: ignore[arg-type]
+            before = {n: self.env[n] for _, n in given}
+            for axis, index in given:
+                self.env[index] = self.from_front(before[index], size[axis])
+            try:
+                return theirs(node)
+            finally:
+                self.env.update(before)
+
+        return convert
+
+    def from_front(self, index: Any, size: int) -> Any:
+        """Indices along an axis, those that count from its end counted from its begin."""
+        if "int" not in str(index.ty.dtype):
+            return index
+        if isinstance(index, tvm.ir.expr.GenericConst):
+            places = index.value.numpy()
+            return relax.const(np.where(places < 0, places + size, places), str(index.ty.dtype))
+        emit = self.block_builder.emit
+        below = emit(relax.op.less(index, self.number(0, index)))
+        around = emit(relax.op.add(index, self.number(size, index)))
+        return emit(relax.op.where(below, around, index))
+
     def pixel_shuffle(self, node: Node) -> Any:
         """TVM's operator has no kernel."""
         data, factor = self.retrieve_args(node)
@@ -468,11 +547,14 @@ class Converter(ExportedProgramImporter):
 
         def convert(node: Node) -> Any:
             kind = node.meta["val"]
-            number = node.args[value] if isinstance(value, int) else value
+            number: Any = node.args[value] if isinstance(value, int) else value
             dtype = self._convert_data_type(kind.dtype)
-            return self.block_builder.emit(
-                relax.op.full(list(kind.shape), relax.const(number, dtype), dtype)
-            )
+            filling = relax.const(number, dtype)
+            if not kind.shape:
+                return filling
+            if not math.isfinite(number):  # TVM has no kernel that fills with infinity
+                return self.block_builder.emit(relax.op.broadcast_to(filling, list(kind.shape)))
+            return self.block_builder.emit(relax.op.full(list(kind.shape), filling, dtype))
 
         return convert
 
@@ -532,7 +614,7 @@ def _shape(expr: Any) -> tuple[int, ...]:
 
 def _types(value: Any) -> list[tuple[tuple[int, ...], str]]:
     values = value if isinstance(value, list | tuple) else [value]
-    return [(tuple(v.shape), str(v.dtype).removeprefix("torch.")) for v in values]
+    return [(tuple(v.shape), dtype_name(v.dtype)) for v in values]
 
 
 def _made_types(made: Any) -> list[tuple[tuple[int, ...], str]]:

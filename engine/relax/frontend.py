@@ -15,8 +15,10 @@ import tvm
 from tvm import relax
 
 from engine.in_place import check_in_place
-from engine.model import Model, tensor_type
-from engine.relax.converters import Converter
+from engine.model import Model
+from engine.relax.converters import Converter, dtype_name, variable
+from engine.relax.joint import joint_trace
+from engine.relax.joint_converters import JointConverter
 from engine.relax.trace_to_fx import trace_to_fx
 from engine.session import Progress
 from passes.relax.program import RelaxProgram
@@ -30,27 +32,39 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     of the dropouts that are on. After the model's outputs, it returns the new values of the buffers
     that a run changes.
 
+    Where the source asks for PyTorch's gradient, the program is joint: the masks are followed by a
+    grad_out for each floating output, and the results by the gradients of the floating inputs and
+    parameters, in the arguments' order; see `engine.relax.joint`.
+
     Raises:
         EngineError: kind "operator": an operator that Relax does not know, or one whose meaning
             would be changed; names the operator and its module.
     """
     progress(0.0, "writing the trace as ATen operators")
     check_in_place(model)
-    converter = Converter(model, {})
-    trace = trace_to_fx(model, converter.convert_map.__contains__)
+    joint = model.source.training and model.source.gradient == "pytorch"
+    converter = (JointConverter if joint else Converter)(model, {})
+    if joint:
+        # Autograd has its rules for operators as PyTorch wrote them, known to TVM or not.
+        trace = trace_to_fx(model, lambda name: True)
+        progress(0.2, "taking the gradient with PyTorch's autograd")
+        trace = joint_trace(model, trace)
+    else:
+        trace = trace_to_fx(model, converter.convert_map.__contains__)
     converter.constants = trace.constants
     progress(0.4, "converting operators to Relax")
     tensors = {**model.parameters, **model.buffers}
     inputs = dict(zip(model.input_names, model.inputs, strict=True))
     variables = {
-        name: relax.Var(name, relax.TensorType(kind.shape, kind.dtype))
+        name: variable(name, tuple(tensor.shape), dtype_name(tensor.dtype))
         for name, tensor in {**inputs, **tensors}.items()
-        for kind in [tensor_type(tensor)]
     }
+    variables.update({m.name: variable(m.name, m.shape, m.dtype) for m in trace.masks})
+    variables.update({n: variable(n, *kind) for n, kind in trace.grad_outs.items()})
     builder, env = converter.block_builder, converter.env
-    placeholders = iter(trace.arguments)
+    placeholders = iter((*trace.arguments, *(m.name for m in trace.masks), *trace.grad_outs))
     outputs, updates = 0, {}
-    # The masks are arguments too, and only known when all is converted: they join afterwards.
+    # Masks that the conversion itself makes are only known when all is done: they join afterwards.
     with builder.function("main", list(variables.values())):
         with builder.dataflow():
             for node in trace.graph.nodes:
@@ -63,7 +77,8 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
                     updates = {**converter.updates, **{n: env[v] for n, v in trace.updates.items()}}
                     results += updates.values()
                     outputs = len(results)
-                    result = results[0] if outputs == 1 else relax.Tuple(results)
+                    results += [env[n] for n in trace.gradients.values()]
+                    result = results[0] if len(results) == 1 else relax.Tuple(results)
                     made = builder.emit_output(result, "result")
         builder.emit_func_output(made)
     if updates:
@@ -85,6 +100,8 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         outputs=outputs,
         updates=tuple(updates),
         buffers=tuple(model.buffers),
-        masks=tuple(converter.masks),
+        masks=(*trace.masks, *converter.masks),
+        grad_outs=tuple(trace.grad_outs),
+        gradients=tuple(trace.gradients),
         provenance={n: (o.scope, o.operator) for n, o in builder.origins.items()},
     )

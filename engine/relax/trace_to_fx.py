@@ -8,7 +8,7 @@ type, found by running the operator on tensors without memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
@@ -21,6 +21,7 @@ from engine.flat_trace import Origin
 from engine.in_place import changed_buffers
 from engine.model import Model
 from engine.session import EngineError
+from passes.program import Mask
 
 # What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
 _DTYPES = (
@@ -48,12 +49,19 @@ class FxTrace:
         arguments: name of each placeholder's argument in PyTorch, in order.
         constants: tensors that the trace holds, by the target of their `get_attr` node.
         updates: by the name of each buffer that an operator changes as a whole, its new value.
+        masks: of a joint graph, the dropouts' masks, which are placeholders after `arguments`.
+        grad_outs: of a joint graph, shape and dtype of the gradient of each floating output by its
+            argument's name; the last placeholders.
+        gradients: of a joint graph, by the name of each floating input and parameter its gradient.
     """
 
     graph: Graph
     arguments: tuple[str, ...]
     constants: dict[str, torch.Tensor]
     updates: dict[str, Node]
+    masks: tuple[Mask, ...] = ()
+    grad_outs: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
+    gradients: dict[str, Node] = field(default_factory=dict)
 
 
 def trace_to_fx(model: Model, known: Callable[[str], bool]) -> FxTrace:
