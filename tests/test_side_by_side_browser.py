@@ -137,6 +137,10 @@ def test_the_choice_of_ir_outlives_a_reload_and_the_address_has_it(streamlit_pag
     origin = page.url.partition("?")[0]
     page.goto(origin)  # another day: what was chosen last
     page.get_by_text("(Relax)").wait_for(timeout=60_000)
+    page.goto(f"{origin}?ir=MLIR")  # nonsense
+    page.get_by_text("(Relax)").wait_for(timeout=60_000)
+    settle(page)
+    assert chosen(page) == "Relax"
     page.goto(f"{origin}?ir=Relay")  # a link
     page.get_by_text("(Relay)").wait_for(timeout=60_000)
     settle(page)

@@ -221,7 +221,10 @@ class _Side:
         return tuple(sorted(set(ids), key=self.place.__getitem__))
 
     def called(self, key: Key) -> dict[str, int]:
-        """How often each operator is called for a key, fused bodies included."""
+        """How often each operator is called for a key, fused bodies included.
+
+        Operators that only move data about stand last.
+        """
         calls: Counter[str] = Counter()
         other: Counter[str] = Counter()
         for node_id in self.nodes_of(key):
@@ -233,7 +236,8 @@ class _Side:
                 calls[node.title] += 1
             else:
                 other[node.kind.value] += 1
-        return dict(sorted((calls or other).items(), key=lambda kv: (-kv[1], kv[0])))
+        counts = (calls or other).items()
+        return dict(sorted(counts, key=lambda kv: (category(kv[0]) == "shape", -kv[1], kv[0])))
 
     def _keys(self) -> dict[str, tuple[Key, ...]]:
         """For every node where it comes from; a function comes from where its body does."""

@@ -219,8 +219,8 @@ def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """Operators with how often each is called: `nn.batch_matmul ×8, reshape ×3`."""
-    return ", ".join(f"{op} ×{n}" for op, n in counts.items()) or "nothing"
+    """Operators, and how often each is called if more than once: `nn.dense, reshape ×3`."""
+    return ", ".join(f"{op} ×{n}" if n > 1 else op for op, n in counts.items()) or "nothing"
 
 
 def work_text(part: float, whole: float) -> str:

@@ -15,6 +15,7 @@ from viz.align import Alignment, Confidence, Counterpart, Group, align
 from viz.collapse import BACKWARD, FORWARD
 from viz.component import focus_on, graph_view, group_of
 from viz.graph import Graph
+from viz.palette import style_key
 from viz.panels import sidebar
 from viz.panels.desk import Desk, Waiting
 from viz.panels.frame import boundary, heading, side_by_side, strip
@@ -154,7 +155,9 @@ def _looks(both: Alignment | None) -> tuple[_Look, _Look]:
             _say("What was chosen is in neither program.")
             return _Look(), _Look()
         _say_row(group)
-        left, right = (_Look(n[0] if n else None, n) for n in group.nodes)
+        left, right = (
+            _Look(_work(g, nodes), nodes) for g, nodes in zip(both.graphs, group.nodes, strict=True)
+        )
         return left, right
     module = group_of(what)
     graph = both.graphs[where]
@@ -176,6 +179,12 @@ def _looks(both: Alignment | None) -> tuple[_Look, _Look]:
     focus = found.focus or (focus_on(found.module) if found.module else None)
     theirs = _Look(focus, found.nodes if sure else ())
     return (theirs, own) if where else (own, theirs)
+
+
+def _work(graph: Graph, nodes: tuple[str, ...]) -> str | None:
+    """The node to look at first: one that does more than move data about, if there is one."""
+    works = (i for i in nodes if style_key(graph.by_id[i]) not in ("shape", "tuple", "item"))
+    return next(works, nodes[0] if nodes else None)
 
 
 def _view(graph: Graph, screen: Screen, side: int, look: _Look) -> None:
@@ -243,13 +252,14 @@ def _rows(both: Alignment, document: tables.Row) -> None:
         label_visibility="collapsed",
     )  # fmt: skip
     kind = kind or "groups"
-    facts = [(tables.number(sum(g["only"] is None for g in groups)), "in both")]
-    for ir, graph in zip(IRS, both.graphs, strict=True):
+    facts = [(tables.number(sum(g["only"] is None for g in groups)), "PyTorch operators in both")]
+    for ir in IRS:
         alone = sum(g["only"] == ir for g in groups)
-        facts.append((tables.number(len(graph)), f"{ir.capitalize()} nodes"))
         facts.append((tables.number(alone), f"only in {ir.capitalize()}"))
+    for ir, graph in zip(IRS, both.graphs, strict=True):
+        facts.append((tables.number(len(graph)), f"{ir.capitalize()} nodes"))
         if lost := document["unmatched"][ir]:
-            facts.append((tables.number(len(lost)), f"{ir.capitalize()} nodes name no origin"))
+            facts.append((tables.number(len(lost)), "of them name no origin"))
     strip(facts)
     rows = [
         {_COLUMNS.get(c, c.capitalize()): _cell(row[c]) for c in _SHOWN[kind]}
@@ -258,12 +268,13 @@ def _rows(both: Alignment, document: tables.Row) -> None:
     if kind == "groups":
         st.dataframe(
             rows, hide_index=True, key="both_table", on_select=_row_picked,
-            selection_mode="single-row",
+            selection_mode="single-row", column_config={"Relay": _WIDE, "Relax": _WIDE},
         )  # fmt: skip
     else:
         st.dataframe(rows, hide_index=True)
 
 
+_WIDE = st.column_config.TextColumn(width=300)
 _SHOWN = {
     "groups": ("scope", "source", *IRS, "only"),
     "operators": ("source", "modules", *IRS, "only"),

@@ -51,16 +51,17 @@ def choose_ir(problem: EngineError | None) -> str:
         st.caption("The page goes on with Relax alone.")
         return "relax"
     state = st.session_state
-    if "first_ir" not in state:
-        state.first_ir = "relax" if recall("ir") == "relax" else "relay"
+    if "ir" not in state and st.query_params.get("ir") not in ("Relay", "Relax"):
+        state.ir = "relax" if recall("ir") == "relax" else "relay"
     ir = st.segmented_control(
-        "IR", ["relay", "relax"], key="ir", default=state.first_ir, required=True,
-        width="stretch", format_func=str.capitalize, bind="query-params",
+        "IR", ["relay", "relax"], key="ir", required=True, width="stretch",
+        format_func=str.capitalize, bind="query-params",
         help="Relay: TVM up to 0.19, with the gradient and the cut. Relax: TVM today.",
     )  # fmt: skip
-    if ir != state.get("last_ir", state.first_ir):
+    ir = ir or "relay"
+    if ir != state.setdefault("ir_before", ir):  # chosen here, not by a link
         remember("ir", ir)
-    state.last_ir = ir
+    state.ir_before = ir
     return ir
 
 
