@@ -318,7 +318,7 @@ class PipelineSession:
         if not step.enabled:
             return self._unchanged(before, step, 0.0, None)
         try:
-            _check_order(entry, before.done)
+            _check_order(entry, before.done, bool(before.program.gradients))
         except EngineError as error:
             return self._unchanged(before, step, 0.0, error)
         began = time.perf_counter()
@@ -421,6 +421,11 @@ def _check_order(entry: PassInfo, done: frozenset[str]) -> None:
     Raises:
         EngineError: kind "pass"; names what is missing before it, or what must not be there.
     """
+    if entry.required and joint and "gradient" not in done:
+        raise EngineError(
+            "pass", f"{entry.title} is a step of TVM's way to the gradient, and this program came "
+            "with PyTorch's.", entry.name, "Choose TVM's gradient, or leave this pass out.",
+        )  # fmt: skip
     missing = [n for n in entry.needs if n not in done]
     if missing:
         names = ", ".join(missing)
