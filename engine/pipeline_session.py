@@ -415,8 +415,12 @@ def _check_gradient(ir: str, source: ModelSource) -> None:
         ) from wrong  # fmt: skip
 
 
-def _check_order(entry: PassInfo, done: frozenset[str]) -> None:
+def _check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
     """Refuse a pass at a place in the pipeline where it cannot work.
+
+    Args:
+        done: names of the passes that ran before it.
+        joint: whether the program has its gradients already.
 
     Raises:
         EngineError: kind "pass"; names what is missing before it, or what must not be there.
