@@ -7,8 +7,9 @@ from typing import Any
 
 from tvm import relax
 
+from engine.session import EngineError
 from passes.relax.program import RelaxProgram
-from passes.relax.rewrite import with_mod
+from passes.relax.rewrite import bindings, op_name, with_mod
 
 Pass = Callable[[RelaxProgram], RelaxProgram]
 
@@ -25,8 +26,6 @@ _t = relax.transform
 eliminate_common_subexpr = _module_pass(_t.EliminateCommonSubexpr)
 fold_constant = _module_pass(_t.FoldConstant)
 combine_parallel_matmul = _module_pass(_t.CombineParallelMatmul)
-decompose_for_inference = _module_pass(_t.DecomposeOpsForInference)
-decompose_for_training = _module_pass(_t.DecomposeOpsForTraining)
 remove_redundant_reshape = _module_pass(_t.RemoveRedundantReshape)
 canonicalize_bindings = _module_pass(_t.CanonicalizeBindings)
 dead_code_elimination = _module_pass(_t.DeadCodeElimination)
@@ -35,6 +34,44 @@ annotate_op_pattern = _module_pass(_t.AnnotateTIROpPattern)
 fuse_ops = _module_pass(_t.FuseOps)
 fuse_tir = _module_pass(_t.FuseTIR)
 fuse_transpose_matmul = _module_pass(_t.FuseTransposeMatmul)
+
+
+def decompose_for_inference(program: RelaxProgram) -> RelaxProgram:
+    """DecomposeOpsForInference.
+
+    Raises:
+        EngineError: kind "pass"; a batch norm is in train mode. TVM does not look at its mode and
+            would take the running statistics all the same.
+    """
+    _refuse_batch_norm(program, True, "decompose_inference")
+    return with_mod(program, _t.DecomposeOpsForInference()(program.mod))
+
+
+def decompose_for_training(program: RelaxProgram) -> RelaxProgram:
+    """DecomposeOpsForTraining.
+
+    Raises:
+        EngineError: kind "pass"; a batch norm is in eval mode. TVM does not look at its mode and
+            would take the batch's statistics all the same.
+    """
+    _refuse_batch_norm(program, False, "decompose_training")
+    return with_mod(program, _t.DecomposeOpsForTraining()(program.mod))
+
+
+def _refuse_batch_norm(program: RelaxProgram, training: bool, name: str) -> None:
+    """Refuse a batch norm of a mode in which a pass would change its meaning without a word."""
+    for variable, value in bindings(program.main):
+        if op_name(value) == "nn.batch_norm" and bool(value.attrs.training) == training:
+            scope, source = program.provenance.get(str(variable.name), ("", ""))
+            where = " in ".join(p for p in (source or "nn.batch_norm", scope) if p)
+            mode, others = ("train", "the running") if training else ("eval", "the batch's")
+            raise EngineError(
+                "pass", f"This batch norm is in {mode} mode, and the pass would normalise by "
+                f"{others} statistics all the same.", where,
+                f"Switch {name} off; "
+                + ("take decompose_training." if training else
+                   "take decompose_inference or decompose_batch_norm."),
+            )  # fmt: skip
 
 
 def convert_layout(program: RelaxProgram, data: str = "NHWC", kernel: str = "OHWI") -> RelaxProgram:
