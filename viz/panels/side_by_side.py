@@ -10,12 +10,13 @@ import streamlit as st
 
 from engine.session import EngineError
 from passes.catalogue import has_gradient, info
+from passes.pipeline import Pipeline
 from viz import tables
 from viz.align import Alignment, Confidence, Counterpart, Group, align
 from viz.collapse import BACKWARD, FORWARD
 from viz.component import focus_on, graph_view, group_of
-from viz.graph import Graph
-from viz.palette import style_key
+from viz.graph import Graph, Kind
+from viz.palette import category
 from viz.panels import sidebar
 from viz.panels.desk import Desk, Waiting
 from viz.panels.frame import boundary, heading, side_by_side, strip
@@ -25,6 +26,7 @@ from viz.panels.spare import desk_of_session
 HEIGHT = 580
 IRS = ("relay", "relax")
 _ROWS = {"groups": "By module", "operators": "By PyTorch operator", "calls": "By TVM operator"}
+_CALLS = (Kind.CALL, Kind.FUNCTION)
 _SURE = {Confidence.OPERATOR: "sure", Confidence.NAME: "sure", Confidence.NONE: "none"}
 
 
@@ -78,7 +80,7 @@ def _has_passes(screen: Screen, ir: str) -> bool:
     return not screen.training or has_gradient(ir)
 
 
-def _pipeline(screen: Screen, ir: str) -> Any:
+def _pipeline(screen: Screen, ir: str) -> Pipeline:
     return sidebar.pipeline_of(ir, screen.training)
 
 
@@ -183,7 +185,8 @@ def _looks(both: Alignment | None) -> tuple[_Look, _Look]:
 
 def _work(graph: Graph, nodes: tuple[str, ...]) -> str | None:
     """The node to look at first: one that does more than move data about, if there is one."""
-    works = (i for i in nodes if style_key(graph.by_id[i]) not in ("shape", "tuple", "item"))
+    calls = (n for n in map(graph.by_id.__getitem__, nodes) if n.kind in _CALLS)
+    works = (n.id for n in calls if category(n.op) != "shape")
     return next(works, nodes[0] if nodes else None)
 
 
@@ -244,10 +247,8 @@ def _rows(both: Alignment, document: tables.Row) -> None:
     groups = document["groups"]
     st.session_state.both_origins = [(g.scope, g.source) for g in both.groups]
     st.session_state.setdefault("keep_both_rows", "groups")
-    title, choice = st.columns([2, 3], vertical_alignment="bottom")
-    with title:
-        heading("What each operator became")
-    kind = choice.segmented_control(
+    heading("What each operator became")
+    kind = st.segmented_control(
         "Rows", list(_ROWS), key="keep_both_rows", required=True, format_func=_ROWS.__getitem__,
         label_visibility="collapsed",
     )  # fmt: skip
