@@ -8,7 +8,7 @@ by the source and the steps up to it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -21,10 +21,12 @@ from engine.inside import (
     results_in,
     values_inside,
 )
+from engine.kernels import Profile
 from engine.measure import Built, compare, measure
 from engine.measure import Step as TrainingStep
 from engine.memo import Memo
 from engine.model import Model, draw_masks, load_model
+from engine.profiling import Watched, profile
 from engine.reference import Reference, run_inside
 from engine.session import (
     Comparison,
@@ -78,6 +80,15 @@ class Backend(Protocol):
 
     def can_show(self, expr: Any) -> bool:
         """Whether `showing` can return an expression."""
+
+    def watched(
+        self, program: Program, name: str, exprs: Mapping[str, Any], target: str
+    ) -> Watched:
+        """Build one function of a program to be watched, kernel by kernel.
+
+        Args:
+            exprs: the IR's expression of each node of its graph, by the node's id.
+        """
 
     def ordinal(self, program: Program, expr: Any) -> int | None:
         """The place in PyTorch's order of execution of the operator that an expression came from;
@@ -169,11 +180,8 @@ class PipelineSession:
         began = time.perf_counter()
         state, halves = self._halves(source, pipeline, captured, progress)
         seconds = time.perf_counter() - began
-        # Both halves are parts of the joint graph: their nodes keep its ids.
-        forward, backward = (
-            carry_identity(state.base, self._backend.to_graph(part, name)[0]).graph
-            for part, name in ((halves.forward, "forward"), (halves.backward, "backward"))
-        )
+        forward, _ = self._half(state, halves, "forward")
+        backward, _ = self._half(state, halves, "backward")
         return SplitResult(forward, backward, seconds)
 
     def check(
@@ -226,10 +234,8 @@ class PipelineSession:
             ("backward", halves.backward, program.gradients),
         ):
             progress(0.5 if name == "forward" else 0.75, f"building the {name} so too")
-            graph, exprs = self._backend.to_graph(half, name)
-            matched = carry_identity(state.base, graph)
-            named = {matched.renamed[i]: e for i, e in exprs.items()}
-            part = Part(half, name, matched.graph, named, masks, given, gradients)
+            graph, named = self._half(state, halves, name)
+            part = Part(half, name, graph, named, masks, given, gradients)
             inside = values_inside(self._backend, model, part, target)
             if name == "forward":
                 given.update((saved[i], value) for i, value in inside.items() if i in saved)
@@ -271,13 +277,39 @@ class PipelineSession:
     ) -> TimeResult:
         """Build, compare, and time against PyTorch eager, interleaved."""
         if captured is None and self._end(source, pipeline, progress).program.gradients:
-            raise EngineError(
-                "usage", "The pipeline ends in a joint graph, which is timed as two functions.",
-                "captures", "Choose a capture strategy, or leave out the gradient's steps.",
-            )  # fmt: skip
+            raise _whole_joint("timed")
         built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.5))
         set_threads(threads)
         return measure(built, self.ir, target, repeats, _part(progress, 0.5, 1.0))
+
+    def profile(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        repeats: int,
+        *,
+        progress: Progress,
+    ) -> Profile:
+        """Build, compare, and time every kernel by itself."""
+        if captured is None and self._end(source, pipeline, progress).program.gradients:
+            raise _whole_joint("profiled")
+        built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.3))
+        progress(0.3, "building it to be watched")
+        watched = self._backend.watched
+        if captured is None:
+            state = self._end(source, pipeline, progress)
+            functions = {"forward": watched(state.program, "main", state.exprs, target)}
+        else:
+            state, halves = self._halves(source, pipeline, captured, progress)
+            functions = {}
+            for name, half in (("forward", halves.forward), ("backward", halves.backward)):
+                _, named = self._half(state, halves, name)
+                functions[name] = watched(half, name, named, target)
+        set_threads(threads)
+        return profile(built, functions, target, repeats, _part(progress, 0.6, 1.0))
 
     def _load(self, source: ModelSource, progress: Progress) -> _Loaded:
         def make() -> _Loaded:
@@ -376,6 +408,17 @@ class PipelineSession:
             )  # fmt: skip
         return state, self._backend.split(state.program, state.base, state.exprs, captured)
 
+    def _half(self, state: _State, halves: Halves, name: str) -> tuple[Graph, dict[str, Any]]:
+        """The graph of one half, and the IR's expressions, by the ids of the joint graph's nodes.
+
+        An argument that is handed a capture has the capture's id.
+        """
+        graph, exprs = self._backend.to_graph(getattr(halves, name), name)
+        captured = dict(zip(halves.saved, halves.captures, strict=True))
+        known = {n.id: captured[n.name] for n in graph if n.name in captured}
+        matched = carry_identity(state.base, graph, known)
+        return matched.graph, {matched.renamed[i]: e for i, e in exprs.items()}
+
     def _build(
         self,
         source: ModelSource,
@@ -450,6 +493,13 @@ def _masks(program: Program, source: ModelSource, model: Model) -> dict[str, Any
     """Dropout masks as the model's trace draws them: on the CPU, whatever the model is on."""
     drawn = draw_masks(program.masks, source.seed)
     return {name: mask.to(model.device) for name, mask in drawn.items()}
+
+
+def _whole_joint(done: str) -> EngineError:
+    return EngineError(
+        "usage", f"The pipeline ends in a joint graph, which is {done} as two functions.",
+        "captures", "Choose a capture strategy, or leave out the gradient's steps.",
+    )  # fmt: skip
 
 
 def device_of(target: str) -> str:

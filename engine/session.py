@@ -11,10 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from passes.pipeline import Pipeline
 from viz.graph import Graph, TensorType
+
+if TYPE_CHECKING:
+    from engine.kernels import Profile
 
 Progress = Callable[[float, str], None]
 """Called with how much is done (0 to 1) and what is being done, in a few words."""
@@ -342,6 +345,19 @@ class Session(Protocol):
                 nodes, and forward and forward+backward are timed.
             threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
         """
+
+    def profile(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        repeats: int,
+        *,
+        progress: Progress,
+    ) -> Profile:
+        """Build, compare, and time every kernel by itself; the arguments are those of `time`."""
 
 
 def plain(value: Any) -> Any:

@@ -44,18 +44,22 @@ class Matched:
     changed: frozenset[str]
 
 
-def carry_identity(before: Graph, after: Graph) -> Matched:
+def carry_identity(before: Graph, after: Graph, known: Mapping[str, str] | None = None) -> Matched:
     """Rename the nodes of `after` to the ids of the nodes they are in `before`.
 
     Linear in the size of both graphs. Nodes inside fused functions are matched like all others,
     so fusing adds the groups and removes nothing.
+
+    Args:
+        known: by the id of a node of `after`, that of the node of `before` whose value it has, such
+            as of an argument that stands for it; what is computed from it is then known as well.
     """
-    return _Matcher(before, after).run()
+    return _Matcher(before, after, known or {}).run()
 
 
 class _Matcher:
-    def __init__(self, before: Graph, after: Graph) -> None:
-        self.before, self.after = before, after
+    def __init__(self, before: Graph, after: Graph, known: Mapping[str, str]) -> None:
+        self.before, self.after, self.known = before, after, known
         self.old = {n.id: n for n in _flat(before)}
         self.old_values = _values(before)
         self.free = set(self.old)
@@ -67,7 +71,7 @@ class _Matcher:
 
     def run(self) -> Matched:
         old_hash = _value_hashes(self.before)
-        new_hash = _value_hashes(self.after)
+        new_hash = _value_hashes(self.after, {n: old_hash[o] for n, o in self.known.items()})
         by_hash: dict[str, deque[str]] = defaultdict(deque)
         for node_id, value in old_hash.items():
             by_hash[value].append(node_id)
@@ -206,12 +210,19 @@ def _values(graph: Graph) -> dict[str, str]:
     return values
 
 
-def _value_hashes(graph: Graph) -> dict[str, str]:
-    """A hash of what each node computes, all the way up; duplicates count up in graph order."""
+def _value_hashes(graph: Graph, known: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A hash of what each node computes, all the way up; duplicates count up in graph order.
+
+    Args:
+        known: hashes that are given, by the node's id.
+    """
     hashes: dict[str, str] = {}
     seen: dict[str, int] = defaultdict(int)
     values = _values(graph)
     for node in _flat(graph):
+        if known and node.id in known:
+            hashes[node.id] = known[node.id]
+            continue
         inputs = [
             hashes[values.get(i, i)] if isinstance(i, str) else f"={i.text}" for i in node.inputs
         ]

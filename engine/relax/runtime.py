@@ -7,7 +7,7 @@ kernels expect or not contiguous, and results that are an argument as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,26 +33,23 @@ class Compiled:
     """A function that was built, ready to run.
 
     Args:
-        executable: what `tvm.compile` returned.
-        device: where it runs.
-        arguments: (name, type) of the function's arguments, in order.
-        outputs: types of its results, a tuple flattened.
+        executable: what `make` returned.
+        target: it was built for.
+        function: that it was built of.
 
     Attributes:
         used: names of the arguments that it takes.
     """
 
-    def __init__(
-        self,
-        executable: Any,
-        device: Any,
-        arguments: tuple[tuple[str, TensorType], ...],
-        outputs: tuple[TensorType, ...],
-    ) -> None:
-        self.arguments, self.outputs = dict(arguments), outputs
+    def __init__(self, executable: Any, target: str, function: Any) -> None:
+        self.arguments: dict[str, TensorType] = {
+            str(p.name): tensor_types(p.ty)[0] for p in function.params
+        }
         self.used = tuple(self.arguments)
-        self._device = device
-        self._main = relax.VirtualMachine(executable, device)["main"]
+        kind = str(parse(target).kind.name)
+        self.device = tvm.device("cpu" if kind == "llvm" else kind, 0)
+        self.machine = relax.VirtualMachine(executable, self.device)
+        self._main = self.machine["main"]
         self._held: dict[str, tuple[int, Any]] = {}
 
     def run(
@@ -114,30 +111,36 @@ def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> C
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
     function = program.mod[name]
-    mod = tvm.IRModule(
-        {g: f for g, f in program.mod.functions.items() if g.name_hint not in (name, "main")}
-    )
-    mod["main"] = function.with_attr("global_symbol", "main")
+    mod = module_of(program, name, function)
     executable = _builder.build(mod, tuple(str(p.name) for p in function.params), options)
-    arguments = tuple((str(p.name), tensor_types(p.ty)[0]) for p in function.params)
-    kind = str(parse(options.target).kind.name)
-    device = tvm.device("cpu" if kind == "llvm" else kind, 0)
-    return Compiled(executable, device, arguments, tensor_types(function.ret_ty))
+    return Compiled(executable, options.target, function)
 
 
-def _make(mod: Any, options: BuildOptions) -> Any:
+def module_of(program: RelaxProgram, name: str, function: Any) -> Any:
+    """A module with a function of a program as "main", and those that it may call."""
+    others = {g: f for g, f in program.mod.functions.items() if g.name_hint not in (name, "main")}
+    return tvm.IRModule({**others, "main": function.with_attr("global_symbol", "main")})
+
+
+def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> Any:
+    """Build a module: an executable for the virtual machine.
+
+    Args:
+        instruments: watch TVM's passes.
+    """
     target = parse(options.target)
     if BLAS in options.target:
         blas.register()
-        mod = blas.dispatch_matmuls(mod)
+        mod = blas.dispatch(mod)
     with tvm.transform.PassContext(
-        opt_level=options.opt_level, disabled_pass=list(options.disabled)
-    ):
+        opt_level=options.opt_level, disabled_pass=list(options.disabled),
+        instruments=list(instruments),
+    ):  # fmt: skip
         pipeline = relax.get_default_pipeline(target)
         return tvm.compile(mod, target, relax_pipeline=pipeline)
 
 
-_builder = Builder(_make, tvm_ffi.structural_hash, tvm_ffi.structural_equal)
+_builder = Builder(make, tvm_ffi.structural_hash, tvm_ffi.structural_equal)
 
 
 def step(program: RelaxProgram, halves: Any, options: BuildOptions) -> steps.BuiltStep:

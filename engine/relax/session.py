@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from engine.relax import runtime
 from engine.relax.frontend import import_model
 from engine.relax.targets import targets
 from engine.relax.to_graph import to_graph
+from engine.relax.watched import Watched
 from engine.session import EngineInfo, Progress
 from passes.halves import Halves
 from passes.relax.origins import imported_order
@@ -59,6 +60,12 @@ class RelaxBackend:
     def can_show(self, expr: Any) -> bool:
         """Whether `showing` can return an expression: any variable."""
         return isinstance(expr, tvm.ir.Var)
+
+    def watched(
+        self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], target: str
+    ) -> Watched:
+        """Build one function to be watched, kernel by kernel; see `engine.relax.watched`."""
+        return Watched(program, name, exprs, BuildOptions(target))
 
     def ordinal(self, program: RelaxProgram, expr: Any) -> int | None:
         """When PyTorch executed the operator that a variable came from."""

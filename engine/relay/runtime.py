@@ -12,7 +12,7 @@ fresh tensors for the outputs. It is not safe, and a copy is made, where
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -47,27 +47,22 @@ class Compiled:
     One object runs one call at a time: the intermediate results live in memory of its own.
 
     Args:
-        library: what `relay.build` returned.
-        device: where it runs.
-        arguments: (name, type) of the function's arguments, in order. One that no result depends
-            on may be given or not.
-        outputs: types of its results, a tuple flattened.
+        library: what `make` returned.
+        target: it was built for.
+        function: that it was built of. An argument that no result depends on may be given or not.
 
     Attributes:
         used: names of the arguments that some result depends on.
     """
 
-    def __init__(
-        self,
-        library: Any,
-        device: Any,
-        arguments: tuple[tuple[str, TensorType], ...],
-        outputs: tuple[TensorType, ...],
-    ) -> None:
-        self.arguments, self.outputs = dict(arguments), outputs
+    def __init__(self, library: Any, target: str, function: Any) -> None:
+        self.arguments: dict[str, TensorType] = {
+            p.name_hint: tensor_types(p.checked_type)[0] for p in function.params
+        }
+        self.outputs = tensor_types(function.ret_type)
         self.library = library
-        self._device = device
-        self._module = graph_executor.GraphModule(library["default"](device))
+        self._device = tvm.device(str(parse(target).kind), 0)
+        self._module = graph_executor.GraphModule(library["default"](self._device))
         layout = json.loads(library.get_graph_json())
         given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
         views = _views(layout)
@@ -115,7 +110,7 @@ class Compiled:
         value = value.detach().contiguous()
         if value.data_ptr() % _ALIGNMENT:
             value = value.clone()
-        array, shared = _array(value, self._device)
+        array, shared = as_array(value, self._device)
         if shared and name in self._pointed_in:
             self._module.set_input_zero_copy(name, array)
             # A copy (of a tensor that is not contiguous or aligned) is to be made anew each time.
@@ -132,7 +127,7 @@ class Compiled:
         result = torch.empty(shape, dtype=getattr(torch, kind.dtype), device=_torch(self._device))
         if result.data_ptr() % _ALIGNMENT or not result.numel():
             return None
-        array, shared = _array(result, self._device)
+        array, shared = as_array(result, self._device)
         if not shared:
             return None
         self._module._set_output_zero_copy(index, array)
@@ -179,7 +174,7 @@ def _torch(device: Any) -> torch.device:
     return torch.device("cuda", device.device_id)
 
 
-def _array(tensor: torch.Tensor, device: Any) -> tuple[Any, bool]:
+def as_array(tensor: torch.Tensor, device: Any) -> tuple[Any, bool]:
     """A contiguous tensor as a TVM array, and whether they share memory."""
     if tensor.dtype is torch.bool or tensor.device != _torch(device):
         return tvm.nd.array(tensor.cpu().numpy(), device), False
@@ -200,27 +195,33 @@ def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> C
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
     function = program.mod[name]
-    if BLAS in options.target:
-        blas.register()
-        program = absorb_transposes(replace(program, mod=tvm.IRModule({"main": function})))
-        main = program.main
-    else:
-        main = function
     names = tuple(p.name_hint for p in function.params)
-    library = _builder.build(main, names, options)
-    arguments = tuple((p.name_hint, *tensor_types(p.checked_type)) for p in function.params)
-    device = tvm.device(str(parse(options.target).kind), 0)
-    return Compiled(library, device, arguments, tensor_types(function.ret_type))
+    library = _builder.build(prepared(program, function, options), names, options)
+    return Compiled(library, options.target, function)
 
 
-def _make(function: Any, options: BuildOptions) -> Any:
+def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any:
+    """A function of a program as it is given to TVM to build."""
+    if BLAS not in options.target:
+        return function
+    blas.register()
+    return absorb_transposes(replace(program, mod=tvm.IRModule({"main": function}))).main
+
+
+def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> Any:
+    """Build a function: a library for the graph executor.
+
+    Args:
+        instruments: watch TVM's passes.
+    """
     with tvm.transform.PassContext(
-        opt_level=options.opt_level, disabled_pass=list(options.disabled)
-    ):
+        opt_level=options.opt_level, disabled_pass=list(options.disabled),
+        instruments=list(instruments),
+    ):  # fmt: skip
         return relay.build(tvm.IRModule({"main": function}), parse(options.target))
 
 
-_builder = Builder(_make, tvm.ir.structural_hash, tvm.ir.structural_equal)
+_builder = Builder(make, tvm.ir.structural_hash, tvm.ir.structural_equal)
 
 
 def tensor_types(kind: Any) -> tuple[TensorType, ...]:

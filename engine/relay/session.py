@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.relay.boot import boot, installation
@@ -19,6 +19,7 @@ from engine.relay import runtime  # noqa: E402
 from engine.relay.frontend import import_model  # noqa: E402
 from engine.relay.targets import targets  # noqa: E402
 from engine.relay.to_graph import to_graph  # noqa: E402
+from engine.relay.watched import Watched  # noqa: E402
 from engine.session import EngineInfo, Progress  # noqa: E402
 from passes.halves import Halves  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
@@ -62,6 +63,12 @@ class RelayBackend:
     def can_show(self, expr: Any) -> bool:
         """Whether `showing` can return an expression: any."""
         return True
+
+    def watched(
+        self, program: RelayProgram, name: str, exprs: Mapping[str, Any], target: str
+    ) -> Watched:
+        """Build one function to be watched, kernel by kernel; see `engine.relay.watched`."""
+        return Watched(program, name, exprs, BuildOptions(target))
 
     def ordinal(self, program: RelayProgram, expr: Any) -> int | None:
         """When PyTorch executed the operator that an expression came from."""

@@ -1,0 +1,150 @@
+"""Timing a program kernel by kernel, whatever the IR: an engine makes a function that can be
+watched, and this runs it.
+
+Kernels are timed in place, one after another as they always run, so that each finds the caches as
+its forerunner left them. Times include the watching: one or two microseconds a kernel.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+
+from engine import timing
+from engine.kernels import Kernel, Output, Phase, Profile
+from engine.measure import Built, compare
+from engine.session import Progress
+from viz.graph import TensorType
+
+Tensors = Mapping[str, torch.Tensor]
+See = Callable[[float, int, Sequence[torch.Tensor]], None]
+"""Called after each kernel with its seconds, the bytes that it read, and the tensors that it wrote:
+its own memory, good until the call returns."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A call of a kernel: its symbol, and the ids of the nodes that it computes."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+class Watched(Protocol):
+    """A function that was built to be watched.
+
+    `kernels` are its calls in order of execution. `note` is a sentence on what keeps kernels from
+    being mapped to nodes, or "".
+    """
+
+    kernels: tuple[Site, ...]
+    note: str
+
+    def watch(self, values: Tensors, see: See) -> None:
+        """Run once on tensors by name; calls `see` once a kernel."""
+
+
+def profile(
+    built: Built, watched: Mapping[str, Watched], target: str, repeats: int, progress: Progress
+) -> Profile:
+    """Time what was built from end to end, and the same kernel by kernel.
+
+    Args:
+        built: what is compared, and timed without being watched.
+        watched: by phase ("forward", "backward"), the same functions to watch.
+        repeats: runs of each; one more comes first, for the statistics of outputs.
+    """
+    comparisons = compare(built, lambda f, t: progress(0.2 * f, t))
+    masks = built.masks(built.model.source.seed)
+    _, captures = built.forward(masks)
+    values = {**built.values, **masks, **captures}
+    runs: dict[str, Callable[[], object]] = {"forward": lambda: built.forward(masks)}
+    if "backward" in watched:
+        runs["backward"] = lambda: built.backward(masks, captures)
+    kernels: list[Kernel] = []
+    whole: dict[str, list[float]] = {}
+    for index, (phase, run) in enumerate(runs.items()):
+        low, share = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs)
+        progress(low, f"{phase}, from end to end")
+        whole[phase] = _alone(run, repeats, built.model.device)
+        kernels += _kernels(
+            phase, watched[phase], values, repeats,
+            lambda f, t, low=low, share=share: progress(low + share * (0.3 + 0.7 * f), t),  # type: ignore[misc]
+        )  # fmt: skip
+    total = sum(statistics.median(samples) for samples in whole.values())
+    return Profile(
+        machine=timing.machine(),
+        target=target,
+        threads=torch.get_num_threads(),
+        repeats=repeats,
+        kernels=tuple(replace(k, share=k.median_ms / total) for k in kernels),
+        phases=tuple(
+            Phase(
+                name,
+                statistics.median(samples),
+                sum(k.median_ms for k in kernels if k.phase == name),
+                sum(k.median_ms for k in kernels if k.phase == name and not k.nodes),
+            )
+            for name, samples in whole.items()
+        ),
+        comparisons=comparisons,
+        build_seconds=built.seconds,
+        notes=tuple(w.note for w in watched.values() if w.note),
+    )
+
+
+def _alone(run: Callable[[], object], repeats: int, device: torch.device) -> list[float]:
+    """Milliseconds of each run, behind two that are not counted."""
+    taken = []
+    for _ in range(repeats + 2):
+        began = time.perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        taken.append(1e3 * (time.perf_counter() - began))
+    return taken[2:]
+
+
+def _kernels(
+    phase: str, function: Watched, values: Tensors, repeats: int, progress: Progress
+) -> list[Kernel]:
+    """A function's kernels in order of execution, with no share yet."""
+    first: list[tuple[int, tuple[Output, ...]]] = []
+    function.watch(
+        values,
+        lambda seconds, read, wrote: first.append((read, tuple(map(_output, wrote)))),
+    )
+    times: list[list[float]] = [[] for _ in function.kernels]
+    for turn in range(repeats):
+        progress(turn / repeats, f"{phase}, kernel by kernel, run {turn + 1} of {repeats}")
+        run: list[float] = []
+        function.watch(values, lambda seconds, read, wrote, run=run: run.append(seconds))  # type: ignore[misc]
+        for taken, seconds in zip(times, run, strict=True):
+            taken.append(1e3 * seconds)
+    return [
+        Kernel(
+            site.name, phase, site.nodes, statistics.median(taken), 0.0, read,
+            sum(TensorType(o.shape, o.dtype).bytes or 0 for o in outputs), outputs,
+        )
+        for site, taken, (read, outputs) in zip(function.kernels, times, first, strict=True)
+    ]  # fmt: skip
+
+
+def _output(tensor: torch.Tensor) -> Output:
+    values = tensor.detach().to(torch.float64)
+    finite = values[values.isfinite()]
+    some = finite.numel() > 0
+    return Output(
+        shape=tuple(tensor.shape),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        minimum=float(finite.min()) if some else None,
+        maximum=float(finite.max()) if some else None,
+        mean=float(finite.mean()) if some else None,
+        nans=int(values.isnan().sum()),
+        infinities=int(values.isinf().sum()),
+    )

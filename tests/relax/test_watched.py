@@ -1,0 +1,75 @@
+"""Kernels are timed one by one, and each leads back to the nodes that it computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from kernels import TARGET, Overflow, check_figures, check_node, profile, quiet
+
+from engine.relax.session import RelaxSession
+from engine.relax.targets import BLAS
+from engine.session import EngineError, ModelSource
+from engine.source import source_from_file
+from passes.catalogue import default_pipeline
+from passes.pipeline import Pipeline
+
+
+@pytest.fixture(scope="module")
+def session():
+    return RelaxSession()
+
+
+@pytest.mark.parametrize("target", [TARGET, f"{TARGET} {BLAS}"])
+@pytest.mark.parametrize("training", [False, True])
+def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(session, training, target):
+    source = ModelSource("bert_layer", tokens=6, training=training)
+    found, graph, values = profile(session, source, default_pipeline("relax", training), target)
+    check_figures(found)
+    order = {n.id: i for i, n in enumerate(graph)}
+    for kernel in found.kernels:
+        assert kernel.nodes, kernel.name
+        assert list(kernel.nodes) == sorted(kernel.nodes, key=order.__getitem__)
+        if len(kernel.outputs) == 1:
+            check_node(kernel, kernel.nodes[-1], values)
+    assert sum(p.unmapped_ms for p in found.phases) == 0
+    assert any(k.name.startswith("relascope.") for k in found.kernels) == (BLAS in target)
+    assert {k.phase for k in found.kernels} == (
+        {"forward", "backward"} if training else {"forward"}
+    )
+
+
+def test_what_no_kernel_computes_is_a_view_or_is_read_turned(session):
+    source = ModelSource("bert_layer", tokens=6)
+    pipeline = default_pipeline("relax", False)
+    found, graph, _ = profile(session, source, pipeline, f"{TARGET} {BLAS}")
+    computed = {i for k in found.kernels for i in k.nodes}
+    left = {n.op for n in graph if n.kind.value == "call" and n.id not in computed}
+    assert left <= {"reshape", "permute_dims", "squeeze", "expand_dims"}
+
+
+def test_equal_kernels_are_told_apart_by_their_place(session):
+    source = ModelSource("bert_layer", tokens=6)
+    found, _, _ = profile(session, source, default_pipeline("relax", False))
+    norms = [k for k in found.kernels if k.name == "layer_norm"]
+    assert len(norms) == 2
+    assert norms[0].nodes != norms[1].nodes
+
+
+def test_the_first_kernel_with_a_number_that_is_none_is_found(session, tmp_path):
+    file = tmp_path / "overflow.pt"
+    torch.jit.trace(Overflow(), torch.ones(2, 3)).save(str(file))
+    source = source_from_file(str(file), "x=2x3:float32")
+    found = session.profile(
+        source, Pipeline.parse("legalize|fuse_ops|fuse_tir"), None, TARGET, 1, 2, progress=quiet
+    )
+    first = found.first_bad
+    assert first is not None
+    graph = session.graph_after(source, Pipeline(), -1, progress=quiet)
+    assert "divide" in {graph.by_id[i].op for i in found.kernels[first].nodes}
+    assert found.kernels[first].outputs[0].nans or found.kernels[first].outputs[0].infinities
+
+
+def test_a_joint_program_is_profiled_as_two_functions(session):
+    source = ModelSource("mlp", training=True)
+    with pytest.raises(EngineError, match="two functions"):
+        session.profile(source, default_pipeline("relax", True), None, TARGET, 1, 2, progress=quiet)
