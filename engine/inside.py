@@ -28,7 +28,7 @@ import torch
 from engine.measure import Built, comparison, gradient_floor, scale_of
 from engine.model import Model, tensor_type
 from engine.reference import Reference
-from engine.session import Comparison, NodeError
+from engine.session import WHOLE, Comparison, NodeError
 from viz.graph import Graph, Kind, Node, TensorType
 
 Tensors = Mapping[str, torch.Tensor]
@@ -38,7 +38,6 @@ Counterparts = Mapping[str, tuple[str, torch.Tensor]]
 # Relative to scale: tensors nearer than this are the same but for rounding. Much wider, and two
 # gradients that a small term tells apart would be taken for one another.
 _NEAR = {torch.float32: 1e-4, torch.float64: 1e-10}
-_WHOLE = "the function built whole"
 
 
 class Backend(Protocol):
@@ -126,7 +125,7 @@ def compare_inside(
         if counterpart is None and reference.gradients:
             counterpart = gradients.of(ours)
         if counterpart is None and node.id in whole:
-            counterpart = _WHOLE, whole[node.id]
+            counterpart = WHOLE, whole[node.id]
         if counterpart is not None:
             name, tensor = counterpart
             found.append(_error(node.id, name, ours, tensor, against.get(node.id)))

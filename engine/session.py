@@ -159,6 +159,11 @@ class Comparison:
     dtype: str
 
 
+WHOLE = "the function built whole"
+"""The counterpart of a node of a split program that has none in PyTorch: the joint program's own.
+That they are equal says that splitting changed nothing, not that they are right."""
+
+
 @dataclass(frozen=True)
 class NodeError:
     """One node's tensor against what it is in PyTorch.
@@ -167,8 +172,7 @@ class NodeError:
         id: of the node.
         max_abs, max_rel: as of a `Comparison`.
         counterpart: what it was held against: "aten::linear in encoder.layer.0.output.dense",
-            "gradient of" an input, parameter or operator's result, or "the function built whole",
-            where that has the same node and PyTorch has none.
+            "gradient of" an input, parameter or operator's result, or `WHOLE`.
     """
 
     id: str

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.session import Comparison, EngineError, ModelSource, NodeError
+from engine.session import WHOLE, Comparison, EngineError, ModelSource, NodeError
 from passes.catalogue import info
 from passes.cut import STRATEGIES, cut
 from passes.pipeline import Pipeline
@@ -268,7 +268,8 @@ def first_bad(
     gradients &= set(position)
     if not gradients:
         return None
-    right = graph.ancestors(i for i in worst if i in position and i not in wrong)
+    known = [i for i, error in worst.items() if error.counterpart != WHOLE]
+    right = graph.ancestors(i for i in known if i in position and i not in wrong)
     blamed = graph.ancestors(gradients) - right
     flow = _downstream(graph, (i for i in graph.inputs if i not in ahead))
     suspects = [n.id for n in graph.nodes if n.id in blamed and n.id in flow]
