@@ -311,7 +311,9 @@ def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
     assert "add_tvm_dispatch(module, inputs)" in snippet
     compile(snippet, "snippet", "exec")
     lines = commands.splitlines()
-    assert [line.split()[2] for line in lines] == ["graph", "step", "captures", "time"]
+    made = [line.split()[2] for line in lines]
+    assert made == ["graph", "step", "captures", "time", "compare"]
+    assert "--engine" not in lines[-1]
     assert str(TRAINING.switched(11, False)) in lines[1]
 
 

@@ -77,7 +77,8 @@ def tensor(kind: TensorType) -> str:
 def commands(screen: Screen) -> list[str]:
     """The command lines that do what the tabs show."""
     source = screen.source
-    common = [source.model if source.model in SAMPLES else screen.label, "--engine", screen.ir]
+    model = source.model if source.model in SAMPLES else screen.label
+    common: list[str] = []
     for name, value, default in (
         ("--batch", source.batch, None),
         ("--tokens", source.tokens, None),
@@ -89,6 +90,8 @@ def commands(screen: Screen) -> list[str]:
     for name, kind in source.inputs:
         text = "x".join(map(str, kind.shape)) or "scalar"
         common += ["--input", f"{name + '=' if name else ''}{text}:{kind.dtype}"]
+    both = [model, *common]
+    common = [model, "--engine", screen.ir, *common]
     training = ["--training"] if source.training else []
     passes = []
     if screen.pipeline != default_pipeline(screen.ir, source.training):
@@ -101,6 +104,7 @@ def commands(screen: Screen) -> list[str]:
         ["graph", *common, *training, "-o", "graph.json"],
         ["step", *common, *training, *passes],
         ["time", *common, *training, *passes, *cut],
+        ["compare", *both, *training],
     ]
     if source.training:
         lines.insert(2, ["captures", *common, *passes, *cut])
