@@ -222,6 +222,19 @@ def test_where_one_engine_fails_its_side_says_why_and_the_other_stands(both):
     assert both.dataframe
 
 
+def test_where_relay_cannot_be_loaded_its_side_says_so(monkeypatch, new_page):
+    missing = EngineError("engine", "No TVM with Relay is installed.", "bitblas", "Run make env.")
+    monkeypatch.setattr("engine.relay.boot.available", lambda: missing)
+    sessions = {"relay": "tests.fake_session:BrokenSession"}
+    real = page_session.session_of
+    monkeypatch.setattr(page_session, "session_of", lambda ir: sessions.get(ir) or real(ir))
+    page = new_page()
+    open_tab(page, "Side by side")
+    settle(page)
+    assert "there is no compiler here" in page.error[-1].value  # what Relay's engine said
+    assert len(page.get("bidi_component")) == 1
+
+
 def test_each_side_has_its_step(both):
     assert list(both.dataframe[0].value["PyTorch operator"]).count("aten::t") == 1
     box = both.selectbox(key="keep_both_relay_False")
