@@ -231,7 +231,7 @@ def test_where_relay_cannot_be_loaded_its_side_says_so(monkeypatch, new_page):
     page = new_page()
     open_tab(page, "Side by side")
     settle(page)
-    assert "there is no compiler here" in page.error[-1].value  # what Relay's engine said
+    assert any("there is no compiler here" in e.value for e in page.error)  # its engine said
     assert len(page.get("bidi_component")) == 1
 
 
