@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from engine.client import EngineClient
 from engine.session import EngineError, ModelSource, plain
 from engine.source import source_from_file
 from passes import cut as cuts
-from passes.catalogue import default_pipeline, has_gradient, names
+from passes.catalogue import GRADIENTS, default_pipeline, gradients, has_gradient, names
 from passes.cuts.budget import parse_budget
 from passes.pipeline import Pipeline
 from samples import SAMPLES
@@ -89,6 +90,9 @@ def passes(args: argparse.Namespace, connect: Connect) -> Document:
             "inference": str(default_pipeline(args.engine, False)),
             "training": str(default_pipeline(args.engine, True))
             if has_gradient(args.engine)
+            else None,
+            "training_pytorch": str(default_pipeline(args.engine, True, "pytorch"))
+            if "pytorch" in gradients(args.engine)
             else None,
         },
     }
@@ -174,6 +178,24 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
             split = ask("split", source, pipeline, cut.ids)
             _write(args.output, json.dumps(plain(split), ensure_ascii=False))
     return document
+
+
+def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
+    """TVM's gradient beside PyTorch's: nodes, operators, captures and the largest error."""
+    args.training, args.gradient = True, "tvm"
+    ways = [replace(_source(args), gradient=way) for way in gradients(args.engine)]
+    rows = []
+    with _Engine(args, connect) as ask:
+        target = args.target or _first_target(ask)
+        for source in ways:
+            pipeline = default_pipeline(args.engine, True, source.gradient)
+            joint = ask("graph_after", source, pipeline, len(pipeline) - 1)
+            errors = ask("check", source, pipeline, cuts.cut(joint).ids, target)
+            rows.append(tables.gradient_row(source.gradient, joint, errors))
+    return {
+        "model": args.model, "engine": args.engine, "target": target, "dtype": args.dtype,
+        "gradients": rows,
+    }  # fmt: skip
 
 
 def time_model(args: argparse.Namespace, connect: Connect) -> Document:
@@ -273,6 +295,11 @@ class ProgressLine:
 
 
 def _source(args: argparse.Namespace) -> ModelSource:
+    if args.gradient != "tvm" and not args.training:
+        raise EngineError(
+            "usage", "Without training there is no gradient to choose.", "--gradient",
+            "Add --training.",
+        )  # fmt: skip
     if args.model in SAMPLES:
         if args.input:
             raise EngineError(
@@ -281,29 +308,30 @@ def _source(args: argparse.Namespace) -> ModelSource:
             )  # fmt: skip
         return ModelSource(
             args.model, batch=args.batch, tokens=args.tokens, seed=args.seed,
-            training=args.training, dtype=args.dtype,
+            training=args.training, dtype=args.dtype, gradient=args.gradient,
         )  # fmt: skip
     if not Path(args.model).exists():
         raise EngineError(
             "file", "No sample and no file has this name.", args.model,
             f"Samples: {', '.join(SAMPLES)}.",
         )  # fmt: skip
-    return source_from_file(
+    source = source_from_file(
         args.model, "\n".join(args.input), seed=args.seed, training=args.training,
         dtype=args.dtype,
     )  # fmt: skip
+    return replace(source, gradient=args.gradient)
 
 
 def _pipeline(args: argparse.Namespace) -> Pipeline:
     try:
         if args.passes in (None, "default"):
-            return default_pipeline(args.engine, args.training)
+            return default_pipeline(args.engine, args.training, args.gradient)
         return Pipeline.parse(args.passes, names(args.engine))
     except ValueError as wrong:
         raise EngineError(
             "usage",
             f"{str(wrong)[0].upper()}{str(wrong)[1:]}.",
-            "--passes" if args.passes else "--training",
+            "--passes" if args.passes else "--training, --gradient",
             "See: python cli.py passes",
         ) from wrong
 
@@ -381,16 +409,20 @@ def _parser() -> argparse.ArgumentParser:
     for name, run, text, help_, options in (
         ("models", models, texts.models, "list the samples", ()),
         ("passes", passes, texts.passes, "list the passes and the default pipelines", ()),
-        ("graph", graph, texts.graph, "the graph of a model", (_model, _passes, _output)),
+        ("graph", graph, texts.graph, "the graph of a model",
+         (_model, _gradient, _passes, _output)),
         ("step", step, texts.step, "what each pass of a pipeline does",
-         (_model, _passes, _check, _output)),
-        ("compare", compare, texts.compare, "one model in Relay and in Relax", (_model, _passes)),
+         (_model, _gradient, _passes, _check, _output)),
+        ("compare", compare, texts.compare, "one model in Relay and in Relax",
+         (_model, _gradient, _passes)),
         ("check", check, texts.check, "every stage against PyTorch, in float32 and float64",
-         (_model, _passes, _truth, _output)),
+         (_model, _gradient, _passes, _truth, _output)),
         ("captures", captures, texts.captures, "what the forward saves for the backward",
-         (_model, _passes, _strategy, _output)),
+         (_model, _gradient, _passes, _strategy, _output)),
+        ("gradients", both_gradients, texts.gradients, "TVM's gradient beside PyTorch's",
+         (_model, _target)),
         ("time", time_model, texts.time, "compile, compare and time against PyTorch",
-         (_model, _passes, _strategy, _time, _output)),
+         (_model, _gradient, _passes, _strategy, _time, _output)),
     ):  # fmt: skip
         command = commands.add_parser(name, help=help_, description=run.__doc__, allow_abbrev=False)
         command.set_defaults(run=run, text=text)
@@ -413,6 +445,13 @@ def _model(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--input", action="append", default=[], metavar="NAME=SHAPE:DTYPE",
         help="one input of a file, such as hidden=1x14x768:float32; repeat in order",
+    )  # fmt: skip
+
+
+def _gradient(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--gradient", choices=list(GRADIENTS), default="tvm",
+        help="whose gradient, in training: TVM's, or PyTorch's joint graph imported whole",
     )  # fmt: skip
 
 
@@ -443,6 +482,10 @@ def _truth(command: argparse.ArgumentParser) -> None:
     command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
     _strategy(command)
     command.set_defaults(dtype=None, strategy=None)
+
+
+def _target(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
 
 
 def _time(command: argparse.ArgumentParser) -> None:

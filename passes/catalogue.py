@@ -329,6 +329,9 @@ _JOINT = {
 }
 _GRADIENTS = {"tvm": _TRAINING, "pytorch": _JOINT}
 
+GRADIENTS = {"tvm": "TVM's", "pytorch": "PyTorch's"}
+"""Whose gradient, and how people call it."""
+
 
 def names(ir: str) -> list[str]:
     """Names of all passes of one IR."""

@@ -12,11 +12,11 @@ from typing import Any
 from engine import truth
 from engine.session import Comparison, ModelInfo, StepRecord, TimeResult, plain
 from passes.catalogue import CATALOGUE
-from passes.cut import Capture, Cut
+from passes.cut import STRATEGIES, Capture, Cut, cut
 from passes.pipeline import Pipeline
 from samples import Sample
 from viz.align import Alignment
-from viz.graph import Graph, Kind
+from viz.graph import Graph, Kind, Role
 
 Row = dict[str, Any]
 
@@ -221,6 +221,61 @@ def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
 def counts_text(counts: Mapping[str, int]) -> str:
     """Operators, and how often each is called if more than once: `nn.dense, reshape ×3`."""
     return ", ".join(f"{op} ×{n}" if n > 1 else op for op, n in counts.items()) or "nothing"
+
+
+def gradient_row(gradient: str, joint: Graph, errors: Iterable[Comparison] | None = None) -> Row:
+    """What `gradients MODEL` says of one way to the gradient.
+
+    Args:
+        gradient: whose, a key of `passes.catalogue.GRADIENTS`.
+        joint: the graph at the end of its pipeline, with roles.
+        errors: the program's comparison with PyTorch, where it was made.
+    """
+    cuts = {name: cut(joint, name) for name in STRATEGIES}
+    backward = sum(n.role is Role.BACKWARD for n in joint)
+    forward = sum(n.role in (Role.FORWARD, Role.CAPTURED) for n in joint)
+    found = [c for c in errors or () if c.name.startswith("gradient of ")]
+    return {
+        "gradient": gradient,
+        "nodes": len(joint),
+        "forward_nodes": forward,
+        "backward_nodes": backward,
+        "operators": joint.operators,
+        "strategies": [
+            {"strategy": name, "captures": len(c.captures), "bytes": c.bytes}
+            for name, c in cuts.items()
+        ],
+        "error": worst(found),
+    }
+
+
+def gradients_beside(rows: Sequence[Row]) -> list[Row]:
+    """The same with a column for each way, and a line for each figure, as people compare them."""
+    lines: list[Row] = [
+        {"": text, **{r["gradient"]: number(r[key]) for r in rows}}
+        for key, text in (
+            ("nodes", "nodes"),
+            ("forward_nodes", "of the forward"),
+            ("backward_nodes", "of the backward"),
+        )
+    ]
+    for index, strategy in enumerate(s["strategy"] for s in rows[0]["strategies"]):
+        kept = {r["gradient"]: r["strategies"][index] for r in rows}
+        said = {n: f"{k['captures']}, {size(k['bytes'])}" for n, k in kept.items()}
+        lines.append({"": f"captures by {strategy}", **said})
+    if any(r["error"] for r in rows):
+        errors = {r["gradient"]: r["error"] for r in rows}
+        said = {n: f"{e['max_rel']:.1e}" if e else "not compared" for n, e in errors.items()}
+        lines.append({"": "largest error of a gradient", **said})
+    return lines
+
+
+def operators_beside(rows: Sequence[Row]) -> list[Row]:
+    """How often each operator stands in the joint graph of each way."""
+    names = sorted({o for r in rows for o in r["operators"]})
+    return [
+        {"operator": o, **{r["gradient"]: r["operators"].get(o, 0) for r in rows}} for o in names
+    ]
 
 
 def work_text(part: float, whole: float) -> str:

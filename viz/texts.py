@@ -74,6 +74,23 @@ def captures(document: Document) -> str:
     return f"{head}\n\n{tables.text_table(rows, columns)}"
 
 
+def gradients(document: Document) -> str:
+    """What `gradients` says."""
+    rows = document["gradients"]
+    ways = [r["gradient"] for r in rows]
+    head = (
+        f"{document['model']} ({document['engine']}), {document['dtype']}, "
+        f"target {document['target']}"
+    )
+    return "\n\n".join(
+        [
+            head,
+            tables.text_table(tables.gradients_beside(rows), ["", *ways]),
+            tables.text_table(tables.operators_beside(rows), ["operator", *ways]),
+        ]
+    )
+
+
 def time(document: Document) -> str:
     """What `time` says."""
     head = (
