@@ -125,15 +125,18 @@ class Tvm:
                 )  # fmt: skip
 
 
-def default_target(found: tuple[Target, ...], library: str, device: torch.device | None) -> str:
+def default_target(found: tuple[Target, ...], device: torch.device) -> str:
     """The target that functions in training code are built for: with PyTorch's BLAS on the CPU.
+
+    Args:
+        found: an engine's targets.
 
     Raises:
         EngineError: kind "target"; TVM cannot run on that device here.
     """
-    kind = "cuda" if device is not None and device.type == "cuda" else "llvm"
+    kind = "cuda" if device.type == "cuda" else "llvm"
     fitting = [t for t in found if t.name.startswith(kind)]
-    for target in sorted(fitting, key=lambda t: library not in t.name):
+    for target in sorted(fitting, key=lambda t: "-libs=" not in t.name):
         if not target.runs_here:
             raise EngineError("target", target.missing, str(device))
         return target.name

@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from engine.session import EngineError, ModelSource
 
+ENGINES = ("relay", "relax")
 _TENSORS = (torch.Tensor, torch.nn.Parameter)  # no subclasses: what they add would be lost
 
 
@@ -41,28 +42,30 @@ def add_tvm_dispatch(
 ) -> None:
     """Let calls with inputs like these run through TVM, forward and backward.
 
-    The module is traced and imported now, so what TVM cannot do is said here. It is built when it
-    is first called, once for each mode and each set of wanted gradients. May be called again with
-    other samples; all of them are served then.
+    The module is traced and imported now, in train mode with its gradient taken, so what TVM cannot
+    do is said here. It is built when it is first called, once for each mode and each set of wanted
+    gradients. May be called again with other samples; all of them are served then.
 
     Args:
         module: any module whose parameters and inputs are dense tensors on one device.
         sample_inputs: the first positional arguments of forward(), tensors all.
-        engine: "relay".
+        engine: "relay" or "relax"; one process can have one of them.
         captures: name of a strategy in `passes.cut.STRATEGIES`: what the forward saves.
         target: TVM's target; None takes the device's own, on the CPU with PyTorch's BLAS.
 
     Raises:
-        EngineError: kind "usage" for wrong arguments; kind "engine" if no TVM with Relay can be
+        EngineError: kind "usage" for wrong arguments; kind "engine" if the engine's TVM cannot be
             loaded, or another TVM is imported already; kind "input" if the module does not run
-            with these inputs; kind "operator" if Relay cannot express what it does.
+            with these inputs; kind "operator" if the IR cannot express what it does; kind "pass" if
+            TVM cannot take its gradient.
     """
     from passes.cut import STRATEGIES
 
-    if engine != "relay":
+    if engine not in ENGINES:
         raise EngineError(
-            "usage", f"There is no dispatch through {engine!r}.", engine, 'Use engine="relay".'
-        )
+            "usage", f"There is no dispatch through {engine!r}.", engine,
+            f"Use one of {', '.join(ENGINES)}.",
+        )  # fmt: skip
     if captures not in STRATEGIES:
         raise EngineError(
             "usage", f"No capture strategy is called {captures!r}.", captures,
@@ -75,14 +78,16 @@ def add_tvm_dispatch(
                 "usage", f"Sample input {position} is a {type(value).__name__}, not a tensor.",
                 str(position), "Give tensors, the first positional arguments of forward().",
             )  # fmt: skip
-    from engine.relay.boot import boot
+    from engine.live import load_engine
 
-    boot()
+    backend = load_engine(engine)
     dispatch = module.__dict__.get("forward")
     if not isinstance(dispatch, Dispatch):
         dispatch = Dispatch(module)
-    route = _Route(module, dispatch.own, tuple(given), captures, target)
-    route.mode()
+    route = _Route(module, dispatch.own, tuple(given), backend, captures, target)
+    mode = route.mode()
+    if mode.training and any(t.requires_grad for t in (*given, *module.parameters())):
+        mode.live.joint()
     dispatch.routes.insert(0, route)
     module.__dict__["forward"] = dispatch
 
@@ -124,7 +129,8 @@ class Dispatch:
         copy.own = copy.replaced or type(module).forward.__get__(module)
         copy.calls = {"tvm": 0, "own": 0}
         copy.routes = [
-            _Route(module, copy.own, r.samples, r.captures, r.target) for r in self.routes
+            _Route(module, copy.own, r.samples, r.backend, r.captures, r.target)
+            for r in self.routes
         ]
         return copy
 
@@ -143,10 +149,12 @@ class _Route:
         module: torch.nn.Module,
         own: Callable[..., Any],
         samples: tuple[torch.Tensor, ...],
+        backend: Any,
         captures: str,
         target: str | None,
     ) -> None:
-        self.module, self.captures, self.target = module, captures, target
+        self.module, self.backend = module, backend
+        self.captures, self.target = captures, target
         self.samples = tuple(s.detach().clone() for s in samples)
         parameters = inspect.signature(own).parameters.values()
         named = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
@@ -205,14 +213,11 @@ class _Mode:
     """One trace of a module, what was built of it, and how its outputs are put together."""
 
     def __init__(self, route: _Route) -> None:
-        from engine.devices import default_target
+        from engine.live import LiveProgram
         from engine.model import model_from_module
-        from engine.relay.live import LiveProgram
-        from engine.relay.targets import BLAS, targets
-        from engine.threads import use_torch_threads
 
         module, samples = route.module, route.samples
-        training = any(m.training for m in module.modules())
+        training = self.training = any(m.training for m in module.modules())
         dtypes = [t.dtype for t in (*samples, *module.parameters()) if t.is_floating_point()]
         dtype = str(dtypes[0] if dtypes else torch.float32).removeprefix("torch.")
         source = ModelSource(type(module).__name__, training=training, dtype=dtype)
@@ -231,10 +236,7 @@ class _Mode:
                 )
             finally:
                 hook.remove()
-        use_torch_threads()
-        device = samples[0].device if samples else None
-        target = route.target or default_target(targets(), BLAS, device)
-        self.live = LiveProgram(model, route.captures, target)
+        self.live = LiveProgram(route.backend, model, route.captures, route.target)
         self.name = type(module).__name__
         self.inputs = model.input_names
         leaves, self.spec = pytree.tree_flatten(outputs[-1])
