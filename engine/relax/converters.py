@@ -82,9 +82,18 @@ class NamedBuilder(relax.BlockBuilder):
         self.copies: dict[Origin, int] = {}
 
     def emit(self, expr: Any, name_hint: str = "") -> Any:
-        variable = super().emit(expr, name_hint or self.hint())
+        variable = super().emit(self.flat(expr), name_hint or self.hint())
         self.origins[str(variable.name)] = self.origin
         return variable
+
+    def flat(self, expr: Any) -> Any:
+        """A call with the calls nested in it bound, so that these have names of ours too."""
+        if not isinstance(expr, tvm.ir.Call):
+            return expr
+        args = [self.emit(a) if isinstance(a, tvm.ir.Call) else a for a in expr.args]
+        if all(a.same_as(b) for a, b in zip(args, expr.args, strict=True)):
+            return expr
+        return tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
 
     def hint(self) -> str:
         """The name for what an operator becomes: not like those that passes make up."""
@@ -138,6 +147,7 @@ class Converter(ExportedProgramImporter):
             "detach.default": self.same,
             "div.Tensor_mode": self.divide,
             "dropout.default": self.dropout,
+            "elu.default": self.elu,
             "embedding.default": self.embedding,
             "eq.Scalar": self.on_bool(theirs["eq.Scalar"]),
             "eq.Tensor": self.on_bool(theirs["eq.Tensor"]),
@@ -170,6 +180,7 @@ class Converter(ExportedProgramImporter):
             "to.other": self.to,
             "to.prim_Device": self.to,
             "_to_copy.default": self.to,
+            "upsample_nearest2d.vec": self.nearest(theirs["upsample_nearest2d.vec"]),
         }
         random = {n: self.random for n in theirs if n.partition(".")[0] in _RANDOM}
         left_out = {
@@ -189,6 +200,10 @@ class Converter(ExportedProgramImporter):
             "conv_transpose2d.input",
             "copy_.default",
             "copy.default",
+            "celu.default",
+            "rsub.Scalar",
+            "rsub.Tensor",
+            "selu.default",
         }  # fmt: skip
         return {k: v for k, v in {**theirs, **ours, **random}.items() if k not in left_out}
 
@@ -526,6 +541,32 @@ class Converter(ExportedProgramImporter):
         turned = emit(relax.op.permute_dims(emit(relax.op.reshape(data, parts)), axes))
         shape = [*batch, channels // factor**2, height * factor, width * factor]
         return emit(relax.op.reshape(turned, shape))
+
+    def elu(self, node: Node) -> Any:
+        """TVM's has no slope at 0, where PyTorch's has one."""
+        x, alpha, scale, input_scale = (*self.retrieve_args(node), 1.0, 1.0, 1.0)[:4]
+        op, emit, zero = relax.op, self.block_builder.emit, self.number(0.0, x)
+        above = emit(op.greater(x, zero))
+        below = emit(op.where(above, zero, x))  # exp of large numbers would make NaN gradients
+        curve = op.subtract(op.exp(op.multiply(below, self.number(input_scale, x))),
+                            self.number(1.0, x))  # fmt: skip
+        line = op.multiply(x, self.number(scale, x))
+        return emit(op.where(above, line, op.multiply(curve, self.number(alpha * scale, x))))
+
+    def nearest(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+        """Copies of whole pixels, exact in every dtype; TVM's computes places in float32."""
+
+        def convert(node: Node) -> Any:
+            data = self.env[node.args[0]]  # type: ignore[index]
+            *_, tall, wide = _shape(data)
+            *_, rows, columns = node.meta["val"].shape
+            if rows % tall or columns % wide:
+                return theirs(node)
+            emit = self.block_builder.emit
+            return emit(relax.op.repeat(emit(relax.op.repeat(data, rows // tall, 2)),
+                                        columns // wide, 3))  # fmt: skip
+
+        return convert
 
     def extreme(self, op: Callable[..., Any]) -> Callable[[Node], Any]:
         """The largest or smallest along axes, all where none is named; TVM's has neither."""

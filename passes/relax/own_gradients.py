@@ -89,11 +89,11 @@ def _leaky_relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """At the bounds themselves PyTorch's clamp passes the gradient on, and its hardtanh does not.
 
-    relu6 is a hardtanh.
+    relu6 is a hardtanh, and of its kind are hardsigmoid and hardswish.
     """
-    x, low, high = call.args[0], float(call.args[1]), float(call.args[2])
+    x, low, high = call.args[0], *(float(getattr(b, "value", b)) for b in call.args[1:])
     operator = operator_of(variable)
-    strict = "hardtanh" in operator or "relu6" in operator
+    strict = any(n in operator for n in ("hardtanh", "relu6", "hardsigmoid", "hardswish"))
     above, below = (op.greater, op.less) if strict else (op.greater_equal, op.less_equal)
     inside = op.logical_and(above(x, number(low, x)), below(x, number(high, x)))
     return [op.where(inside, grad, number(0.0, x)), *_none(call, 1)]
@@ -121,6 +121,38 @@ def _square(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 def _softplus(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     (x,) = call.args
     return [op.multiply(grad, op.sigmoid(op.multiply(x, number(float(call.attrs.beta), x))))]
+
+
+def _abs(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """None at 0, as PyTorch has it; TVM's own has a slope there."""
+    return [op.multiply(grad, op.sign(call.args[0]))]
+
+
+def _by_slope(slope: Callable[[Any, Any, Callable[[float], Any]], Any]) -> Gradient:
+    """Of a function of single numbers whose slope follows from x, its result y and numbers."""
+
+    def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+        (x,) = call.args
+        return [op.multiply(grad, slope(x, variable, lambda value: number(value, x)))]
+
+    return gradient
+
+
+def _where(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Each side's part, summed where that side was broadcast, which TVM's own leaves out."""
+    condition, x, y = call.args
+    zero = number(0.0, grad)
+    by_x, by_y = op.where(condition, grad, zero), op.where(condition, zero, grad)
+    return [
+        op.grad.no_grad(condition), fitted(by_x, x, builder), fitted(by_y, y, builder)
+    ]  # fmt: skip
+
+
+def _triangle(part: Callable[[Any, Any], Any]) -> Gradient:
+    def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+        return [part(grad, call.args[1]), *_none(call, 1)]
+
+    return gradient
 
 
 def _extremum(first: Callable[[Any, Any], Any]) -> Gradient:
@@ -294,6 +326,86 @@ def _take(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [op.grad.take_backward(rows, data, flat, axis), *_none(call, 1)]
 
 
+def _index_tensor(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """As one axis of places: the indexed axes of the data, which come first, are one axis."""
+    data, indices = call.args
+    size, count = list(shape(data)), len(indices.fields)
+    places: Any = None
+    for index, extent in zip(indices.fields, size, strict=False):
+        index = op.astype(index, "int64")
+        if places is not None:
+            index = op.add(op.multiply(places, relax.const(extent, "int64")), index)
+        places = index
+    taken = list(shape(variable))[: len(shape(variable)) - (len(size) - count)]
+    flat = op.reshape(op.broadcast_to(places, taken), [math.prod(taken)])
+    rows = op.reshape(grad, [math.prod(taken), *size[count:]])
+    whole = op.reshape(data, [math.prod(size[:count]), *size[count:]])
+    by_row = op.grad.take_backward(rows, whole, flat, 0)
+    return [op.reshape(by_row, size), relax.Tuple([op.grad.no_grad(f) for f in indices.fields])]
+
+
+def _einsum(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """For each operand the einsum of the gradient with the other operands."""
+    given, operands = call.args[0], list(call.args[0].fields)
+    left, arrow, result = str(call.attrs.subscripts).replace(" ", "").partition("->")
+    terms = left.split(",")
+    if not arrow or "." in left or any(len(set(t)) < len(t) for t in terms):
+        raise EngineError(
+            "pass", f"the gradient of einsum is not known for {call.attrs.subscripts!r}", "einsum",
+            "write the product with matmul",
+        )  # fmt: skip
+    found = []
+    for place, (term, operand) in enumerate(zip(terms, operands, strict=True)):
+        others = [o for i, o in enumerate(operands) if i != place]
+        names = [result, *(t for i, t in enumerate(terms) if i != place)]
+        known = set("".join(names))
+        kept = "".join(a for a in term if a in known)
+        by = op.einsum([grad, *others], f"{','.join(names)}->{kept}")
+        size = dict(zip(term, shape(operand), strict=True))
+        if kept != term:  # an axis that only this operand has was summed away
+            by = op.reshape(by, [size[a] if a in known else 1 for a in term])
+            by = op.broadcast_to(by, list(shape(operand)))
+        found.append(by)
+    return [relax.Tuple(found)] if len(given.fields) else []
+
+
+def _conv1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """As a 2D convolution of an image that is one row high."""
+    attrs = call.attrs
+    if str(attrs.data_layout) != "NCW" or str(attrs.kernel_layout) != "OIW":
+        raise EngineError(
+            "pass", "the gradient of nn.conv1d is known in the layouts NCW and OIW only",
+            "nn.conv1d",
+        )  # fmt: skip
+    left, right = (int(p) for p in attrs.padding)
+    data, weight = (builder.emit(op.expand_dims(a, 2)) for a in call.args)
+    image = builder.normalize(
+        op.nn.conv2d(
+            data, weight, [1, int(attrs.strides[0])], [0, left, 0, right],
+            [1, int(attrs.dilation[0])], int(attrs.groups),
+        )
+    )  # fmt: skip
+    found = conv2d(image, image, op.expand_dims(grad, 2), builder)
+    return [op.squeeze(g, [2]) for g in found]
+
+
+def _resize2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Of a whole number of copies of each pixel: their sum."""
+    data, attrs = call.args[0], call.attrs
+    batch, channels, *size = shape(data)
+    _, _, *places = shape(variable)
+    whole = not any(p % s for s, p in zip(size, places, strict=True))
+    if str(attrs.method) != "nearest_neighbor" or str(attrs.layout) != "NCHW" or not whole:
+        raise EngineError(
+            "pass",
+            f"the gradient of image.resize2d by {attrs.method} from {size} to {places} is not "
+            "known", "image.resize2d", "resize by copying pixels a whole number of times",
+        )  # fmt: skip
+    down, across = (p // s for s, p in zip(size, places, strict=True))
+    apart = op.reshape(grad, [batch, channels, size[0], down, size[1], across])
+    return [op.sum(apart, [3, 5]), *_none(call, 1)]
+
+
 def _none(call: Any, first: int = 0) -> list[Any]:
     """No gradient for the arguments from `first` on."""
     return [op.grad.no_grad(a) for a in call.args[first:]]
@@ -316,11 +428,30 @@ OWN: dict[str, Gradient] = {
     "nn.pad": _pad,
     "nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
     "nn.batch_flatten": _reshaped,
+    "nn.conv1d": _conv1d,
+    "image.resize2d": _resize2d,
+    "abs": _abs,
     "clip": _clip,
+    "einsum": _einsum,
     "erf": _erf,
     "rsqrt": _rsqrt,
     "square": _square,
     "take": _take,
+    "index_tensor": _index_tensor,
+    "where": _where,
+    "tril": _triangle(op.tril),
+    "triu": _triangle(op.triu),
+    "tan": _by_slope(lambda x, y, n: op.add(op.multiply(y, y), n(1.0))),
+    "sinh": _by_slope(lambda x, y, n: op.cosh(x)),
+    "cosh": _by_slope(lambda x, y, n: op.sinh(x)),
+    "asin": _by_slope(lambda x, y, n: op.rsqrt(op.subtract(n(1.0), op.multiply(x, x)))),
+    "acos": _by_slope(
+        lambda x, y, n: op.negative(op.rsqrt(op.subtract(n(1.0), op.multiply(x, x))))
+    ),
+    "atan": _by_slope(lambda x, y, n: op.divide(n(1.0), op.add(op.multiply(x, x), n(1.0)))),
+    "asinh": _by_slope(lambda x, y, n: op.rsqrt(op.add(op.multiply(x, x), n(1.0)))),
+    "acosh": _by_slope(lambda x, y, n: op.rsqrt(op.subtract(op.multiply(x, x), n(1.0)))),
+    "atanh": _by_slope(lambda x, y, n: op.divide(n(1.0), op.subtract(n(1.0), op.multiply(x, x)))),
     "maximum": _extremum(op.greater),
     "minimum": _extremum(op.less),
     "max": _extremum_along,

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from gradients import OPERATORS, Branches, Fn, Several, bert_layer, compare, draw
 from numerics import imported
 from torch import nn
 from torch.nn import functional as F
-from training import bert_layer, compare, joint, passes, step
+from training import joint, passes, step
 from tvm import relay
 
 from engine.model import load_model
@@ -14,67 +15,6 @@ from engine.session import EngineError, ModelSource
 from passes.relay.gradients import Recorder
 from passes.relay.rewrite import op_name, post_order, shape
 from passes.relay.spans import key
-
-
-class Fn(nn.Module):
-    """A function with parameters of given shapes as a module; its input is x0."""
-
-    def __init__(self, function, *sizes):
-        super().__init__()
-        self.function = function
-        torch.manual_seed(1)
-        self.weights = nn.ParameterList(nn.Parameter(torch.randn(s)) for s in sizes)
-
-    def forward(self, x):
-        return self.function(x, *self.weights)
-
-
-def draw(*size):
-    return torch.randn(size, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-
-
-INDICES = torch.tensor([[0, 3, 3], [1, 0, 0]])
-
-OPERATORS = {
-    "broadcast": (lambda x, w: x + w.expand(3, 4) * x, (draw(3, 4), (1, 4))),
-    "select": (lambda x: torch.tanh(x[:, 1]) * x[:, -1], (draw(2, 3, 4),)),
-    "embedding, places taken twice": (
-        lambda x, w: F.embedding(INDICES, w) * x, (draw(2, 3, 4), (5, 4)),
-    ),
-    "index_select in the middle": (
-        lambda x: x.index_select(1, torch.tensor([2, 0, 2])).sin(), (draw(2, 3, 4),),
-    ),
-    "advanced index": (lambda x: x[torch.tensor([0, 0, 3])] * 2.0, (draw(4, 3),)),
-    "gather": (lambda x: x.gather(1, torch.tensor([[0, 0], [2, 1]])) ** 2, (draw(2, 3),)),
-    "chunk": (lambda x: x.chunk(2, 1)[0].exp() * x.chunk(2, 1)[1], (draw(2, 4),)),
-    "stack and cat": (lambda x, w: torch.cat([torch.stack([x, w]), x[None]]), (draw(2, 3), (2, 3))),
-    "slices": (lambda x: x[:, 1:3].tanh() * x[:, ::2], (draw(2, 4),)),
-    "rsqrt": (lambda x, w: torch.rsqrt(w * w + 1) * x, (draw(2, 3), (2, 3))),
-    "power": (lambda x, w: (x * x + 1) ** w + x**3, (draw(2, 3), (2, 3))),
-    "maximum with ties": (
-        lambda x, w: torch.maximum(x, w) * x + torch.minimum(x, x * 1.0), (draw(2, 3), (2, 3)),
-    ),
-    "clamp": (lambda x, w: (x * w).clamp(-0.5, 0.5), (draw(4, 5), (4, 5))),
-    "where": (lambda x, w: torch.where(x > 0, w, x * w), (draw(4, 5), (4, 5))),
-    "leaky relu": (lambda x, w: F.leaky_relu(x * w, 0.2), (draw(4, 5), (4, 5))),
-    "relu": (lambda x, w: F.relu(x * w), (draw(4, 5), (4, 5))),
-    "gelu": (lambda x, w: F.gelu(x * w), (draw(4, 5), (4, 5))),
-    "silu": (lambda x, w: F.silu(x * w), (draw(4, 5), (4, 5))),
-    "softmax": (lambda x, w: F.softmax(x * w, -1), (draw(4, 5), (4, 5))),
-    "pad": (lambda x: F.pad(x, (1, 2, 0, 1)).cos(), (draw(2, 3, 4),)),
-    "mean and max": (lambda x: x.mean((0, 2)) * x.amax((0, 2)), (draw(2, 3, 4),)),
-    "matmul": (lambda x, w: x @ w @ x.transpose(1, 2), (draw(2, 3, 4), (4, 4))),
-    "layer norm": (lambda x, w, b: F.layer_norm(x, (4,), w, b, 1e-3), (draw(3, 4), (4,), (4,))),
-    "conv": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (draw(2, 4, 5, 6), (6, 4, 3, 3), (6,))),
-    "conv with strides": (
-        lambda x, w: F.conv2d(x, w, stride=(2, 3), padding=(2, 1)),
-        (draw(2, 4, 9, 8), (6, 4, 3, 2)),
-    ),
-    "conv with groups and dilation": (
-        lambda x, w: F.conv2d(x, w, groups=2, dilation=2), (draw(2, 4, 7, 8), (6, 2, 3, 3)),
-    ),
-    "pixel shuffle": (lambda x, w: F.pixel_shuffle(x * w, 2), (draw(1, 8, 2, 3), (1, 8, 1, 1))),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -126,20 +66,6 @@ def test_a_whole_bert_with_embeddings_and_pooler_agrees_with_pytorch():
     compare(model, outputs, gradients, 1e-5, 1e-4)
 
 
-class Branches(nn.Module):
-    """Two dropouts in another order of execution than the order of a walk over the graph."""
-
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(6, 6)
-        self.first, self.second, self.none = nn.Dropout(0.2), nn.Dropout(0.7), nn.Dropout(0.0)
-
-    def forward(self, x):
-        late = self.first(self.fc(x))
-        early = self.second(torch.tanh(self.fc(x)))
-        return self.none(early) - late
-
-
 def test_masks_stand_in_the_order_of_execution():
     model, program = imported(Branches(), torch.randn(4, 6), training=True)
     found = [e for e in post_order(program.main.body) if op_name(e) == "nn.dropout"]
@@ -179,15 +105,6 @@ def test_layer_norm_is_exact_on_every_axis(axis, scale, center):
         moved, (size,), w if scale else None, b if center else None, 0.01
     ).movedim(-1, axis)
     assert np.abs(ours - theirs.numpy()).max() < 1e-14 * 100
-
-
-class Several(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(3, 3)
-
-    def forward(self, x, count):
-        return self.fc(x), count + 1, (x * 2, torch.tanh(x))
 
 
 def test_several_outputs_each_have_their_grad_out_and_integers_have_none():

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from gradients import compare
 from numerics import error, imported, quiet
 from torch import nn
-from training import compare, joint, step
+from training import joint, step
 from transformers import (
     MobileNetV2Config,
     ResNetConfig,

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from gradients import Net, bert_layer, compare, values_of
 from numerics import imported
 from torch import nn
-from training import bert_layer, compare, halves, joint, step, values_of
+from training import halves, joint, step
 from tvm import relay
 
 from engine.building import BuildOptions
@@ -16,18 +17,6 @@ from passes.relay.keep_gradients import keep_gradients
 from passes.relay.program import RelayProgram
 from passes.relay.split import split
 from viz.graph import Kind
-
-
-class Net(nn.Module):
-    """Small, with dropout, a softmax, and an output that the backward reads."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.fc, self.drop = nn.Linear(4, 4), nn.Dropout(0.3)
-
-    def forward(self, x):
-        return torch.sigmoid(self.drop(torch.softmax(self.fc(x), -1)))
 
 
 @pytest.fixture(scope="module")
