@@ -83,6 +83,10 @@ def models(args: argparse.Namespace, connect: Connect) -> Document:
 
 def passes(args: argparse.Namespace, connect: Connect) -> Document:
     """Every pass of the engine's catalogue, and the default pipelines."""
+    pipelines = {"inference": default_pipeline(args.engine, False)}
+    for way in gradients(args.engine):
+        name = "training" if way == "tvm" else f"training_{way}"
+        pipelines[name] = default_pipeline(args.engine, True, way)
     return {
         "engine": args.engine,
         "passes": tables.pass_rows(args.engine),
@@ -225,11 +229,12 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
 
 def compare(args: argparse.Namespace, connect: Connect) -> Document:
     """What each PyTorch operator became in Relay and in Relax."""
-    source = _source(args)
     graphs: dict[str, Graph] = {}
     engines: dict[str, tables.Row] = {}
     for ir in ENGINES:
-        mine = argparse.Namespace(**{**vars(args), "engine": ir})
+        way = args.gradient if args.gradient in gradients(ir) else "tvm"
+        mine = argparse.Namespace(**{**vars(args), "engine": ir, "gradient": way})
+        source = _source(mine)
         pipeline = _pipeline(mine) if args.passes else None
         try:
             with _Engine(mine, connect) as ask:
@@ -247,7 +252,7 @@ def compare(args: argparse.Namespace, connect: Connect) -> Document:
     rows = dict.fromkeys(("operators", "groups", "calls", "unmatched"))
     if len(graphs) == len(ENGINES):
         rows = tables.alignment_document(align(*graphs.values()))
-    return {"model": source.model, "engines": engines, **rows}
+    return {"model": args.model, "engines": engines, **rows}
 
 
 # What the commands share.

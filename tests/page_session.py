@@ -116,9 +116,9 @@ class PageSession:
         return ModelInfo(source, graph, 640, arguments, 1, 0.012, ("A note of the import.",))
 
     def step(self, source, pipeline, *, progress):
-        records, before = [], self._graph(pipeline, -1)
+        records, before = [], self._graph(source, pipeline, -1)
         for index, one in enumerate(pipeline):
-            after = self._graph(pipeline, index)
+            after = self._graph(source, pipeline, index)
             error = None
             if one.enabled and one.name == FAILING_PASS and source.seed == FAILING_SEED:
                 error = EngineError("pass", "The pass met a shape it cannot take.", one.name)
@@ -132,11 +132,11 @@ class PageSession:
         return tuple(records)
 
     def graph_after(self, source, pipeline, index, *, progress):
-        return self._graph(pipeline, index)
+        return self._graph(source, pipeline, index)
 
-    def _graph(self, pipeline, index):
+    def _graph(self, source, pipeline, index):
         names = [s.name for s in pipeline.steps[: index + 1] if s.enabled]
-        if "gradient" in names:
+        if "gradient" in names or source.gradient == "pytorch":
             return joint_graph()
         return forward_graph("fold" not in names)
 
@@ -155,7 +155,7 @@ class PageSession:
         return SplitResult(forward, backward, 0.01)
 
     def check(self, source, pipeline, captured, target, captures=False, *, progress):
-        joint = self._graph(pipeline, len(pipeline) - 1).forward_outputs is not None
+        joint = self._graph(source, pipeline, len(pipeline) - 1).forward_outputs is not None
         names = ["output 0"] + (["gradient of layers.0.weight"] if joint else [])
         names += [f"capture {i}" for i in captured or () if captures]
         error = 2e-6 if source.dtype == "float32" else 2e-15
@@ -219,8 +219,9 @@ class RelaxPageSession(PageSession):
             )  # fmt: skip
         return replace(super().load(source, progress=progress), graph=relax_graph())
 
-    def _graph(self, pipeline, index):
-        return relax_graph()
+    def _graph(self, source, pipeline, index):
+        joint = super()._graph(source, pipeline, index)
+        return relax_graph() if joint.forward_outputs is None else joint
 
 
 SESSIONS = {"relay": "PageSession", "relax": "RelaxPageSession"}

@@ -44,12 +44,34 @@ def document(*args, real=False, status=0):
     return json.loads(done.stdout)  # fails where there is more than one document
 
 
-def test_relax_says_that_it_has_no_gradient_yet():
-    for command in (["captures", "mlp"], ["step", "mlp", "--training"]):
-        error = document(*command, "--engine", "relax", real=True, status=2)["error"]
-        assert "gradient" in error["message"]
-        assert error["where"] == "--training"
-    assert document("passes", "--engine", "relax", real=True)["pipelines"]["training"] is None
+def test_whose_gradient_is_a_choice_in_relax_alone():
+    pipelines = document("passes", "--engine", "relax", real=True)["pipelines"]
+    assert "root_grad_out|gradient" in pipelines["training"]
+    assert "gradient" not in pipelines["training_pytorch"]
+    relays = document("passes", "--engine", "relay", real=True)["pipelines"]
+    assert list(relays) == ["inference", "training"]
+    command = ["captures", "mlp", "--gradient", "pytorch"]
+    error = document(*command, "--engine", "relay", status=2)["error"]
+    assert "traces" in error["message"]
+    assert "--gradient" in error["where"]
+    error = document("graph", "mlp", "--gradient", "pytorch", status=2)["error"]
+    assert error["hint"] == "Add --training."
+    data = document(*command, "--engine", "relax")
+    assert "root_grad_out" not in data["pipeline"]
+
+
+def test_gradients_holds_one_way_against_the_other():
+    data = document("gradients", "mlp", "--engine", "relax", "--seed", str(WRONG_SEED))
+    rows = {r["gradient"]: r for r in data["gradients"]}
+    assert list(rows) == ["tvm", "pytorch"]
+    for row in rows.values():
+        assert (row["nodes"], row["forward_nodes"], row["backward_nodes"]) == (12, 3, 5)
+        assert row["operators"]["nn.matmul"] == 3
+        assert row["strategies"][0] == {"strategy": "keep_all", "captures": 2, "bytes": 2048}
+        assert row["error"]["max_rel"] == 0.5
+    text = run("gradients", "mlp", "--engine", "relax").stdout
+    assert "captures by keep_all" in text and "2, 2.0 KiB" in text
+    assert list(r["gradient"] for r in document("gradients", "mlp")["gradients"]) == ["tvm"]
 
 
 def test_models_lists_every_sample_without_an_engine():

@@ -323,6 +323,27 @@ def test_the_ir_is_chosen_in_the_sidebar(page):
     assert "desk_relax" in page.session_state
 
 
+def test_whose_gradient_is_chosen_in_relax_and_both_are_held_together(page):
+    page.sidebar.segmented_control(key="ir").set_value("relay")
+    training(page)
+    assert not [c for c in page.segmented_control if c.key == "keep_gradient"]  # Relay has one
+    page.sidebar.segmented_control(key="ir").set_value("relax")
+    settle(page.run())
+    page.sidebar.segmented_control(key="keep_gradient").set_value("pytorch")
+    settle(page.run())
+    open_tab(page, "In your code")
+    lines = page.code[-1].value.splitlines()
+    assert all("--gradient pytorch" in line for line in lines[:4])
+    open_tab(page, "Gradient & cut")
+    assert not page.error
+    page.toggle(key="keep_two_gradients").set_value(True)
+    settle(page.run())
+    figures, operators = (d.value for d in page.dataframe[-2:])
+    assert list(figures.columns) == ["", "TVM's", "PyTorch's"]
+    assert "largest error of a gradient" in list(figures[""])
+    assert dict(zip(operators["operator"], operators["PyTorch's"], strict=True))["nn.matmul"] == 3
+
+
 # The desk and the list of steps, by themselves.
 
 

@@ -245,7 +245,7 @@ def gradient_row(gradient: str, joint: Graph, errors: Iterable[Comparison] | Non
             {"strategy": name, "captures": len(c.captures), "bytes": c.bytes}
             for name, c in cuts.items()
         ],
-        "error": worst(found),
+        "error": worst_gradient(errors or ()),
     }
 
 
@@ -296,6 +296,11 @@ def worst(comparisons: Iterable[Comparison]) -> Row | None:
         "max_rel": plain(max(c.max_rel for c in found)),
         "dtype": found[0].dtype,
     }
+
+
+def worst_gradient(comparisons: Iterable[Comparison]) -> Row | None:
+    """The largest errors among the gradients of a comparison with PyTorch."""
+    return worst(c for c in comparisons if c.name.startswith("gradient of "))
 
 
 def comparison_rows(comparisons: Iterable[Comparison]) -> list[Row]:

@@ -557,7 +557,7 @@ class Converter(ExportedProgramImporter):
         """Copies of whole pixels, exact in every dtype; TVM's computes places in float32."""
 
         def convert(node: Node) -> Any:
-            data = self.env[node.args[0]]  # type: ignore[index]
+            data = self.env[node.args[0]]
             *_, tall, wide = _shape(data)
             *_, rows, columns = node.meta["val"].shape
             if rows % tall or columns % wide:

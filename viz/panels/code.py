@@ -93,8 +93,10 @@ def commands(screen: Screen) -> list[str]:
     both = [model, *common]
     common = [model, "--engine", screen.ir, *common]
     training = ["--training"] if source.training else []
+    if source.gradient != "tvm":
+        training += ["--gradient", source.gradient]
     passes = []
-    if screen.pipeline != default_pipeline(screen.ir, source.training):
+    if screen.pipeline != default_pipeline(screen.ir, source.training, source.gradient):
         passes = ["--passes", str(screen.pipeline)]
     strategy = st.session_state.get("keep_strategy")
     cut = ["--strategy", strategy] if source.training and strategy else []
@@ -107,7 +109,7 @@ def commands(screen: Screen) -> list[str]:
         ["compare", *both, *training],
     ]
     if source.training:
-        lines.insert(2, ["captures", *common, *passes, *cut])
+        lines.insert(2, ["captures", *common, *training[1:], *passes, *cut])
     return [shlex.join(["python", "cli.py", *line, "--json"]) for line in lines]
 
 

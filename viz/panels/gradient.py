@@ -12,6 +12,7 @@ from viz import charts, tables
 from viz.collapse import module_groups
 from viz.component import graph_view
 from viz.graph import Graph
+from viz.panels import two_gradients
 from viz.panels.desk import Desk
 from viz.panels.frame import (
     boundary,
@@ -79,6 +80,7 @@ def show(desk: Desk, screen: Screen) -> None:
                 key=f"{view}_view", height=HEIGHT, fewer_than=screen.fewer_than,
             )  # fmt: skip
     _captures(document)
+    two_gradients.show(desk, screen)
 
 
 def joint_graph(desk: Desk, screen: Screen) -> Graph:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from html import escape
 from typing import Any
 
 import streamlit as st
 
-from engine.session import EngineError
-from passes.catalogue import has_gradient, info
+from engine.session import EngineError, ModelSource
+from passes.catalogue import gradients, has_gradient, info
 from passes.pipeline import Pipeline
 from viz import tables
 from viz.align import Alignment, Confidence, Counterpart, Group, align
@@ -81,7 +82,13 @@ def _has_passes(screen: Screen, ir: str) -> bool:
 
 
 def _pipeline(screen: Screen, ir: str) -> Pipeline:
-    return sidebar.pipeline_of(ir, screen.training)
+    return sidebar.pipeline_of(ir, screen.training, _source(screen, ir).gradient)
+
+
+def _source(screen: Screen, ir: str) -> ModelSource:
+    """The model as one side imports it: an IR without the gradient that was chosen takes TVM's."""
+    source = screen.source
+    return source if source.gradient in gradients(ir) else replace(source, gradient="tvm")
 
 
 def _graph(desk: Desk, screen: Screen, ir: str, index: int) -> Graph:
@@ -91,10 +98,10 @@ def _graph(desk: Desk, screen: Screen, ir: str, index: int) -> Graph:
         Waiting, EngineError: as `Desk.ask`.
     """
     if index < 0:
-        imported: Graph = desk.ask("load", screen.source).graph
+        imported: Graph = desk.ask("load", _source(screen, ir)).graph
         return imported
     upto = _pipeline(screen, ir).upto(index)
-    after: Graph = desk.ask("graph_after", screen.source, upto, index)
+    after: Graph = desk.ask("graph_after", _source(screen, ir), upto, index)
     return after
 
 

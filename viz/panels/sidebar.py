@@ -12,7 +12,7 @@ import streamlit as st
 
 from engine.session import EngineError, ModelSource
 from engine.source import source_from_file
-from passes.catalogue import default_pipeline, has_gradient, names
+from passes.catalogue import GRADIENTS, default_pipeline, gradients, has_gradient, names
 from passes.pipeline import Pipeline
 from samples import SAMPLES
 from viz import tables
@@ -88,6 +88,7 @@ def show(desk: Desk, ir: str) -> Screen | None:
         help="Inference: eval mode, weights may be folded in. Training: train mode with dropout, "
         "and the gradient of every parameter.",
     )  # fmt: skip
+    gradient = _gradient(ir) if mode == _MODES[1] else "tvm"
     with st.expander("Settings"):
         dtype = st.segmented_control(
             "Numbers", ["float32", "float64"], key="keep_dtype", required=True, width="stretch"
@@ -102,24 +103,47 @@ def show(desk: Desk, ir: str) -> Screen | None:
         )  # fmt: skip
     if source is None:
         return None
-    source = replace(source, training=mode == _MODES[1], dtype=dtype or "float32", seed=int(seed))
-    return Screen(ir, source, label, pipeline_of(ir, source.training), int(fewer_than))
+    source = replace(
+        source, training=mode == _MODES[1], dtype=dtype or "float32", seed=int(seed),
+        gradient=gradient,
+    )  # fmt: skip
+    pipeline = pipeline_of(ir, source.training, gradient)
+    return Screen(ir, source, label, pipeline, int(fewer_than))
 
 
-def pipeline_of(ir: str, training: bool) -> Pipeline:
+def _gradient(ir: str) -> str:
+    """Whose gradient, where the IR leaves a choice."""
+    known = gradients(ir)
+    if len(known) < 2:
+        return known[0]
+    st.session_state.setdefault("keep_gradient", known[0])
+    chosen = st.segmented_control(
+        "Gradient", known, key="keep_gradient", required=True, width="stretch",
+        format_func=GRADIENTS.__getitem__,
+        help="TVM's: its automatic differentiation, as a pass over the imported forward. "
+        "PyTorch's: forward and backward as PyTorch's autograd records them, imported whole.",
+    )  # fmt: skip
+    return chosen or known[0]
+
+
+def pipeline_of(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
     """The pipeline of a mode as the user left it."""
-    text = st.session_state.get(pipeline_key(ir, training))
-    return default_pipeline(ir, training) if text is None else Pipeline.parse(text, names(ir))
+    text = st.session_state.get(pipeline_key(ir, training, gradient))
+    if text is None:
+        return default_pipeline(ir, training, gradient)
+    return Pipeline.parse(text, names(ir))
 
 
-def set_pipeline(ir: str, training: bool, pipeline: Pipeline | None) -> None:
-    """Remember a mode's pipeline; None goes back to the default."""
-    st.session_state[pipeline_key(ir, training)] = None if pipeline is None else str(pipeline)
+def set_pipeline(screen: Screen, pipeline: Pipeline | None) -> None:
+    """Remember the pipeline of a mode; None goes back to the default."""
+    key = pipeline_key(screen.ir, screen.training, screen.source.gradient)
+    st.session_state[key] = None if pipeline is None else str(pipeline)
 
 
-def pipeline_key(ir: str, training: bool) -> str:
-    """Where a mode's pipeline is remembered."""
-    return f"pipeline_{ir}_{'training' if training else 'inference'}"
+def pipeline_key(ir: str, training: bool, gradient: str = "tvm") -> str:
+    """Where the pipeline of a mode is remembered."""
+    mode = "training" if training else "inference"
+    return f"pipeline_{ir}_{mode}" if gradient == "tvm" else f"pipeline_{ir}_{mode}_{gradient}"
 
 
 def _sample(name: str) -> ModelSource:

@@ -45,22 +45,22 @@ def _records(desk: Desk, screen: Screen) -> tuple[tuple[StepRecord, ...] | None,
 
 def _chosen(screen: Screen) -> int:
     """The chosen step: -1 is the imported program. A pipeline that got shorter keeps its end."""
-    key = _chosen_key(screen.training)
+    key = _chosen_key(screen)
     return min(st.session_state.get(key, screen.last), screen.last)
 
 
 def _choose(screen: Screen, index: int) -> None:
-    st.session_state[_chosen_key(screen.training)] = max(-1, min(index, screen.last))
+    st.session_state[_chosen_key(screen)] = max(-1, min(index, screen.last))
 
 
-def _chosen_key(training: bool) -> str:
-    return f"step_{'training' if training else 'inference'}"
+def _chosen_key(screen: Screen) -> str:
+    return f"step_{screen.source.gradient if screen.training else 'inference'}"
 
 
 def _list(screen: Screen, records: Sequence[StepRecord] | None, model: ModelInfo) -> None:
     def on_switch(row: int, enabled: bool) -> None:
         pipeline = screen.pipeline.switched(row - 1, enabled)
-        sidebar.set_pipeline(screen.ir, screen.training, pipeline)
+        sidebar.set_pipeline(screen, pipeline)
 
     step_list(
         rows(screen.ir, screen.pipeline, records, len(model.graph)),
@@ -156,7 +156,7 @@ def _text(screen: Screen) -> None:
             use, reset = st.columns(2)
             used = use.form_submit_button("Use it", width="stretch")
             if reset.form_submit_button("Back to the default", width="stretch"):
-                sidebar.set_pipeline(screen.ir, screen.training, None)
+                sidebar.set_pipeline(screen, None)
                 st.rerun()
         if used:
             try:
@@ -164,5 +164,5 @@ def _text(screen: Screen) -> None:
             except ValueError as wrong:
                 show_error(EngineError("usage", str(wrong)))
                 return
-            sidebar.set_pipeline(screen.ir, screen.training, pipeline)
+            sidebar.set_pipeline(screen, pipeline)
             st.rerun()

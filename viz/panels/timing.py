@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from engine.session import EngineError, EngineInfo, Target, TimeResult
+from passes.catalogue import GRADIENTS
 from viz import charts, tables
 from viz.panels import truth
 from viz.panels.desk import Desk, Request
@@ -93,7 +94,9 @@ def _remember(run: _Run, result: TimeResult) -> None:
 
 
 def _title(screen: Screen) -> str:
-    return f"{screen.label}, {'training' if screen.training else 'inference'}"
+    mode = "training" if screen.training else "inference"
+    whose = "" if screen.source.gradient == "tvm" else f", {GRADIENTS[screen.source.gradient]}"
+    return f"{screen.label}, {mode}{whose} gradient" if whose else f"{screen.label}, {mode}"
 
 
 def _results(request: tuple[Any, ...]) -> None:
