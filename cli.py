@@ -90,15 +90,7 @@ def passes(args: argparse.Namespace, connect: Connect) -> Document:
     return {
         "engine": args.engine,
         "passes": tables.pass_rows(args.engine),
-        "pipelines": {
-            "inference": str(default_pipeline(args.engine, False)),
-            "training": str(default_pipeline(args.engine, True))
-            if has_gradient(args.engine)
-            else None,
-            "training_pytorch": str(default_pipeline(args.engine, True, "pytorch"))
-            if "pytorch" in gradients(args.engine)
-            else None,
-        },
+        "pipelines": {name: str(pipeline) for name, pipeline in pipelines.items()},
     }
 
 
