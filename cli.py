@@ -24,7 +24,14 @@ from engine.client import EngineClient
 from engine.session import EngineError, ModelSource, plain
 from engine.source import source_from_file
 from passes import cut as cuts
-from passes.catalogue import GRADIENTS, default_pipeline, gradients, has_gradient, names
+from passes.catalogue import (
+    GRADIENTS,
+    default_pipeline,
+    gradients,
+    has_gradient,
+    last_built,
+    names,
+)
 from passes.cuts.budget import parse_budget
 from passes.pipeline import Pipeline
 from samples import SAMPLES
@@ -192,6 +199,26 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
         "model": args.model, "engine": args.engine, "target": target, "dtype": args.dtype,
         "gradients": rows,
     }  # fmt: skip
+
+
+def profile(args: argparse.Namespace, connect: Connect) -> Document:
+    """Time every kernel by itself, with the nodes that it computes and what it puts out."""
+    source, pipeline = _source(args), _pipeline(args)
+    with _Engine(args, connect) as ask:
+        target = args.target or _first_target(ask)
+        graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
+        captured = _cut(graph, args).ids if source.training else None
+        result = ask("profile", source, pipeline, captured, target, args.threads, args.repeats)
+    document = {
+        "model": source.model,
+        "engine": args.engine,
+        "pipeline": str(pipeline),
+        "strategy": args.strategy if source.training else None,
+        **tables.profile_document(result, graph),
+    }
+    if args.output:
+        _write(args.output, json.dumps(document, ensure_ascii=False))
+    return document
 
 
 def time_model(args: argparse.Namespace, connect: Connect) -> Document:
@@ -419,6 +446,8 @@ def _parser() -> argparse.ArgumentParser:
         ("gradients", both_gradients, texts.gradients, "TVM's gradient beside PyTorch's",
          (_model, _target)),
         ("time", time_model, texts.time, "compile, compare and time against PyTorch",
+         (_model, _gradient, _passes, _strategy, _time, _output)),
+        ("profile", profile, texts.profile, "time every kernel by itself",
          (_model, _gradient, _passes, _strategy, _time, _output)),
     ):  # fmt: skip
         command = commands.add_parser(name, help=help_, description=run.__doc__, allow_abbrev=False)

@@ -388,3 +388,9 @@ def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline
         check_gradient(ir, gradient)
     text = _GRADIENTS[gradient][ir] if training else _INFERENCE[ir]
     return Pipeline.parse(text, names(ir))
+
+
+def last_built(ir: str, pipeline: Pipeline) -> int:
+    """Index of the step whose program is built: the last that is not only for looking; or -1."""
+    steps = enumerate(pipeline)
+    return max((i for i, s in steps if s.enabled and not info(ir, s).looking), default=-1)

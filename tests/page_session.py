@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from engine.kernels import Kernel, Output, Phase, Profile
 from engine.session import (
     Comparison,
     EngineError,
@@ -184,6 +185,20 @@ class PageSession:
             "a test machine", target, threads or 2, tuple(rows), comparisons, 0.5,
             ("Another program keeps the machine busy.",),
         )  # fmt: skip
+
+    def profile(self, source, pipeline, captured, target, threads, repeats, *, progress):
+        """The product takes most of the time, and the last kernel puts out NaN."""
+        out = Output((8, 32), "float32", -1.0, 2.0, 0.5, 0, 0)
+        bad = Output((8, 4), "float32", -1.0, 2.0, 0.5, 3, 0)
+        kernels = (
+            Kernel("fused_add", "forward", (), 0.02, 0.02, 64, 1024, (out,)),
+            Kernel("dense", "forward", ("d0",), 0.8, 0.8, 4096, 1024, (out,)),
+            Kernel("fused_relu_dense", "forward", ("a", "y"), 0.08, 0.08, 1024, 128, (bad,)),
+        )
+        phases = (Phase("forward", 1.0, 0.9, 0.02),)
+        comparisons = self.check(source, pipeline, captured, target, progress=progress)
+        return Profile("a test machine", target, threads or 2, repeats, kernels, phases,
+                       comparisons, 0.5, ("A note of the profile.",))  # fmt: skip
 
 
 def relax_graph() -> Graph:

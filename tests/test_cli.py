@@ -265,6 +265,24 @@ def test_time_has_the_promised_rows(mode, phases):
                 "peak_bytes"} <= set(row)  # fmt: skip
 
 
+def test_profile_says_of_each_kernel_what_it_took_and_computes():
+    data = document("profile", "mlp", "--repeats", "3")
+    assert data["repeats"] == 3
+    assert data["first_bad"] == 2
+    (phase,) = data["phases"]
+    assert phase["unexplained_ms"] == pytest.approx(0.1)
+    assert [k["name"] for k in data["kernels"]] == ["fused_add", "dense", "fused_relu_dense"]
+    product = data["kernels"][1]
+    assert product["operators"] == ["nn.dense"]
+    assert product["scope"] == "layers.0"
+    assert product["outputs"][0]["shape"] == [8, 32]
+    assert data["kernels"][0]["nodes"] == []
+    said = run("profile", "mlp").stdout
+    assert "fused_relu_dense." in said
+    assert "no node of the graph" in said
+    assert said.index("dense  ") < said.index("fused_add  ")  # the slowest first
+
+
 def test_time_writes_csv(tmp_path):
     file = tmp_path / "times.csv"
     document("time", "mlp", "-o", str(file))

@@ -223,6 +223,18 @@ def test_timing_shows_every_row_and_slow_ones_in_words(page, mode, rows):
     assert "keeps the machine busy" in words(page)
 
 
+def test_each_kernel_has_a_row_and_its_nodes_the_colour_of_its_time(page):
+    open_tab(page, "Compile & time")
+    page.button(key="profile").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "kernel" in d.value)
+    assert list(table["kernel"]) == ["dense", "fused_relu_dense", "fused_add"]
+    assert list(table["NaN or Inf"]) == [0, 3, 0]
+    assert "fused_relu_dense" in page.error[0].value
+    assert "A note of the profile." in words(page)
+    assert any("0.100 ms are not in kernels" in c.value for c in page.caption)
+
+
 def test_two_timings_are_a_history(page):
     open_tab(page, "Compile & time")
     for repeats in (5, 6):

@@ -94,6 +94,11 @@ _LIGHT = {
     "removed": Style("removed", "#f6f6f6", "#9a3412", "#6b7280", dashed=True),
     "changed": Style("changed", "#fdf0cf", "#c98500", "#3d2900"),
     "aligned": Style("chosen and its counterpart", "#0b62b5", "#06386b", "#ffffff"),
+    "heat0": Style("no kernel of its own", "#f4f5f7", "#a0a8b4", "#39424e"),
+    "heat1": Style("under 1 % of the time", "#fffbe3", "#b5a25c", "#3a3208"),
+    "heat2": Style("1 to 5 %", "#fde49a", "#b08d1e", "#3a2c00"),
+    "heat3": Style("5 to 20 %", "#f3a33c", "#9a5a08", "#331c00"),
+    "heat4": Style("over 20 % of the time", "#99390d", "#571d04", "#ffffff"),
 }
 _DARK = {
     "input": Style("input", "#3d3212", "#e0ab2e", "#fdf3d3"),
@@ -118,6 +123,11 @@ _DARK = {
     "removed": Style("removed", "#22262c", "#e08a5f", "#9aa4b2", dashed=True),
     "changed": Style("changed", "#42330c", "#f0b429", "#fdf1cd"),
     "aligned": Style("chosen and its counterpart", "#7dbcff", "#d5eaff", "#061a30"),
+    "heat0": Style("no kernel of its own", "#262b33", "#707b8a", "#c9d0d9"),
+    "heat1": Style("under 1 % of the time", "#2f2a16", "#8a7c45", "#e9e2c4"),
+    "heat2": Style("1 to 5 %", "#5a4708", "#b59422", "#fdf0c4"),
+    "heat3": Style("5 to 20 %", "#a85f0a", "#f0a546", "#ffffff"),
+    "heat4": Style("over 20 % of the time", "#ffd98a", "#fff3d6", "#3a1b00"),
 }
 STYLES: dict[Theme, dict[str, Style]] = {"light": _LIGHT, "dark": _DARK}
 
@@ -159,6 +169,16 @@ def style_key(node: Node) -> str:
     if node.role is Role.CAPTURED or (node.role is not Role.NONE and not leaf):
         return node.role.value
     return category(node.op) if node.kind is Kind.CALL else node.kind.value
+
+
+def heat(share: float | None) -> str:
+    """Which entry of STYLES shows a share of the time (0 to 1); None where there is no figure.
+
+    Each step differs from the next in lightness, whatever colours an eye can tell apart.
+    """
+    if share is None:
+        return "heat0"
+    return f"heat{1 + sum(share > limit for limit in (0.01, 0.05, 0.2))}"
 
 
 def table() -> dict[str, dict[str, object]]:

@@ -146,3 +146,27 @@ def check(document: Document) -> str:
     columns += [c for c in ("first bad", "in", "failure") if any(r[c] for r in rows)]
     head = f"{document['model']} ({document['engine']}), target {document['target']}"
     return "\n\n".join([head, tables.text_table(rows, columns), document["verdict"]])
+
+
+def profile(document: Document) -> str:
+    """What `profile` says: the slowest kernel first."""
+    head = (
+        f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
+        f"medians of {document['repeats']} runs"
+    )
+    rows = [
+        {
+            **k,
+            "share": tables.work_text(k["share"], 1.0),
+            "reads": tables.size(k["bytes_in"]),
+            "writes": tables.size(k["bytes_out"]),
+            "computes": ", ".join(k["operators"]) or "no node of the graph",
+        }
+        for k in sorted(document["kernels"], key=lambda k: -k["median_ms"])
+    ]
+    columns = ["name", "phase", "median_ms", "share", "reads", "writes", "scope", "computes"]
+    lines = [head, *map(tables.phase_text, document["phases"]), *document["notes"]]
+    if document["first_bad"] is not None:
+        bad = document["kernels"][document["first_bad"]]
+        lines.append(f"The first kernel that puts out NaN or infinity: {bad['name']}.")
+    return "\n".join([*lines, "", tables.text_table(rows, columns)])

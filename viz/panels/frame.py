@@ -26,6 +26,7 @@ _DOING = {
     "check": "Comparing with PyTorch",
     "inside": "Comparing what is inside with PyTorch",
     "time": "Compiling and timing",
+    "profile": "Compiling and timing each kernel",
 }
 
 

@@ -10,7 +10,7 @@ import streamlit as st
 from engine.session import EngineError, EngineInfo, Target, TimeResult
 from passes.catalogue import GRADIENTS
 from viz import charts, tables
-from viz.panels import truth
+from viz.panels import kernels, truth
 from viz.panels.desk import Desk, Request
 from viz.panels.frame import heading, show_error, strip
 from viz.panels.gradient import cut_of, joint_graph
@@ -43,6 +43,7 @@ def show(desk: Desk, screen: Screen) -> None:
                 st.session_state.timing = None  # the settings have moved on from what failed
     _results(request)
     if target is not None and target.runs_here:
+        kernels.show(desk, screen, request)
         truth.show(desk, screen, target.name)
 
 
