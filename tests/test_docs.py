@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import cli
-from passes.catalogue import CATALOGUE, default_pipeline, has_gradient, names
+from passes.catalogue import CATALOGUE, default_pipeline, gradients, has_gradient, names
 from passes.cut import STRATEGIES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,7 +60,8 @@ def test_no_section_is_of_a_pass_that_is_gone(ir):
     [(ir, t) for ir in PASS_PAGES for t in (False, True) if not t or has_gradient(ir)],
 )
 def test_the_default_pipelines_are_those_of_the_catalogue(ir, training):
-    assert f"\n{default_pipeline(ir, training)}\n" in text_of(PASS_PAGES[ir])
+    for gradient in gradients(ir) if training else ("tvm",):
+        assert f"\n{default_pipeline(ir, training, gradient)}\n" in text_of(PASS_PAGES[ir])
 
 
 def test_the_relay_and_relax_passes_that_are_compared_exist():
