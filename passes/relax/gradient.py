@@ -52,7 +52,12 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     rooted = _with_target(main, bound, returned).with_attr("global_symbol", "main")
     mod = relax.transform.Normalize()(tvm.IRModule({"main": rooted}))
     with recording(recorder):
-        taken = relax.transform.Gradient("main", require_grads=wanted, target_index=0)(mod)
+        try:
+            taken = relax.transform.Gradient("main", require_grads=wanted, target_index=0)(mod)
+        except Exception as error:
+            if recorder.refused is not None:
+                raise recorder.refused from error
+            raise
     adjoint = taken["main_adjoint"]
     bound = bindings(adjoint)
     # ((root, outputs...), gradients)

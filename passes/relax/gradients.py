@@ -18,8 +18,7 @@ from engine.session import EngineError
 from passes.relax.own_gradients import OWN, Gradient
 from passes.relax.rewrite import Binding, Provenance, is_floating, op_name, variables
 
-_OURS = 11  # TVM's own stand at 10
-_LAYER = 12
+_LAYER = 11  # TVM's own stand at 10
 
 
 class Recorder:
@@ -30,11 +29,14 @@ class Recorder:
 
     Attributes:
         provenance: of the variables made here.
+        refused: why a gradient could not be taken. TVM's own error, which an EngineError becomes
+            on its way through TVM, says less.
     """
 
     def __init__(self, provenance: Provenance) -> None:
         self._known = provenance
         self.provenance: dict[str, tuple[str, str]] = {}
+        self.refused: EngineError | None = None
 
     def operator(self, variable: Any) -> str:
         """PyTorch's operator that a variable of the forward came from, or ""."""
@@ -70,7 +72,18 @@ class Recorder:
             return new
 
         alive: list[Any] = []  # an address is only an identity while its object lives
-        return [emit(g) for g in gradient(variable, call, grad, builder)]
+        try:
+            return [emit(g) for g in gradient(variable, call, grad, builder)]
+        except EngineError as refused:
+            where = named(refused.where, scope, source)
+            self.refused = EngineError(refused.kind, refused.message, where, refused.hint)
+            raise
+
+
+def named(operator: str, scope: str, source: str) -> str:
+    """An operator for an error: what it came from, and in which module."""
+    parts = [operator, source and f"from {source}", scope and f"in {scope}"]
+    return " ".join(p for p in parts if p)
 
 
 _recorder: Recorder | None = None
@@ -113,10 +126,9 @@ def check(bound: Sequence[Binding], root: Any, wanted: Sequence[Any], origins: P
             _complete(name)
         if variable.__chandle__() in depends and (not name or name in _without):
             scope, source = origins.get(str(variable.name), ("", ""))
-            parts = [name, source and f"from {source}", scope and f"in {scope}"]
             raise EngineError(
                 "pass", f"Relax has no gradient for {name or 'a call of a function'}.",
-                " ".join(p for p in parts if p),
+                named(name, scope, source),
                 "Take the gradient of a part of the model without it, or register one with "
                 "tvm.relax.op.register_gradient.",
             )  # fmt: skip
@@ -126,9 +138,7 @@ def _complete(name: str) -> None:
     if name in _layered:
         return
     full = f"relax.{name}"
-    if name in OWN:
-        relax.op.register_gradient(full, OWN[name], level=_OURS)
-    gradient = tvm.ir.Op.get(full).get_attr("FPrimalGradient")
+    gradient = OWN.get(name) or tvm.ir.Op.get(full).get_attr("FPrimalGradient")
     if gradient is None:
         _without.add(name)
     relax.op.register_gradient(full, _layer(gradient or _nowhere), level=_LAYER)

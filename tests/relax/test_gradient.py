@@ -323,32 +323,34 @@ class Outer(nn.Module):
 
 
 def test_an_operator_without_gradient_is_named_with_its_module():
-    _, program = imported(Outer(lambda x: torch.sort(x, 1)[0]), torch.randn(2, 3))
-    with pytest.raises(EngineError, match="sort") as raised:
+    _, program = imported(Outer(lambda x: torch.cumprod(x, 1)), torch.randn(2, 3))
+    with pytest.raises(EngineError, match="cumprod") as raised:
         passes(program, "root_grad_out|gradient")
     assert raised.value.kind == "pass"
-    assert raised.value.where.endswith("from aten::sort in inner")
+    assert raised.value.where.endswith("from aten::cumprod in inner")
 
 
 @pytest.mark.parametrize(
     ("function", "words", "size"),
     [
         (lambda x: F.adaptive_avg_pool2d(x, 3), "windows overlap", (1, 2, 8, 8)),
-        (lambda x: F.pad(x, (1, 1), mode="reflect"), "constant padding", (1, 2, 8, 8)),
+        (lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"), "constant padding", (1, 2, 8, 8)),
         (lambda x: F.interpolate(x, size=(7, 7), mode="bilinear"), "resize2d", (1, 2, 4, 4)),
     ],
 )
 def test_a_form_of_an_operator_without_gradient_is_refused(function, words, size):
     _, program = imported(Fn(function), torch.randn(size))
-    with pytest.raises(EngineError, match=words):
+    with pytest.raises(EngineError, match=words) as raised:
         joint(program)
+    assert raised.value.kind == "pass"
+    assert "from aten::" in raised.value.where
 
 
 def test_steps_out_of_order_are_said_to_be():
     _, program = imported(Fn(lambda x: x * 2), torch.randn(2, 3))
-    with pytest.raises(EngineError, match="root_grad_out") as raised:
+    with pytest.raises(EngineError, match="no scalar") as raised:
         passes(program, "gradient")
-    assert raised.value.kind == "pass"
+    assert "root_grad_out" in raised.value.hint
     with pytest.raises(EngineError, match="there already"):
         passes(program, "root_grad_out|root_grad_out")
 
