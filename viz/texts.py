@@ -152,7 +152,8 @@ def profile(document: Document) -> str:
     """What `profile` says: the slowest kernel first."""
     head = (
         f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
-        f"medians of {document['repeats']} runs"
+        f"medians of {document['repeats']} runs; "
+        f"largest error against PyTorch {document['error']['max_abs']:.1e}"
     )
     rows = [
         {

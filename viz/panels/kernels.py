@@ -13,7 +13,7 @@ from viz import palette, tables
 from viz.component import graph_view
 from viz.graph import Graph
 from viz.panels.desk import Desk, Request, Waiting
-from viz.panels.frame import heading, show_error, waiting
+from viz.panels.frame import heading, show_error, strip, waiting
 from viz.panels.screen import Screen
 
 _HEIGHT = 560
@@ -47,6 +47,14 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
         st.session_state.profile_of = None
         return
     document = desk.derive(lambda: tables.profile_document(profile, graph), "kernels", request)
+    strip(
+        [
+            (document["machine"], ""),
+            (str(document["threads"]), "threads"),
+            (str(document["repeats"]), "repeats"),
+            (f"{document['error']['max_abs']:.1e}", "largest error against PyTorch"),
+        ]
+    )
     for note in document["notes"]:
         st.warning(note)
     for phase in document["phases"]:
