@@ -153,7 +153,7 @@ def profile(document: Document) -> str:
     head = (
         f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
         f"medians of {document['repeats']} runs; "
-        f"largest error against PyTorch {document['error']['max_abs']:.1e}"
+        f"largest error against PyTorch {float(document['error']['max_abs']):.1e}"
     )
     rows = [
         {

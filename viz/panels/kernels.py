@@ -52,7 +52,7 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
             (document["machine"], ""),
             (str(document["threads"]), "threads"),
             (str(document["repeats"]), "repeats"),
-            (f"{document['error']['max_abs']:.1e}", "largest error against PyTorch"),
+            (f"{float(document['error']['max_abs']):.1e}", "largest error against PyTorch"),
         ]
     )
     for note in document["notes"]:
