@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import prod
 
 from viz.graph import Graph, Kind, Node, TensorType
 
@@ -31,18 +32,25 @@ VIEWS = _words(
 
 MOVES = _words(
     "transpose permute_dims broadcast_to broadcast_to_like expand_like repeat tile concatenate "
-    "stack split strided_slice dynamic_strided_slice strided_set take gather gather_nd scatter "
-    "scatter_elements scatter_nd nn.pad flip reverse reverse_sequence copy cast cast_like astype "
-    "layout_transform zeros ones full zeros_like ones_like full_like arange one_hot tril triu "
-    "slice_like nn.depth_to_space nn.space_to_depth nn.pixel_shuffle identity"
+    "concat stack split strided_slice dynamic_strided_slice strided_set take gather gather_nd "
+    "gather_elements index_tensor index_put scatter scatter_elements scatter_nd slice_scatter "
+    "nn.pad flip reverse reverse_sequence copy cast cast_like astype layout_transform zeros ones "
+    "full zeros_like ones_like full_like arange eye one_hot tril triu slice_like meshgrid "
+    "nn.depth_to_space nn.space_to_depth nn.pixel_shuffle identity grad.no_grad"
 )
 """Operators that move elements and compute nothing."""
 
 REDUCTIONS = _words(
-    "sum mean max min prod any all argmax argmin variance std logsumexp collapse_sum_to "
-    "collapse_sum_like cumsum cumprod"
+    "sum mean max min prod any all argmax argmin variance std median logsumexp collapse_sum_to "
+    "collapse_sum_like cumsum cumprod grad.take_backward"
 )
 """Operators that read many elements for each they write: one FLOP an element read."""
+
+_WHOLE = _words(
+    "index_put scatter scatter_elements scatter_nd slice_scatter sort argsort topk unique nonzero "
+    "reverse_sequence"
+)
+"""Operators whose result is made as a whole, so that no reader can take an element on the way."""
 
 _ROWWISE = {
     "nn.softmax": 12, "nn.fast_softmax": 12, "nn.log_softmax": 12, "nn.layer_norm": 8,
@@ -52,7 +60,8 @@ _ROWWISE = {
 
 _TRANSCENDENTAL = _words(
     "exp log log2 log10 log1p erf tanh sigmoid power sin cos tan sinh cosh asin acos atan asinh "
-    "acosh atanh fast_exp fast_erf fast_tanh nn.gelu nn.gelu_tanh nn.silu nn.softplus"
+    "acosh atanh fast_exp fast_erf fast_tanh nn.gelu nn.gelu_tanh nn.silu nn.softplus nn.selu "
+    "log_add_exp"
 )
 _POLYNOMIAL = 8
 """FLOPs of a transcendental function: about the length of its polynomial."""
@@ -127,6 +136,8 @@ def _sort(op: str) -> str:
         return "random"
     if op in REDUCTIONS or op in _ROWWISE or "pool" in op:
         return "reduction"
+    if op in _WHOLE:
+        return "whole"
     return "other"
 
 
@@ -166,10 +177,15 @@ def _flops(graph: Graph, node: Node) -> float:
         return float(written * (_POLYNOMIAL if node.op in _TRANSCENDENTAL else 1))
     if node.op in _ROWWISE:
         return float(_ROWWISE[node.op] * written)
-    read = [graph.by_id[e].outputs[0] for e in node.edges if graph.by_id[e].outputs]
+    read = [t for e in node.edges for t in _fields(graph.by_id[e])]
     if sort == "product":
         return 2.0 * _multiplications(node, read, written)
     return float(_elements(read[0]) if read else written)
+
+
+def _fields(node: Node) -> tuple[TensorType, ...]:
+    """The tensors that a reader sees: all of a tuple, the first of what has several results."""
+    return node.outputs if node.kind is Kind.TUPLE else node.outputs[:1]
 
 
 def _multiplications(node: Node, read: list[TensorType], written: int) -> int:
@@ -183,11 +199,28 @@ def _multiplications(node: Node, read: list[TensorType], written: int) -> int:
         at = layout.index(axis) if len(layout) == len(read[1].shape) and axis in layout else 0
         kernel = _elements(read[1]) // max(1, _size_of(read[1].shape[at]))
         return (_elements(read[0]) if backwards else written) * kernel
+    if node.op == "einsum":
+        return _letters(str(node.attrs.get("subscripts", node.attrs.get("equation", ""))), read)
     if "attention" in node.op and len(read[0].shape) > 2:
         keys = _size_of(read[1].shape[1])  # queries are [batch, length, heads, width]
         return (_elements(read[0]) + written) * keys
     shared = -2 if node.attrs.get("transpose_a") and len(read[0].shape) > 1 else -1
     return written * (_size_of(read[0].shape[shared]) if read[0].shape else 1)
+
+
+def _letters(subscripts: str, read: list[TensorType]) -> int:
+    """The product of the sizes of all axes of an einsum; those of "..." count from the last."""
+    sizes: dict[str, int] = {}
+    terms = subscripts.replace(" ", "").partition("->")[0].split(",")
+    for term, kind in zip(terms, read, strict=False):
+        before, dots, behind = term.partition("...")
+        places = kind.shape[len(kind.shape) - len(behind) :] if dots else kind.shape[len(before) :]
+        sizes.update((a, _size_of(d)) for a, d in zip(before, kind.shape, strict=False))
+        sizes.update((a, _size_of(d)) for a, d in zip(behind, places, strict=False))
+        between = kind.shape[len(before) : len(kind.shape) - len(behind)] if dots else ()
+        for i, d in enumerate(reversed(between)):
+            sizes[f"...{i}"] = max(sizes.get(f"...{i}", 1), _size_of(d))
+    return prod(sizes.values())
 
 
 def _elements(kind: TensorType) -> int:

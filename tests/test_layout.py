@@ -248,6 +248,10 @@ def test_the_palette_has_a_style_for_every_node_and_readable_text():
     assert palette.category("nn.conv2d_transpose") == "convolution"
     assert palette.category("reshape") == "shape"
     assert palette.category("add") == "elementwise"
+    for op in ("concat", "index_tensor", "slice_scatter", "astype", "image.resize2d"):
+        assert palette.category(op) == "shape"
+    assert palette.category("max") == palette.category("grad.max_pool2d_backward") == "reduction"
+    assert palette.category("maximum") == "elementwise"
     assert palette.category("my.own.op") == "call"
 
 

@@ -60,8 +60,9 @@ _CATEGORIES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "shape",
         ("reshape", "transpose", "permute", "squeeze", "expand_dims", "broadcast", "split", "slice",
-         "concatenate", "stack", "flatten", "layout", "tile", "repeat", "pad", "collapse", "take",
-         "gather", "cast", "copy", "like", "zeros", "ones", "full", "flip", "reverse"),
+         "concat", "stack", "flatten", "layout", "tile", "repeat", "pad", "collapse", "take",
+         "gather", "scatter", "index_", "cast", "astype", "copy", "like", "zeros", "ones", "full",
+         "flip", "reverse", "resize", "tril", "triu", "arange"),
     ),
     (
         "elementwise",
@@ -153,6 +154,8 @@ SURFACES: dict[Theme, dict[str, str]] = {
 def category(op: str) -> str:
     """The sort of work an operator does ("nn.batch_matmul" -> "matmul"), "call" if unknown."""
     last = op.rsplit(".", 1)[-1].lower()
+    if last in ("max", "min"):  # and not maximum, minimum
+        return "reduction"
     for name, words in _CATEGORIES:
         if any(word in last for word in words):
             return name
