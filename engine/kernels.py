@@ -63,12 +63,19 @@ class Phase:
         median_ms: of runs that nobody watched, every copy in and out counted.
         kernels_ms: sum of its kernels' medians.
         unmapped_ms: the part of that in kernels without nodes.
+        memory_bytes: of the distinct memory that its kernels wrote in one call: results, and what
+            they hand to each other.
+        estimated_bytes: of the same by `passes.memory`, from the graph and the kernels' nodes.
+        result_bytes: the part of the estimate that the call returns.
     """
 
     name: str
     median_ms: float
     kernels_ms: float
     unmapped_ms: float
+    memory_bytes: int = 0
+    estimated_bytes: int = 0
+    result_bytes: int = 0
 
     @property
     def unexplained_ms(self) -> float:
@@ -101,6 +108,28 @@ class Profile:
     notes: tuple[str, ...] = ()
 
     @property
+    def peak_bytes(self) -> int:
+        """The most memory that a step takes at one time, measured.
+
+        While the backward runs, what the forward returned is held too.
+        """
+        return _peak([(p.memory_bytes, p.result_bytes) for p in self.phases])
+
+    @property
+    def estimated_peak_bytes(self) -> int:
+        """The same by the estimate."""
+        return _peak([(p.estimated_bytes, p.result_bytes) for p in self.phases])
+
+    @property
     def first_bad(self) -> int | None:
         """Index of the first kernel whose output holds NaN or infinity; None where none does."""
         return next((i for i, k in enumerate(self.kernels) if k.bad), None)
+
+
+def _peak(phases: list[tuple[int, int]]) -> int:
+    """From each phase's memory, and how much of it its results are."""
+    held, most = 0, 0
+    for taken, results in phases:
+        most = max(most, held + taken)
+        held += results
+    return most

@@ -28,6 +28,7 @@ from engine.memo import Memo
 from engine.model import Model, draw_masks, load_model
 from engine.profiling import Watched, profile
 from engine.reference import Reference, run_inside
+from engine.rivals import rivals
 from engine.session import (
     Comparison,
     EngineError,
@@ -36,6 +37,7 @@ from engine.session import (
     ModelSource,
     NodeError,
     Progress,
+    Rivals,
     SplitResult,
     StepRecord,
     TimeResult,
@@ -133,6 +135,7 @@ class PipelineSession:
         self._loaded: Memo[_Loaded] = Memo(3)
         self._states: Memo[_State] = Memo(96)
         self._references: Memo[Reference] = Memo(1)
+        self._rivals: Memo[Rivals] = Memo(16)
 
     def describe(self, *, progress: Progress) -> EngineInfo:
         """Say which TVM runs and what it can compile for."""
@@ -242,6 +245,12 @@ class PipelineSession:
             found += compare_inside(part, inside, results, reference, values)
         return tuple(found)
 
+    def rivals(self, source: ModelSource, *, progress: Progress) -> Rivals:
+        """Measure what PyTorch keeps for the backward of a model in training."""
+        model = self._load(source, _part(progress, 0.0, 0.5)).model
+        progress(0.5, "asking PyTorch what it keeps")
+        return self._rivals.get(source, lambda: rivals(model.module, model.inputs))
+
     def _results(
         self, source: ModelSource, pipeline: Pipeline, reference: Reference
     ) -> Counterparts:
@@ -302,14 +311,15 @@ class PipelineSession:
         if captured is None:
             state = self._end(source, pipeline, progress)
             functions = {"forward": watched(state.program, "main", state.exprs, target)}
+            graphs = {"forward": state.base}
         else:
             state, halves = self._halves(source, pipeline, captured, progress)
-            functions = {}
+            functions, graphs = {}, {}
             for name, half in (("forward", halves.forward), ("backward", halves.backward)):
-                _, named = self._half(state, halves, name)
+                graphs[name], named = self._half(state, halves, name)
                 functions[name] = watched(half, name, named, target)
         set_threads(threads)
-        return profile(built, functions, target, repeats, _part(progress, 0.6, 1.0))
+        return profile(built, functions, graphs, target, repeats, _part(progress, 0.6, 1.0))
 
     def _load(self, source: ModelSource, progress: Progress) -> _Loaded:
         def make() -> _Loaded:

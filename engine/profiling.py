@@ -19,7 +19,8 @@ from engine import timing
 from engine.kernels import Kernel, Output, Phase, Profile
 from engine.measure import Built, compare
 from engine.session import Progress
-from viz.graph import TensorType
+from passes.memory import plan
+from viz.graph import Graph, TensorType
 
 Tensors = Mapping[str, torch.Tensor]
 See = Callable[[float, int, Sequence[torch.Tensor]], None]
@@ -39,24 +40,32 @@ class Watched(Protocol):
     """A function that was built to be watched.
 
     `kernels` are its calls in order of execution. `note` is a sentence on what keeps kernels from
-    being mapped to nodes, or "".
+    being mapped to nodes, or "". `memory_bytes` is what it holds for what kernels write, where it
+    makes room before it runs; else None.
     """
 
     kernels: tuple[Site, ...]
     note: str
+    memory_bytes: int | None
 
     def watch(self, values: Tensors, see: See) -> None:
         """Run once on tensors by name; calls `see` once a kernel."""
 
 
 def profile(
-    built: Built, watched: Mapping[str, Watched], target: str, repeats: int, progress: Progress
+    built: Built,
+    watched: Mapping[str, Watched],
+    graphs: Mapping[str, Graph],
+    target: str,
+    repeats: int,
+    progress: Progress,
 ) -> Profile:
     """Time what was built from end to end, and the same kernel by kernel.
 
     Args:
         built: what is compared, and timed without being watched.
         watched: by phase ("forward", "backward"), the same functions to watch.
+        graphs: by phase, the graph that the kernels' nodes are of.
         repeats: runs of each; one more comes first, for the statistics of outputs.
     """
     comparisons = compare(built, lambda f, t: progress(0.2 * f, t))
@@ -67,15 +76,26 @@ def profile(
     if "backward" in watched:
         runs["backward"] = lambda: built.backward(masks, captures)
     kernels: list[Kernel] = []
+    written: dict[str, int] = {}
     whole: dict[str, list[float]] = {}
     for index, (phase, run) in enumerate(runs.items()):
         low, share = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs)
         progress(low, f"{phase}, from end to end")
         whole[phase] = _alone(run, repeats, built.model.device)
-        kernels += _kernels(
+        found, written[phase] = _kernels(
             phase, watched[phase], values, repeats,
             lambda f, t, low=low, share=share: progress(low + share * (0.3 + 0.7 * f), t),  # type: ignore[misc]
         )  # fmt: skip
+        kernels += found
+    plans = {
+        name: plan(
+            graphs[name],
+            [k.nodes for k in kernels if k.phase == name],
+            [0 if k.nodes else k.bytes_out for k in kernels if k.phase == name],
+        )
+        for name in whole
+    }
+    held = {name: watched[name].memory_bytes for name in whole}
     total = sum(statistics.median(samples) for samples in whole.values())
     return Profile(
         machine=timing.machine(),
@@ -89,6 +109,9 @@ def profile(
                 statistics.median(samples),
                 sum(k.median_ms for k in kernels if k.phase == name),
                 sum(k.median_ms for k in kernels if k.phase == name and not k.nodes),
+                held.get(name) or written[name],
+                plans[name].bytes,
+                plans[name].results,
             )
             for name, samples in whole.items()
         ),
@@ -112,13 +135,16 @@ def _alone(run: Callable[[], object], repeats: int, device: torch.device) -> lis
 
 def _kernels(
     phase: str, function: Watched, values: Tensors, repeats: int, progress: Progress
-) -> list[Kernel]:
-    """A function's kernels in order of execution, with no share yet."""
+) -> tuple[list[Kernel], int]:
+    """A function's kernels in order of execution, with no share yet; bytes of all they write to."""
     first: list[tuple[int, tuple[Output, ...]]] = []
-    function.watch(
-        values,
-        lambda seconds, read, wrote: first.append((read, tuple(map(_output, wrote)))),
-    )
+    places: list[tuple[int, int]] = []
+
+    def note(seconds: float, read: int, wrote: Sequence[torch.Tensor]) -> None:
+        first.append((read, tuple(map(_output, wrote))))
+        places.extend((t.data_ptr(), t.data_ptr() + t.nbytes) for t in wrote)
+
+    function.watch(values, note)
     times: list[list[float]] = [[] for _ in function.kernels]
     for turn in range(repeats):
         progress(turn / repeats, f"{phase}, kernel by kernel, run {turn + 1} of {repeats}")
@@ -132,7 +158,16 @@ def _kernels(
             sum(TensorType(o.shape, o.dtype).bytes or 0 for o in outputs), outputs,
         )
         for site, taken, (read, outputs) in zip(function.kernels, times, first, strict=True)
-    ]  # fmt: skip
+    ], _covered(places)  # fmt: skip
+
+
+def _covered(places: list[tuple[int, int]]) -> int:
+    """How many bytes lie in some of these ranges of addresses."""
+    total, reached = 0, 0
+    for begin, end in sorted(places):
+        total += max(0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
 
 
 def _output(tensor: torch.Tensor) -> Output:

@@ -46,6 +46,8 @@ class Watched:
         options: as it is built when nobody watches.
     """
 
+    memory_bytes = None  # the virtual machine makes room as it runs
+
     def __init__(
         self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], options: BuildOptions
     ) -> None:

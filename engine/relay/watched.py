@@ -78,6 +78,7 @@ class Watched:
         ]  # fmt: skip
         groups = _groups(seen.modules, self._nodes)
         ordinary = json.loads(runtime.build(program, options, name).library.get_graph_json())
+        self.memory_bytes = _held(ordinary)
         self.note = "" if groups is not None else _LOST
         if _names(ordinary["nodes"]) != _names(self._nodes):
             self.note = (
@@ -117,6 +118,19 @@ class Watched:
         if array.dtype == "bool":
             return torch.from_numpy(np.array(array.numpy()))
         return torch.utils.dlpack.from_dlpack(array.to_dlpack())
+
+
+def _held(layout: Mapping[str, Any]) -> int:
+    """Bytes that the executor holds for what kernels write: each storage as large as it must be."""
+    attrs, rows = layout["attrs"], layout["node_row_ptr"]
+    ids = attrs["storage_id"][1]
+    given = {ids[rows[i]] for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
+    largest: dict[int, int] = {}
+    for ident, shape, dtype in zip(ids, attrs["shape"][1], attrs["dltype"][1], strict=True):
+        if ident not in given:
+            size = TensorType(tuple(shape), dtype).bytes or 0
+            largest[ident] = max(largest.get(ident, 0), size)
+    return sum(largest.values())
 
 
 def _names(nodes: list[Any]) -> list[str]:
