@@ -16,10 +16,12 @@ bytes and work is in `passes.cost`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from passes.cuts.budget import budget_bytes, within_budget
+from passes.cuts.frontier import on_frontier
 from passes.cuts.joint import Joint
 from passes.cuts.min_cut import min_cut
 from passes.cuts.pointwise import recompute_pointwise
@@ -27,7 +29,10 @@ from passes.cuts.problem import Wish
 from passes.cuts.reasons import Reasons
 from viz.graph import Graph, Kind, Node, Role
 
-__all__ = ["STRATEGIES", "Capture", "Cut", "Joint", "Spared", "Strategy", "cut", "cut_at", "roles"]
+__all__ = [
+    "DEFAULT", "STRATEGIES", "Capture", "Cut", "Joint", "Spared", "Strategy", "check_capture",
+    "cut", "cut_at", "roles",
+]  # fmt: skip
 
 MASK_PREFIX = "dropout_mask_"
 """How the names of mask inputs begin."""
@@ -94,54 +99,133 @@ class Cut:
 
     Args:
         strategy: name of the strategy, or "by_hand".
-        captures: in graph order.
-        masks: dropout masks that the backward reads. They are inputs, so the forward does not
-            return them, and `bytes` leaves them out.
+        ids: of the captures, in graph order.
         recomputed: ids of the forward's nodes that the backward computes again, in graph order;
             what is computed from constants alone is left out.
-        spared: what crosses and is not captured, in graph order.
         forward_flops, recomputed_flops: estimated floating point operations of the whole forward,
             and of what is computed again.
         forward_seconds, recomputed_seconds: the same as estimated time on a nominal machine (see
             `passes.cost`): good for their ratio only.
+        wish: what was asked for by hand.
+        joint: the graph that is cut. What is told of single tensors is worked out from it when it
+            is first looked at, for a large graph has many.
         budget: in bytes, where the strategy has one.
     """
 
     strategy: str
-    captures: tuple[Capture, ...]
-    masks: tuple[Capture, ...]
+    ids: tuple[str, ...]
     recomputed: tuple[str, ...]
-    spared: tuple[Spared, ...] = ()
-    forward_flops: float = 0.0
-    recomputed_flops: float = 0.0
-    forward_seconds: float = 0.0
-    recomputed_seconds: float = 0.0
+    forward_flops: float
+    recomputed_flops: float
+    forward_seconds: float
+    recomputed_seconds: float
+    wish: Wish = field(repr=False)
+    joint: Joint = field(repr=False, compare=False)
     budget: int | None = None
 
     @property
-    def ids(self) -> tuple[str, ...]:
-        """Ids of the captures."""
-        return tuple(c.id for c in self.captures)
+    def share(self) -> float:
+        """Estimated time of what is computed again, as a share of the forward's."""
+        return self.recomputed_seconds / self.forward_seconds if self.forward_seconds else 0.0
+
+    @cached_property
+    def captures(self) -> tuple[Capture, ...]:
+        """The captures, in graph order."""
+        joint, owner = self.joint, self.joint.work.owner
+        holders: dict[str, str] = {}
+        found = []
+        for node_id in self.ids:
+            node, base = joint.graph.by_id[node_id], owner[node_id]
+            shares = base if base in joint.free else holders.setdefault(base, node_id)
+            shares = "" if shares == node_id else shares
+            path, instead = self.reasons.path(node_id), self.reasons.instead(node_id)
+            reason = self.reasons.saved(node, shares, path, instead)
+            found.append(
+                self._capture(
+                    node, reason=reason, shares=shares, path=path, instead=instead.computed
+                )
+            )
+        return tuple(found)
+
+    @cached_property
+    def masks(self) -> tuple[Capture, ...]:
+        """Dropout masks that the backward reads.
+
+        They are inputs, so the forward does not return them, and `bytes` leaves them out.
+        """
+        kept = (
+            self._capture(n, reason="dropout mask, drawn outside")
+            for n in self.joint.graph.nodes
+            if n.kind is Kind.INPUT and n.name.startswith(MASK_PREFIX)
+        )
+        return tuple(m for m in kept if m.readers)
+
+    @cached_property
+    def spared(self) -> tuple[Spared, ...]:
+        """What crosses and is not captured, in graph order."""
+        by_id, saved = self.joint.graph.by_id, set(self.ids)
+        return tuple(
+            Spared(i, by_id[i].title, by_id[i].bytes, *self.reasons.spared(i))
+            for i in self.joint.crossings
+            if i not in saved
+        )
+
+    @cached_property
+    def reasons(self) -> Reasons:
+        """Why what is saved is, and why the rest is not."""
+        return Reasons(self.joint, set(self.ids), self.recomputed, self.wish)
 
     @property
     def bytes(self) -> int | None:
         """Bytes of all captures, each storage once, or None where one is not known."""
-        return _total(c for c in self.captures if not c.shares)
+        return self._bytes(self.ids)
 
     @property
     def extra_bytes(self) -> int | None:
         """Bytes of the captures that are not outputs of the forward anyway."""
-        return _total(c for c in self.captures if not c.is_output and not c.shares)
+        owner = self.joint.work.owner
+        return self._bytes(i for i in self.ids if owner[i] not in self._results)
 
     @property
     def mask_bytes(self) -> int | None:
         """Bytes of the masks."""
-        return _total(self.masks)
+        sizes = [m.bytes for m in self.masks]
+        return None if None in sizes else sum(s for s in sizes if s is not None)
 
+    def _bytes(self, ids: Iterable[str]) -> int | None:
+        asked, by_id = tuple(ids), self.joint.graph.by_id
+        owned = (i for i in asked if self.joint.work.owner[i] not in self.joint.free)
+        return None if any(by_id[i].bytes is None for i in owned) else self.joint.bytes_of(asked)
 
-def _total(captures: Iterable[Capture]) -> int | None:
-    sizes = [c.bytes for c in captures]
-    return None if None in sizes else sum(s for s in sizes if s is not None)
+    @cached_property
+    def _inside(self) -> frozenset[str]:
+        """Ids of what the backward computes."""
+        own = (n.id for n in self.joint.graph.nodes if n.id not in self.joint.forward)
+        return frozenset(own) | frozenset(self.recomputed)
+
+    def _capture(self, node: Node, **more: Any) -> Capture:
+        joint, owner = self.joint, self.joint.work.owner
+        readers = tuple(r for r in joint.graph.readers[node.id] if r in self._inside)
+        own = (node.id,) if node.id in joint.gradients else ()
+        kind = node.outputs[0]
+        return Capture(
+            id=node.id,
+            name=node.title,
+            op=node.op,
+            shape=kind.shape,
+            dtype=kind.dtype,
+            bytes=kind.bytes,
+            scope=node.scope,
+            source=node.source,
+            readers=readers + own,
+            is_output=owner[node.id] in self._results,
+            **more,
+        )
+
+    @cached_property
+    def _results(self) -> frozenset[str]:
+        """Ids of the storages that the forward's outputs are in."""
+        return frozenset(self.joint.work.owner[o] for o in self.joint.outputs)
 
 
 @dataclass(frozen=True)
@@ -176,12 +260,27 @@ STRATEGIES: dict[str, Strategy] = {
     s.name: s
     for s in (
         Strategy(
-            "keep_all",
-            "Keep everything that crosses",
-            "Saves every value of the forward that the backward reads; computes nothing again. "
-            "The tutorial's rule.",
-            _keep_all,
-            adapts=False,
+            "min_cut",
+            "Minimum cut",
+            "Saves the fewest bytes, with a price on what is computed again; never computes a "
+            "matrix product or a convolution again, and spends little of the forward's time.",
+            min_cut,
+        ),
+        Strategy(
+            "frontier",
+            "Along the frontier",
+            "Of the cuts that are best at one price for all work, the one with least work that "
+            "stays within the given bytes; quick, matrix products included.",
+            on_frontier,
+            has_budget=True,
+        ),
+        Strategy(
+            "budget",
+            "Within a budget",
+            "Stays within the given bytes and recomputes as little time as that allows, matrix "
+            "products included; finds cuts between the frontier's.",
+            within_budget,
+            has_budget=True,
         ),
         Strategy(
             "recompute_pointwise",
@@ -191,19 +290,12 @@ STRATEGIES: dict[str, Strategy] = {
             recompute_pointwise,
         ),
         Strategy(
-            "min_cut",
-            "Minimum cut",
-            "Saves the fewest bytes, with a price on what is computed again; never computes a "
-            "matrix product or a convolution again, and spends little of the forward's time.",
-            min_cut,
-        ),
-        Strategy(
-            "budget",
-            "Within a budget",
-            "Stays within the given bytes and recomputes as little time as that allows, matrix "
-            "products included.",
-            within_budget,
-            has_budget=True,
+            "keep_all",
+            "Keep everything that crosses",
+            "Saves every value of the forward that the backward reads; computes nothing again. "
+            "The tutorial's rule.",
+            _keep_all,
+            adapts=False,
         ),
         Strategy(
             "inputs_only",
@@ -214,11 +306,14 @@ STRATEGIES: dict[str, Strategy] = {
         ),
     )
 }
+"""By name, the default first."""
+
+DEFAULT = next(iter(STRATEGIES))
 
 
 def cut(
-    graph: Graph,
-    strategy: str = "keep_all",
+    graph: Graph | Joint,
+    strategy: str = DEFAULT,
     budget: float | int | None = None,
     save: Iterable[str] = (),
     recompute: Iterable[str] = (),
@@ -226,9 +321,10 @@ def cut(
     """Cut a joint graph by a strategy.
 
     Args:
-        graph: with `forward_outputs` set.
+        graph: with `forward_outputs` set, or such a graph's `Joint`, which knows what earlier cuts
+            have worked out.
         strategy: a name in `STRATEGIES`.
-        budget: most bytes to keep, for the strategy that has one: a float is a fraction of what
+        budget: most bytes to keep, for a strategy that has one: a float is a fraction of what
             everything that crosses takes, an int is bytes.
         save, recompute: ids of tensors that must be saved, and that must not be; the strategy
             chooses the rest around them.
@@ -247,12 +343,11 @@ def cut(
         raise ValueError(f"the strategy {strategy} leaves no choice; take another to save by hand")
     if both := wish.save & wish.recompute:
         raise ValueError(f"{min(both)} is to be saved and to be computed again")
-    joint = Joint(graph)
+    joint = graph if isinstance(graph, Joint) else Joint(graph)
     for node_id in sorted(wish.save | wish.recompute):
-        _check(joint, node_id)
-    found = _cut(joint, strategy, rule.choose(joint, wish), wish)
+        check_capture(joint, node_id)
     limit = budget_bytes(joint, budget) if rule.has_budget else None
-    return replace(found, budget=limit)
+    return _cut(joint, strategy, rule.choose(joint, wish), wish, limit)
 
 
 def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
@@ -264,12 +359,16 @@ def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
     joint = Joint(graph)
     chosen = frozenset(captured)
     for node_id in sorted(chosen):
-        _check(joint, node_id)
+        check_capture(joint, node_id)
     return _cut(joint, "by_hand", chosen, Wish(save=chosen))
 
 
-def _check(joint: Joint, node_id: str) -> None:
-    """Refuse a node that cannot be captured."""
+def check_capture(joint: Joint, node_id: str) -> None:
+    """Refuse a node that cannot be captured.
+
+    Raises:
+        ValueError: says which, and why.
+    """
     if node_id not in joint.graph.by_id:
         raise ValueError(f"the graph has no node {node_id}")
     title = f"{node_id} ({joint.graph.by_id[node_id].title})"
@@ -283,70 +382,31 @@ def _check(joint: Joint, node_id: str) -> None:
         raise ValueError(f"node {title} is a tuple; capture its fields")
 
 
-def _cut(joint: Joint, strategy: str, chosen: Collection[str], wish: Wish) -> Cut:
-    graph, owner = joint.graph, joint.work.owner
-    saved = frozenset(chosen)
+def _cut(
+    joint: Joint, strategy: str, chosen: Collection[str], wish: Wish, budget: int | None = None
+) -> Cut:
+    saved, work = frozenset(chosen), joint.work
     again = joint.computed_again(saved)
-    reasons = Reasons(joint, saved, again, wish)
-    inside = {n.id for n in graph.nodes if n.id not in joint.forward} | set(again)
-    masks = [n for n in graph.nodes if n.kind is Kind.INPUT and n.name.startswith(MASK_PREFIX)]
-    results = {owner[o] for o in joint.outputs}
-    holders: dict[str, str] = {}
-
-    def capture(node: Node, **more: Any) -> Capture:
-        readers = tuple(r for r in graph.readers[node.id] if r in inside)
-        own = (node.id,) if node.id in joint.gradients else ()
-        kind = node.outputs[0]
-        return Capture(
-            id=node.id,
-            name=node.title,
-            op=node.op,
-            shape=kind.shape,
-            dtype=kind.dtype,
-            bytes=kind.bytes,
-            scope=node.scope,
-            source=node.source,
-            readers=readers + own,
-            is_output=owner[node.id] in results,
-            **more,
-        )
-
-    captures = []
-    for node in graph.nodes:
-        if node.id in saved:
-            base = owner[node.id]
-            shares = base if base in joint.free else holders.setdefault(base, node.id)
-            shares = "" if shares == node.id else shares
-            path, instead = reasons.path(node.id), reasons.instead(node.id)
-            reason = reasons.saved(node, shares, path, instead)
-            captures.append(
-                capture(node, reason=reason, shares=shares, path=path, instead=instead.computed)
-            )
-    kept = [capture(n, reason="dropout mask, drawn outside") for n in masks]
-    work = joint.work
-    own_forward = [n.id for n in graph.nodes if n.id in joint.forward and n.id not in joint.free]
+    own_forward = [i for i in work.flops if i in joint.forward and i not in joint.free]
     return Cut(
         strategy=strategy,
-        captures=tuple(captures),
-        masks=tuple(m for m in kept if m.readers),
+        ids=tuple(n.id for n in joint.graph.nodes if n.id in saved),
         recomputed=again,
-        spared=tuple(
-            Spared(i, graph.by_id[i].title, graph.by_id[i].bytes, *reasons.spared(i))
-            for i in joint.crossings
-            if i not in saved
-        ),
         forward_flops=sum(work.flops[i] for i in own_forward),
         recomputed_flops=sum(work.flops[i] for i in again),
         forward_seconds=sum(work.seconds[i] for i in own_forward),
         recomputed_seconds=sum(work.seconds[i] for i in again),
+        wish=wish,
+        joint=joint,
+        budget=budget,
     )
 
 
-def roles(graph: Graph, captured: Iterable[str] | None = None) -> dict[str, Role]:
+def roles(graph: Graph | Joint, captured: Iterable[str] | None = None) -> dict[str, Role]:
     """Where every node of a joint graph stands.
 
     Args:
-        graph: with `forward_outputs` set.
+        graph: with `forward_outputs` set, or its `Joint`.
         captured: ids of the captures; None means everything that crosses.
 
     Returns:
@@ -356,7 +416,7 @@ def roles(graph: Graph, captured: Iterable[str] | None = None) -> dict[str, Role
     Raises:
         ValueError: it is no joint graph.
     """
-    joint = Joint(graph)
+    joint = graph if isinstance(graph, Joint) else Joint(graph)
     saved = set(joint.crossings if captured is None else captured)
 
     def role(node_id: str) -> Role:
@@ -364,4 +424,4 @@ def roles(graph: Graph, captured: Iterable[str] | None = None) -> dict[str, Role
             return Role.CAPTURED
         return Role.FORWARD if node_id in joint.forward else Role.BACKWARD
 
-    return {n.id: role(n.id) for n in graph.nodes}
+    return {n.id: role(n.id) for n in joint.graph.nodes}

@@ -42,7 +42,7 @@ def test_its_points_are_what_they_say(seed):
 
 def test_wishes_hold_on_all_of_it():
     graph = messy(3, 40)
-    crossing = [c.id for c in cut(graph).captures]
+    crossing = [c.id for c in cut(graph, "keep_all").captures]
     wish = Wish(save=frozenset(crossing[:1]), recompute=frozenset(crossing[1:2]))
     for point in frontier(Joint(graph), wish):
         assert crossing[0] in point.saved
@@ -67,3 +67,15 @@ def test_what_draws_random_numbers_is_saved_on_all_of_it():
 def test_the_number_of_questions_is_bounded():
     graph = graphs.joint(4)
     assert len(frontier(Joint(graph), most=3)) <= 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_strategy_takes_the_least_work_on_it_within_the_budget(seed):
+    graph = messy(seed, 40)
+    points = frontier(Joint(graph))
+    for point, after in itertools.pairwise(points):
+        assert cut(graph, "frontier", point.bytes).bytes == point.bytes
+        found = cut(graph, "frontier", point.bytes - 1)
+        assert (found.bytes, found.recomputed_seconds) == (after.bytes, after.seconds)
+    with pytest.raises(ValueError, match="no cut of the frontier keeps less than"):
+        cut(graph, "frontier", 0, save=[next(iter(points[0].saved))])

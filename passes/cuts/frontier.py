@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from passes.cost import is_random
+from passes.cuts.budget import budget_bytes
 from passes.cuts.flow import cheapest
 from passes.cuts.joint import Joint
 from passes.cuts.problem import Problem, Wish, problem
@@ -75,6 +76,20 @@ def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> tuple[
             look(found, right)
     ordered = sorted(points.values(), key=lambda p: (-p.bytes, p.seconds))
     return tuple(p for i, p in enumerate(ordered) if not i or p.bytes < ordered[i - 1].bytes)
+
+
+def on_frontier(joint: Joint, wish: Wish) -> frozenset[str]:
+    """The point of the frontier with least work whose bytes are within the wish's budget.
+
+    Raises:
+        ValueError: no point of it keeps so few bytes, or the budget is no number.
+    """
+    allowed = budget_bytes(joint, wish.budget)
+    points = frontier(joint, wish)
+    for point in points:
+        if point.bytes <= allowed:
+            return point.saved
+    raise ValueError(f"no cut of the frontier keeps less than {points[-1].bytes} bytes")
 
 
 def _at(joint: Joint, given: Problem, price: float) -> Point:

@@ -30,6 +30,26 @@ class Origin:
     whole: bool
 
 
+@dataclass(frozen=True)
+class Standing:
+    """What becomes of one node under a cut.
+
+    Args:
+        kind: "captured", "recomputed", "given" (inputs, parameters, constants), "too far" (what
+            the backward needs of it comes from captures nearer by), "not needed" (the backward
+            needs nothing of it), "tuple" or "backward".
+        reason: in words.
+        forced: "save" or "recompute" where a person said so, else "".
+        can_save, can_recompute: whether a person may say so.
+    """
+
+    kind: str
+    reason: str
+    forced: str = ""
+    can_save: bool = False
+    can_recompute: bool = False
+
+
 class Reasons:
     """The reasons of one cut.
 
@@ -45,8 +65,9 @@ class Reasons:
         self._joint = joint
         self._saved = saved
         self._wish = wish
+        self._again = frozenset(again)
         self._place = {n.id: k for k, n in enumerate(joint.graph.nodes)}
-        self._next = self._towards_backward(set(again))
+        self._next = self._towards_backward(self._again)
 
     def _towards_backward(self, again: Collection[str]) -> dict[str, str]:
         """For what the backward has: the reader that is nearest to one of its own nodes."""
@@ -115,6 +136,47 @@ class Reasons:
             return f"{hand}free: a view of {_few(names)}", origin.sources
         work = self._work(working, origin.whole)
         return f"{hand}recomputable from {_few(names)} by {work}", origin.sources
+
+    def standing(self, node_id: str) -> Standing:
+        """What becomes of any node of the joint graph."""
+        joint, node = self._joint, self._joint.graph.by_id[node_id]
+        if node_id not in joint.forward:
+            return Standing("backward", "The backward computes it.")
+        if node_id in joint.free:
+            return Standing("given", "The backward is given it as the forward was.")
+        kind, reason = self._kind(node)
+        forced = "save" if node_id in self._wish.save else ""
+        forced = "recompute" if node_id in self._wish.recompute else forced
+        able = joint.may_be_captured(node_id)
+        return Standing(kind, reason, forced, able, able and not is_random(node))
+
+    def _kind(self, node: Node) -> tuple[str, str]:
+        if node.id in self._saved:
+            path, instead = self.path(node.id), self.instead(node.id)
+            return "captured", f"Saved: {self.saved(node, '', path, instead)}."
+        if node.id in self._again:
+            return "recomputed", f"Not saved: {self.spared(node.id)[0]}."
+        if not self._joint.may_be_captured(node.id):
+            return "tuple", "A tuple; its fields are saved or not."
+        nearer = self._captures_after(node.id)
+        if nearer:
+            names = _few([self._joint.graph.by_id[i].title for i in nearer])
+            return "too far", f"Not saved: too far; {names} nearer to the backward will do."
+        return "not needed", "Not needed: nothing in the backward depends on it."
+
+    def _captures_after(self, node_id: str) -> list[str]:
+        """Captures that stand between a node and the backward, in graph order."""
+        joint, found, seen, todo = self._joint, set[str](), {node_id}, deque([node_id])
+        while todo:
+            for reader in joint.graph.readers[todo.popleft()]:
+                if reader in seen or reader not in joint.forward:
+                    continue
+                seen.add(reader)
+                if reader in self._saved:
+                    found.add(reader)
+                else:
+                    todo.append(reader)
+        return sorted(found, key=self._place.__getitem__)
 
     def _cost(self, origin: Origin) -> str:
         by_id = self._joint.graph.by_id
