@@ -12,8 +12,36 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from engine.session import Rivals
+
 _DRAWS = ("aten::bernoulli_", "aten::bernoulli", "aten::native_dropout", "aten::rand_like")
 _UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::_reshape_alias")
+
+
+def rivals(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Rivals:
+    """Both figures of a module, which is left as it was, as is PyTorch's generator."""
+    buffers = [(b, b.detach().clone()) for b in module.buffers()]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            eager = eager_bytes(module, inputs)
+            least, note = _min_cut_or_why(module, inputs)
+    finally:
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+    return Rivals(eager, least, note)
+
+
+def _min_cut_or_why(
+    module: torch.nn.Module, inputs: Sequence[torch.Tensor]
+) -> tuple[int | None, str]:
+    if isinstance(module, torch.jit.ScriptModule):
+        return None, "PyTorch's partitioner takes a Python module; this is a TorchScript file."
+    try:
+        return min_cut_bytes(module, inputs), ""
+    except Exception as error:  # what AOTAutograd cannot trace ends in errors of many kinds
+        said = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        return None, f"PyTorch's partitioner does not take this module: {said}."
 
 
 def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:

@@ -241,6 +241,24 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Rivals:
+    """What PyTorch keeps from the forward for the backward of the same module.
+
+    Bytes count as those of a cut: each storage once, inputs, parameters and masks for nothing.
+
+    Args:
+        eager_bytes: what autograd saves.
+        min_cut_bytes: what the min-cut partitioner of torch.compile saves; None where it does not
+            take the module.
+        note: why not, in a sentence.
+    """
+
+    eager_bytes: int
+    min_cut_bytes: int | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class EngineInfo:
     """Which TVM this is, where it came from, and what it can compile for, the best first."""
 
@@ -274,8 +292,8 @@ class Session(Protocol):
     ) -> Graph:
         """The graph after step `index` of the pipeline; -1 is the imported program.
 
-        After the gradient it is a joint graph: `forward_outputs` is set, and roles are given by
-        the first strategy (everything that crosses is captured).
+        After the gradient it is a joint graph: `forward_outputs` is set, and roles are those of
+        the cut that keeps everything that crosses.
         """
 
     def split(
@@ -330,6 +348,9 @@ class Session(Protocol):
             In graph order; of a program that was split, the forward's nodes, then the backward's,
             by their ids in the joint graph. A node that both compute stands there twice.
         """
+
+    def rivals(self, source: ModelSource, *, progress: Progress) -> Rivals:
+        """Measure what PyTorch keeps for the backward of a model in training."""
 
     def time(
         self,

@@ -16,6 +16,7 @@ from engine.session import (
     EngineInfo,
     ModelInfo,
     NodeError,
+    Rivals,
     SplitResult,
     StepRecord,
     Target,
@@ -27,6 +28,7 @@ from viz.graph import Graph, Kind, Node, Role, TensorType
 SLOW_REPEATS = 777  # `time` with so many repeats takes a minute
 BROKEN_SEED = 13  # `load` with this seed fails
 RELAX_SEED = 15  # `load` with this seed fails in Relax alone
+NO_PARTITION_SEED = 16  # with it, PyTorch's partitioner does not take the module
 WRONG_SEED = 15  # with it, gradients are wrong from the relu on
 FAILING_PASS = "simplify_inference"  # fails with this seed:
 FAILING_SEED = 14
@@ -167,6 +169,11 @@ class PageSession:
     def inside(self, source, pipeline, captured, target, *, progress):
         return (NodeError("d0", 1e-16, 1e-16, "aten::linear in layers.0"),
                 NodeError("r", 0.25, 0.5, "aten::relu in layers.1"))  # fmt: skip
+
+    def rivals(self, source, *, progress):
+        if source.seed == NO_PARTITION_SEED:
+            return Rivals(2048, None, "PyTorch's partitioner does not take this module: no.")
+        return Rivals(2048, 1024)
 
     def time(self, source, pipeline, captured, target, threads, repeats, *, progress):
         if repeats == SLOW_REPEATS:

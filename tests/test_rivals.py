@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine.rivals import eager_bytes, min_cut_bytes
+from engine.rivals import eager_bytes, min_cut_bytes, rivals
 from samples import build
 
 X = torch.ones(8, 4)
@@ -57,3 +57,41 @@ def test_measuring_leaves_the_inputs_alone():
     min_cut_bytes(Two(), [x])
     assert not x.requires_grad
     assert x.grad is None
+
+
+class Norm(torch.nn.Module):
+    """A batch norm and a dropout: a forward changes its buffers and draws."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.drop = torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.drop(self.norm(x).tanh())
+
+
+def test_both_are_measured_and_module_and_generator_are_left_as_they_were():
+    module = Norm()
+    before = {n: b.clone() for n, b in module.named_buffers()}
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    found = rivals(module, [X + torch.arange(4.0)])
+    assert found.eager_bytes > 0 and found.min_cut_bytes > 0
+    assert found.note == ""
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(b, before[n]) for n, b in module.named_buffers())
+
+
+def test_what_the_partitioner_does_not_take_is_said():
+    found = rivals(torch.jit.trace(Two(), X), [X])
+    assert found.min_cut_bytes is None
+    assert "TorchScript" in found.note
+    assert found.eager_bytes == 8 * 4 * 4
+
+    class Printing(torch.nn.Module):
+        def forward(self, x):
+            return x * float(x.sum())  # its value is asked for: no graph of it
+
+    found = rivals(Printing(), [X])
+    assert found.min_cut_bytes is None
+    assert "does not take this module" in found.note
