@@ -174,9 +174,12 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
             "model": source.model,
             "engine": args.engine,
             "pipeline": str(pipeline),
-            **tables.cut_document(joint, cut),
+            **tables.cut_document(cut),
             "seconds": time.perf_counter() - started,
+            "rivals": tables.rivals_document(ask("rivals", source)),
         }
+        if args.frontier:
+            document |= tables.frontier_document(cut.joint)
         if args.output:
             split = ask("split", source, pipeline, cut.ids)
             _write(args.output, json.dumps(plain(split), ensure_ascii=False))
@@ -367,11 +370,12 @@ def _cut(joint: Graph, args: argparse.Namespace) -> cuts.Cut:
             "Use the default training pipeline, or add the gradient step.",
         )  # fmt: skip
     try:
-        return cuts.cut(joint, args.strategy, args.budget)
+        return cuts.cut(joint, args.strategy, args.budget, args.save, args.recompute)
     except ValueError as wrong:
         raise EngineError(
-            "usage", f"The graph cannot be cut so: {wrong}.", "--strategy, --budget",
-            "A budget belongs to --strategy budget.",
+            "usage", f"The graph cannot be cut so: {wrong}.",
+            "--strategy, --budget, --save, --recompute",
+            "See: python cli.py captures --help",
         ) from wrong  # fmt: skip
 
 
@@ -442,13 +446,13 @@ def _parser() -> argparse.ArgumentParser:
         ("check", check, texts.check, "every stage against PyTorch, in float32 and float64",
          (_model, _gradient, _passes, _truth, _output)),
         ("captures", captures, texts.captures, "what the forward saves for the backward",
-         (_model, _gradient, _passes, _strategy, _output)),
+         (_model, _gradient, _passes, _captures, _output)),
         ("gradients", both_gradients, texts.gradients, "TVM's gradient beside PyTorch's",
          (_model, _target)),
         ("time", time_model, texts.time, "compile, compare and time against PyTorch",
-         (_model, _gradient, _passes, _strategy, _time, _output)),
+         (_model, _gradient, _passes, _by_hand, _time, _output)),
         ("profile", profile, texts.profile, "time every kernel by itself",
-         (_model, _gradient, _passes, _strategy, _time, _output)),
+         (_model, _gradient, _passes, _by_hand, _time, _output)),
     ):  # fmt: skip
         command = commands.add_parser(name, help=help_, description=run.__doc__, allow_abbrev=False)
         command.set_defaults(run=run, text=text)
@@ -489,12 +493,31 @@ def _passes(command: argparse.ArgumentParser) -> None:
 
 def _strategy(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--strategy", choices=list(cuts.STRATEGIES), default=next(iter(cuts.STRATEGIES)),
+        "--strategy", choices=list(cuts.STRATEGIES), default=cuts.DEFAULT,
         help="which values the forward saves",
     )  # fmt: skip
     command.add_argument(
         "--budget", type=_budget, metavar="B",
-        help="for the strategy budget: a fraction of keep_all's bytes (0.5, 50%%) or bytes (4MiB)",
+        help="for the strategies frontier and budget: a fraction of keep_all's bytes (0.5, 50%%) "
+        "or bytes (4MiB)",
+    )  # fmt: skip
+    command.set_defaults(save=[], recompute=[])
+
+
+def _by_hand(command: argparse.ArgumentParser) -> None:
+    _strategy(command)
+    for name, does in (("--save", "save"), ("--recompute", "compute again")):
+        command.add_argument(
+            name, action="append", default=[], metavar="ID",
+            help=f"{does} this node of the joint graph and choose the rest around it; repeat",
+        )  # fmt: skip
+
+
+def _captures(command: argparse.ArgumentParser) -> None:
+    _by_hand(command)
+    command.add_argument(
+        "--frontier", action="store_true",
+        help="also every best cut of bytes against work, and the strategies beside them",
     )  # fmt: skip
 
 

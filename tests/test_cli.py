@@ -17,7 +17,7 @@ import pytest
 
 from passes.cut import STRATEGIES
 from tests import page_session
-from tests.page_session import WRONG_SEED
+from tests.page_session import NO_PARTITION_SEED, WRONG_SEED
 from viz.graph import Graph
 
 ROOT = Path(__file__).parent.parent
@@ -67,7 +67,7 @@ def test_gradients_holds_one_way_against_the_other():
     for row in rows.values():
         assert (row["nodes"], row["forward_nodes"], row["backward_nodes"]) == (12, 3, 5)
         assert row["operators"]["nn.matmul"] == 3
-        assert row["strategies"][0] == {"strategy": "keep_all", "captures": 2, "bytes": 2048}
+        assert {"strategy": "keep_all", "captures": 2, "bytes": 2048} in row["strategies"]
         assert row["error"]["max_rel"] == 0.5
     text = run("gradients", "mlp", "--engine", "relax").stdout
     assert "captures by keep_all" in text and "2, 2.0 KiB" in text
@@ -244,6 +244,49 @@ def test_captures_within_a_budget():
         crossing = {c["id"] for c in whole["captures"]}
         assert {s["id"] for s in data["spared"]} == crossing - {c["id"] for c in data["captures"]}
     assert whole["recomputed_flops"] == 0
+
+
+def test_captures_stand_beside_what_pytorch_keeps():
+    data = document("captures", "mlp")
+    assert data["strategy"] == "min_cut"
+    rivals = {"pytorch_eager_bytes": 2048, "pytorch_min_cut_bytes": 1024, "note": ""}
+    assert data["rivals"] == rivals
+    assert "partitioner 1.0 KiB" in run("captures", "mlp").stdout
+    seed = "--seed", str(NO_PARTITION_SEED)
+    assert document("captures", "mlp", *seed)["rivals"]["pytorch_min_cut_bytes"] is None
+    text = run("captures", "mlp", *seed).stdout
+    assert "partitioner unknown" in text and "does not take this module" in text
+
+
+def test_captures_by_hand_and_what_is_held_over_the_step():
+    data = document("captures", "mlp", "--save", "d0", "--recompute", "r")
+    assert [c["id"] for c in data["captures"]] == ["d0"]
+    assert data["by_hand"] == {"save": ["d0"], "recompute": ["r"]}
+    assert "r" in data["recomputed"]
+    steps = [(h["phase"], h["id"], h["bytes"]) for h in data["held"]]
+    assert steps[0] == ("forward", "d0", 1024)
+    assert steps[-1][0] == "backward" and steps[-1][2] == 0
+    error = document("captures", "mlp", "--save", "gd", status=2)["error"]
+    assert "belongs to the backward" in error["message"]
+    error = document("captures", "mlp", "--strategy", "keep_all", "--save", "d0", status=2)["error"]
+    assert "leaves no choice" in error["message"]
+
+
+def test_the_frontier_goes_from_nothing_kept_to_nothing_computed_again():
+    data = document("captures", "mlp", "--frontier")
+    points = data["frontier"]
+    assert (points[0]["bytes"], points[-1]["share"]) == (0, 0.0)
+    assert sorted(points, key=lambda p: p["bytes"]) == points
+    assert sorted(points, key=lambda p: -p["share"]) == points
+    named = {s["strategy"]: s for s in data["strategies"]}
+    assert (named["keep_all"]["bytes"], named["keep_all"]["share"]) == (2048, 0.0)
+    assert (named["inputs_only"]["bytes"], named["inputs_only"]["captures"]) == (0, 0)
+    assert "frontier" not in document("captures", "mlp")
+    text = run("captures", "mlp", "--frontier").stdout
+    assert "computed again" in text and "keep_all" in text
+    middle = points[1]["bytes"]
+    there = document("captures", "mlp", "--strategy", "frontier", "--budget", str(middle))
+    assert (there["bytes"], there["share"]) == (middle, points[1]["share"])
 
 
 def test_captures_without_a_gradient_says_so():

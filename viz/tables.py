@@ -11,9 +11,11 @@ from typing import Any
 
 from engine import truth
 from engine.kernels import Profile
-from engine.session import Comparison, ModelInfo, StepRecord, TimeResult, plain
+from engine.session import Comparison, ModelInfo, Rivals, StepRecord, TimeResult, plain
 from passes.catalogue import CATALOGUE
-from passes.cut import STRATEGIES, Capture, Cut, cut
+from passes.cut import STRATEGIES, Capture, Cut, Joint, cut
+from passes.cuts.depth import held
+from passes.cuts.frontier import frontier
 from passes.pipeline import Pipeline
 from samples import Sample
 from viz.align import Alignment
@@ -129,18 +131,17 @@ def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = 
     ]
 
 
-def cut_document(joint: Graph, cut: Cut) -> Row:
+def cut_document(cut: Cut) -> Row:
     """The part of `captures MODEL` that tells of one cut: what is saved, why, and for whom.
 
     Masks are inputs, so they are listed apart, and `bytes` leaves them out. FLOPs and seconds are
-    estimates (`passes.cost`); the seconds are good for their ratio.
+    estimates (`passes.cost`); the seconds are good for their ratio. `held` has the bytes held
+    between forward and backward wherever they change.
     """
+    by_id = cut.joint.graph.by_id
 
     def row(capture: Capture) -> Row:
-        return {
-            **plain(capture),
-            "reader_labels": [joint.by_id[r].title for r in capture.readers],
-        }
+        return {**plain(capture), "reader_labels": [by_id[r].title for r in capture.readers]}
 
     return {
         "strategy": cut.strategy,
@@ -149,13 +150,49 @@ def cut_document(joint: Graph, cut: Cut) -> Row:
         "masks": [row(m) for m in cut.masks],
         "mask_bytes": cut.mask_bytes,
         "budget": cut.budget,
+        "by_hand": {"save": sorted(cut.wish.save), "recompute": sorted(cut.wish.recompute)},
         "extra_bytes": cut.extra_bytes,
         "recomputed": list(cut.recomputed),
         "recomputed_flops": cut.recomputed_flops,
         "forward_flops": cut.forward_flops,
         "recomputed_seconds": cut.recomputed_seconds,
         "forward_seconds": cut.forward_seconds,
+        "share": cut.share,
         "spared": [plain(s) for s in cut.spared],
+        "held": [plain(h) for h in held(cut.joint, cut.ids, cut.recomputed)],
+    }
+
+
+def rivals_document(rivals: Rivals) -> Row:
+    """What PyTorch keeps for the backward of the same module, and why a figure is missing."""
+    return {
+        "pytorch_eager_bytes": rivals.eager_bytes,
+        "pytorch_min_cut_bytes": rivals.min_cut_bytes,
+        "note": rivals.note,
+    }
+
+
+def frontier_document(joint: Joint) -> Row:
+    """Bytes against work: the cuts on the frontier, the fewest bytes first, and the strategies.
+
+    `share` is the estimated time of what is computed again, of the forward's.
+    """
+    cuts = {name: cut(joint, name) for name, s in STRATEGIES.items() if not s.has_budget}
+    whole = cuts["keep_all"].forward_seconds
+    points = [
+        {
+            "bytes": p.bytes,
+            "share": p.seconds / whole if whole else 0.0,
+            "captures": len(p.saved),
+        }
+        for p in reversed(frontier(joint))
+    ]
+    return {
+        "frontier": points,
+        "strategies": [
+            {"strategy": n, "bytes": c.bytes, "share": c.share, "captures": len(c.ids)}
+            for n, c in cuts.items()
+        ],
     }
 
 
@@ -232,7 +269,8 @@ def gradient_row(gradient: str, joint: Graph, errors: Iterable[Comparison] | Non
         joint: the graph at the end of its pipeline, with roles.
         errors: the program's comparison with PyTorch, where it was made.
     """
-    cuts = {name: cut(joint, name) for name in STRATEGIES}
+    known = Joint(joint)
+    cuts = {name: cut(known, name) for name in STRATEGIES}
     backward = sum(n.role is Role.BACKWARD for n in joint)
     forward = sum(n.role in (Role.FORWARD, Role.CAPTURED) for n in joint)
     return {

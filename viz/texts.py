@@ -70,8 +70,26 @@ def captures(document: Document) -> str:
         f"forward's FLOPs; {len(document['masks'])} dropout masks, "
         f"{tables.size(document['mask_bytes'])}"
     )
+    rivals = document["rivals"]
+    beside = (
+        f"PyTorch eager keeps {tables.size(rivals['pytorch_eager_bytes'])}, its min-cut "
+        f"partitioner {tables.size(rivals['pytorch_min_cut_bytes'])}"
+    )
     columns = ["id", "op", "shape", "dtype", "size", "scope", "readers", "reason"]
-    return f"{head}\n\n{tables.text_table(rows, columns)}"
+    parts = [f"{head}\n{beside}" + (f"\n{rivals['note']}" if rivals["note"] else "")]
+    parts.append(tables.text_table(rows, columns))
+    if "frontier" in document:
+        points = [{**p, "strategy": None} for p in document["frontier"]] + document["strategies"]
+        lines = [
+            {
+                **p,
+                "size": tables.size(p["bytes"]),
+                "computed again": tables.work_text(p["share"], 1.0),
+            }
+            for p in points
+        ]
+        parts.append(tables.text_table(lines, ["size", "computed again", "captures", "strategy"]))
+    return "\n\n".join(parts)
 
 
 def gradients(document: Document) -> str:

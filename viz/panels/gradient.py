@@ -53,7 +53,7 @@ def show(desk: Desk, screen: Screen) -> None:
         st.session_state.setdefault("keep_budget", round(100 * HALF))
         left.slider("Budget, % of everything that crosses", 0, 100, key="keep_budget")
     cut, coloured = cut_of(desk, screen, joint, strategy)
-    document = tables.cut_document(joint, cut)
+    document = tables.cut_document(cut)
     strip(
         [
             (tables.number(len(document["captures"])), "captures"),
