@@ -182,6 +182,44 @@ def test_bert_layer_from_trace_to_timing(journey):
     journey.shot("code")
 
 
+def test_bert_layer_in_relax_trains_is_cut_and_timed(streamlit_page, folder):
+    journey = Journey(streamlit_page(APP, query="ir=Relax", height=960), folder)
+    page = journey.page
+    assert "7\u202f087\u202f872 parameters" in journey.facts()
+    graph = journey.viewer()
+    assert graph["titles"].count("matmul") == 8
+    assert "nn.layer_norm" in graph["titles"]
+
+    journey.tab("Gradient & cut")
+    journey.press("Switch to training")
+    journey.tab("Passes")
+    listed = rows(page)
+    gradient = [r["title"] for r in listed].index("Gradient")
+    assert listed[gradient]["nodes"] > 2 * listed[gradient - 1]["nodes"]
+    journey.shot("relax-passes")
+
+    journey.tab("Gradient & cut")
+    joint = journey.viewer()
+    assert {"forward", "captured", "backward"} <= set(joint["styles"])
+    assert "nn.layer_norm" not in joint["titles"]
+    assert "captures" in journey.facts()
+    for half in ("Forward", "Backward"):
+        page.get_by_role("radio", name=half, exact=True).or_(
+            page.get_by_role("button", name=half, exact=True)
+        ).first.click()
+        journey.settle()
+        assert 0 < journey.viewer()["nodes"] < joint["nodes"]
+    journey.shot("relax-gradient")
+
+    journey.tab("Compile & time")
+    page.get_by_label("Repeats").fill("5")
+    page.get_by_label("Repeats").press("Enter")
+    journey.settle()
+    journey.press("Run")
+    assert "built" in journey.facts() or "to build" in journey.facts()
+    journey.shot("relax-time")
+
+
 def test_a_file_of_ones_own_and_files_that_are_none(journey, tmp_path):
     import torch
 
