@@ -1,5 +1,7 @@
 """Identity across steps: what stays the same keeps its id, whatever happened around it."""
 
+from dataclasses import replace
+
 from viz.diff import carry_identity
 from viz.graph import Graph, Kind, Node, TensorType
 
@@ -70,6 +72,14 @@ def test_a_bound_parameter_is_the_same_node():
     matched = carry_identity(before, after)
     assert [n.id for n in matched.graph] == ["w", "x", "a"]
     assert matched.changed == {"w"}
+
+
+def test_another_attribute_on_the_same_inputs_is_a_change():
+    before = graph(var("x", "x"), call("a", "kernel", "x"), call("b", "exp", "a"))
+    marked = replace(call("2", "kernel", "1"), attrs={"pattern": 4})
+    matched = carry_identity(before, graph(var("1", "x"), marked, call("3", "exp", "2")))
+    assert [n.id for n in matched.graph] == ["x", "a", "b"]
+    assert (matched.added, matched.removed, matched.changed) == (set(), set(), {"a"})
 
 
 def test_an_insertion_is_the_only_thing_added():

@@ -9,9 +9,9 @@ is that of common subexpression elimination):
 
 1. *The same value*: it and everything it is computed from are equal.
 2. *The same call*: operator, attributes, types and inputs are equal, inputs compared by identity.
-3. *A changed call*: same operator and types at the same place in the model (module path and
-   framework operator), or same operator and attributes on a shared input. It keeps its id and
-   counts as changed.
+3. *A changed call*: same operator, types and inputs under other attributes; same operator and types
+   at the same place in the model (module path and framework operator); or same operator and
+   attributes on a shared input. It keeps its id and counts as changed.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class _Matcher:
 
         # Only what no node of `after` equals in value is left to be found by call or by place.
         by_call: dict[object, deque[str]] = defaultdict(deque)
+        by_inputs: dict[object, deque[str]] = defaultdict(deque)
         by_place: dict[object, deque[str]] = defaultdict(deque)
         by_input: dict[object, deque[str]] = defaultdict(deque)
         for node_id in self.old:
@@ -90,6 +91,8 @@ class _Matcher:
                 continue
             node = self.old[node_id]
             by_call[self._call_key(node, self._old_inputs(node))].append(node_id)
+            if node.inputs:
+                by_inputs[_inputs_key(node, self._old_inputs(node))].append(node_id)
             if node.scope or node.source:
                 by_place[_place_key(node)].append(node_id)
             for source in self._old_inputs(node):
@@ -105,6 +108,8 @@ class _Matcher:
             if found is None and _parameter(node):
                 # Bound or not, it is the same weight.
                 found = self._take(by_input["parameter", _parameter(node)])
+            if found is None and node.inputs:
+                found = self._take(by_inputs[_inputs_key(node, inputs)])
             if found is None and node.kind not in (Kind.INPUT, Kind.PARAMETER, Kind.FUNCTION):
                 if node.scope or node.source:
                     found = self._take(by_place[_place_key(node)])
@@ -242,6 +247,10 @@ def _own_key(node: Node) -> tuple[object, ...]:
     """What a node is by itself, without its inputs and its place."""
     attrs = json.dumps(dict(node.attrs), sort_keys=True, default=str)
     return (node.kind, node.op, node.name, attrs, node.outputs)
+
+
+def _inputs_key(node: Node, inputs: tuple[str, ...]) -> object:
+    return (node.kind, node.op, node.outputs, inputs)
 
 
 def _place_key(node: Node) -> object:

@@ -14,6 +14,7 @@ from copy import copy
 from functools import cached_property
 from typing import Any
 
+import torch
 import tvm
 import tvm_ffi
 from tvm import relax
@@ -359,4 +360,5 @@ def _json(value: Any) -> JsonValue:
 
 
 def _address(array: Any) -> int:
-    return int(array.numpy().ctypes.data)
+    # `numpy()` copies, so its address is that of a copy which is freed at once.
+    return int(torch.utils.dlpack.from_dlpack(array).data_ptr())
