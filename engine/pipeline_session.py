@@ -92,6 +92,11 @@ class Backend(Protocol):
             exprs: the IR's expression of each node of its graph, by the node's id.
         """
 
+    def kernels(
+        self, program: Program, exprs: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], ...] | None:
+        """The nodes of "main", by id, that TVM's FuseOps makes one kernel each."""
+
     def ordinal(self, program: Program, expr: Any) -> int | None:
         """The place in PyTorch's order of execution of the operator that an expression came from;
         None where that is not known, and of the gradient of an operator."""
@@ -290,6 +295,14 @@ class PipelineSession:
         built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.5))
         set_threads(threads)
         return measure(built, self.ir, target, repeats, _part(progress, 0.5, 1.0))
+
+    def kernels(
+        self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
+    ) -> tuple[tuple[str, ...], ...] | None:
+        """The nodes at the end of a pipeline that become one kernel each."""
+        state = self._end(source, pipeline, progress)
+        progress(0.9, "fusing")
+        return self._backend.kernels(state.program, state.exprs)
 
     def profile(
         self,

@@ -371,6 +371,15 @@ class Session(Protocol):
             threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
         """
 
+    def kernels(
+        self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
+    ) -> tuple[tuple[str, ...], ...] | None:
+        """The nodes at the end of a pipeline, by id, that TVM's FuseOps makes one kernel each.
+
+        It says what is written to memory, and so what recomputing costs (`passes.cost`). None
+        where the fusion cannot be followed back to nodes.
+        """
+
     def profile(
         self,
         source: ModelSource,

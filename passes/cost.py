@@ -12,7 +12,7 @@ reduction behind it within one kernel, as compilers that fuse do.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
@@ -71,6 +71,10 @@ _PRODUCTS = _words(
     "nn.sparse_dense nn.attention nn.attention_bias nn.attention_var_len"
 )
 _RANDOM = ("random.", "threefry", "nn.dropout", "multinomial")
+
+
+Kernels = Sequence[Collection[str]]
+"""Ids of the nodes that each kernel computes."""
 
 
 @dataclass(frozen=True)
@@ -243,11 +247,16 @@ class Work:
     Args:
         graph: with types.
         machine: whose rates turn work into seconds.
+        kernels: ids of the nodes that a compiler fused into each kernel, which decides what is
+            written to memory; None guesses it by the operators' names.
     """
 
-    def __init__(self, graph: Graph, machine: Machine = NOMINAL) -> None:
+    def __init__(
+        self, graph: Graph, machine: Machine = NOMINAL, kernels: Kernels | None = None
+    ) -> None:
         self.graph = graph
         self.machine = machine
+        self.kernels = kernels
 
     @cached_property
     def flops(self) -> dict[str, float]:
@@ -278,6 +287,8 @@ class Work:
         out, since the backward would have read another saved value instead.
         """
         owner, counts, held, machine = self.owner, self.flops, self.bytes, self.machine
+        if self.kernels is not None:
+            return self._by_kernels(self.kernels)
         fusible = {n.id for n in self.graph.nodes if is_fusible(n)}
         inner = fusible | {n.id for n in self.graph.nodes if is_reduction(n)}
         written = self._written(inner)
@@ -292,6 +303,30 @@ class Work:
                 if outside or base not in fusible:
                     moved += held[base]
             found[node.id] = machine.seconds(counts[node.id], moved)
+        return found
+
+    def _by_kernels(self, kernels: Kernels) -> dict[str, float]:
+        """Seconds of each node: it moves what it reads and writes across its kernel's border."""
+        place = {i: k for k, nodes in enumerate(kernels) for i in nodes}
+        outside = len(kernels)
+        for node in self.graph.nodes:  # what is in no kernel by itself; views do not move
+            if node.id not in place and not is_view(node):
+                place[node.id] = outside = outside + 1
+        written = {self.owner[o] for o in self.graph.outputs}
+        for node_id, edges in self.edges.items():
+            for base in {self.owner[e] for e in edges}:
+                if place.get(base) != place.get(node_id, place.get(base)):
+                    written.add(base)
+        found: dict[str, float] = {}
+        for node in self.graph.nodes:
+            found[node.id] = 0.0
+            if node.kind not in (Kind.CALL, Kind.FUNCTION) or is_view(node):
+                continue
+            moved = self.bytes[node.id] if node.id in written else 0
+            for base in {self.owner[e] for e in self.edges[node.id]}:
+                if place.get(base) != place[node.id]:
+                    moved += self.bytes[base]
+            found[node.id] = self.machine.seconds(self.flops[node.id], moved)
         return found
 
     def _written(self, inner: Collection[str]) -> set[str]:

@@ -5,7 +5,8 @@ read gets a storage, and storages whose tensor nobody reads any more serve again
 such a plan, greedily and in order of execution, as TVM's graph planner does (Chen et al., "Training
 deep nets with sublinear memory cost", arXiv 1604.06174, section 3): of the free storages, the
 smallest that is large enough; else the largest, which grows; but none that is 16 times larger or
-smaller. Inputs, parameters, masks and constants are the caller's and count for nothing.
+smaller. Relax's results have memory of their own; Relay's may lie where other tensors were. Inputs,
+parameters, masks and constants are the caller's and count for nothing.
 """
 
 from __future__ import annotations
@@ -97,6 +98,10 @@ def _planned(
             size = graph.by_id[node_id].bytes or 0
             if node_id in returned:
                 results += size
+                if graph.ir == "relay":
+                    # Its executor lays results where other tensors were before.
+                    found = _fitting(free, size)
+                    between -= min(size, found or 0)
             elif node_id in last:
                 found = _fitting(free, size)
                 held[node_id] = size if found is None else max(size, found)

@@ -3,6 +3,7 @@
 import pytest
 
 from passes.cost import (
+    NOMINAL,
     Machine,
     Work,
     flops,
@@ -14,6 +15,7 @@ from passes.cost import (
     storages,
 )
 from tests.graphs import Builder
+from tests.test_cut import node, tensor
 from viz.graph import Graph, Kind, Node, TensorType
 
 
@@ -170,3 +172,19 @@ def test_unknown_dimensions_count_as_one():
     w = b.add(Kind.INPUT, (4, 8), name="w")
     d = b.call("nn.dense", x, w, shape=("n", 4))
     assert flops(b.graph(d))[d] == 2 * 4 * 8
+
+
+def test_kernels_that_are_known_decide_what_is_moved():
+    nodes = [
+        node("x", Kind.INPUT, out=tensor(1000)),
+        node("a", reads=("x",), op="exp", out=tensor(1000)),
+        node("b", reads=("a",), op="add", out=tensor(1000)),
+        node("c", reads=("b",), op="multiply", out=tensor(1000)),
+    ]
+    graph = Graph("main", "relax", tuple(nodes), ("x",), ("c",))
+    unit = 4000 / NOMINAL.bandwidth
+    apart = Work(graph, kernels=[("a",), ("b",), ("c",)]).seconds
+    assert apart == {"x": 0.0, **dict.fromkeys("abc", pytest.approx(2 * unit))}
+    pair = Work(graph, kernels=[("a", "b"), ("c",)]).seconds
+    assert (pair["a"], pair["b"], pair["c"]) == pytest.approx((unit, unit, 2 * unit))
+    assert sum(Work(graph, kernels=[("a", "b", "c")]).seconds.values()) < sum(pair.values())

@@ -72,3 +72,10 @@ def test_scratch_serves_the_next_kernel_and_is_free_then():
     g = chain(10, 10, 10)
     assert plan(g, [(), ("f0",), ("f1",)], [40, 0, 0]).between == 80
     assert plan(g, [(), ("f0",), (), ("f1",)], [40, 0, 40, 0]).between == 80
+
+
+def test_relay_lays_its_results_where_others_were():
+    g = chain(10, 10, 10, 10, 10)
+    relay = Graph("main", "relay", g.nodes, g.inputs, g.outputs)
+    assert plan(g, kernels(g)).bytes == 120
+    assert (plan(relay, kernels(relay)).bytes, plan(relay, kernels(relay)).results) == (80, 40)

@@ -16,7 +16,7 @@ from engine.relax import runtime
 from engine.relax.frontend import import_model
 from engine.relax.targets import targets
 from engine.relax.to_graph import to_graph
-from engine.relax.watched import Watched
+from engine.relax.watched import Watched, kernels_of
 from engine.session import EngineInfo, Progress
 from passes.halves import Halves
 from passes.relax.origins import imported_order
@@ -66,6 +66,12 @@ class RelaxBackend:
     ) -> Watched:
         """Build one function to be watched, kernel by kernel; see `engine.relax.watched`."""
         return Watched(program, name, exprs, BuildOptions(target))
+
+    def kernels(
+        self, program: RelaxProgram, exprs: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], ...] | None:
+        """What becomes one kernel each; see `engine.relax.watched`."""
+        return kernels_of(program, exprs)
 
     def ordinal(self, program: RelaxProgram, expr: Any) -> int | None:
         """When PyTorch executed the operator that a variable came from."""

@@ -46,7 +46,7 @@ class Watched:
         options: as it is built when nobody watches.
     """
 
-    memory_bytes = None  # the virtual machine makes room as it runs
+    memory_bytes: int | None = None  # the virtual machine makes room as it runs
 
     def __init__(
         self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], options: BuildOptions
@@ -99,6 +99,27 @@ class Watched:
         elif tuple(symbols) != tuple(k.name for k in self.kernels):
             self.note, self._sites = _LOST, []
             self.kernels = tuple(Site(s, ()) for s in symbols)
+
+
+def kernels_of(
+    program: RelaxProgram, exprs: Mapping[str, Any]
+) -> tuple[tuple[str, ...], ...] | None:
+    """What FuseOps makes one kernel each of "main": ids of nodes; None where it cannot be followed.
+
+    Args:
+        exprs: the variable of each node of its graph, by the node's id.
+    """
+    ids = [i for i, e in exprs.items() if isinstance(e, tvm.ir.Var)]
+    names = {exprs[ident].__chandle__(): f"{_NODE}{k}" for k, ident in enumerate(ids)}
+    function = _renamed(program.mod["main"], names)
+    mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    t = relax.transform
+    for step in (t.Normalize(), t.LegalizeOps(), t.AnnotateTIROpPattern()):
+        mod = step(mod)
+    groups = _groups(mod, t.FuseOps()(mod))
+    if groups is None:
+        return None
+    return tuple(tuple(ids[k] for k in sorted(nodes)) for _, nodes in groups)
 
 
 def _nothing() -> None:

@@ -19,7 +19,7 @@ from engine.relay import runtime  # noqa: E402
 from engine.relay.frontend import import_model  # noqa: E402
 from engine.relay.targets import targets  # noqa: E402
 from engine.relay.to_graph import to_graph  # noqa: E402
-from engine.relay.watched import Watched  # noqa: E402
+from engine.relay.watched import Watched, kernels_of  # noqa: E402
 from engine.session import EngineInfo, Progress  # noqa: E402
 from passes.halves import Halves  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
@@ -69,6 +69,12 @@ class RelayBackend:
     ) -> Watched:
         """Build one function to be watched, kernel by kernel; see `engine.relay.watched`."""
         return Watched(program, name, exprs, BuildOptions(target))
+
+    def kernels(
+        self, program: RelayProgram, exprs: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], ...] | None:
+        """What becomes one kernel each; see `engine.relay.watched`."""
+        return kernels_of(program, exprs)
 
     def ordinal(self, program: RelayProgram, expr: Any) -> int | None:
         """When PyTorch executed the operator that an expression came from."""

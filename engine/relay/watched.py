@@ -24,6 +24,7 @@ from engine.relay import runtime
 from passes.relay.program import RelayProgram
 from passes.relay.rewrite import post_order, rewrite_body
 from passes.relay.spans import key
+from passes.relay.tvm_own import fuse_ops
 from viz.graph import TensorType
 
 # The runtime has loaded the TVM that has Relay.
@@ -78,7 +79,7 @@ class Watched:
         ]  # fmt: skip
         groups = _groups(seen.modules, self._nodes)
         ordinary = json.loads(runtime.build(program, options, name).library.get_graph_json())
-        self.memory_bytes = _held(ordinary)
+        self.memory_bytes: int | None = _held(ordinary)
         self.note = "" if groups is not None else _LOST
         if _names(ordinary["nodes"]) != _names(self._nodes):
             self.note = (
@@ -118,6 +119,35 @@ class Watched:
         if array.dtype == "bool":
             return torch.from_numpy(np.array(array.numpy()))
         return torch.utils.dlpack.from_dlpack(array.to_dlpack())
+
+
+def kernels_of(program: RelayProgram, exprs: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """What FuseOps makes one kernel each of "main": ids of nodes.
+
+    Args:
+        exprs: the expression of each node of its graph, by the node's id.
+    """
+    ids = list(exprs)
+    numbers = {e.handle.value: k for k, e in enumerate(exprs.values())}
+    numbered = tvm.IRModule({"main": _numbered(program.mod["main"], numbers)})
+    fused = fuse_ops(replace(program, mod=relay.transform.InferType()(numbered)))
+    calls = [
+        e for e in post_order(fused.main)
+        if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)
+    ]  # fmt: skip
+    return tuple(tuple(ids[k] for k in sorted(_inside(c.op.body))) for c in calls)
+
+
+def _inside(body: Any) -> set[int]:
+    """The numbers of the calls of a group's body."""
+    found: set[int] = set()
+
+    def number(expr: Any) -> None:
+        if isinstance(expr, relay.Call) and key(expr).isdigit():
+            found.add(int(key(expr)))
+
+    relay.analysis.post_order_visit(body, number)
+    return found
 
 
 def _held(layout: Mapping[str, Any]) -> int:
@@ -186,12 +216,5 @@ def _groups(modules: Mapping[str, Any], nodes: list[Any]) -> dict[int, set[int]]
             return None
         if name not in (_VIEW, str(call.args[0].name_hint)):
             return None
-        inside: set[int] = set()
-
-        def number(expr: Any, inside: set[int] = inside) -> None:
-            if isinstance(expr, relay.Call) and key(expr).isdigit():
-                inside.add(int(key(expr)))
-
-        relay.analysis.post_order_visit(group.op.body, number)
-        found[index] = inside
+        found[index] = _inside(group.op.body)
     return found
