@@ -263,7 +263,7 @@ def test_captures_by_hand_and_what_is_held_over_the_step():
     assert [c["id"] for c in data["captures"]] == ["d0"]
     assert data["by_hand"] == {"save": ["d0"], "recompute": ["r"]}
     assert "r" in data["recomputed"]
-    steps = [(h["phase"], h["id"], h["bytes"]) for h in data["held"]]
+    steps = [(h["phase"], h["id"], h["bytes"]) for h in data["held"]["changes"]]
     assert steps[0] == ("forward", "d0", 1024)
     assert steps[-1][0] == "backward" and steps[-1][2] == 0
     error = document("captures", "mlp", "--save", "gd", status=2)["error"]

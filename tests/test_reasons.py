@@ -3,7 +3,7 @@
 import pytest
 
 from passes.cut import cut, cut_at
-from passes.cuts.depth import held
+from passes.cuts.depth import depth
 from tests.test_cut import joint, node, small, tensor
 from tests.test_min_cut import messy, views
 from viz.graph import Kind
@@ -64,21 +64,21 @@ def test_a_random_node_cannot_be_computed_again_by_wish():
 
 
 def test_captures_are_held_from_their_making_to_their_last_reader():
-    found = cut(chain(), "keep_all")
-    steps = held(found.joint, found.ids, found.recomputed)
-    assert [(s.phase, s.step, s.id, s.bytes) for s in steps] == [
+    kept = cut(chain(), "keep_all")
+    found = depth(kept.joint, kept.ids, kept.recomputed)
+    assert [(s.phase, s.step, s.id, s.bytes) for s in found.changes] == [
         ("forward", 2, "b", 128),
         ("forward", 3, "c", 128 + 256),
         ("backward", 1, "dc", 128),
         ("backward", 2, "db", 0),
     ]
-    assert {(s.phase, s.steps) for s in steps} == {("forward", 5), ("backward", 2)}
+    assert (found.forward, found.backward) == (5, 2)
 
 
 def test_what_is_computed_again_comes_right_before_its_reader():
     found = cut_at(chain(), ["a"])
     assert found.recomputed == ("b", "c")
-    steps = held(found.joint, found.ids, found.recomputed)
+    steps = depth(found.joint, found.ids, found.recomputed).changes
     assert [(s.phase, s.step, s.id, s.bytes) for s in steps] == [
         ("forward", 1, "a", 32), ("backward", 1, "b", 0)
     ]  # fmt: skip
@@ -87,14 +87,14 @@ def test_what_is_computed_again_comes_right_before_its_reader():
 @pytest.mark.parametrize("seed", range(5))
 def test_the_most_that_is_held_is_what_the_cut_says(seed):
     found = cut(messy(seed, 40), "keep_all")
-    steps = held(found.joint, found.ids, found.recomputed)
+    steps = depth(found.joint, found.ids, found.recomputed).changes
     forward = [s for s in steps if s.phase == "forward"]
     assert max(s.bytes for s in steps) == forward[-1].bytes == found.bytes
 
 
 def test_a_view_holds_its_storage_once_and_what_is_a_result_stays():
     found = cut(views(), "keep_all")
-    steps = held(found.joint, found.ids, found.recomputed)
+    steps = depth(found.joint, found.ids, found.recomputed).changes
     assert max(s.bytes for s in steps) == found.bytes
     kept = cut_at(small(), ["y"])
-    assert [s.phase for s in held(kept.joint, kept.ids, kept.recomputed)] == ["forward"]
+    assert [s.phase for s in depth(kept.joint, kept.ids, kept.recomputed).changes] == ["forward"]

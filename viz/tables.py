@@ -14,8 +14,8 @@ from engine.kernels import Profile
 from engine.session import Comparison, ModelInfo, Rivals, StepRecord, TimeResult, plain
 from passes.catalogue import CATALOGUE
 from passes.cut import STRATEGIES, Capture, Cut, Joint, cut
-from passes.cuts.depth import held
-from passes.cuts.frontier import frontier
+from passes.cuts.depth import depth
+from passes.cuts.frontier import Point, frontier
 from passes.pipeline import Pipeline
 from samples import Sample
 from viz.align import Alignment
@@ -135,8 +135,8 @@ def cut_document(cut: Cut) -> Row:
     """The part of `captures MODEL` that tells of one cut: what is saved, why, and for whom.
 
     Masks are inputs, so they are listed apart, and `bytes` leaves them out. FLOPs and seconds are
-    estimates (`passes.cost`); the seconds are good for their ratio. `held` has the bytes held
-    between forward and backward wherever they change.
+    estimates (`passes.cost`); the seconds are good for their ratio. `held` has how many
+    nodes forward and backward execute, and the bytes held between them wherever they change.
     """
     by_id = cut.joint.graph.by_id
 
@@ -159,7 +159,7 @@ def cut_document(cut: Cut) -> Row:
         "forward_seconds": cut.forward_seconds,
         "share": cut.share,
         "spared": [plain(s) for s in cut.spared],
-        "held": [plain(h) for h in held(cut.joint, cut.ids, cut.recomputed)],
+        "held": plain(depth(cut.joint, cut.ids, cut.recomputed)),
     }
 
 
@@ -178,22 +178,27 @@ def frontier_document(joint: Joint) -> Row:
     `share` is the estimated time of what is computed again, of the forward's.
     """
     cuts = {name: cut(joint, name) for name, s in STRATEGIES.items() if not s.has_budget}
-    whole = cuts["keep_all"].forward_seconds
-    points = [
-        {
-            "bytes": p.bytes,
-            "share": p.seconds / whole if whole else 0.0,
-            "captures": len(p.saved),
-        }
-        for p in reversed(frontier(joint))
-    ]
     return {
-        "frontier": points,
+        "frontier": frontier_rows(joint, tuple(reversed(frontier(joint)))),
         "strategies": [
             {"strategy": n, "bytes": c.bytes, "share": c.share, "captures": len(c.ids)}
             for n, c in cuts.items()
         ],
     }
+
+
+def frontier_rows(joint: Joint, points: Iterable[Point]) -> list[Row]:
+    """One row a cut of the frontier; `share` is as of `frontier_document`."""
+    own = (i for i in joint.forward if i not in joint.free)
+    whole = sum(joint.work.seconds[i] for i in own)
+    return [
+        {
+            "bytes": p.bytes,
+            "share": p.seconds / whole if whole else 0.0,
+            "captures": len(p.saved),
+        }
+        for p in points
+    ]
 
 
 def alignment_document(alignment: Alignment) -> Row:

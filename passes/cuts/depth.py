@@ -14,19 +14,31 @@ class Held:
     Args:
         phase: "forward" or "backward".
         step: which node of its phase this is, from 1 on, in order of execution.
-        steps: how many nodes the phase executes.
         id: of the node, after which so much is held.
         bytes: held after it, each storage once.
     """
 
     phase: str
     step: int
-    steps: int
     id: str
     bytes: int
 
 
-def held(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) -> tuple[Held, ...]:
+@dataclass(frozen=True)
+class Depth:
+    """What is held over one run of forward and backward.
+
+    Args:
+        forward, backward: how many nodes each of them executes.
+        changes: in order of execution.
+    """
+
+    forward: int
+    backward: int
+    changes: tuple[Held, ...]
+
+
+def depth(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) -> Depth:
     """What the captures take as the forward makes them and the backward is done with them.
 
     The forward runs in graph order. So does the backward, and what it computes again it computes
@@ -51,7 +63,7 @@ def held(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) -
         if node_id in saved and base in sizes and base not in started:
             started.add(base)
             total += sizes[base]
-            found.append(Held("forward", step, len(forward), node_id, total))
+            found.append(Held("forward", step, node_id, total))
     last: dict[str, int] = {}
     kept = {owner[o] for o in joint.graph.outputs}
     for step, node_id in enumerate(backward, 1):
@@ -63,8 +75,8 @@ def held(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) -
             done[last.get(base, 1)] = done.get(last.get(base, 1), 0) + size
     for step in sorted(done):
         total -= done[step]
-        found.append(Held("backward", step, len(backward), backward[step - 1], total))
-    return tuple(found)
+        found.append(Held("backward", step, backward[step - 1], total))
+    return Depth(len(forward), len(backward), tuple(found))
 
 
 def _order(joint: Joint, recomputed: tuple[str, ...]) -> list[str]:

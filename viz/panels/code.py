@@ -13,9 +13,9 @@ from passes.catalogue import default_pipeline
 from samples import SAMPLES
 from viz.export import to_dot
 from viz.graph import Graph, TensorType
+from viz.panels.choice import chosen, joint_graph
 from viz.panels.desk import Desk
 from viz.panels.frame import heading
-from viz.panels.gradient import budget_chosen, joint_graph
 from viz.panels.screen import Screen
 
 
@@ -98,10 +98,7 @@ def commands(screen: Screen) -> list[str]:
     passes = []
     if screen.pipeline != default_pipeline(screen.ir, source.training, source.gradient):
         passes = ["--passes", str(screen.pipeline)]
-    strategy = st.session_state.get("keep_strategy")
-    cut = ["--strategy", strategy] if source.training and strategy else []
-    if cut and strategy and (budget := budget_chosen(strategy)) is not None:
-        cut += ["--budget", f"{budget:.0%}"]
+    cut = _cut(screen) if source.training else []
     lines = [
         ["graph", *common, *training, "-o", "graph.json"],
         ["step", *common, *training, *passes],
@@ -111,6 +108,19 @@ def commands(screen: Screen) -> list[str]:
     if source.training:
         lines.insert(2, ["captures", *common, *training[1:], *passes, *cut])
     return [shlex.join(["python", "cli.py", *line, "--json"]) for line in lines]
+
+
+def _cut(screen: Screen) -> list[str]:
+    """The options that make the chosen cut."""
+    choice = chosen(screen)
+    cut = ["--strategy", choice.strategy]
+    if choice.budget is not None:
+        whole = isinstance(choice.budget, int)
+        cut += ["--budget", str(choice.budget) if whole else f"{choice.budget:.0%}"]
+    for option, ids in (("--save", choice.save), ("--recompute", choice.recompute)):
+        for node_id in ids:
+            cut += [option, node_id]
+    return cut
 
 
 def _downloads(desk: Desk, screen: Screen, info: ModelInfo) -> None:

@@ -26,6 +26,7 @@ _DOING = {
     "check": "Comparing with PyTorch",
     "inside": "Comparing what is inside with PyTorch",
     "time": "Compiling and timing",
+    "rivals": "Asking PyTorch what it keeps",
     "profile": "Compiling and timing each kernel",
 }
 
@@ -94,13 +95,13 @@ def _progress(desk: Desk, key: str) -> None:
 def show_error(error: EngineError, desk: Desk | None = None, key: str = "") -> None:
     """An error as sentences: what was wrong, with what, and what to do."""
     if error.kind == "cancelled":
-        st.info(_plain(error.message))
+        st.info(plain_text(error.message))
     else:
-        parts = [f"**{_plain(error.message)}**"]
+        parts = [f"**{plain_text(error.message)}**"]
         if error.where:
             parts.append(f"Where: `{error.where.replace('`', '')}`")
         if error.hint:
-            parts.append(_plain(error.hint))
+            parts.append(plain_text(error.hint))
         st.error("  \n".join(parts))
     if desk is not None and error.kind != "usage":
         st.button("Try again", key=f"again_{error.kind}{key}", on_click=desk.forget_errors)
@@ -136,7 +137,7 @@ def switch_to_relay() -> None:
     st.session_state.ir = "relay"
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Text with Markdown's special signs made harmless."""
     for sign in "\\`*_{}[]<>#~$|":
         text = text.replace(sign, "\\" + sign)

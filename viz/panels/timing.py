@@ -11,9 +11,9 @@ from engine.session import EngineError, EngineInfo, Target, TimeResult
 from passes.catalogue import GRADIENTS
 from viz import charts, tables
 from viz.panels import kernels, truth
+from viz.panels.choice import cut_of
 from viz.panels.desk import Desk, Request
 from viz.panels.frame import heading, show_error, strip
-from viz.panels.gradient import cut_of, joint_graph
 from viz.panels.screen import Screen
 
 _HISTORY = 20
@@ -79,8 +79,7 @@ def _captured(desk: Desk, screen: Screen) -> tuple[str, ...] | None:
     """What the forward saves, by the strategy chosen in the tab before; None in inference."""
     if not screen.training:
         return None
-    joint = joint_graph(desk, screen)
-    return cut_of(desk, screen, joint, st.session_state.get("keep_strategy"))[0].ids
+    return cut_of(desk, screen)[0].ids
 
 
 def _remember(run: _Run, result: TimeResult) -> None:

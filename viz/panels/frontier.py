@@ -1,0 +1,47 @@
+"""In the tab of the gradient: bytes against recomputed work, with what PyTorch keeps beside it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import streamlit as st
+
+from engine.session import EngineError, Rivals
+from passes import cut as cuts
+from viz import charts, tables
+from viz.panels.choice import frontier_of, joint_of
+from viz.panels.desk import Desk
+from viz.panels.frame import boundary
+from viz.panels.screen import Screen
+
+_SHORT = "No cut lies below the line; the points on it are cuts."
+_READ = (
+    "Work is the estimated time of what the backward computes again, as a share of the forward's. "
+    "The line joins the cuts that are best at some price of work for bytes: no cut lies below it. "
+    "Between two of its points, *Within a budget* finds the best cuts near it. What PyTorch's "
+    "min-cut partitioner computes again is not estimated, so only its bytes are drawn, as a "
+    "dashed line; PyTorch eager computes nothing again."
+)
+
+
+def show(desk: Desk, screen: Screen, cut: cuts.Cut) -> None:
+    """Draw the chart; PyTorch's figures join it when they are here."""
+    joint = joint_of(desk, screen)
+    document = desk.derive(
+        lambda: tables.frontier_document(joint), "frontiers", screen.source, str(screen.pipeline)
+    )
+    if cut.strategy == "frontier":  # the line that the slider moves along
+        document = {**document, "frontier": tables.frontier_rows(joint, frontier_of(desk, screen))}
+    known: Rivals | None = None
+    with suppress(EngineError):  # told below, where it can be tried again
+        known = desk.known("rivals", screen.source)
+    rivals = tables.rivals_document(known) if known else None
+    title = cuts.STRATEGIES[cut.strategy].title
+    st.altair_chart(charts.frontier(document, rivals, (title, cut.bytes, cut.share)))
+    st.caption(_SHORT, help=_READ)
+    with boundary(desk, "rivals"):
+        note = desk.ask("rivals", screen.source, patience=0.0).note
+        if known is None:
+            st.rerun()
+        if note:
+            st.caption(note)
