@@ -60,11 +60,11 @@ def carry_identity(before: Graph, after: Graph, known: Mapping[str, str] | None 
 class _Matcher:
     def __init__(self, before: Graph, after: Graph, known: Mapping[str, str]) -> None:
         self.before, self.after, self.known = before, after, known
-        self.old = {n.id: n for n in _flat(before)}
-        self.old_values = _values(before)
+        self.old = {n.id: n for n in flat(before)}
+        self.old_values = makers(before)
         self.free = set(self.old)
         self.renamed: dict[str, str] = {}
-        self.values = _values(after)
+        self.values = makers(after)
         self.taken = set(self.old)
         self.added: set[str] = set()
         self.changed: set[str] = set()
@@ -100,7 +100,7 @@ class _Matcher:
             if _parameter(node):
                 by_input["parameter", _parameter(node)].append(node_id)
 
-        for node in _flat(self.after):
+        for node in flat(self.after):
             inputs = self._new_inputs(node)
             found = same_value.get(node.id)
             if found is None:
@@ -150,7 +150,7 @@ class _Matcher:
         return name
 
     def _call_key(self, node: Node, inputs: tuple[str, ...]) -> object:
-        return (*_own_key(node), inputs)
+        return (*own_key(node), inputs)
 
     def _old_inputs(self, node: Node) -> tuple[str, ...]:
         return tuple(
@@ -188,16 +188,16 @@ class _Matcher:
         )
 
 
-def _flat(graph: Graph) -> Iterator[Node]:
+def flat(graph: Graph) -> Iterator[Node]:
     """All nodes, those inside a fused function before it, without the function's arguments."""
     for node in graph.nodes:
         if node.body is not None:
             arguments = set(node.body.inputs)
-            yield from (n for n in _flat(node.body) if n.id not in arguments)
+            yield from (n for n in flat(node.body) if n.id not in arguments)
         yield node
 
 
-def _values(graph: Graph) -> dict[str, str]:
+def makers(graph: Graph) -> dict[str, str]:
     """Where a value really is made: a body's argument outside it, a function's result inside.
 
     Only ids that differ from the node they stand for are in the map.
@@ -209,7 +209,7 @@ def _values(graph: Graph) -> dict[str, str]:
         for argument, source in zip(node.body.inputs, node.inputs, strict=True):
             if isinstance(source, str):
                 values[argument] = values.get(source, source)
-        values.update(_values(node.body))
+        values.update(makers(node.body))
         if len(node.body.outputs) == 1:
             values[node.id] = node.body.outputs[0]
     return values
@@ -223,15 +223,15 @@ def _value_hashes(graph: Graph, known: Mapping[str, str] | None = None) -> dict[
     """
     hashes: dict[str, str] = {}
     seen: dict[str, int] = defaultdict(int)
-    values = _values(graph)
-    for node in _flat(graph):
+    values = makers(graph)
+    for node in flat(graph):
         if known and node.id in known:
             hashes[node.id] = known[node.id]
             continue
         inputs = [
             hashes[values.get(i, i)] if isinstance(i, str) else f"={i.text}" for i in node.inputs
         ]
-        text = json.dumps([*map(str, _own_key(node)), *inputs])
+        text = json.dumps([*map(str, own_key(node)), *inputs])
         value = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
         seen[value] += 1
         hashes[node.id] = value if seen[value] == 1 else f"{value}#{seen[value]}"
@@ -243,7 +243,7 @@ def _parameter(node: Node) -> str:
     return node.name if node.kind is Kind.PARAMETER else str(node.attrs.get("parameter", ""))
 
 
-def _own_key(node: Node) -> tuple[object, ...]:
+def own_key(node: Node) -> tuple[object, ...]:
     """What a node is by itself, without its inputs and its place."""
     attrs = json.dumps(dict(node.attrs), sort_keys=True, default=str)
     return (node.kind, node.op, node.name, attrs, node.outputs)
