@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine import truth
+from engine import bisection, truth
 from engine.client import EngineClient
 from engine.session import EngineError, ModelSource, plain
 from engine.source import source_from_file
@@ -34,6 +34,7 @@ from passes.catalogue import (
 )
 from passes.cuts.budget import parse_budget
 from passes.pipeline import Pipeline
+from passes.user import name_files
 from samples import SAMPLES
 from viz import tables, texts
 from viz.align import align
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None, connect: Connect = EngineClient) -> 
     if not args.verbose:  # an error is told in words; Python would print the engine's log as well
         logging.getLogger("relascope.engine").addHandler(logging.NullHandler())
     try:
+        _own_passes(args)
         document = args.run(args, connect)
     except EngineError as error:
         return _fail(args, error)
@@ -157,6 +159,22 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
         target = args.target or _first_target(ask)
         rows = [row for stage in stages for row in truth.run(ask, stage, target)]
     document = tables.truth_document(args.model, args.engine, target, rows)
+    if args.output:
+        _write(args.output, json.dumps(document, ensure_ascii=False))
+    return document
+
+
+def bisect(args: argparse.Namespace, connect: Connect) -> Document:
+    """The first pass that makes a pipeline wrong, slow, or crash."""
+    source, pipeline = _source(args), _pipeline(args)
+    with _Engine(args, connect) as ask:
+        ask("load", source)  # what cannot be opened is no fault of a pass
+        question = bisection.Question(
+            source, pipeline, args.target or _first_target(ask), args.kind or "", args.factor,
+            args.threads, args.repeats,
+        )  # fmt: skip
+        result = bisection.bisect(ask, args.engine, question)
+    document = tables.bisect_document(args.engine, result)
     if args.output:
         _write(args.output, json.dumps(document, ensure_ascii=False))
     return document
@@ -349,6 +367,15 @@ def _source(args: argparse.Namespace) -> ModelSource:
     return replace(source, gradient=args.gradient)
 
 
+def _own_passes(args: argparse.Namespace) -> None:
+    try:
+        name_files(getattr(args, "pass_file", []))
+    except ValueError as wrong:
+        raise EngineError(
+            "usage", f"{wrong}.", "--pass-file", "A pass is a function of `program`.",
+        ) from wrong  # fmt: skip
+
+
 def _pipeline(args: argparse.Namespace) -> Pipeline:
     try:
         if args.passes in (None, "default"):
@@ -436,7 +463,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, run, text, help_, options in (
         ("models", models, texts.models, "list the samples", ()),
-        ("passes", passes, texts.passes, "list the passes and the default pipelines", ()),
+        ("passes", passes, texts.passes, "list the passes and the default pipelines",
+         (_pass_file,)),
         ("graph", graph, texts.graph, "the graph of a model",
          (_model, _gradient, _passes, _output)),
         ("step", step, texts.step, "what each pass of a pipeline does",
@@ -445,6 +473,8 @@ def _parser() -> argparse.ArgumentParser:
          (_model, _gradient, _passes)),
         ("check", check, texts.check, "every stage against PyTorch, in float32 and float64",
          (_model, _gradient, _passes, _truth, _output)),
+        ("bisect", bisect, texts.bisect, "the first pass that makes a pipeline bad",
+         (_model, _gradient, _passes, _bisect, _time, _output)),
         ("captures", captures, texts.captures, "what the forward saves for the backward",
          (_model, _gradient, _passes, _captures, _output)),
         ("gradients", both_gradients, texts.gradients, "TVM's gradient beside PyTorch's",
@@ -489,6 +519,24 @@ def _passes(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--passes", metavar="TEXT", help="a pipeline such as 'cse|bind|fold', or 'default'"
     )
+    _pass_file(command)
+
+
+def _pass_file(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--pass-file", action="append", default=[], metavar="FILE",
+        help="Python file with passes of your own, which can stand in pipelines; repeat",
+    )  # fmt: skip
+
+
+def _bisect(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--kind", choices=bisection.KINDS, help="what to look for; wrong or crash otherwise"
+    )
+    command.add_argument(
+        "--factor", type=_ratio, default=bisection.FACTOR, metavar="F",
+        help="slow is what takes longer than F times PyTorch eager",
+    )  # fmt: skip
 
 
 def _strategy(command: argparse.ArgumentParser) -> None:
@@ -555,6 +603,13 @@ def _budget(text: str) -> float | int:
         return parse_budget(text)
     except ValueError as wrong:
         raise argparse.ArgumentTypeError(str(wrong)) from wrong
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
 
 
 def _positive(text: str) -> int:

@@ -170,7 +170,7 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
     try:
         captured = _captured(ask, stage)
         found = ask("check", stage.source, stage.pipeline, captured, target, captured is not None)
-        rows = [_row(row, _of(row.stage, found), limit) for row in empty]
+        rows = [filled(row, _of(row.stage, found), limit) for row in empty]
         if not all(row.passed for row in rows):
             nodes = ask("inside", stage.source, stage.pipeline, captured, target)
             graph = _graph(ask, stage)
@@ -213,7 +213,8 @@ def _over(error: Comparison, limit: Limit) -> bool:
     return not error.max_rel <= limit.of(error.name)
 
 
-def _row(row: Row, found: Sequence[Comparison], limit: Limit) -> Row:
+def filled(row: Row, found: Sequence[Comparison], limit: Limit) -> Row:
+    """A row with what was found: the largest errors, and whether all is within the limits."""
     worst = max(found, key=lambda c: c.max_rel / limit.of(c.name))
     return replace(
         row,

@@ -28,6 +28,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
 from engine.session import EngineError
+from passes.user import enter_named
 
 SESSIONS = {
     "relay": "engine.relay.session:RelaySession",
@@ -115,6 +116,7 @@ class _Worker:
         try:
             if self.session is None:
                 progress(0.0, "starting the engine")
+                enter_named()
                 module, _, name = self.name.partition(":")
                 self.session = getattr(importlib.import_module(module), name)()
             failed = "error"

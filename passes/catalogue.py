@@ -6,8 +6,11 @@ code as `module:attribute`, which an engine imports in its own process.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
 from typing import Any
 
 from passes.pipeline import Pipeline, Step
@@ -23,7 +26,8 @@ class PassInfo:
         title: as its makers call it ("FoldConstant").
         summary: one line on what it does.
         origin: "TVM", or where the method of ours comes from.
-        function: `module:attribute` of a callable from program (and parameters) to program.
+        function: `module:attribute` of a callable from program (and parameters) to program; a
+            module whose name ends in ".py" is a file (`passes.user`).
         required: the pipeline it stands in cannot go without it, so it has no switch.
         needs: names of the passes that must have run before it in the same pipeline.
         excludes: names of the passes that must not have run before it.
@@ -44,8 +48,21 @@ class PassInfo:
 
     def load(self) -> Any:
         """Import the callable. Only an engine's process may do this."""
-        module, _, attribute = self.function.partition(":")
-        return getattr(import_module(module), attribute)
+        module, _, attribute = self.function.rpartition(":")
+        found = _run_file(module) if module.endswith(".py") else import_module(module)
+        return getattr(found, attribute)
+
+
+def _run_file(path: str) -> ModuleType:
+    """Import a file by its path, once a process."""
+    if path not in sys.modules:
+        spec = spec_from_file_location(path, path)
+        assert spec is not None, "a name that ends in .py has a loader"
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[path] = module
+    return sys.modules[path]
 
 
 _RELAY = (

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from engine import truth
+from engine import bisection, truth
+from engine.bisection import Bisection, Try
 from engine.kernels import Profile
 from engine.session import Comparison, ModelInfo, Rivals, StepRecord, TimeResult, plain
+from passes.bisect import IMPORT
 from passes.catalogue import CATALOGUE
 from passes.cut import STRATEGIES, Capture, Cut, Joint, cut
 from passes.cuts.depth import depth
@@ -366,6 +368,39 @@ def truth_document(model: str, ir: str, target: str, rows: Sequence[truth.Row]) 
         "passed": bool(rows) and all(r.passed for r in rows),
         "verdict": truth.verdict(rows),
     }
+
+
+def bisect_document(ir: str, result: Bisection) -> Row:
+    """What `bisect MODEL` prints: the culprit, what it does, and every try on the way."""
+    question = result.question
+    suspects = [_step_at(question.pipeline, i) for i in result.found.suspects]
+    return {
+        "model": question.source.model,
+        "engine": ir,
+        "target": question.target,
+        "pipeline": str(question.pipeline),
+        "culprit": suspects[0] if len(suspects) == 1 else None,
+        "suspects": suspects,
+        "kind": result.kind or None,
+        "compiles": result.compiles,
+        "log": [try_row(question.pipeline, t) for t in result.log],
+        "float64": None if result.double is None else truth_rows([result.double])[0],
+        "verdict": bisection.verdict(ir, result),
+    }
+
+
+def try_row(pipeline: Pipeline, one: Try) -> Row:
+    """One try of a bisection; `last` is as of a suspect.
+
+    Args:
+        pipeline: the whole that is searched.
+    """
+    return {**plain(one), "pipeline": str(one.pipeline), "last": _step_at(pipeline, one.last)}
+
+
+def _step_at(pipeline: Pipeline, index: int) -> Row:
+    name = "import" if index == IMPORT else pipeline.steps[index].name
+    return {"index": index, "pass": name}
 
 
 def time_document(result: TimeResult) -> Row:

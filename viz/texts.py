@@ -166,6 +166,24 @@ def check(document: Document) -> str:
     return "\n\n".join([head, tables.text_table(rows, columns), document["verdict"]])
 
 
+def bisect(document: Document) -> str:
+    """What `bisect` says."""
+    rows = [
+        {
+            **r,
+            "up to": f"{r['last']['index'] + 1} {r['last']['pass']}",
+            "error": (r["error"] or {}).get("message", "").partition("\n")[0],
+        }
+        for r in document["log"]
+    ]
+    found = [c for c in ("worst", "max_rel", "limit", "ratio", "error") if any(r[c] for r in rows)]
+    columns = ["up to", "outcome", *found]
+    head = f"{document['model']} ({document['engine']}), target {document['target']}"
+    compiles = f"{document['compiles']} compiles."
+    table = tables.text_table(rows, columns)
+    return "\n\n".join([head, table, f"{document['verdict']} {compiles}"])
+
+
 def profile(document: Document) -> str:
     """What `profile` says: the slowest kernel first."""
     head = (

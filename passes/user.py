@@ -1,0 +1,100 @@
+"""Passes of one's own, from Python files that are named where the program is started.
+
+A file is named by `--pass-file` on the command line or in the environment variable `VARIABLE`,
+which the engines' processes inherit; never by anything that a page was given. Its public functions
+of one argument called `program` are passes: each takes a `passes.program.Program` and returns one.
+A function's name is the pass's, the first line of its docstring says what it does, and further
+arguments, which need defaults, are its parameters. `IR = "relay"` (or "relax") at the top says
+whose passes they are; without it they are offered in both.
+
+The app must not import a TVM, so it reads the file without running it; an engine imports it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from passes import catalogue
+from passes.catalogue import PassInfo
+
+VARIABLE = "RELASCOPE_PASS_FILES"
+"""Names files of passes, separated as the system separates paths."""
+
+IRS = ("relay", "relax")
+
+
+def name_files(files: Sequence[str]) -> None:
+    """Name files for this process and for those that it starts, and enter their passes.
+
+    Raises:
+        ValueError: a file cannot be read as passes; the message says why.
+    """
+    paths = [str(Path(f).resolve()) for f in files]
+    before = os.environ.get(VARIABLE, "").split(os.pathsep)
+    os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys(filter(None, [*before, *paths])))
+    enter_named()
+
+
+def enter_named() -> None:
+    """Enter the passes of all files that are named into the catalogue.
+
+    Raises:
+        ValueError: a file cannot be read as passes; the message says why.
+    """
+    for file in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        for entry in read(file):
+            key = entry.ir, entry.name
+            known = catalogue.CATALOGUE.get(key)
+            if known is not None and known.function != entry.function:
+                raise ValueError(f"{file} has a pass {entry.name!r}, and {known.origin} has one")
+            catalogue.CATALOGUE[key] = entry
+
+
+def read(file: str) -> tuple[PassInfo, ...]:
+    """The passes in a file, found without running it.
+
+    Raises:
+        ValueError: it cannot be opened, is no Python, or has no pass; the message says which.
+    """
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except OSError as wrong:
+        raise ValueError(f"{file} cannot be opened: {wrong.strerror}") from wrong
+    except (SyntaxError, ValueError) as wrong:
+        raise ValueError(f"{file} is no Python: {wrong}") from wrong
+    irs = tuple(_irs(tree)) or IRS
+    if not set(irs) <= set(IRS):
+        raise ValueError(f"{file} says IR = {irs[0]!r}; known: {', '.join(IRS)}")
+    found = tuple(
+        PassInfo(
+            f.name, ir, f.name, (ast.get_docstring(f) or "A pass of yours.").splitlines()[0],
+            Path(file).name, f"{file}:{f.name}",
+        )
+        for f in tree.body
+        for ir in irs
+        if isinstance(f, ast.FunctionDef) and _is_pass(f)
+    )  # fmt: skip
+    if not found:
+        raise ValueError(f"{file} has no pass: no public function whose argument is `program`")
+    return found
+
+
+def _irs(tree: ast.Module) -> Iterator[str]:
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="IR")], value=ast.Constant(value=str(ir))):
+                yield ir
+
+
+def _is_pass(function: ast.FunctionDef) -> bool:
+    given = [*function.args.posonlyargs, *function.args.args]
+    needed = len(given) - len(function.args.defaults)
+    first = given[0].arg if given else ""
+    # The name must be one that a pipeline's text can hold.
+    return bool(re.fullmatch("[a-z][a-z0-9_]*", function.name)) and (first, needed) == (
+        "program", 1,
+    )  # fmt: skip
