@@ -59,7 +59,9 @@ def joint_of(desk: Desk, screen: Screen) -> cuts.Joint:
     """The joint graph as strategies see it; what one cut works out, the next one knows."""
     graph = joint_graph(desk, screen)
     kernels = desk.ask("kernels", screen.source, screen.pipeline)
-    return desk.derive(lambda: cuts.Joint(graph, kernels), "joint", screen.source, str(screen.pipeline))
+    return desk.derive(
+        lambda: cuts.Joint(graph, kernels), "joint", screen.source, str(screen.pipeline)
+    )
 
 
 def chosen(screen: Screen) -> Choice:

@@ -39,9 +39,13 @@ def show(desk: Desk, screen: Screen, cut: cuts.Cut) -> None:
     title = cuts.STRATEGIES[cut.strategy].title
     st.altair_chart(charts.frontier(document, rivals, (title, cut.bytes, cut.share)))
     st.caption(_SHORT, help=_READ)
-    with boundary(desk, "rivals"):
-        note = desk.ask("rivals", screen.source, patience=0.0).note
-        if known is None:
+    if known is not None and known.note:
+        st.caption(known.note)
+
+
+def ask_rivals(desk: Desk, screen: Screen) -> None:
+    """Ask for PyTorch's figures where they are not known; the page runs again with them."""
+    with boundary(desk, "_rivals"):
+        if desk.known("rivals", screen.source) is None:
+            desk.ask("rivals", screen.source)
             st.rerun()
-        if note:
-            st.caption(note)

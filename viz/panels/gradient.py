@@ -76,6 +76,8 @@ def show(desk: Desk, screen: Screen) -> None:
     by_hand.show(screen, cut, node_id)
     captures.show(document)
     two_gradients.show(desk, screen)
+    with right:
+        frontier.ask_rivals(desk, screen)
 
 
 def _figures(document: tables.Row) -> None:
