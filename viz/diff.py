@@ -7,7 +7,8 @@ means the same computation after a pass as before it.
 Three ways to be the same node, tried in this order (ours; the idea of hashing what a node computes
 is that of common subexpression elimination):
 
-1. *The same value*: it and everything it is computed from are equal.
+1. *The same value*: it and everything it is computed from are equal; of what equal nodes compute,
+   first that of the same one of them.
 2. *The same call*: operator, attributes, types and inputs are equal, inputs compared by identity.
 3. *A changed call*: same operator, types and inputs under other attributes; same operator and types
    at the same place in the model (module path and framework operator); or same operator and
@@ -21,6 +22,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from viz.graph import Graph, Kind, Node
 
@@ -70,8 +72,9 @@ class _Matcher:
         self.changed: set[str] = set()
 
     def run(self) -> Matched:
-        old_hash = _value_hashes(self.before)
-        new_hash = _value_hashes(self.after, {n: old_hash[o] for n, o in self.known.items()})
+        old_hash, old_value = _value_hashes(self.before)
+        known = {n: (old_hash[o], old_value[o]) for n, o in self.known.items()}
+        new_hash, new_value = _value_hashes(self.after, known)
         by_hash: dict[str, deque[str]] = defaultdict(deque)
         for node_id, value in old_hash.items():
             by_hash[value].append(node_id)
@@ -83,14 +86,19 @@ class _Matcher:
 
         # Only what no node of `after` equals in value is left to be found by call or by place.
         by_call: dict[object, deque[str]] = defaultdict(deque)
+        by_value: dict[str, deque[str]] = defaultdict(deque)
         by_inputs: dict[object, deque[str]] = defaultdict(deque)
         by_place: dict[object, deque[str]] = defaultdict(deque)
         by_input: dict[object, deque[str]] = defaultdict(deque)
+        still = set(new_value.values())
         for node_id in self.old:
             if node_id not in self.free:
                 continue
             node = self.old[node_id]
             by_call[self._call_key(node, self._old_inputs(node))].append(node_id)
+            by_value[old_value[node_id]].append(node_id)
+            if old_value[node_id] in still:
+                continue  # merged with its equal, so it is no other node
             if node.inputs:
                 by_inputs[_inputs_key(node, self._old_inputs(node))].append(node_id)
             if node.scope or node.source:
@@ -105,6 +113,8 @@ class _Matcher:
             found = same_value.get(node.id)
             if found is None:
                 found = self._take(by_call[self._call_key(node, inputs)])
+            if found is None:
+                found = self._take(by_value[new_value[node.id]])
             if found is None and _parameter(node):
                 # Bound or not, it is the same weight.
                 found = self._take(by_input["parameter", _parameter(node)])
@@ -215,27 +225,38 @@ def makers(graph: Graph) -> dict[str, str]:
     return values
 
 
-def _value_hashes(graph: Graph, known: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A hash of what each node computes, all the way up; duplicates count up in graph order.
+def _value_hashes(
+    graph: Graph, known: Mapping[str, tuple[str, str]] | None = None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Two hashes of what each node computes, all the way up.
+
+    The first tells duplicates apart: they count up in graph order, and so does what reads them.
+    By the second, all duplicates are one, as they are once a pass has merged some.
 
     Args:
         known: hashes that are given, by the node's id.
     """
-    hashes: dict[str, str] = {}
+    counted: dict[str, str] = {}
+    plain: dict[str, str] = {}
     seen: dict[str, int] = defaultdict(int)
     values = makers(graph)
     for node in flat(graph):
         if known and node.id in known:
-            hashes[node.id] = known[node.id]
+            counted[node.id], plain[node.id] = known[node.id]
             continue
-        inputs = [
-            hashes[values.get(i, i)] if isinstance(i, str) else f"={i.text}" for i in node.inputs
-        ]
-        text = json.dumps([*map(str, own_key(node)), *inputs])
-        value = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+        own = [*map(str, own_key(node))]
+        read = [values.get(i, i) if isinstance(i, str) else i for i in node.inputs]
+
+        def hashed(of: Mapping[str, str], own: list[str] = own, read: list[Any] = read) -> str:
+            inputs = [of[i] if isinstance(i, str) else f"={i.text}" for i in read]
+            text = json.dumps([*own, *inputs])
+            return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+        value = hashed(counted)
         seen[value] += 1
-        hashes[node.id] = value if seen[value] == 1 else f"{value}#{seen[value]}"
-    return hashes
+        counted[node.id] = value if seen[value] == 1 else f"{value}#{seen[value]}"
+        plain[node.id] = hashed(plain)
+    return counted, plain
 
 
 def _parameter(node: Node) -> str:
