@@ -49,8 +49,6 @@ def test_equal_nodes_are_merged_and_so_is_what_reads_them():
     after = graph(
         var("x"), call("1", "exp", "x"), call("2", "log", "1"), call("3", "add", "2", "2")
     )  # fmt: skip
-        var("x"), call("1", "exp", "x"), call("2", "log", "1"), call("3", "add", "2", "2")
-    )
     rows = found(before, after)
     assert rows["b"] == ("removed", How.MERGED, ("a",), True)
     assert rows["d"] == ("removed", How.MERGED, ("c",), True)
