@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -24,23 +30,11 @@ def choose_to_drawn(title: str = "BERT layer", other: str = "MLP") -> float:
     The engine is warm: the page has drawn another model. The wait ends when the viewer says that
     it has painted the new graph.
     """
-    from browser import CHROMIUM, Server
-    from playwright.sync_api import Page, sync_playwright
-
-    def choose(page: Page, name: str) -> None:
-        page.get_by_role("combobox", name="Model").click()
-        page.get_by_role("option", name=name, exact=True).click()
-
-    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with Server(ROOT / "app.py") as server, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.set_default_timeout(120_000)
-        page.goto(server.url)
+    with _page() as page:
         drawing = page.locator(".rs[data-ready]")
         drawing.wait_for()
         before = drawing.get_attribute("data-ready")
-        choose(page, other)
+        _choose(page, "Model", other)
         page.wait_for_function(_DRAWN, arg=before)
         # Another seed, or the page would only remember the model it opened with.
         page.get_by_text("Settings", exact=True).click()
@@ -55,10 +49,77 @@ def choose_to_drawn(title: str = "BERT layer", other: str = "MLP") -> float:
         began = time.perf_counter()
         option.click()
         page.wait_for_function(_DRAWN, arg=before)
-        seconds = time.perf_counter() - began
-        browser.close()
+        return time.perf_counter() - began
+
+
+def choice_to_recoloured(title: str = "BERT base") -> dict[str, float]:
+    """Seconds from a choice in the tab "Gradient & cut" to the recoloured graph, by the choice.
+
+    The gradient is taken before. Each wait ends when the viewer says that it has painted.
+    """
+    seconds: dict[str, float] = {}
+    with _page() as page:
+        drawing = page.locator(".rs[data-ready]:visible")
+        drawing.wait_for()
+        _choose(page, "Model", title)
+        page.get_by_text("Training", exact=True).click()
+        page.get_by_role("tab", name="Gradient & cut").click()
+        page.get_by_text("kept for the backward").first.wait_for()
+        drawing.wait_for()
+        _settle(page)
+
+        def clock(what: str, act: Callable[[], None]) -> None:
+            before = drawing.get_attribute("data-ready")
+            began = time.perf_counter()
+            act()
+            page.wait_for_function(_DRAWN, arg=before)
+            seconds[what] = time.perf_counter() - began
+            _settle(page)
+
+        for name in ("Recompute pointwise operators", "Keep only the inputs", "Along the frontier"):
+            page.get_by_role("combobox", name="Strategy").click()
+            option = page.get_by_role("option", name=name, exact=True)
+            option.wait_for()
+            clock(name, option.click)
+        slider = page.get_by_role("slider")
+        for step in (1, 2, 3):
+            clock(f"step {step} along the frontier", lambda: slider.press("ArrowLeft"))
     return seconds
+
+
+@contextmanager
+def _page() -> Iterator[Page]:
+    """The app's first page, in a Chromium and on a server of its own."""
+    from browser import CHROMIUM, Server
+    from playwright.sync_api import sync_playwright
+
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with Server(ROOT / "app.py") as server, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(600_000)
+        page.goto(server.url)
+        yield page
+        browser.close()
+
+
+def _choose(page: Page, label: str, name: str) -> None:
+    page.get_by_role("combobox", name=label).click()
+    page.get_by_role("option", name=name, exact=True).click()
+
+
+def _settle(page: Page) -> None:
+    """Wait until no script and no engine runs."""
+    for _ in range(2):
+        page.wait_for_function(
+            "() => document.querySelector('[data-testid=stApp]')"
+            "?.dataset.testScriptState === 'notRunning'"
+            " && !document.querySelector('[data-testid=stProgress]')"
+        )
+        page.wait_for_timeout(500)
 
 
 if __name__ == "__main__":
     print(f"from choosing the BERT layer to its drawn graph: {choose_to_drawn():.2f} s")
+    for what, took in choice_to_recoloured().items():
+        print(f"BERT base, from the choice to the recoloured graph: {what}: {took:.2f} s")

@@ -37,7 +37,8 @@ def add_tvm_dispatch(
     sample_inputs: torch.Tensor | Sequence[torch.Tensor],
     *,
     engine: str = "relay",
-    captures: str = "keep_all",
+    captures: str = "min_cut",
+    budget: float | int | None = None,
     target: str | None = None,
 ) -> None:
     """Let calls with inputs like these run through TVM, forward and backward.
@@ -51,6 +52,8 @@ def add_tvm_dispatch(
         sample_inputs: the first positional arguments of forward(), tensors all.
         engine: "relay" or "relax"; one process can have one of them.
         captures: name of a strategy in `passes.cut.STRATEGIES`: what the forward saves.
+        budget: most bytes to save, for the strategies that have one: a float is a fraction of what
+            everything that crosses takes, an int is bytes; None takes half of it.
         target: TVM's target; None takes the device's own, on the CPU with PyTorch's BLAS.
 
     Raises:
@@ -71,6 +74,12 @@ def add_tvm_dispatch(
             "usage", f"No capture strategy is called {captures!r}.", captures,
             f"Choose one of {', '.join(STRATEGIES)}.",
         )  # fmt: skip
+    if budget is not None and not (STRATEGIES[captures].has_budget and budget >= 0):
+        raise EngineError(
+            "usage", f"The strategy {captures} takes no budget of {budget}.", "budget",
+            "Strategies with a budget of 0 or more: "
+            + ", ".join(s.name for s in STRATEGIES.values() if s.has_budget) + ".",
+        )  # fmt: skip
     given = [sample_inputs] if isinstance(sample_inputs, torch.Tensor) else list(sample_inputs)
     for position, value in enumerate(given):
         if not isinstance(value, torch.Tensor):
@@ -84,7 +93,7 @@ def add_tvm_dispatch(
     dispatch = module.__dict__.get("forward")
     if not isinstance(dispatch, Dispatch):
         dispatch = Dispatch(module)
-    route = _Route(module, dispatch.own, tuple(given), backend, captures, target)
+    route = _Route(module, dispatch.own, tuple(given), backend, (captures, budget), target)
     mode = route.mode()
     if mode.training and any(t.requires_grad for t in (*given, *module.parameters())):
         mode.live.joint()
@@ -150,7 +159,7 @@ class _Route:
         own: Callable[..., Any],
         samples: tuple[torch.Tensor, ...],
         backend: Any,
-        captures: str,
+        captures: tuple[str, float | int | None],
         target: str | None,
     ) -> None:
         self.module, self.backend = module, backend

@@ -21,8 +21,9 @@ from engine.pipeline_session import Backend
 from engine.session import EngineError
 from engine.threads import use_torch_threads
 from passes.catalogue import default_pipeline, info
-from passes.cut import cut
+from passes.cut import Joint, cut
 from passes.pipeline import Pipeline
+from viz.graph import Graph
 
 # Without binding parameters: they change from step to step.
 _FORWARD = {
@@ -69,7 +70,7 @@ class LiveProgram:
     Args:
         backend: see `load_engine`.
         model: the trace.
-        captures: name of the strategy that picks the captures.
+        captures: name of the strategy that picks the captures, and its budget.
         target: TVM's target string; None takes the device's own, on the CPU with PyTorch's BLAS.
 
     Raises:
@@ -77,7 +78,13 @@ class LiveProgram:
             run on the model's device.
     """
 
-    def __init__(self, backend: Backend, model: Model, captures: str, target: str | None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        model: Model,
+        captures: tuple[str, float | int | None],
+        target: str | None,
+    ) -> None:
         self._backend, self._captures = backend, captures
         use_torch_threads()
         self._target = target or default_target(backend.describe().targets, model.device)
@@ -115,9 +122,19 @@ class LiveProgram:
             module = importlib.import_module(f"passes.{self._backend.ir}.keep_gradients")
             joint = module.keep_gradients(self.joint(), key)
             graph, exprs = self._backend.to_graph(joint)
-            halves = self._backend.split(joint, graph, exprs, cut(graph, self._captures).ids)
+            halves = self._backend.split(joint, graph, exprs, self._saved(graph))
             self._steps[key] = self._backend.build(joint, halves, self._target)
         return self._steps[key]
+
+    def _saved(self, joint: Graph | Joint) -> tuple[str, ...]:
+        strategy, budget = self._captures
+        try:
+            return cut(joint, strategy, budget).ids
+        except ValueError as wrong:
+            raise EngineError(
+                "usage", f"The captures cannot be picked so: {wrong}.",
+                f"captures={strategy!r}, budget={budget}", "Give another budget or strategy.",
+            ) from wrong  # fmt: skip
 
     def _run(self, pipeline: str) -> Any:
         program = self.program

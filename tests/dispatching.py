@@ -276,8 +276,11 @@ def test_a_copied_module_runs_its_own_parameters(net):
     assert list(net.state_dict()) == list(Net().state_dict())
 
 
-def test_captures_are_by_strategy(net):
-    add_tvm_dispatch(net, sample(), captures="inputs_only")
+@pytest.mark.parametrize(
+    "options", [{"captures": "inputs_only"}, {"captures": "frontier", "budget": 0.25}]
+)
+def test_captures_are_by_strategy(net, options):
+    add_tvm_dispatch(net, sample(), **options)
     torch.manual_seed(6)
     net(sample())["y"].pow(2).sum().backward()
     ours = [p.grad for p in net.parameters()]
@@ -295,6 +298,8 @@ def test_captures_are_by_strategy(net):
     [
         ((sample(),), {"engine": "xla"}, "xla"),
         ((sample(),), {"captures": "guess"}, "guess"),
+        ((sample(),), {"captures": "min_cut", "budget": 0.5}, "no budget of 0.5"),
+        ((sample(),), {"captures": "budget", "budget": -1}, "no budget of -1"),
         (((sample(), 3),), {}, "not a tensor"),
         (((sample(),) * 3,), {}, "2 positional"),
     ],

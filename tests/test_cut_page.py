@@ -42,6 +42,7 @@ def test_the_slider_goes_from_cut_to_cut_along_the_frontier(gradient):
     assert "<b>0</b> captures" in text
     open_tab(gradient, "In your code")
     assert any("--strategy frontier --budget 0" in c.value for c in gradient.code)
+    assert 'inputs, captures="frontier", budget=0)' in gradient.code[0].value
 
 
 def test_a_frontier_chosen_for_another_model_moves_to_a_cut_of_this_one(gradient):
@@ -64,6 +65,7 @@ def test_a_tensor_is_forced_by_hand_and_let_go(gradient):
     assert gradient.button(key="force_recompute").disabled
     open_tab(gradient, "In your code")
     assert any("--recompute r" in c.value for c in gradient.code)
+    assert "forced by hand is the page's" in words(gradient)
     open_tab(gradient, "Gradient & cut")
     gradient.button(key="undo_r").click()
     settle(gradient.run())

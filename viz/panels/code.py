@@ -9,6 +9,7 @@ from functools import partial
 import streamlit as st
 
 from engine.session import ModelInfo
+from passes import cut as cuts
 from passes.catalogue import default_pipeline
 from samples import SAMPLES
 from viz.export import to_dot
@@ -22,9 +23,11 @@ from viz.panels.screen import Screen
 def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab."""
     info: ModelInfo = desk.ask("load", screen.source)
-    if screen.ir == "relay":  # the one that dispatch runs
-        heading("In a training script")
-        st.code(snippet(screen, info), language="python")
+    heading("In a training script")
+    st.code(snippet(screen, info), language="python")
+    choice = chosen(screen) if screen.training else None
+    if choice and (choice.save or choice.recompute):
+        st.caption("What is forced by hand is the page's and the command line's alone.")
     heading("From the command line")
     st.code("\n".join(commands(screen)), language="bash", wrap_lines=True)
     heading("As files")
@@ -58,11 +61,23 @@ def snippet(screen: Screen, info: ModelInfo) -> str:
         [
             *head,
             "",
-            "add_tvm_dispatch(module, inputs)  # same shapes, dtypes and device go through TVM",
-            "output = module(*inputs)          # anything else goes the module's own way",
+            "# Calls with the same shapes, dtypes and device go through TVM, all others as before.",
+            f"add_tvm_dispatch(module, inputs{_options(screen)})",
+            "output = module(*inputs)",
             "remove_tvm_dispatch(module)",
         ]
     )
+
+
+def _options(screen: Screen) -> str:
+    """The arguments that choose engine and captures as the page does, but for those by hand."""
+    named = "" if screen.ir == "relay" else f', engine="{screen.ir}"'
+    if not screen.training:
+        return named
+    choice = chosen(screen)
+    if choice.strategy != cuts.DEFAULT:
+        named += f', captures="{choice.strategy}"'
+    return named + ("" if choice.budget is None else f", budget={choice.budget}")
 
 
 def tensor(kind: TensorType) -> str:
