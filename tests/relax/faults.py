@@ -1,0 +1,55 @@
+"""Relax passes that are wrong, for bisection to find."""
+
+from tvm import relax
+
+from passes.relax.rewrite import op_name, rewrite, shape
+
+IR = "relax"
+
+
+def gelu_tanh(program):
+    """Writes gelu in its tanh form, which is only near it."""
+
+    def visit(call, maker):
+        return relax.op.nn.gelu_tanh(call.args[0]) if op_name(call) == "nn.gelu" else None
+
+    return rewrite(program, visit)
+
+
+def eps_outside(program):
+    """Writes sqrt(variance + eps) as sqrt(variance) + eps."""
+
+    def visit(call, maker):
+        if op_name(call) != "sqrt":
+            return None
+        variance, eps = maker.look(call.args[0]).args
+        return relax.op.add(relax.op.sqrt(variance), eps)
+
+    return rewrite(program, visit)
+
+
+def weight_transposed(program):
+    """Transposes the right side of each matrix product with a square one."""
+
+    def visit(call, maker):
+        if op_name(call) != "matmul" or len(set(shape(call.args[1]))) != 1:
+            return None
+        return relax.op.matmul(call.args[0], relax.op.permute_dims(call.args[1]))
+
+    return rewrite(program, visit)
+
+
+def residual_dropped(program):
+    """Leaves out the first addend where it is the function's argument."""
+
+    def visit(call, maker):
+        first = program.main.params[0]
+        residual = op_name(call) == "add" and call.args[0].same_as(first)
+        return call.args[1] if residual else None
+
+    return rewrite(program, visit)
+
+
+def raises(program):
+    """Raises."""
+    raise ValueError(f"no good after {len(program.params)} parameters")

@@ -1,0 +1,66 @@
+"""Relay passes that are wrong, for bisection to find."""
+
+import math
+
+from tvm import relay
+
+from passes.relay.rewrite import op_name, rewrite
+
+IR = "relay"
+
+
+def gelu_tanh(program):
+    """Writes gelu's erf in its tanh form, which is only near it."""
+
+    def visit(call, args):
+        if op_name(call) != "erf":
+            return None
+        (u,) = args
+        dtype = call.checked_type.dtype
+        cube = u * u * u * relay.const(2 * 0.044715, dtype)
+        return relay.tanh((u + cube) * relay.const(2 / math.sqrt(math.pi), dtype))
+
+    return rewrite(program, visit)
+
+
+def eps_outside(program):
+    """Writes sqrt(variance + eps) as sqrt(variance) + eps."""
+
+    def visit(call, args):
+        if op_name(call) != "sqrt" or op_name(args[0]) != "add":
+            return None
+        variance, eps = args[0].args
+        return relay.sqrt(variance) + eps
+
+    return rewrite(program, visit)
+
+
+def weight_transposed(program):
+    """Transposes the weight of each square layer."""
+
+    def visit(call, args):
+        if op_name(call) != "nn.dense":
+            return None
+        return relay.nn.dense(args[0], relay.transpose(args[1]))
+
+    return rewrite(program, visit)
+
+
+def residual_dropped(program):
+    """Leaves out the first addend where it is the function's argument."""
+
+    def visit(call, args):
+        residual = op_name(call) == "add" and isinstance(args[0], relay.Var)
+        return args[1] if residual else None
+
+    return rewrite(program, visit)
+
+
+def raises(program):
+    """Raises."""
+    raise ValueError(f"no good after {len(program.params)} parameters")
+
+
+def _not_offered(program):
+    """A helper: its name is not public."""
+    return program
