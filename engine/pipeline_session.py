@@ -54,6 +54,9 @@ from viz.graph import Graph
 Program = Any  # the engine's own: passes of its IR take and return it
 Halves = Any  # the engine's own: `forward`, `backward` are programs, `cut` is a `passes.cut.Cut`
 
+MOST_TEXT = 400_000
+"""A program's text is cut after so many characters: more is not read, and slow to compare."""
+
 
 class Backend(Protocol):
     """What a `PipelineSession` needs of an IR."""
@@ -68,6 +71,9 @@ class Backend(Protocol):
 
     def to_graph(self, program: Program, name: str = "main") -> tuple[Graph, dict[str, Any]]:
         """Draw one function of a program; also the IR's expression of each node by id."""
+
+    def text(self, program: Program) -> str:
+        """The IR's own text of a program, without the values of its constants."""
 
     def split(
         self, program: Program, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
@@ -175,6 +181,18 @@ class PipelineSession:
     ) -> Graph:
         """The graph after step `index`; -1 is the imported program."""
         return self._run(source, pipeline.upto(index), progress)[-1].graph
+
+    def text(
+        self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
+    ) -> str:
+        """The IR's own text after step `index`; -1 is the imported program."""
+        state = self._run(source, pipeline.upto(index), progress)[-1]
+        text = self._backend.text(state.program if state.shown is None else state.shown)
+        if len(text) <= MOST_TEXT:
+            return text
+        lines = text[:MOST_TEXT].splitlines()[:-1]
+        more = text.count("\n") - len(lines)
+        return "\n".join([*lines, f"… {more} more lines"]) + "\n"
 
     def split(
         self,

@@ -296,6 +296,15 @@ class Session(Protocol):
         the cut that keeps everything that crosses.
         """
 
+    def text(
+        self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
+    ) -> str:
+        """The IR's own text after step `index`; -1 is the imported program.
+
+        Constants stand without their values, and what is very long is cut short, which its last
+        line then says.
+        """
+
     def split(
         self,
         source: ModelSource,

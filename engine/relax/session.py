@@ -16,6 +16,7 @@ from engine.relax import runtime
 from engine.relax.frontend import import_model
 from engine.relax.targets import targets
 from engine.relax.to_graph import to_graph
+from engine.relax.to_text import to_text
 from engine.relax.watched import Watched, kernels_of
 from engine.session import EngineInfo, Progress
 from passes.halves import Halves
@@ -42,6 +43,10 @@ class RelaxBackend:
     def to_graph(self, program: RelaxProgram, name: str = "main") -> tuple[Graph, dict[str, Any]]:
         """Draw one function of a program; see `engine.relax.to_graph`."""
         return to_graph(program, name)
+
+    def text(self, program: RelaxProgram) -> str:
+        """The text of a program; see `engine.relax.to_text`."""
+        return to_text(program)
 
     def split(
         self, program: RelaxProgram, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]

@@ -19,6 +19,7 @@ from engine.relay import runtime  # noqa: E402
 from engine.relay.frontend import import_model  # noqa: E402
 from engine.relay.targets import targets  # noqa: E402
 from engine.relay.to_graph import to_graph  # noqa: E402
+from engine.relay.to_text import to_text  # noqa: E402
 from engine.relay.watched import Watched, kernels_of  # noqa: E402
 from engine.session import EngineInfo, Progress  # noqa: E402
 from passes.halves import Halves  # noqa: E402
@@ -45,6 +46,10 @@ class RelayBackend:
     def to_graph(self, program: RelayProgram, name: str = "main") -> tuple[Graph, dict[str, Any]]:
         """Draw one function of a program; see `engine.relay.to_graph`."""
         return to_graph(program, name)
+
+    def text(self, program: RelayProgram) -> str:
+        """The text of a program; see `engine.relay.to_text`."""
+        return to_text(program)
 
     def split(
         self, program: RelayProgram, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
