@@ -21,6 +21,7 @@ from typing import Any
 
 from engine import bisection, truth
 from engine.client import EngineClient
+from engine.cutting import joint_of
 from engine.session import EngineError, ModelSource, plain
 from engine.source import source_from_file
 from passes import cut as cuts
@@ -186,8 +187,7 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
     source, pipeline = _source(args), _pipeline(args)
     started = time.perf_counter()
     with _Engine(args, connect) as ask:
-        joint = ask("graph_after", source, pipeline, len(pipeline) - 1)
-        cut = _cut(joint, args)
+        cut = _cut(joint_of(ask, source, pipeline), args)
         document = {
             "model": source.model,
             "engine": args.engine,
@@ -213,7 +213,7 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
         target = args.target or _first_target(ask)
         for source in ways:
             pipeline = default_pipeline(args.engine, True, source.gradient)
-            joint = ask("graph_after", source, pipeline, len(pipeline) - 1)
+            joint = joint_of(ask, source, pipeline)
             errors = ask("check", source, pipeline, cuts.cut(joint).ids, target)
             rows.append(tables.gradient_row(source.gradient, joint, errors))
     return {
@@ -228,7 +228,9 @@ def profile(args: argparse.Namespace, connect: Connect) -> Document:
     with _Engine(args, connect) as ask:
         target = args.target or _first_target(ask)
         graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
-        captured = _cut(graph, args).ids if source.training else None
+        captured = None
+        if source.training:
+            captured = _cut(joint_of(ask, source, pipeline), args).ids
         result = ask("profile", source, pipeline, captured, target, args.threads, args.repeats)
     document = {
         "model": source.model,
@@ -249,8 +251,7 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
         target = args.target or _first_target(ask)
         captured = None
         if source.training:
-            joint = ask("graph_after", source, pipeline, len(pipeline) - 1)
-            captured = _cut(joint, args).ids
+            captured = _cut(joint_of(ask, source, pipeline), args).ids
         result = ask("time", source, pipeline, captured, target, args.threads, args.repeats)
     document = {
         "model": source.model,
@@ -390,12 +391,7 @@ def _pipeline(args: argparse.Namespace) -> Pipeline:
         ) from wrong
 
 
-def _cut(joint: Graph, args: argparse.Namespace) -> cuts.Cut:
-    if joint.forward_outputs is None:
-        raise EngineError(
-            "pass", "There is no gradient to cut: the pipeline does not take one.", "--passes",
-            "Use the default training pipeline, or add the gradient step.",
-        )  # fmt: skip
+def _cut(joint: cuts.Joint, args: argparse.Namespace) -> cuts.Cut:
     try:
         return cuts.cut(joint, args.strategy, args.budget, args.save, args.recompute)
     except ValueError as wrong:
@@ -427,7 +423,7 @@ def _check_steps(
             joint = ask("graph_after", source, upto, index)
             if joint.forward_outputs is None:
                 continue
-            captured = _cut(joint, args).ids
+            captured = _cut(joint_of(ask, source, upto), args).ids
         error = tables.worst(ask("check", source, upto, captured, target))
         if error is not None:
             errors[index] = error

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from engine import truth
+from engine.cutting import joint_of
 from engine.session import EngineError, ModelSource
 from engine.truth import LIMITS, Ask
 from passes.bisect import IMPORT, Found, Verdict, half_way, kept_on, search
@@ -213,7 +214,7 @@ def _timed(ask: Ask, question: Question, done: Try) -> Try:
     if source.training:
         graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
         if graph.forward_outputs is not None:
-            captured = cut(graph).ids
+            captured = cut(joint_of(ask, source, pipeline)).ids
     result = ask(
         "time", source, pipeline, captured, question.target, question.threads, question.repeats
     )

@@ -17,7 +17,7 @@ import torch
 from engine.devices import default_target
 from engine.measure import Step
 from engine.model import Model
-from engine.pipeline_session import Backend
+from engine.pipeline_session import Backend, forward_kernels
 from engine.session import EngineError
 from engine.threads import use_torch_threads
 from passes.catalogue import default_pipeline, info
@@ -122,7 +122,8 @@ class LiveProgram:
             module = importlib.import_module(f"passes.{self._backend.ir}.keep_gradients")
             joint = module.keep_gradients(self.joint(), key)
             graph, exprs = self._backend.to_graph(joint)
-            halves = self._backend.split(joint, graph, exprs, self._saved(graph))
+            seen = Joint(graph, forward_kernels(self._backend, joint, graph, exprs))
+            halves = self._backend.split(joint, graph, exprs, self._saved(seen))
             self._steps[key] = self._backend.build(joint, halves, self._target)
         return self._steps[key]
 

@@ -99,9 +99,9 @@ class Backend(Protocol):
         """
 
     def kernels(
-        self, program: Program, exprs: Mapping[str, Any]
+        self, program: Program, name: str, exprs: Mapping[str, Any]
     ) -> tuple[tuple[str, ...], ...] | None:
-        """The nodes of "main", by id, that TVM's FuseOps makes one kernel each."""
+        """The nodes of one of its functions, by id, that TVM's FuseOps makes one kernel each."""
 
     def ordinal(self, program: Program, expr: Any) -> int | None:
         """The place in PyTorch's order of execution of the operator that an expression came from;
@@ -206,8 +206,8 @@ class PipelineSession:
         began = time.perf_counter()
         state, halves = self._halves(source, pipeline, captured, progress)
         seconds = time.perf_counter() - began
-        forward, _ = self._half(state, halves, "forward")
-        backward, _ = self._half(state, halves, "backward")
+        forward, _ = half_graph(self._backend, state.base, halves, "forward")
+        backward, _ = half_graph(self._backend, state.base, halves, "backward")
         return SplitResult(forward, backward, seconds)
 
     def check(
@@ -260,7 +260,7 @@ class PipelineSession:
             ("backward", halves.backward, program.gradients),
         ):
             progress(0.5 if name == "forward" else 0.75, f"building the {name} so too")
-            graph, named = self._half(state, halves, name)
+            graph, named = half_graph(self._backend, state.base, halves, name)
             part = Part(half, name, graph, named, masks, given, gradients)
             inside = values_inside(self._backend, model, part, target)
             if name == "forward":
@@ -317,10 +317,12 @@ class PipelineSession:
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
     ) -> tuple[tuple[str, ...], ...] | None:
-        """The nodes at the end of a pipeline that become one kernel each."""
+        """The nodes of the forward that become one kernel each."""
         state = self._end(source, pipeline, progress)
+        if not state.program.gradients:
+            raise _no_gradient(pipeline)
         progress(0.9, "fusing")
-        return self._backend.kernels(state.program, state.exprs)
+        return forward_kernels(self._backend, state.program, state.base, state.exprs)
 
     def profile(
         self,
@@ -347,7 +349,7 @@ class PipelineSession:
             state, halves = self._halves(source, pipeline, captured, progress)
             functions, graphs = {}, {}
             for name, half in (("forward", halves.forward), ("backward", halves.backward)):
-                graphs[name], named = self._half(state, halves, name)
+                graphs[name], named = half_graph(self._backend, state.base, halves, name)
                 functions[name] = watched(half, name, named, target)
         set_threads(threads)
         return profile(built, functions, graphs, target, repeats, _part(progress, 0.6, 1.0))
@@ -443,22 +445,8 @@ class PipelineSession:
     ) -> tuple[_State, Halves]:
         state = self._end(source, pipeline, progress)
         if not state.program.gradients:
-            raise EngineError(
-                "pass", "The pipeline ends without a gradient, so there is nothing to split.",
-                str(pipeline), "Load the model for training and keep the gradient's steps on.",
-            )  # fmt: skip
+            raise _no_gradient(pipeline)
         return state, self._backend.split(state.program, state.base, state.exprs, captured)
-
-    def _half(self, state: _State, halves: Halves, name: str) -> tuple[Graph, dict[str, Any]]:
-        """The graph of one half, and the IR's expressions, by the ids of the joint graph's nodes.
-
-        An argument that is handed a capture has the capture's id.
-        """
-        graph, exprs = self._backend.to_graph(getattr(halves, name), name)
-        captured = dict(zip(halves.saved, halves.captures, strict=True))
-        known = {n.id: captured[n.name] for n in graph if n.name in captured}
-        matched = carry_identity(state.base, graph, known)
-        return matched.graph, {matched.renamed[i]: e for i, e in exprs.items()}
 
     def _build(
         self,
@@ -497,6 +485,36 @@ def _check_gradient(ir: str, source: ModelSource) -> None:
             "usage", f"{str(wrong)[0].upper()}{str(wrong)[1:]}.", "gradient",
             "Choose TVM's gradient, or the engine Relax.",
         ) from wrong  # fmt: skip
+
+
+def half_graph(
+    backend: Backend, joint: Graph, halves: Halves, name: str
+) -> tuple[Graph, dict[str, Any]]:
+    """The graph of one half, and the IR's expressions, by the ids of the joint graph's nodes.
+
+    An argument that is handed a capture has the capture's id.
+    """
+    graph, exprs = backend.to_graph(getattr(halves, name), name)
+    captured = dict(zip(halves.saved, halves.captures, strict=True))
+    known = {n.id: captured[n.name] for n in graph if n.name in captured}
+    matched = carry_identity(joint, graph, known)
+    return matched.graph, {matched.renamed[i]: e for i, e in exprs.items()}
+
+
+def forward_kernels(
+    backend: Backend, program: Program, joint: Graph, exprs: dict[str, Any]
+) -> tuple[tuple[str, ...], ...] | None:
+    """The nodes of a joint program's forward that become one kernel each where nothing is saved."""
+    halves = backend.split(program, joint, exprs, ())
+    _, inside = half_graph(backend, joint, halves, "forward")
+    return backend.kernels(halves.forward, "forward", inside)
+
+
+def _no_gradient(pipeline: Pipeline) -> EngineError:
+    return EngineError(
+        "pass", "The pipeline ends without a gradient, so there is nothing to split.",
+        str(pipeline), "Load the model for training and keep the gradient's steps on.",
+    )  # fmt: skip
 
 
 def _check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:

@@ -383,10 +383,10 @@ class Session(Protocol):
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
     ) -> tuple[tuple[str, ...], ...] | None:
-        """The nodes at the end of a pipeline, by id, that TVM's FuseOps makes one kernel each.
+        """The nodes of the forward alone, by id, that TVM's FuseOps makes one kernel each.
 
-        It says what is written to memory, and so what recomputing costs (`passes.cost`). None
-        where the fusion cannot be followed back to nodes.
+        The pipeline must take the gradient. It says what the forward writes to memory, and so what
+        recomputing costs (`passes.cost`). None where fusion cannot be followed back to nodes.
         """
 
     def profile(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.cutting import joint_of
 from engine.session import WHOLE, Comparison, EngineError, ModelSource, NodeError
 from passes.catalogue import info
 from passes.cut import STRATEGIES, cut
@@ -193,8 +194,8 @@ def _graph(ask: Ask, stage: Stage) -> Graph:
 def _captured(ask: Ask, stage: Stage) -> tuple[str, ...] | None:
     if not stage.strategy:
         return None
-    joint = _graph(ask, stage)
     try:
+        joint = joint_of(ask, stage.source, stage.pipeline)
         return cut(joint, stage.strategy, stage.budget).ids
     except ValueError as wrong:
         raise EngineError(

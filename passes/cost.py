@@ -248,7 +248,7 @@ class Work:
         graph: with types.
         machine: whose rates turn work into seconds.
         kernels: ids of the nodes that a compiler fused into each kernel, which decides what is
-            written to memory; None guesses it by the operators' names.
+            written to memory; of nodes in none of them, it is guessed by the operators' names.
     """
 
     def __init__(
@@ -287,8 +287,6 @@ class Work:
         out, since the backward would have read another saved value instead.
         """
         owner, counts, held, machine = self.owner, self.flops, self.bytes, self.machine
-        if self.kernels is not None:
-            return self._by_kernels(self.kernels)
         fusible = {n.id for n in self.graph.nodes if is_fusible(n)}
         inner = fusible | {n.id for n in self.graph.nodes if is_reduction(n)}
         written = self._written(inner)
@@ -303,30 +301,26 @@ class Work:
                 if outside or base not in fusible:
                     moved += held[base]
             found[node.id] = machine.seconds(counts[node.id], moved)
-        return found
+        return found if self.kernels is None else {**found, **self._by_kernels(self.kernels)}
 
     def _by_kernels(self, kernels: Kernels) -> dict[str, float]:
-        """Seconds of each node: it moves what it reads and writes across its kernel's border."""
+        """Seconds of the kernels' nodes: each moves what it reads and writes over its border."""
         place = {i: k for k, nodes in enumerate(kernels) for i in nodes}
-        outside = len(kernels)
-        for node in self.graph.nodes:  # what is in no kernel by itself; views do not move
-            if node.id not in place and not is_view(node):
-                place[node.id] = outside = outside + 1
         written = {self.owner[o] for o in self.graph.outputs}
-        for node_id, edges in self.edges.items():
-            for base in {self.owner[e] for e in edges}:
-                if place.get(base) != place.get(node_id, place.get(base)):
+        for node_id in place:
+            for base in {self.owner[e] for e in self.edges[node_id]}:
+                if place.get(base) != place[node_id]:
                     written.add(base)
         found: dict[str, float] = {}
-        for node in self.graph.nodes:
-            found[node.id] = 0.0
+        for node_id in place:
+            node = self.graph.by_id[node_id]
             if node.kind not in (Kind.CALL, Kind.FUNCTION) or is_view(node):
                 continue
-            moved = self.bytes[node.id] if node.id in written else 0
-            for base in {self.owner[e] for e in self.edges[node.id]}:
-                if place.get(base) != place[node.id]:
+            moved = self.bytes[node_id] if node_id in written else 0
+            for base in {self.owner[e] for e in self.edges[node_id]}:
+                if place.get(base) != place[node_id]:
                     moved += self.bytes[base]
-            found[node.id] = self.machine.seconds(self.flops[node.id], moved)
+            found[node_id] = self.machine.seconds(self.flops[node_id], moved)
         return found
 
     def _written(self, inner: Collection[str]) -> set[str]:

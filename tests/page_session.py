@@ -170,6 +170,9 @@ class PageSession:
         return (NodeError("d0", 1e-16, 1e-16, "aten::linear in layers.0"),
                 NodeError("r", 0.25, 0.5, "aten::relu in layers.1"))  # fmt: skip
 
+    def kernels(self, source, pipeline, *, progress):
+        return None
+
     def rivals(self, source, *, progress):
         if source.seed == NO_PARTITION_SEED:
             return Rivals(2048, None, "PyTorch's partitioner does not take this module: no.")

@@ -268,15 +268,15 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{op} ×{n}" if n > 1 else op for op, n in counts.items()) or "nothing"
 
 
-def gradient_row(gradient: str, joint: Graph, errors: Iterable[Comparison] | None = None) -> Row:
+def gradient_row(gradient: str, known: Joint, errors: Iterable[Comparison] | None = None) -> Row:
     """What `gradients MODEL` says of one way to the gradient.
 
     Args:
         gradient: whose, a key of `passes.catalogue.GRADIENTS`.
-        joint: the graph at the end of its pipeline, with roles.
+        known: the joint graph at the end of its pipeline, with roles.
         errors: the program's comparison with PyTorch, where it was made.
     """
-    known = Joint(joint)
+    joint = known.graph
     cuts = {name: cut(known, name) for name in STRATEGIES}
     backward = sum(n.role is Role.BACKWARD for n in joint)
     forward = sum(n.role in (Role.FORWARD, Role.CAPTURED) for n in joint)

@@ -73,10 +73,10 @@ class RelaxBackend:
         return Watched(program, name, exprs, BuildOptions(target))
 
     def kernels(
-        self, program: RelaxProgram, exprs: Mapping[str, Any]
+        self, program: RelaxProgram, name: str, exprs: Mapping[str, Any]
     ) -> tuple[tuple[str, ...], ...] | None:
         """What becomes one kernel each; see `engine.relax.watched`."""
-        return kernels_of(program, exprs)
+        return kernels_of(program, name, exprs)
 
     def ordinal(self, program: RelaxProgram, expr: Any) -> int | None:
         """When PyTorch executed the operator that a variable came from."""

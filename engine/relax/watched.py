@@ -102,16 +102,16 @@ class Watched:
 
 
 def kernels_of(
-    program: RelaxProgram, exprs: Mapping[str, Any]
+    program: RelaxProgram, name: str, exprs: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], ...] | None:
-    """What FuseOps makes one kernel each of "main": ids of nodes; None where it cannot be followed.
+    """What FuseOps makes one kernel each of a function: ids of nodes; None where it is lost.
 
     Args:
         exprs: the variable of each node of its graph, by the node's id.
     """
     ids = [i for i, e in exprs.items() if isinstance(e, tvm.ir.Var)]
     names = {exprs[ident].__chandle__(): f"{_NODE}{k}" for k, ident in enumerate(ids)}
-    function = _renamed(program.mod["main"], names)
+    function = _renamed(program.mod[name], names)
     mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     t = relax.transform
     for step in (t.Normalize(), t.LegalizeOps(), t.AnnotateTIROpPattern()):

@@ -76,10 +76,10 @@ class RelayBackend:
         return Watched(program, name, exprs, BuildOptions(target))
 
     def kernels(
-        self, program: RelayProgram, exprs: Mapping[str, Any]
+        self, program: RelayProgram, name: str, exprs: Mapping[str, Any]
     ) -> tuple[tuple[str, ...], ...] | None:
         """What becomes one kernel each; see `engine.relay.watched`."""
-        return kernels_of(program, exprs)
+        return kernels_of(program, name, exprs)
 
     def ordinal(self, program: RelayProgram, expr: Any) -> int | None:
         """When PyTorch executed the operator that an expression came from."""

@@ -121,15 +121,17 @@ class Watched:
         return torch.utils.dlpack.from_dlpack(array.to_dlpack())
 
 
-def kernels_of(program: RelayProgram, exprs: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """What FuseOps makes one kernel each of "main": ids of nodes.
+def kernels_of(
+    program: RelayProgram, name: str, exprs: Mapping[str, Any]
+) -> tuple[tuple[str, ...], ...]:
+    """What FuseOps makes one kernel each of a function: ids of nodes.
 
     Args:
         exprs: the expression of each node of its graph, by the node's id.
     """
     ids = list(exprs)
     numbers = {e.handle.value: k for k, e in enumerate(exprs.values())}
-    numbered = tvm.IRModule({"main": _numbered(program.mod["main"], numbers)})
+    numbered = tvm.IRModule({"main": _numbered(program.mod[name], numbers)})
     fused = fuse_ops(replace(program, mod=relay.transform.InferType()(numbered)))
     calls = [
         e for e in post_order(fused.main)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 
+from engine.cutting import joint_of
 from engine.session import ModelSource
 from passes import cut as cuts
 from passes.catalogue import GRADIENTS, gradients
@@ -40,7 +41,7 @@ def show(desk: Desk, screen: Screen) -> None:
 
 def _row(desk: Desk, screen: Screen, source: ModelSource, target: str | None) -> tables.Row:
     pipeline = sidebar.pipeline_of(screen.ir, True, source.gradient)
-    joint = desk.ask("graph_after", source, pipeline, len(pipeline) - 1)
+    joint = joint_of(desk.ask, source, pipeline)
 
     def row() -> tables.Row:
         return tables.gradient_row(source.gradient, joint)
