@@ -6,12 +6,12 @@ from typing import Any
 
 import streamlit as st
 
+from passes.cut import Cut
 from viz import charts, tables
 from viz.panels.frame import heading, side_by_side
 
 _BYTES = st.column_config.NumberColumn(format="localized")
 _WIDE = st.column_config.TextColumn(width="large")
-_TABLES = {"captures_table": "captures", "spared_table": "spared"}
 
 
 def show(document: tables.Row) -> None:
@@ -55,21 +55,26 @@ def show(document: tables.Row) -> None:
         st.altair_chart(charts.capture_bytes(document["captures"]), key="capture_chart")
 
 
-def chosen(document: tables.Row) -> str | None:
+def chosen(cut: Cut) -> str | None:
     """The node of the row that was chosen since the last run of the page."""
-    state, now = st.session_state, focus(document)
+    state, now = st.session_state, focus(cut)
     before, state.captures_focus = state.get("captures_focus"), now
     return None if now == before else now
 
 
-def focus(document: tables.Row) -> str | None:
+def focus(cut: Cut) -> str | None:
     """The node of the row that is chosen: of two tables, in the one where it was chosen last."""
-    state, rows = st.session_state, {}
-    for key, kind in _TABLES.items():
+    state, saved = st.session_state, set(cut.ids)
+    listed = {
+        "captures_table": cut.ids,
+        "spared_table": tuple(i for i in cut.joint.crossings if i not in saved),
+    }
+    rows = {}
+    for key, ids in listed.items():
         event: Any = state.get(key)
         picked = event["selection"]["rows"] if event else []
-        if picked and picked[0] < len(document[kind]):
-            rows[key] = document[kind][picked[0]]["id"]
+        if picked and picked[0] < len(ids):
+            rows[key] = ids[picked[0]]
     before: dict[str, str] = state.get("captures_rows") or {}
     changed = [key for key in rows if rows[key] != before.get(key)]
     state.captures_rows = rows

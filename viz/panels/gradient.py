@@ -49,22 +49,18 @@ def show(desk: Desk, screen: Screen) -> None:
         show_error(error)
         by_hand.undo(screen, joint)
         return
-    with right:
-        frontier.show(desk, screen, cut)
-    document = desk.derive(
-        lambda: tables.cut_document(cut), "cut_document", screen.source, str(screen.pipeline),
-        chosen(screen),
-    )  # fmt: skip
-    row = captures.chosen(document)
-    node_id = row or _selected(joint)
+    node_id = captures.chosen(cut) or _selected(joint)
     with left:
         view = st.segmented_control("Graph", _VIEWS, key="keep_cut_view", required=True)
-        _figures(document)
-    with boundary(desk):
+        figures = st.container()
+    with boundary(desk):  # first the graph, which is what is waited for; then the rest
         if view == _VIEWS[0]:
             graph_view(
                 coloured, key=_VIEW, height=HEIGHT, fewer_than=screen.fewer_than,
-                focus=captures.focus(document), open_groups=_overview(coloured),
+                focus=captures.focus(cut),
+                open_groups=desk.derive(
+                    lambda: _overview(coloured), "overview", screen.source, str(screen.pipeline)
+                ),
                 highlight=by_hand.highlight(cut, node_id),
             )  # fmt: skip
         else:
@@ -73,6 +69,14 @@ def show(desk: Desk, screen: Screen) -> None:
                 split.forward if view == _VIEWS[1] else split.backward,
                 key=f"{view}_view", height=HEIGHT, fewer_than=screen.fewer_than,
             )  # fmt: skip
+    document = desk.derive(
+        lambda: tables.cut_document(cut), "cut_document", screen.source, str(screen.pipeline),
+        chosen(screen),
+    )  # fmt: skip
+    with figures:
+        _figures(document)
+    with right:
+        frontier.show(desk, screen, cut)
     by_hand.show(screen, cut, node_id)
     captures.show(document)
     two_gradients.show(desk, screen)
