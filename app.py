@@ -8,8 +8,10 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.relay.boot import available
+from engine.session import EngineError
+from passes.user import VARIABLE, enter_named
 from viz.panels import code, gradient, graph, side_by_side, sidebar, steps, timing
-from viz.panels.frame import boundary, style, waiting
+from viz.panels.frame import boundary, show_error, style, waiting
 from viz.panels.spare import desk_of_session
 
 TABS = {
@@ -30,6 +32,11 @@ def main() -> None:
     for key in [k for k in state if str(k).startswith("keep_")]:
         state[key] = state[key]  # what is typed in one tab outlives a look at another
     state.progress_shown = []
+    try:
+        enter_named()
+    except ValueError as wrong:
+        show_error(EngineError("usage", f"{wrong}.", VARIABLE, "Start the page with another file."))
+        return
     with st.sidebar:
         ir = sidebar.choose_ir(available())
         desk = desk_of_session(ir, sidebar.first_source())

@@ -1,14 +1,27 @@
-"""The search for the pass that breaks a pipeline, without an engine."""
+"""The search for the pass that breaks a pipeline: by itself, on the command line, on the page."""
 
+import json
 import math
+import os
 import random
+import re
 
 import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
 
-from passes import catalogue
+import cli
+from engine import bisection
+from engine.client import EngineClient
+from engine.session import Comparison, EngineError, ModelSource
+from passes import catalogue, user
 from passes.bisect import IMPORT, Found, Verdict, half_way, kept_on, search
 from passes.catalogue import PassInfo, default_pipeline, names
 from passes.pipeline import Pipeline, Step
+from tests import faulty_session, page_session
+from tests.test_page import settle
+from viz.panels import spare
+from viz.panels import steps as steps_panel
 
 GOOD, BAD, DARK = Verdict
 
@@ -169,3 +182,254 @@ def test_the_way_to_the_gradient_is_kept_and_its_middle_is_no_place_to_look(ir):
     assert not ends_at("cse")
     assert ends_at("gradient") == (ir == "relay")  # whose let bindings become a graph after it
     assert not half_way(ir, pipeline, pipeline)
+
+
+# With an engine, which has no TVM.
+
+
+PIPELINE = "bind|fold|cse|fuse"
+
+
+@pytest.fixture
+def connect():
+    """Starts clients of the faulty engine, and ends them."""
+    clients = []
+
+    def start(ir="relay"):
+        clients.append(EngineClient(ir, session="tests.faulty_session:FaultySession"))
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def asked(connect, capsys):
+    """Runs `bisect` on the command line; returns its document."""
+
+    def run(seed, *options, status=0):
+        arguments = ["bisect", "mlp", "--seed", str(seed), "--json", *options]
+        assert cli.main([*arguments], connect) == status
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_the_command_line_says_which_pass_is_wrong_and_how_it_knows(asked):
+    data = asked(faulty_session.WRONG_FOLD, "--passes", PIPELINE)
+    assert data["culprit"] == {"index": 1, "pass": "fold"}
+    assert data["suspects"] == [data["culprit"]]
+    assert data["kind"] == "wrong"
+    assert data["compiles"] == len(data["log"]) <= 4
+    # fuse is only for looking: it is in the first try, and none but that.
+    assert [(t["last"]["pass"], t["outcome"]) for t in data["log"]] == [
+        ("fuse", "wrong"), ("import", "good"), ("bind", "good"), ("fold", "wrong"),
+    ]  # fmt: skip
+    assert data["log"][2]["pipeline"] == "bind|-fold|-cse|-fuse"
+    assert data["log"][0]["max_rel"] == 0.5
+    assert not data["float64"]["passed"]
+    assert data["verdict"] == (
+        "Step 2, fold (FoldConstant), makes it wrong: output 0 is off by 5.0e-01 of its scale "
+        "(limit 1e-05). Without it: output 0 is off by 2.0e-06 of its scale (limit 1e-05). It is "
+        "wrong, not rounded: float64 is over its limit, too, first at nn.relu in layers.1."
+    )
+
+
+def test_float64_tells_rounding_from_a_fault(asked):
+    data = asked(faulty_session.ROUGH_FOLD, "--passes", PIPELINE)
+    assert data["culprit"]["pass"] == "fold"
+    assert data["float64"]["passed"]
+    assert "It is rounding" in data["verdict"]
+    alone = asked(faulty_session.WRONG_FOLD, "--passes", PIPELINE, "--dtype", "float64")
+    assert alone["float64"] is None
+    assert "In float64" in alone["verdict"]
+
+
+def test_a_pass_that_ends_the_process_is_found_and_the_session_goes_on(asked):
+    data = asked(faulty_session.FATAL_CSE, "--passes", PIPELINE)
+    assert (data["culprit"]["index"], data["kind"]) == (2, "crash")
+    assert [t["outcome"] for t in data["log"]].count("crash") >= 2
+    assert "exit status 3" in data["verdict"]
+
+
+def test_a_pass_that_raises(asked):
+    data = asked(faulty_session.RAISING_FOLD, "--passes", PIPELINE)
+    assert (data["culprit"]["index"], data["kind"]) == (1, "crash")
+    assert data["log"][0]["error"]["message"] == "No good."
+    error = asked(faulty_session.RAISING_FOLD, "--kind", "wrong", status=1)["error"]
+    assert error["message"] == "No good."
+
+
+def test_slow_is_a_ratio_above_the_factor(asked):
+    slow = faulty_session.SLOW_FOLD, "--passes", PIPELINE, "--kind", "slow", "--factor"
+    data = asked(*slow, "2")
+    assert (data["culprit"]["pass"], data["kind"]) == ("fold", "slow")
+    assert "3.00 times PyTorch eager's time. Without it: 1.32 times" in data["verdict"]
+    assert asked(*slow, "3.5")["culprit"] is None
+
+
+def test_the_import_is_to_blame_where_it_is_wrong(asked):
+    data = asked(faulty_session.WRONG_IMPORT, "--passes", PIPELINE)
+    assert data["culprit"] == {"index": -1, "pass": "import"}
+    assert data["compiles"] == 2
+    assert data["verdict"].startswith("The imported program is at fault, before any pass")
+
+
+def test_nothing_wrong_is_said_so(asked):
+    data = asked(0)
+    assert (data["culprit"], data["kind"], data["compiles"]) == (None, None, 1)
+    assert data["verdict"].startswith("Nothing to find")
+
+
+def test_what_no_pass_is_to_blame_for_is_an_error(asked):
+    error = asked(page_session.BROKEN_SEED, status=1)["error"]
+    assert error["kind"] == "operator"
+
+
+def test_without_json_it_is_a_table_and_a_sentence(connect, capsys):
+    seed = str(faulty_session.WRONG_FOLD)
+    assert cli.main(["bisect", "mlp", "--seed", seed, "--passes", PIPELINE], connect) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^0 import +good +output 0", text, re.MULTILINE)
+    assert re.search(r"^2 fold +wrong +output 0", text, re.MULTILINE)
+    assert text.rstrip().endswith("4 compiles.")
+
+
+class Crosses:
+    """An engine whose required gradient step fails without an optional pass before it."""
+
+    def __call__(self, method, source, pipeline, *rest):
+        assert method == "check"
+        on = {s.name for s in pipeline if s.enabled}
+        if "drop_zeros" in on:
+            raise EngineError("pass", "Bad.", "x + 0")
+        if "gradient" in on and "cse" not in on:
+            raise EngineError("pass", "There is nothing to work on.", "gradient")
+        return (Comparison("output 0", 1e-9, 1e-9, 1.0, "float32"),)
+
+
+def test_a_required_step_that_fails_for_want_of_another_is_no_crash_of_that_one():
+    pipeline = Pipeline.parse("cse|root_grad_out|gradient|graph_normal_form|dce|drop_zeros")
+    question = bisection.Question(ModelSource("mlp", training=True), pipeline, "llvm")
+    result = bisection.bisect(Crosses(), "relay", question)
+    assert (result.kind, result.found.suspects) == ("crash", (5,))
+    assert [t.outcome for t in result.log][:2] == ["crash", "crash"]
+
+
+# On the page.
+
+
+@pytest.fixture
+def page(monkeypatch, connect):
+    monkeypatch.setattr(spare, "EngineClient", connect)
+    monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
+    st.cache_resource.clear()
+    page = AppTest.from_file("../app.py", default_timeout=30)
+    settle(page.run())
+    page.session_state["keep_tab"] = "Passes"
+    yield page
+    st.cache_resource.clear()
+
+
+def find(page, seed):
+    page.number_input(key="keep_seed").set_value(seed)
+    settle(page.run())
+    page.button(key="bisect_button").click()
+    return page.run()
+
+
+def test_the_page_finds_the_pass_and_marks_it(page, monkeypatch):
+    marked = []
+    real = steps_panel.step_list
+
+    def spy(rows, *args, **options):
+        marked.append([(i, r.failure) for i, r in enumerate(rows) if r.failure])
+        return real(rows, *args, **options)
+
+    monkeypatch.setattr(steps_panel, "step_list", spy)
+    settle(find(page, faulty_session.WRONG_FOLD))
+    index = [s.name for s in default_pipeline("relay", False)].index("fold")
+    (said,) = page.error
+    assert said.value.startswith(f"Step {index + 1}, fold (FoldConstant), makes it wrong")
+    assert marked[-1] == [(index + 1, "This step makes it wrong.")]
+    log = next(d.value for d in page.dataframe if "outcome" in d.value.columns)
+    assert list(log["outcome"])[:2] == ["wrong", "good"]
+    assert len(log) <= most(len(default_pipeline("relay", False)))
+
+
+def test_the_page_says_that_nothing_is_wrong(page):
+    settle(find(page, 0))
+    assert page.success[0].value.startswith("Nothing to find")
+
+
+def test_a_search_can_be_given_up(page):
+    find(page, faulty_session.SLOW_CHECK)
+    page.button(key="cancel").click()
+    settle(page.run())
+    assert not page.success
+    assert not page.error
+    assert page.session_state.bisect is None
+
+
+# Passes of one's own.
+
+
+@pytest.fixture
+def own(monkeypatch, tmp_path):
+    """A file with passes; what is entered of it is taken out again."""
+    before = dict(catalogue.CATALOGUE)
+    monkeypatch.setenv(user.VARIABLE, "")
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "IR = 'relay'\nraise SystemExit('run')\n"
+        "def mine(program, rate='1'):\n    '''Does it.\n\n    At length.'''\n"
+        "def _hidden(program): ...\ndef helper(other): ...\ndef two(program, more): ...\n"
+    )
+    yield file
+    catalogue.CATALOGUE.clear()
+    catalogue.CATALOGUE.update(before)
+
+
+def test_the_functions_of_a_file_are_passes_and_it_is_not_run(own):
+    before = set(names("relay"))
+    user.name_files([str(own)])
+    assert set(names("relay")) - before == {"mine"}
+    assert "mine" not in names("relax")
+    entry = catalogue.info("relay", "mine")
+    assert (entry.title, entry.summary, entry.origin) == ("mine", "Does it.", "mine.py")
+    user.name_files([str(own)])  # twice is once
+    assert os.environ[user.VARIABLE] == str(own)
+
+
+def test_a_pass_of_a_file_is_loaded_with_its_parameters(own):
+    own.write_text("def mine(program, rate='1'):\n    return program + rate\n")
+    user.name_files([str(own)])
+    assert "mine" in names("relax")
+    assert catalogue.info("relay", "mine").load()("p", rate="2") == "p2"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("def cse(program): ...", "'cse'"),
+        ("x = 1", "no pass"),
+        ("def mine(program:", "no Python"),
+        ("IR = 'onnx'\ndef mine(program): ...", "'onnx'"),
+        (None, "cannot be opened"),
+    ],
+)
+def test_a_file_that_has_no_passes_is_told_by_name(own, text, says, capsys):
+    if text is None:
+        own.unlink()
+    else:
+        own.write_text(text)
+    assert cli.main(["passes", "--pass-file", str(own), "--json"]) == 2
+    message = json.loads(capsys.readouterr().out)["error"]["message"]
+    assert says in message
+    assert "mine.py" in message
+
+
+def test_the_command_line_lists_passes_of_a_file(own, capsys):
+    assert cli.main(["passes", "--pass-file", str(own), "--json"]) == 0
+    assert "mine" in [p["name"] for p in json.loads(capsys.readouterr().out)["passes"]]

@@ -6,7 +6,7 @@ keeps the selection and the switches, the component only draws them and tells wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,18 +44,28 @@ class Row:
 
 
 def rows(
-    ir: str, pipeline: Pipeline, records: Sequence[StepRecord] | None, imported: int | None
+    ir: str,
+    pipeline: Pipeline,
+    records: Sequence[StepRecord] | None,
+    imported: int | None,
+    blamed: Mapping[int, str] | None = None,
 ) -> list[Row]:
     """The rows of a pipeline, the imported program first.
 
     Args:
         records: one a step, or None while the passes still run.
         imported: nodes of the imported program, where known.
+        blamed: what a bisection says of a step, by its index; -1 is the import.
     """
-    result = [Row("imported", "The program as the frontend made it.", nodes=imported)]
+    blamed = blamed or {}
+    made = "The program as the frontend made it."
+    result = [Row("imported", made, nodes=imported, failure=blamed.get(-1, ""))]
     for index, step in enumerate(pipeline):
         about = info(ir, step)
-        row = Row(about.title, about.summary, step.enabled, about.required, about.looking)
+        row = Row(
+            about.title, about.summary, step.enabled, about.required, about.looking,
+            failure=blamed.get(index, ""),
+        )  # fmt: skip
         if records is not None:
             done = records[index]
             failure = done.error
@@ -70,7 +80,7 @@ def rows(
                 done.changed,
                 done.nodes,
                 tables.milliseconds(done.seconds) if step.enabled and not failure else "",
-                " ".join(filter(None, (failure.message, failure.hint))) if failure else "",
+                " ".join(filter(None, (failure.message, failure.hint))) if failure else row.failure,
             )
         result.append(row)
     return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
@@ -12,7 +12,7 @@ from passes.pipeline import Pipeline
 from viz.component import graph_view
 from viz.diff import carry_identity
 from viz.graph import Graph
-from viz.panels import sidebar
+from viz.panels import bisect, sidebar
 from viz.panels.desk import Desk, Waiting
 from viz.panels.frame import boundary, show_error, side_by_side
 from viz.panels.screen import Screen
@@ -26,8 +26,10 @@ def show(desk: Desk, screen: Screen) -> None:
     model: ModelInfo = desk.ask("load", screen.source)
     records, wait = _records(desk, screen)
     left, right = side_by_side("passes", [0.40, 0.60])
+    found = bisect.search(desk, screen)
     with left:
-        _list(screen, records, model)
+        _list(screen, records, model, {} if found is None else found.blamed)
+        bisect.show(desk, screen, found)
         _text(screen)
     with right, boundary(desk):
         if wait is not None:
@@ -57,13 +59,18 @@ def _chosen_key(screen: Screen) -> str:
     return f"step_{screen.source.gradient if screen.training else 'inference'}"
 
 
-def _list(screen: Screen, records: Sequence[StepRecord] | None, model: ModelInfo) -> None:
+def _list(
+    screen: Screen,
+    records: Sequence[StepRecord] | None,
+    model: ModelInfo,
+    blamed: Mapping[int, str],
+) -> None:
     def on_switch(row: int, enabled: bool) -> None:
         pipeline = screen.pipeline.switched(row - 1, enabled)
         sidebar.set_pipeline(screen, pipeline)
 
     step_list(
-        rows(screen.ir, screen.pipeline, records, len(model.graph)),
+        rows(screen.ir, screen.pipeline, records, len(model.graph), blamed),
         _chosen(screen) + 1,
         key="step_list",
         on_select=lambda row: _choose(screen, row - 1),
