@@ -8,7 +8,7 @@ from tvm import relax
 
 from passes.relax.program import RelaxProgram
 
-_HEAD = re.compile(r"^def (\w+)\((.+)\)( -> .*)?:$", re.MULTILINE)
+_HEAD = re.compile(r"^def (\w+)\((.+?)\)( -> .+)?:$", re.MULTILINE)
 
 
 def to_text(program: RelaxProgram) -> str:
@@ -32,4 +32,4 @@ def _one(function: relax.Function, name: str) -> str:
 
 def _spread(head: re.Match[str]) -> str:
     arguments = re.sub(r", (?=\w+: )", ",\n    ", head[2])
-    return f"def {head[1]}(\n    {arguments}\n){head[3]}:"
+    return f"def {head[1]}(\n    {arguments}\n){head[3] or ''}:"
