@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from passes.user import name_files
 from samples import SAMPLES
 from viz import tables, texts
 from viz.align import align
+from viz.changes import step_details
 from viz.export import to_dot
 from viz.graph import Graph
 
@@ -124,8 +126,13 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
     """What each pass of a pipeline did; with --check, the error against PyTorch after each."""
     source, pipeline = _source(args), _pipeline(args)
     errors: dict[int, tables.Row] = {}
+    details: list[tables.Row] = []
     with _Engine(args, connect) as ask:
         records = ask("step", source, pipeline)
+        if args.changes or args.text_diff:
+            details = step_details(
+                ask, args.engine, source, pipeline, args.changes, args.text_diff
+            )  # fmt: skip
         if args.check:
             errors = _check_steps(ask, source, pipeline, args)
         if args.output:
@@ -135,7 +142,10 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
         "model": source.model,
         "engine": args.engine,
         "pipeline": str(pipeline),
-        "steps": tables.step_rows(records, errors),
+        "steps": [
+            {**row, **more}
+            for row, more in zip_longest(tables.step_rows(records, errors), details, fillvalue={})
+        ],
     }
 
 
@@ -567,6 +577,13 @@ def _captures(command: argparse.ArgumentParser) -> None:
 
 def _check(command: argparse.ArgumentParser) -> None:
     command.add_argument("--check", action="store_true", help="compare with PyTorch after each")
+    command.add_argument(
+        "--changes", action="store_true",
+        help="every node that a step added, removed or changed, with its origin; counts and sizes",
+    )  # fmt: skip
+    command.add_argument(
+        "--text", dest="text_diff", action="store_true", help="the IR's text, as a difference"
+    )
     command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
     _strategy(command)
 

@@ -137,6 +137,10 @@ class PageSession:
     def graph_after(self, source, pipeline, index, *, progress):
         return self._graph(source, pipeline, index)
 
+    def text(self, source, pipeline, index, *, progress):
+        nodes = self._graph(source, pipeline, index).nodes
+        return "".join(f"  %{i} = {n.op or n.name};\n" for i, n in enumerate(nodes))
+
     def _graph(self, source, pipeline, index):
         names = [s.name for s in pipeline.steps[: index + 1] if s.enabled]
         if "gradient" in names or source.gradient == "pytorch":

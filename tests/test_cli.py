@@ -234,6 +234,24 @@ def test_captures_of_inputs_only_recomputes():
     assert data["recomputed"] == ["d0", "r"]
 
 
+def test_step_says_where_every_node_went_and_shows_the_text():
+    steps = document("step", "mlp", "--passes", "cse|fold", "--changes", "--text")["steps"]
+    assert (steps[0]["changes"], steps[0]["diff"]) == ([], "")
+    changes = {c["id"]: c for c in steps[1]["changes"]}
+    gone = changes["t0"]
+    assert (gone["what"], gone["op"], gone["scope"]) == ("removed", "transpose", "layers.0")
+    assert (gone["how"], gone["to"], gone["sure"]) == ("left out for", ["w0"], True)
+    assert changes["d0"]["from"] == ["w0"]
+    assert steps[1]["before"]["operators"]["transpose"] == 1
+    assert "transpose" not in steps[1]["after"]["operators"]
+    assert steps[1]["after"]["parameter_bytes"] == 4 * (32 * 16 + 4 * 32)
+    assert [x for x in steps[1]["diff"].splitlines() if x[0] in "+-"][2:] == ["-  %3' = transpose;"]
+    assert "changes" not in document("step", "mlp")["steps"][0]
+    text = run("step", "mlp", "--passes", "fold", "--changes", "--text").stdout
+    assert "left out: its readers read layers.0.weight" in text
+    assert "-  %3' = transpose;" in text
+
+
 def test_captures_within_a_budget():
     whole = document("captures", "mlp", "--strategy", "keep_all")
     for text, limit in (("0.5", whole["bytes"] // 2), ("1KiB", 1024), ("0", 0)):

@@ -173,8 +173,9 @@ def text_diff(before: str, after: str, names: tuple[str, str] = ("before", "afte
     numbers: dict[str, str] = {}
     for start, other, length in pairs:
         for offset in range(length):
-            for a, b in zip(_names(was[start + offset]), _names(now[other + offset]), strict=True):
-                numbers.setdefault(a, b)
+            a, b = was[start + offset], now[other + offset]
+            for old, new in zip(_settled(a), _settled(b), strict=True):
+                numbers.setdefault(old, new)
 
     def renamed(line: str) -> str:
         return _NAME.sub(lambda m: numbers.get(m[0], f"{m[0]}'"), line)
@@ -183,8 +184,10 @@ def text_diff(before: str, after: str, names: tuple[str, str] = ("before", "afte
     return "\n".join(lines)
 
 
-def _names(line: str) -> Iterator[str]:
-    return (m[0] for m in _NAME.finditer(line))
+def _settled(line: str) -> Iterator[str]:
+    """The number that a line gives to its value, and those of constants, which no line makes."""
+    start = len(line) - len(line.lstrip())
+    return (m[0] for m in _NAME.finditer(line) if m.start() == start or m[0].isdigit())
 
 
 def step_details(

@@ -402,10 +402,9 @@ class _Search:
             parts.append(f"{old.op} → {new.op}")
         if old.outputs != new.outputs:
             parts.append(f"{_types(old)} → {_types(new)}")
-        quiet = {"value", "digest"} if old.kind is not new.kind else set()
-        for key in dict.fromkeys((*old.attrs, *new.attrs)):
+        for key in dict.fromkeys((*old.attrs, *new.attrs)) if old.kind is new.kind else ():
             a, b = old.attrs.get(key), new.attrs.get(key)
-            if a != b and key not in quiet:
+            if a != b:
                 parts.append(f"{key}: {_short(a)} → {_short(b)}")
         pairs = list(zip(was, now, strict=False)) if len(was) == len(now) else []
         for a, b in pairs:

@@ -473,6 +473,16 @@ def size(count: int | float | None) -> str:
     return f"{count:.0f} B"
 
 
+def flops(count: float | None) -> str:
+    """Floating point operations in a unit that reads well."""
+    if count is None:
+        return "unknown"
+    for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count:.0f}"
+
+
 def number(count: int) -> str:
     """A whole number with thin spaces between thousands: `1 137 136`."""
     return f"{count:,}".replace(",", "\u202f")

@@ -49,7 +49,26 @@ def step(document: Document) -> str:
     if any(r["error"] for r in rows):
         columns.append("max_abs")
     failed = [f"{r['pass']} failed: {r['failure']['message']}" for r in rows if r["failure"]]
-    return "\n".join([tables.text_table(rows, columns), *failed])
+    told = [part for number, r in enumerate(rows, 1) for part in _details(number, r)]
+    return "\n".join([tables.text_table(rows, columns), *failed, *told])
+
+
+def _details(number: int, step: tables.Row) -> list[str]:
+    """What `step --changes --text` says of one step; nothing of one that changed nothing."""
+    lines = []
+    if step.get("changes"):
+        columns = ["what", "id", "op", "scope", "text"]
+        was, now = step["before"], step["after"]
+        lines += [
+            tables.text_table(step["changes"], columns),
+            f"parameters {tables.size(was['parameter_bytes'])} -> "
+            f"{tables.size(now['parameter_bytes'])}, constants "
+            f"{tables.size(was['constant_bytes'])} -> {tables.size(now['constant_bytes'])}, "
+            f"FLOPs {tables.flops(was['flops'])} -> {tables.flops(now['flops'])}",
+        ]
+    if step.get("diff"):
+        lines.append(step["diff"])
+    return [f"\n{number}. {step['pass']}", *lines] if lines else []
 
 
 def captures(document: Document) -> str:
