@@ -38,7 +38,7 @@ def capture_bytes(captures: Sequence[Row], most: int = 20) -> alt.Chart:
             x=alt.X("bytes:Q", title=None, axis=alt.Axis(format="~s", tickCount=4)),
             y=alt.Y(
                 "capture:N",
-                sort=None,
+                sort=[r["capture"] for r in rows],
                 title=None,
                 axis=alt.Axis(labelLimit=220, labelOverlap=False),
             ),
@@ -65,6 +65,7 @@ def frontier(
     ]
     if rivals:
         marks.append({"what": "PyTorch eager", "bytes": rivals["pytorch_eager_bytes"], "share": 0})
+    names = [m["what"] for m in marks]
     title, held, share = choice
     here = [{"what": f"chosen: {title}", "bytes": held, "share": share}]
     for row in (*marks, *here):
@@ -88,13 +89,13 @@ def frontier(
         alt.Chart(pd.DataFrame(cuts))
         .mark_point(color=CAPTURED, filled=True, size=26, opacity=1)
         .encode(x=x, y=y, tooltip=[*tips, alt.Tooltip("captures:Q", title="captures")]),
-        alt.Chart(pd.DataFrame(marks))
+        alt.Chart(pd.DataFrame(marks[::-1]))  # the first, which is the default, on top
         .mark_point(filled=True, size=90, opacity=0.9)
         .encode(
             x=x,
             y=y,
-            color=alt.Color("what:N", sort=None, legend=_legend()),
-            shape=alt.Shape("what:N", sort=None, legend=_legend()),
+            color=alt.Color("what:N", sort=names, legend=_legend()),
+            shape=alt.Shape("what:N", sort=names, legend=_legend()),
             tooltip=named,
         ),
         alt.Chart(pd.DataFrame(here))

@@ -127,15 +127,18 @@ class Reasons:
 
     def spared(self, node_id: str) -> tuple[str, tuple[str, ...]]:
         """Why a node is not saved, and the ids of what it comes from."""
+        reason, sources = self._instead(node_id)
+        return (f"by hand: {reason}" if node_id in self._wish.recompute else reason), sources
+
+    def _instead(self, node_id: str) -> tuple[str, tuple[str, ...]]:
         by_id = self._joint.graph.by_id
         origin = self.instead(node_id)
         names = [by_id[i].title for i in origin.sources]
         working = [i for i in origin.computed if not is_view(by_id[i])]
-        hand = "by hand: " if node_id in self._wish.recompute else ""
         if not working:
-            return f"{hand}free: a view of {_few(names)}", origin.sources
+            return f"free: a view of {_few(names)}", origin.sources
         work = self._work(working, origin.whole)
-        return f"{hand}recomputable from {_few(names)} by {work}", origin.sources
+        return f"recomputable from {_few(names)} by {work}", origin.sources
 
     def standing(self, node_id: str) -> Standing:
         """What becomes of any node of the joint graph."""
@@ -155,7 +158,7 @@ class Reasons:
             path, instead = self.path(node.id), self.instead(node.id)
             return "captured", f"Saved: {self.saved(node, '', path, instead)}."
         if node.id in self._again:
-            return "recomputed", f"Not saved: {self.spared(node.id)[0]}."
+            return "recomputed", f"Not saved: {self._instead(node.id)[0]}."
         if not self._joint.may_be_captured(node.id):
             return "tuple", "A tuple; its fields are saved or not."
         nearer = self._captures_after(node.id)

@@ -72,15 +72,17 @@ def _chosen(screen: Screen, cut: cuts.Cut, node: Node) -> None:
     instead = cut.reasons.instead(node.id)
     if standing.can_save:
         more = "" if instead.whole else "at least "
-        facts.append((f"{more}{len(instead.computed)}", "nodes to compute where it is not saved"))
+        count = len(instead.computed)
+        nodes = "node" if count == 1 else "nodes"
+        facts.append((f"{more}{count}", f"{nodes} to compute where it is not saved"))
     strip(facts)
     words = [plain_text(standing.reason)]
     path = cut.reasons.path(node.id) if standing.kind in ("captured", "recomputed") else ()
     if len(path) > 2:
         way = " → ".join(plain_text(graph.by_id[i].title) for i in path)
         words.append(f"The way on which the backward needs it: {way}.")
-    if standing.forced:
-        words.append(f"Forced by hand to be {_DONE[standing.forced]}.")
+    if standing.forced == RECOMPUTE:
+        words.append("Forced by hand to be computed again.")
     st.markdown(" ".join(words))
     if not (standing.can_save or standing.can_recompute):
         return
