@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from engine import bisection, truth
+from engine import bisection, stepping, truth
 from engine.client import EngineClient
 from engine.cutting import joint_of
 from engine.session import EngineError, ModelSource, plain
@@ -128,15 +128,16 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
     errors: dict[int, tables.Row] = {}
     details: list[tables.Row] = []
     with _Engine(args, connect) as ask:
-        records = ask("step", source, pipeline)
+        stepped = stepping.step(ask, source, pipeline)
+        alive = stepped.pipeline
         if args.changes or args.text_diff:
             details = step_details(
-                ask, args.engine, source, pipeline, args.changes, args.text_diff
+                ask, args.engine, source, alive, args.changes, args.text_diff
             )  # fmt: skip
         if args.check:
-            errors = _check_steps(ask, source, pipeline, args)
+            errors = _check_steps(ask, source, alive, args)
         if args.output:
-            graphs = [ask("graph_after", source, pipeline, i) for i in range(-1, len(pipeline))]
+            graphs = [ask("graph_after", source, alive, i) for i in range(-1, len(alive))]
             _write(args.output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
     return {
         "model": source.model,
@@ -144,7 +145,9 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
         "pipeline": str(pipeline),
         "steps": [
             {**row, **more}
-            for row, more in zip_longest(tables.step_rows(records, errors), details, fillvalue={})
+            for row, more in zip_longest(
+                tables.step_rows(stepped.records, errors), details, fillvalue={}
+            )
         ],
     }
 

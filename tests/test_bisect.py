@@ -11,7 +11,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import cli
-from engine import bisection
+from engine import bisection, stepping
 from engine.client import EngineClient
 from engine.session import Comparison, EngineError, ModelSource
 from passes import catalogue, user
@@ -361,6 +361,49 @@ def test_the_page_finds_the_pass_and_marks_it(page, monkeypatch):
 def test_the_page_says_that_nothing_is_wrong(page):
     settle(find(page, 0))
     assert page.success[0].value.startswith("Nothing to find")
+
+
+def test_a_step_that_ends_the_process_is_red_and_the_others_go_on(page, monkeypatch):
+    marked = []
+    real = steps_panel.step_list
+
+    def spy(rows, *args, **options):
+        marked.append({r.title: r.failure for r in rows if r.failure})
+        return real(rows, *args, **options)
+
+    monkeypatch.setattr(steps_panel, "step_list", spy)
+    page.number_input(key="keep_seed").set_value(faulty_session.FATAL_CSE)
+    settle(page.run())
+    (failed,) = marked[-1].items()
+    assert failed[0] == "EliminateCommonSubexpr"
+    assert "exit status 3 during step" in failed[1]
+    assert not page.error  # the chosen step, the last one, has its graph
+    assert "Step 11 of 11" in [m.value for m in page.markdown]
+
+
+def test_step_on_the_command_line_goes_on_past_it(connect, capsys, tmp_path):
+    out = tmp_path / "graphs.json"
+    seed = str(faulty_session.FATAL_CSE)
+    arguments = ["step", "mlp", "--seed", seed, "--passes", "bind|cse|-fuse|fold|cse|dce"]
+    assert cli.main([*arguments, "--json", "--check", "-o", str(out)], connect) == 0
+    steps = json.loads(capsys.readouterr().out)["steps"]
+    assert [s["pass"] for s in steps if s["failure"]] == ["cse", "cse"]
+    assert all(s["enabled"] and s["failure"]["kind"] == "engine" for s in steps if s["failure"])
+    assert [bool(s["error"]) for s in steps] == [True, False, False, True, False, True]
+    assert steps[3]["removed"] == 1
+    assert len(json.loads(out.read_text())) == 7
+
+
+def test_a_process_that_ends_at_the_import_is_no_fault_of_a_step():
+    asked = []
+
+    def ask(method, source, *rest):
+        asked.append(method)
+        raise EngineError("engine", f"It ended during {method}.")
+
+    with pytest.raises(EngineError, match="during load"):
+        stepping.step(ask, ModelSource("mlp"), Pipeline.parse(PIPELINE))
+    assert asked == ["step", "load"]
 
 
 def test_a_search_can_be_given_up(page):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import streamlit as st
 
+from engine import stepping
 from engine.session import EngineError, ModelInfo, StepRecord
-from passes.catalogue import info, names
+from passes.catalogue import names
 from passes.pipeline import Pipeline
+from viz.changes import start_of
 from viz.component import graph_view
-from viz.diff import carry_identity
+from viz.diff import Matched, carry_identity
 from viz.graph import Graph
-from viz.panels import bisect, sidebar
+from viz.panels import bisect, changes, sidebar
 from viz.panels.desk import Desk, Waiting
 from viz.panels.frame import boundary, show_error, side_by_side
 from viz.panels.screen import Screen
@@ -24,23 +27,28 @@ HEIGHT = 620
 def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab."""
     model: ModelInfo = desk.ask("load", screen.source)
-    records, wait = _records(desk, screen)
+    stepped, wait = _stepped(desk, screen)
     left, right = side_by_side("passes", [0.40, 0.60])
     found = bisect.search(desk, screen)
     with left:
+        records = None if stepped is None else stepped.records
         _list(screen, records, model, {} if found is None else found.blamed)
         bisect.show(desk, screen, found)
         _text(screen)
     with right, boundary(desk):
-        if wait is not None:
+        if stepped is None:
+            assert wait is not None
             raise wait
-        _after(desk, screen, model, records or ())
+        _after(desk, replace(screen, pipeline=stepped.pipeline), model, stepped.records)
+    if stepped is not None:
+        with boundary(desk, "changes"):
+            _changes(desk, replace(screen, pipeline=stepped.pipeline), model)
 
 
-def _records(desk: Desk, screen: Screen) -> tuple[tuple[StepRecord, ...] | None, Exception | None]:
+def _stepped(desk: Desk, screen: Screen) -> tuple[stepping.Stepped | None, Exception | None]:
     """What each step did; or None with what to raise where the graph would stand."""
     try:
-        return desk.ask("step", screen.source, screen.pipeline), None
+        return stepping.step(desk.ask, screen.source, screen.pipeline), None
     except (Waiting, EngineError) as problem:
         return None, problem
 
@@ -82,29 +90,44 @@ def _after(desk: Desk, screen: Screen, model: ModelInfo, records: Sequence[StepR
     """The graph after the chosen step, with what the step added and changed in colour."""
     index = _chosen(screen)
     failure = records[index].error if index >= 0 else None
-    graph = _graph(desk, screen, model, index)
-    before = _graph(desk, screen, model, _before(screen, index))
-    matched = desk.derive(
-        lambda: carry_identity(before, graph),
-        "diff", screen.source, str(screen.pipeline.upto(index)),
-    )  # fmt: skip
+    before, matched = _difference(desk, screen, model, index)
     touched = matched.added | matched.changed
     marked = [n.id for n in matched.graph if n.id in touched]
     place = f"{screen.source} {screen.pipeline.upto(index)}"
-    focus = _walk(screen, index, marked, place)
+    focus = _walk(screen, index, marked, place) or changes.chosen(place)
     if failure is not None:
         show_error(failure)
     graph_view(
-        matched.graph,
+        changes.picture(desk, place, before, matched),
         key="step_view",
         height=HEIGHT,
         fewer_than=screen.fewer_than,
         highlight={
             **dict.fromkeys(matched.changed, "changed"),
             **dict.fromkeys(matched.added, "added"),
+            **dict.fromkeys(matched.removed, "removed"),
         },
         focus=focus,
     )
+
+
+def _difference(desk: Desk, screen: Screen, model: ModelInfo, index: int) -> tuple[Graph, Matched]:
+    """The graph that a step started from, and how the one after it differs."""
+    graph = _graph(desk, screen, model, index)
+    before = _graph(desk, screen, model, start_of(screen.ir, screen.pipeline, index))
+    matched = desk.derive(
+        lambda: carry_identity(before, graph),
+        "diff", screen.source, str(screen.pipeline.upto(index)),
+    )  # fmt: skip
+    return before, matched
+
+
+def _changes(desk: Desk, screen: Screen, model: ModelInfo) -> None:
+    """What the chosen step changed, below list and graph."""
+    index = _chosen(screen)
+    if index >= 0:
+        place = f"{screen.source} {screen.pipeline.upto(index)}"
+        changes.show(desk, screen, index, place, *_difference(desk, screen, model, index))
 
 
 def _graph(desk: Desk, screen: Screen, model: ModelInfo, index: int) -> Graph:
@@ -115,14 +138,6 @@ def _graph(desk: Desk, screen: Screen, model: ModelInfo, index: int) -> Graph:
     return desk.ask("graph_after", screen.source, screen.pipeline.upto(index), index)
 
 
-def _before(screen: Screen, index: int) -> int:
-    """The step that this one started from: what is only for looking changes nothing."""
-    index -= 1
-    while index >= 0 and info(screen.ir, screen.pipeline.steps[index]).looking:
-        index -= 1
-    return max(index, -1)
-
-
 def _walk(screen: Screen, index: int, marked: Sequence[str], place: str) -> str | None:
     """Previous and next step, and a walk over what this one touched; the node to look at."""
     title = "Imported program" if index < 0 else f"Step {index + 1} of {len(screen.pipeline)}"
@@ -131,6 +146,7 @@ def _walk(screen: Screen, index: int, marked: Sequence[str], place: str) -> str 
         state.change_place, state.change = place, -1
 
     def next_change() -> None:
+        changes.forget()
         state.change = (state.change + 1) % len(marked)
 
     back, on, words, change = st.columns([1.1, 0.8, 2, 1.5], vertical_alignment="center")
