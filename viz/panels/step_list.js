@@ -40,6 +40,7 @@ export default function (component) {
       item.classList.toggle("off", !row.enabled);
       item.classList.toggle("idle", row.enabled && row.idle && !row.failure);
       item.classList.toggle("failed", Boolean(row.failure));
+      item.classList.toggle("hidden", row.hidden);
 
       if (row.fixed) {
         const mark = element("span", "fixed", index === 0 ? "" : "•");
@@ -78,6 +79,8 @@ export default function (component) {
     const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!move) return;
     event.preventDefault();
-    select(data.selected + move);
+    let next = data.selected + move;
+    while (data.rows[next]?.hidden) next += move;
+    select(next);
   };
 }

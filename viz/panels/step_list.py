@@ -36,6 +36,7 @@ class Row:
     nodes: int | None = None
     time: str = ""
     failure: str = ""
+    hidden: bool = False
 
     @property
     def idle(self) -> bool:

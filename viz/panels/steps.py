@@ -19,9 +19,10 @@ from viz.panels import bisect, changes, sidebar
 from viz.panels.desk import Desk, Waiting
 from viz.panels.frame import boundary, show_error, side_by_side
 from viz.panels.screen import Screen
-from viz.panels.step_list import rows, step_list
+from viz.panels.step_list import Row, rows, step_list
 
 HEIGHT = 620
+_HIDE = "keep_hide_idle"
 
 
 def show(desk: Desk, screen: Screen) -> None:
@@ -77,13 +78,24 @@ def _list(
         pipeline = screen.pipeline.switched(row - 1, enabled)
         sidebar.set_pipeline(screen, pipeline)
 
+    listed = rows(screen.ir, screen.pipeline, records, len(model.graph), blamed)
+    chosen, idle = _chosen(screen) + 1, sum(_idle(r) for r in listed)
+    if st.session_state.get(_HIDE):
+        listed = [replace(r, hidden=_idle(r) and i != chosen) for i, r in enumerate(listed)]
     step_list(
-        rows(screen.ir, screen.pipeline, records, len(model.graph), blamed),
-        _chosen(screen) + 1,
+        listed,
+        chosen,
         key="step_list",
         on_select=lambda row: _choose(screen, row - 1),
         on_switch=on_switch,
     )
+    if idle:
+        steps = "the step" if idle == 1 else f"the {idle} steps"
+        st.toggle(f"Hide {steps} that changed nothing", key=_HIDE)
+
+
+def _idle(row: Row) -> bool:
+    return row.enabled and row.idle and not row.failure
 
 
 def _after(desk: Desk, screen: Screen, model: ModelInfo, records: Sequence[StepRecord]) -> None:
