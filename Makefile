@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: app env test lint chromium clean
+.PHONY: app env test test-page test-relay test-relax lint chromium clean
 
 app: env
 	$(BIN)/python -m streamlit run app.py
@@ -26,11 +26,16 @@ $(VENV)/.test: $(VENV)/.env requirements-test.txt
 	$(PIP) install --quiet -r requirements-test.txt
 	touch $@
 
-# One process cannot hold two TVMs, so tests that run inside one have a process of their own.
+# One process cannot hold two TVMs, so tests that run inside one have a process of their own. Two
+# processes at a time; each one's output comes when it is done, and a failure fails the whole.
 test: $(VENV)/.test chromium lint
+	@$(MAKE) --no-print-directory -j2 -k --output-sync=target test-relay test-page test-relax
+
+test-page: $(VENV)/.test
 	$(BIN)/python -m pytest --ignore=tests/relay --ignore=tests/relax
-	$(BIN)/python -m pytest tests/relay
-	$(BIN)/python -m pytest tests/relax
+
+test-relay test-relax: test-%: $(VENV)/.test
+	$(BIN)/python -m pytest tests/$*
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -61,6 +61,8 @@ def session(size):
     def ask(method, source, *arguments):
         if method == "graph_after":
             return joint_graph()
+        if method == "kernels":
+            return None
         if method == "inside":
             return (error("gw0", WRONG, "gradient of a"),)
         assert method == "check"
