@@ -80,7 +80,12 @@ def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str
     if origin.how is How.ARGUMENT:
         return "a new argument of the program"
     first, other = (new, old) if origin.what == "removed" else (old, new)
-    titles = [(first.get(i) or other[i]).title for i in origin.nodes]
+    scope = (other if origin.id in other else first)[origin.id].scope
+    nodes = [first.get(i) or other[i] for i in origin.nodes]
+    titles = [
+        f"{n.title} in {n.scope}" if n.scope not in ("", scope) and n.kind is Kind.CALL else n.title
+        for n in nodes
+    ]
     named = ", ".join(titles[:_TOLD])
     if len(titles) > _TOLD:
         named += f" and {len(titles) - _TOLD} more"
