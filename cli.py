@@ -146,7 +146,7 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
         "steps": [
             {**row, **more}
             for row, more in zip_longest(
-                tables.step_rows(stepped.records, errors), details, fillvalue={}
+                tables.step_rows(stepped.records, errors), details, fillvalue=tables.Row()
             )
         ],
     }

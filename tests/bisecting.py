@@ -13,7 +13,8 @@ from passes import catalogue, user
 from passes.catalogue import default_pipeline
 from passes.pipeline import Pipeline, Step
 
-FAULTS = ("gelu_tanh", "weight_transposed", "residual_dropped")  # those of an inference pipeline
+# Those of an inference pipeline.
+FAULTS = ("gelu_tanh", "in_float16", "weight_transposed", "residual_dropped")
 
 
 class Small(nn.Module):

@@ -269,6 +269,14 @@ def test_slow_is_a_ratio_above_the_factor(asked):
     assert asked(*slow, "3.5")["culprit"] is None
 
 
+def test_slow_in_training_is_forward_and_backward_at_a_cut(asked):
+    seed = faulty_session.SLOW_FOLD
+    data = asked(seed, "--training", "--kind", "slow", "--factor", "1.1")
+    assert data["log"][0]["ratio"] == 1.32
+    # The way to the gradient alone is as slow; before it there is only the forward, as slow too.
+    assert data["culprit"] == {"index": -1, "pass": "import"}
+
+
 def test_the_import_is_to_blame_where_it_is_wrong(asked):
     data = asked(faulty_session.WRONG_IMPORT, "--passes", PIPELINE)
     assert data["culprit"] == {"index": -1, "pass": "import"}
@@ -476,3 +484,19 @@ def test_a_file_that_has_no_passes_is_told_by_name(own, text, says, capsys):
 def test_the_command_line_lists_passes_of_a_file(own, capsys):
     assert cli.main(["passes", "--pass-file", str(own), "--json"]) == 0
     assert "mine" in [p["name"] for p in json.loads(capsys.readouterr().out)["passes"]]
+
+
+def test_the_page_offers_passes_of_a_file_and_tells_of_one_that_has_none(page, own, monkeypatch):
+    monkeypatch.setenv(user.VARIABLE, str(own))
+    settle(page.run())
+    page.text_input(key="keep_pipeline_text").set_value("bind|mine")
+    page.button(key="FormSubmitter:pipeline_form-Use it").click()
+    settle(page.run())
+    assert not page.error
+    assert "bind|mine" in [c.value for c in page.code]
+    own.write_text("x = 1")
+    page.run()
+    assert "has no pass" in page.error[0].value
+    own.write_text("def mine(program): ...")
+    settle(page.run())
+    assert not page.error

@@ -2,7 +2,7 @@
 
 from tvm import relax
 
-from passes.relax.rewrite import op_name, rewrite, shape
+from passes.relax.rewrite import dtype, op_name, rewrite, shape
 
 IR = "relax"
 
@@ -24,6 +24,18 @@ def eps_outside(program):
             return None
         variance, eps = maker.look(call.args[0]).args
         return relax.op.add(relax.op.sqrt(variance), eps)
+
+    return rewrite(program, visit)
+
+
+def in_float16(program):
+    """Rounds what each matrix product reads to float16."""
+
+    def visit(call, maker):
+        if op_name(call) != "matmul":
+            return None
+        rounded = relax.op.astype(relax.op.astype(call.args[0], "float16"), dtype(call))
+        return relax.op.matmul(rounded, call.args[1])
 
     return rewrite(program, visit)
 

@@ -9,7 +9,12 @@ from engine import bisection
 from engine.relax.session import RelaxSession
 from passes.pipeline import Pipeline
 
-SPOTS = {"gelu_tanh": "cse", "weight_transposed": "fold", "residual_dropped": "dce"}
+SPOTS = {
+    "gelu_tanh": "cse",
+    "in_float16": "bind",
+    "weight_transposed": "fold",
+    "residual_dropped": "dce",
+}
 
 TRAINING = (
     "decompose_gelu|decompose_layer_norm|eps_outside|canonicalize|root_grad_out|gradient|drop_zeros"

@@ -35,6 +35,18 @@ def eps_outside(program):
     return rewrite(program, visit)
 
 
+def in_float16(program):
+    """Rounds what each dense layer reads to float16."""
+
+    def visit(call, args):
+        if op_name(call) != "nn.dense":
+            return None
+        rounded = relay.cast(relay.cast(args[0], "float16"), call.checked_type.dtype)
+        return relay.nn.dense(rounded, args[1])
+
+    return rewrite(program, visit)
+
+
 def weight_transposed(program):
     """Transposes the weight of each square layer."""
 

@@ -9,7 +9,12 @@ from engine import bisection
 from engine.relay.session import RelaySession
 from passes.pipeline import Pipeline
 
-SPOTS = {"gelu_tanh": "cse", "weight_transposed": "fold", "residual_dropped": "fuse"}
+SPOTS = {
+    "gelu_tanh": "cse",
+    "in_float16": "bind",
+    "weight_transposed": "fold",
+    "residual_dropped": "fuse",
+}
 
 TRAINING = (
     "externalize_dropout|decompose_layer_norm|eps_outside|linear_to_dense|root_grad_out|gradient"
