@@ -86,6 +86,19 @@ def test_a_bound_parameter_keeps_its_id_and_its_name(client):
     assert constants == parameters
 
 
+def test_the_text_of_a_step_has_no_values_and_one_argument_a_line(client):
+    source, steps = ModelSource("mlp"), pipeline("bind|legalize|annotate_pattern|fuse_ops")
+    first = client.call("text", source, steps, -1)
+    assert '    hidden_weight: R.Tensor((256, 64), dtype="float32"),\n' in first
+    bound = client.call("text", source, steps, 0)
+    assert 'metadata["ir.GenericConst"][5]' in bound
+    assert "hidden_weight" not in bound
+    fused = client.call("text", source, steps, 3)
+    assert fused.startswith("@R.function\ndef main(\n")
+    assert "def fused_" in fused
+    assert "prim_func" not in fused  # loop nests would be most of it
+
+
 def test_passes_only_for_looking_go_on_from_one_another(client):
     steps = pipeline("|".join(["cse", *LOOKING, "dce"]))
     records = client.call("step", LAYER, steps)

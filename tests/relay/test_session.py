@@ -58,6 +58,27 @@ def test_what_is_for_looking_is_not_what_the_next_step_gets(session):
     assert not any(n.kind is Kind.FUNCTION for n in after)
 
 
+def test_the_text_of_a_step_has_no_values_and_one_argument_a_line(session):
+    pipeline = Pipeline.parse("bind|simplify_inference|fuse|fold")
+    first = session.text(MLP, pipeline, -1, progress=quiet)
+    assert "  %hidden.weight: Tensor[(256, 64), float32],\n" in first
+    assert "span=" not in first
+    bound = session.text(MLP, pipeline, 0, progress=quiet)
+    assert "meta[relay.Constant][5]" in bound
+    assert "hidden.weight" not in bound
+    assert "Primitive=1" in session.text(MLP, pipeline, 2, progress=quiet)
+    assert "Primitive=1" not in session.text(MLP, pipeline, 3, progress=quiet)
+
+
+def test_a_text_that_is_too_long_says_how_much_is_missing(session, monkeypatch):
+    whole = session.text(MLP, INFERENCE, -1, progress=quiet)
+    monkeypatch.setattr("engine.pipeline_session.MOST_TEXT", 300)
+    text = session.text(MLP, INFERENCE, -1, progress=quiet)
+    kept, (last,) = text.splitlines()[:-1], text.splitlines()[-1:]
+    assert whole.startswith("\n".join(kept))
+    assert last == f"… {len(whole.splitlines()) - len(kept)} more lines"
+
+
 def test_the_same_node_has_one_id_in_all_steps(session):
     first = session.graph_after(MLP, INFERENCE, -1, progress=quiet)
     weight = next(n.id for n in first if n.name == "hidden.weight")
