@@ -265,7 +265,8 @@ def _rounding(result: Bisection) -> str:
     if result.kind != "wrong":
         return ""
     if double is None:
-        return "" if result.question.source.dtype == "float32" else "In float64, so it is wrong."
+        single = result.question.source.dtype == "float32"
+        return "" if single else "That is in float64: it is wrong, not rounded."
     if double.failure is not None:
         return f"In float64 it cannot be run: {double.failure.message}"
     if double.passed:

@@ -243,7 +243,7 @@ def test_float64_tells_rounding_from_a_fault(asked):
     assert "It is rounding" in data["verdict"]
     alone = asked(faulty_session.WRONG_FOLD, "--passes", PIPELINE, "--dtype", "float64")
     assert alone["float64"] is None
-    assert "In float64" in alone["verdict"]
+    assert alone["verdict"].endswith("That is in float64: it is wrong, not rounded.")
 
 
 def test_a_pass_that_ends_the_process_is_found_and_the_session_goes_on(asked):
