@@ -67,17 +67,18 @@ def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
     if not rows:
         st.caption("It changed no node.")
         return
-    words, kinds, ghosts = st.columns([3, 3, 2.2], vertical_alignment="center")
-    wanted = words.text_input(
+    row = st.container(horizontal=True, vertical_alignment="center")  # wraps where it is narrow
+    wanted = row.text_input(
         "Filter", key="change_filter", placeholder="Operator, module, or what became of it",
-        label_visibility="collapsed",
+        label_visibility="collapsed", width=330,
     )  # fmt: skip
     counts = {what: sum(r["what"] == what for r in rows) for what in _WHAT}
-    which = kinds.pills(
+    which = row.pills(
         "Which", [w for w in _WHAT if counts[w]], selection_mode="multi", key=f"which_{place}",
         format_func=lambda w: f"{counts[w]} {w}", label_visibility="collapsed",
+        width="content",
     )  # fmt: skip
-    ghosts.toggle(
+    row.toggle(
         "Draw what was removed", key=_GHOSTS, disabled=not matched.removed,
         help="Puts the removed nodes back into the picture, dashed.",
     )  # fmt: skip
