@@ -301,7 +301,12 @@ class Work:
                 if outside or base not in fusible:
                     moved += held[base]
             found[node.id] = machine.seconds(counts[node.id], moved)
-        return found if self.kernels is None else {**found, **self._by_kernels(self.kernels)}
+        if self.kernels is not None:
+            # What is computed again joins the kernel of its new reader, so a border between two
+            # pointwise operators, there for the sake of another reader, is none any more.
+            for node_id, seconds in self._by_kernels(self.kernels).items():
+                found[node_id] = min(found[node_id], seconds)
+        return found
 
     def _by_kernels(self, kernels: Kernels) -> dict[str, float]:
         """Seconds of the kernels' nodes: each moves what it reads and writes over its border."""

@@ -8,7 +8,7 @@ import torch
 
 from engine.inside import Part, values_inside
 from engine.model import draw_masks
-from passes.cut import cut
+from passes.cut import Joint, cut
 
 TARGET = "llvm"
 
@@ -69,3 +69,15 @@ class Overflow(torch.nn.Module):
 
     def forward(self, x):
         return torch.tanh(torch.relu(x) / (x - x)).softmax(-1)
+
+
+def check_fusion(session, source, pipeline):
+    """Every call of the forward is in one kernel of those that FuseOps makes, and in one only."""
+    graph = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
+    found = session.kernels(source, pipeline, progress=quiet)
+    inside = [i for nodes in found for i in nodes]
+    assert len(inside) == len(set(inside))
+    forward = Joint(graph).forward
+    assert set(inside) == {n.id for n in graph if n.kind.value == "call" and n.id in forward}
+    assert max(map(len, found)) > 1
+    assert len(found) < len(inside)

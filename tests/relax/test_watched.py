@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernels import TARGET, Overflow, check_figures, check_node, profile, quiet
+from kernels import (
+    TARGET,
+    Overflow,
+    check_figures,
+    check_fusion,
+    check_node,
+    profile,
+    quiet,
+)
 
 from engine.relax.session import RelaxSession
 from engine.relax.targets import BLAS
@@ -36,6 +44,14 @@ def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(session, tr
     assert {k.phase for k in found.kernels} == (
         {"forward", "backward"} if training else {"forward"}
     )
+    if training:
+        assert found.estimated_peak_bytes == pytest.approx(found.peak_bytes, rel=0.1)
+
+
+def test_every_call_of_the_forward_is_in_one_kernel(session):
+    source = ModelSource("bert_layer", tokens=6, training=True)
+    pipeline = default_pipeline("relax", True)
+    check_fusion(session, source, pipeline)
 
 
 def test_what_no_kernel_computes_is_a_view_or_is_read_turned(session):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from kernels import check_figures, check_node, profile
+from kernels import check_figures, check_fusion, check_node, profile
 
 from engine.relay.session import RelaySession
 from engine.session import ModelSource
@@ -16,8 +16,12 @@ from passes.catalogue import default_pipeline
 def test_kernels_of_one_operator_put_out_the_value_of_their_node(training):
     source = ModelSource("bert_layer", tokens=6, training=training)
     pipeline = default_pipeline("relay", training)
-    found, graph, values = profile(RelaySession(), source, pipeline)
+    session = RelaySession()
+    found, graph, values = profile(session, source, pipeline)
     check_figures(found)
+    if training:
+        assert found.estimated_peak_bytes == pytest.approx(found.peak_bytes, rel=0.1)
+        check_fusion(session, source, pipeline)
     checked = 0
     for kernel in found.kernels:
         if not kernel.nodes:
