@@ -1,6 +1,6 @@
 """Print how far each sample is from PyTorch in each engine: outputs and gradients, by dtype.
 
-Run `python bench/samples.py` from the project's root; name samples to have only those, add
+Run `python bench/accuracy.py` from the project's root; name samples to have only those, add
 `--engine` for one engine, `--gradient pytorch` for PyTorch's joint graph, `-o FILE` for the figures
 as JSON. Inference runs the default inference pipeline; training the default way to the gradient,
 split at the default strategy's captures, with dropout on. Errors are relative to the scale of each
