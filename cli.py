@@ -30,7 +30,6 @@ from passes.catalogue import (
     GRADIENTS,
     default_pipeline,
     gradients,
-    has_gradient,
     last_built,
     names,
 )
@@ -157,7 +156,7 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
     dtypes = (args.dtype,) if args.dtype else truth.DTYPES
     args.dtype = dtypes[0]
     sample = SAMPLES.get(args.model)
-    trains = has_gradient(args.engine) and (sample is None or sample.training)
+    trains = sample is None or sample.training
     inference = training = None
     if not args.training:
         inference = _pipeline(args)

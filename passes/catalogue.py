@@ -364,11 +364,6 @@ def info(ir: str, step: Step | str) -> PassInfo:
     return CATALOGUE[ir, step if isinstance(step, str) else step.name]
 
 
-def has_gradient(ir: str) -> bool:
-    """Whether passes of an IR lead to the gradient; where they do not, there is no training."""
-    return ir in _TRAINING
-
-
 def gradients(ir: str) -> tuple[str, ...]:
     """Whose gradients an IR can be trained with, the first one first: "tvm", "pytorch"."""
     return tuple(n for n, way in _GRADIENTS.items() if ir in way)
@@ -386,8 +381,6 @@ def check_gradient(ir: str, gradient: str) -> None:
         raise ValueError(
             f"PyTorch's joint graph cannot become {ir.capitalize()}, whose frontend reads traces "
             "only, and a trace has no backward"
-            if gradient == "pytorch"
-            else f"there are no passes for the gradient in {ir.capitalize()} yet"
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import cli
-from passes.catalogue import CATALOGUE, default_pipeline, gradients, has_gradient, names
+from passes.catalogue import CATALOGUE, default_pipeline, gradients, names
 from passes.cut import STRATEGIES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,7 +57,7 @@ def test_no_section_is_of_a_pass_that_is_gone(ir):
 
 @pytest.mark.parametrize(
     ("ir", "training"),
-    [(ir, t) for ir in PASS_PAGES for t in (False, True) if not t or has_gradient(ir)],
+    [(ir, t) for ir in PASS_PAGES for t in (False, True)],
 )
 def test_the_default_pipelines_are_those_of_the_catalogue(ir, training):
     for gradient in gradients(ir) if training else ("tvm",):

@@ -432,6 +432,8 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
             }
             for i, k in enumerate(profile.kernels)
         ],
+        "peak_bytes": profile.peak_bytes,
+        "estimated_peak_bytes": profile.estimated_peak_bytes,
         "first_bad": profile.first_bad,
         "error": worst(profile.comparisons),
         "notes": list(profile.notes),
@@ -459,7 +461,9 @@ def phase_text(phase: Row) -> str:
     made_up = f"; {unmapped:.3f} ms in kernels of no node of the graph" if unmapped else ""
     return (
         f"{phase['name']}: {phase['median_ms']:.3f} ms from end to end, "
-        f"{phase['kernels_ms']:.3f} ms in kernels{made_up}; {words}."
+        f"{phase['kernels_ms']:.3f} ms in kernels{made_up}; {words}. "
+        f"Its kernels write to {size(phase['memory_bytes'])} of memory, "
+        f"{size(phase['estimated_bytes'])} by the estimate."
     )
 
 

@@ -132,11 +132,6 @@ def switch_to_training() -> None:
     st.session_state.keep_mode = "Training"
 
 
-def switch_to_relay() -> None:
-    """Set the sidebar's IR, for buttons elsewhere."""
-    st.session_state.ir = "relay"
-
-
 def plain_text(text: str) -> str:
     """Text with Markdown's special signs made harmless."""
     for sign in "\\`*_{}[]<>#~$|":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.session import EngineError
-from passes.catalogue import has_gradient
 from viz import tables
 from viz.collapse import module_groups
 from viz.component import graph_view
@@ -18,7 +17,6 @@ from viz.panels.frame import (
     show_error,
     side_by_side,
     strip,
-    switch_to_relay,
     switch_to_training,
 )
 from viz.panels.screen import Screen
@@ -30,10 +28,6 @@ _VIEWS = ("Joint", "Forward", "Backward")
 
 def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab."""
-    if not has_gradient(screen.ir):
-        st.markdown("The gradient and the cut are Relay's for now: Relax's passes lead to none.")
-        st.button("Switch to Relay", type="primary", on_click=switch_to_relay)
-        return
     if not screen.training:
         _invite()
         return

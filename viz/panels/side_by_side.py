@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from engine.session import EngineError, ModelSource
-from passes.catalogue import gradients, has_gradient, info
+from passes.catalogue import gradients, info
 from passes.pipeline import Pipeline
 from viz import tables
 from viz.align import Alignment, Confidence, Counterpart, Group, align
@@ -62,7 +62,7 @@ def show(desk: Desk, screen: Screen) -> None:
 
 def _step(screen: Screen, ir: str) -> int:
     """Which program to look at: -1 is the imported one."""
-    steps = _pipeline(screen, ir).steps if _has_passes(screen, ir) else ()
+    steps = _pipeline(screen, ir).steps
     names = {-1: "as imported"}
     for index, step in enumerate(steps):
         off = "" if step.enabled else " (off)"
@@ -75,10 +75,6 @@ def _step(screen: Screen, ir: str) -> int:
         format_func=lambda i: f"{ir.capitalize()} {names[i]}", label_visibility="collapsed",
     )  # fmt: skip
     return -1 if chosen is None else chosen
-
-
-def _has_passes(screen: Screen, ir: str) -> bool:
-    return not screen.training or has_gradient(ir)
 
 
 def _pipeline(screen: Screen, ir: str) -> Pipeline:

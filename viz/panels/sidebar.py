@@ -12,7 +12,7 @@ import streamlit as st
 
 from engine.session import EngineError, ModelSource
 from engine.source import source_from_file
-from passes.catalogue import GRADIENTS, default_pipeline, gradients, has_gradient, names
+from passes.catalogue import GRADIENTS, default_pipeline, gradients, names
 from passes.pipeline import Pipeline
 from samples import SAMPLES
 from viz import tables
@@ -80,11 +80,8 @@ def show(desk: Desk, ir: str) -> Screen | None:
         source, label = _file()
     else:
         source, label = _sample(choice), choice
-    modes = _MODES if has_gradient(ir) else _MODES[:1]
-    if state.keep_mode not in modes:
-        state.keep_mode = modes[0]
     mode = st.segmented_control(
-        "Mode", modes, key="keep_mode", required=True, width="stretch",
+        "Mode", _MODES, key="keep_mode", required=True, width="stretch",
         help="Inference: eval mode, weights may be folded in. Training: train mode with dropout, "
         "and the gradient of every parameter.",
     )  # fmt: skip

@@ -6,7 +6,7 @@ import streamlit as st
 
 from engine import truth
 from engine.session import EngineError
-from passes.catalogue import default_pipeline, has_gradient
+from passes.catalogue import default_pipeline
 from samples import SAMPLES
 from viz import tables
 from viz.component import graph_view
@@ -59,7 +59,7 @@ def show(desk: Desk, screen: Screen, target: str) -> None:
 def _stages(screen: Screen) -> tuple[truth.Stage, ...]:
     """The mode on the screen with its pipeline, and the other mode with the default one."""
     sample = SAMPLES.get(screen.source.model)
-    trains = has_gradient(screen.ir) and (sample is None or sample.training)
+    trains = sample is None or sample.training
     inference, training = screen.pipeline, default_pipeline(screen.ir, True) if trains else None
     if screen.training:
         inference, training = default_pipeline(screen.ir, False), screen.pipeline
