@@ -21,6 +21,12 @@ def own_settings(tmp_path_factory) -> None:
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
 
 
+@pytest.fixture(autouse=True)
+def no_memory(own_settings, monkeypatch, tmp_path_factory) -> None:
+    """What one test had the page remember, the next one does not find."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator:
     """A headless Chromium. Where there is none the test fails: it must not pass unseen."""
