@@ -425,10 +425,20 @@ class Converter(ExportedProgramImporter):
     def moments(self, data: Any, axes: list[int]) -> tuple[Any, Any, Any]:
         """The mean along axes, the distances to it, and their mean square; axes are kept."""
         emit = self.block_builder.emit
-        mean = emit(relax.op.mean(data, axes, keepdims=True))
+        mean = self.mean_of(data, axes)
         centred = emit(relax.op.subtract(data, mean))
         squares = emit(relax.op.multiply(centred, centred))
-        return mean, centred, emit(relax.op.mean(squares, axes, keepdims=True))
+        return mean, centred, self.mean_of(squares, axes)
+
+    def mean_of(self, data: Any, axes: list[int]) -> Any:
+        """The mean along axes, which are kept, one axis at a time.
+
+        TVM adds up thousands of numbers one after the other; in shorter sums, less is rounded
+        away. PyTorch adds them up in float64, and 50 layers of batch norm magnify the difference.
+        """
+        for axis in reversed(axes):
+            data = self.block_builder.emit(relax.op.mean(data, [axis], keepdims=True))
+        return data
 
     def move(self, node: Node, running: Any, new: Any, momentum: float) -> None:
         """Move a running statistic towards a batch's, (1, channels, 1, ...)."""
