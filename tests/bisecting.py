@@ -1,7 +1,13 @@
-"""Planting faulty passes into pipelines, and searching for them with a session of this process."""
+"""The tests of bisection that both engines share: planted faults are found, without a hint.
 
+A file that imports them defines `case`, what is the engine's own, and `session`.
+"""
+
+import math
+from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 from traces import save
@@ -15,6 +21,15 @@ from passes.pipeline import Pipeline, Step
 
 # Those of an inference pipeline.
 FAULTS = ("gelu_tanh", "in_float16", "weight_transposed", "residual_dropped")
+
+
+@dataclass(frozen=True)
+class Case:
+    """After which step of the inference pipeline each fault is planted; a way to the gradient."""
+
+    ir: str
+    spots: dict[str, str]
+    training: str
 
 
 class Small(nn.Module):
@@ -55,3 +70,45 @@ def search(session, source, pipeline, **options):
     """Bisect, on the CPU."""
     question = bisection.Question(source, pipeline, "llvm", **options)
     return bisection.bisect(asking(session), session.ir, question)
+
+
+@pytest.fixture(autouse=True)
+def faults(case, monkeypatch):
+    offer(monkeypatch, f"{case.ir}/faults.py")
+
+
+def _most(pipeline):
+    return math.ceil(math.log2(sum(s.enabled for s in pipeline))) + 2
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_pass_is_found(case, session, tmp_path, fault):
+    pipeline, index = planted(case.ir, fault, case.spots[fault])
+    dtype = "float32" if fault == "gelu_tanh" else "float64"  # which is not looked at again
+    result = search(session, small(tmp_path, dtype=dtype), pipeline)
+    assert (result.kind, result.found.suspects) == ("wrong", (index,))
+    assert result.compiles <= _most(pipeline)
+    assert dtype == "float64" or not result.double.passed
+    words = bisection.verdict(case.ir, result)
+    assert words.startswith(f"Step {index + 1}, {fault} ")
+    assert "wrong, not rounded" in words
+
+
+def test_an_eps_in_the_wrong_place_on_the_way_to_the_gradient(case, session, tmp_path):
+    pipeline = Pipeline.parse(case.training)
+    index = [s.name for s in pipeline].index("eps_outside")
+    source = small(tmp_path, training=True, dtype="float64")
+    result = search(session, source, pipeline)
+    assert (result.kind, result.found.suspects) == ("wrong", (index,))
+    assert result.compiles <= _most(pipeline)
+    on = [{s.name for s in t.pipeline if s.enabled} for t in result.log]
+    assert all({"root_grad_out", "gradient"} <= names for names in on)
+
+
+def test_a_pass_that_raises_is_found_and_the_session_goes_on(case, session, tmp_path):
+    pipeline, index = planted(case.ir, "raises", "fold")
+    result = search(session, small(tmp_path), pipeline)
+    assert (result.kind, result.found.suspects) == ("crash", (index,))
+    assert "no good after 4 parameters" in bisection.verdict(case.ir, result)
+    right = search(session, small(tmp_path), pipeline.switched(index, False))
+    assert (right.kind, right.found.suspects, right.compiles) == ("", (), 1)

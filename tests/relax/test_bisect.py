@@ -1,69 +1,30 @@
-"""Bisection in Relax: each fault that is planted is found, without a hint."""
-
-import math
+"""Bisection in Relax."""
 
 import pytest
-from bisecting import FAULTS, offer, planted, search, small
 
-from engine import bisection
-from engine.relax.session import RelaxSession
-from passes.pipeline import Pipeline
+pytest.register_assert_rewrite("bisecting")
 
-SPOTS = {
-    "gelu_tanh": "cse",
-    "in_float16": "bind",
-    "weight_transposed": "fold",
-    "residual_dropped": "dce",
-}
+from bisecting import *  # noqa: E402, F403
+from bisecting import Case  # noqa: E402
 
-TRAINING = (
-    "decompose_gelu|decompose_layer_norm|eps_outside|canonicalize|root_grad_out|gradient|drop_zeros"
-    "|dce"
-)
+from engine.relax.session import RelaxSession  # noqa: E402
+
+
+@pytest.fixture
+def case():
+    return Case(
+        "relax",
+        {
+            "gelu_tanh": "cse",
+            "in_float16": "bind",
+            "weight_transposed": "fold",
+            "residual_dropped": "dce",
+        },
+        "decompose_gelu|decompose_layer_norm|eps_outside|canonicalize|root_grad_out|gradient|drop_zeros"
+        "|dce",
+    )
 
 
 @pytest.fixture(scope="module")
 def session():
     return RelaxSession()
-
-
-@pytest.fixture(autouse=True)
-def faults(monkeypatch):
-    offer(monkeypatch, "relax/faults.py")
-
-
-def most(pipeline):
-    return math.ceil(math.log2(sum(s.enabled for s in pipeline))) + 2
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_faulty_pass_is_found(session, tmp_path, fault):
-    pipeline, index = planted("relax", fault, SPOTS[fault])
-    dtype = "float32" if fault == "gelu_tanh" else "float64"  # which is not looked at again
-    result = search(session, small(tmp_path, dtype=dtype), pipeline)
-    assert (result.kind, result.found.suspects) == ("wrong", (index,))
-    assert result.compiles <= most(pipeline)
-    assert dtype == "float64" or not result.double.passed
-    words = bisection.verdict("relax", result)
-    assert words.startswith(f"Step {index + 1}, {fault} ")
-    assert "wrong, not rounded" in words
-
-
-def test_an_eps_in_the_wrong_place_on_the_way_to_the_gradient(session, tmp_path):
-    pipeline = Pipeline.parse(TRAINING)
-    index = [s.name for s in pipeline].index("eps_outside")
-    source = small(tmp_path, training=True, dtype="float64")
-    result = search(session, source, pipeline)
-    assert (result.kind, result.found.suspects) == ("wrong", (index,))
-    assert result.compiles <= most(pipeline)
-    on = [{s.name for s in t.pipeline if s.enabled} for t in result.log]
-    assert all({"root_grad_out", "gradient"} <= names for names in on)
-
-
-def test_a_pass_that_raises_is_found_and_the_session_goes_on(session, tmp_path):
-    pipeline, index = planted("relax", "raises", "fold")
-    result = search(session, small(tmp_path), pipeline)
-    assert (result.kind, result.found.suspects) == ("crash", (index,))
-    assert "no good after 4 parameters" in bisection.verdict("relax", result)
-    right = search(session, small(tmp_path), pipeline.switched(index, False))
-    assert (right.kind, right.found.suspects, right.compiles) == ("", (), 1)
