@@ -1,0 +1,1 @@
+"""The passes of each IR and their default pipelines, as plain data."""
