@@ -31,7 +31,7 @@ from passes.catalogue import (
     default_pipeline,
     gradients,
     last_built,
-    names,
+    read_pipeline,
 )
 from passes.cuts.budget import parse_budget
 from passes.pipeline import Pipeline
@@ -393,7 +393,7 @@ def _pipeline(args: argparse.Namespace) -> Pipeline:
     try:
         if args.passes in (None, "default"):
             return default_pipeline(args.engine, args.training, args.gradient)
-        return Pipeline.parse(args.passes, names(args.engine))
+        return read_pipeline(args.engine, args.passes)
     except ValueError as wrong:
         raise EngineError(
             "usage",

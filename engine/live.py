@@ -140,7 +140,8 @@ class LiveProgram:
     def _run(self, pipeline: str) -> Any:
         program = self.program
         for step in Pipeline.parse(pipeline):
-            program = info(self._backend.ir, step).load()(program, **dict(step.params))
+            entry = info(self._backend.ir, step)
+            program = entry.load()(program, **entry.arguments(step))
         return program
 
 

@@ -399,9 +399,10 @@ class PipelineSession:
         began = time.perf_counter()
         try:
             start = before.program if before.shown is None else before.shown
-            program = entry.load()(start, **dict(step.params))
+            program = entry.load()(start, **told)
             seconds = time.perf_counter() - began
             graph, exprs = self._backend.to_graph(program)
+            told = _arguments(entry, step)
         except EngineError as error:
             return self._unchanged(before, step, time.perf_counter() - began, error)
         except Exception as error:
@@ -569,3 +570,15 @@ def device_of(target: str) -> str:
 def _part(progress: Progress, low: float, high: float) -> Progress:
     """A progress that fills only a part of another."""
     return lambda fraction, text: progress(low + (high - low) * fraction, text)
+def _arguments(entry: PassInfo, step: Step) -> dict[str, Any]:
+    """What a step tells its pass.
+
+    Raises:
+        EngineError: kind "usage"; the pass does not take that.
+    """
+    try:
+        return entry.arguments(step)
+    except ValueError as wrong:
+        raise EngineError("usage", f"{wrong}.", str(step), "Change it, or leave it out.") from wrong
+
+

@@ -38,6 +38,19 @@ def info(ir: str, step: Step | str) -> PassInfo:
     return CATALOGUE[ir, step if isinstance(step, str) else step.name]
 
 
+def read_pipeline(ir: str, text: str) -> Pipeline:
+    """Read a pipeline's text, with every pass and parameter held against the catalogue.
+
+    Raises:
+        ValueError: a step is malformed, its pass is not known, or it is told what it does not
+            take; the message names the step.
+    """
+    pipeline = Pipeline.parse(text, names(ir))
+    for step in pipeline:
+        info(ir, step).arguments(step)
+    return pipeline
+
+
 def gradients(ir: str) -> tuple[str, ...]:
     """Whose gradients an IR can be trained with, the first one first: "tvm", "pytorch"."""
     return tuple(n for n, way in _GRADIENTS.items() if ir in way)
@@ -71,7 +84,7 @@ def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline
     if training:
         check_gradient(ir, gradient)
     text = _GRADIENTS[gradient][ir] if training else _INFERENCE[ir]
-    return Pipeline.parse(text, names(ir))
+    return read_pipeline(ir, text)
 
 
 def last_built(ir: str, pipeline: Pipeline) -> int:

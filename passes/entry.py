@@ -9,6 +9,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any
 
+from passes.parameters import Parameter, Value, read_all
+from passes.pipeline import Step
+
 
 @dataclass(frozen=True)
 class PassInfo:
@@ -27,6 +30,7 @@ class PassInfo:
         excludes: names of the passes that must not have run before it.
         looking: only for looking at; what is built, and what follows that is not only for looking,
             starts from before it.
+        parameters: what it can be told in a pipeline's text, `name(key=value)`.
     """
 
     name: str
@@ -39,12 +43,21 @@ class PassInfo:
     looking: bool = False
     needs: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
 
     def load(self) -> Any:
         """Import the callable. Only an engine's process may do this."""
         module, _, attribute = self.function.rpartition(":")
         found = _run_file(module) if module.endswith(".py") else import_module(module)
         return getattr(found, attribute)
+
+    def arguments(self, step: Step) -> dict[str, Value]:
+        """A step's parameters as the callable takes them; those not given are left out.
+
+        Raises:
+            ValueError: one is not declared or not of its kind; the message says what would be.
+        """
+        return read_all(self.title, self.parameters, step.params)
 
 
 def _run_file(path: str) -> ModuleType:

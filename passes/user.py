@@ -4,7 +4,9 @@ A file is named by `--pass-file` on the command line or in the environment varia
 which the engines' processes inherit; never by anything that a page was given. Its public functions
 of one argument called `program` are passes: each takes a `passes.program.Program` and returns one.
 A function's name is the pass's, the first line of its docstring says what it does, and further
-arguments, which need defaults, are its parameters. `IR = "relay"` (or "relax") at the top says
+arguments, which need defaults, are its parameters: their kind is that of the annotation or else of
+the default, `Literal[...]` names the choices, and a line `name: text` of the docstring says what
+one does. `IR = "relay"` (or "relax") at the top says
 whose passes they are; without it they are offered in both.
 
 The app must not import a TVM, so it reads the file without running it; an engine imports it.
@@ -19,7 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from passes import catalogue
-from passes.catalogue import PassInfo
+from passes.entry import PassInfo
+from passes.parameters import Parameter, Value
 
 VARIABLE = "RELASCOPE_PASS_FILES"
 """Names files of passes, separated as the system separates paths."""
@@ -72,7 +75,7 @@ def read(file: str) -> tuple[PassInfo, ...]:
     found = tuple(
         PassInfo(
             f.name, ir, f.name, (ast.get_docstring(f) or "A pass of yours.").splitlines()[0],
-            Path(file).name, f"{file}:{f.name}",
+            Path(file).name, f"{file}:{f.name}", parameters=tuple(_parameters(f)),
         )
         for f in tree.body
         for ir in irs
@@ -92,9 +95,49 @@ def _irs(tree: ast.Module) -> Iterator[str]:
 
 def _is_pass(function: ast.FunctionDef) -> bool:
     given = [*function.args.posonlyargs, *function.args.args]
-    needed = len(given) - len(function.args.defaults)
+    needed = len(given) - len(function.args.defaults) + function.args.kw_defaults.count(None)
     first = given[0].arg if given else ""
     # The name must be one that a pipeline's text can hold.
     return bool(re.fullmatch("[a-z][a-z0-9_]*", function.name)) and (first, needed) == (
         "program", 1,
     )  # fmt: skip
+
+
+_KINDS = {"bool": "switch", "int": "whole number", "float": "number", "str": "text"}
+
+
+def _parameters(function: ast.FunctionDef) -> Iterator[Parameter]:
+    """The parameters that a function's signature and docstring declare."""
+    given = function.args
+    named = given.args[-len(given.defaults) :] if given.defaults else []
+    said = ast.get_docstring(function) or ""
+    for argument, default in zip(
+        [*named, *given.kwonlyargs], [*given.defaults, *given.kw_defaults], strict=False
+    ):
+        about = re.search(rf"^\s*{argument.arg}:\s*(.+)$", said, re.MULTILINE)
+        value = default.value if isinstance(default, ast.Constant) else None
+        plain = value if isinstance(value, str | int | float) else None
+        yield Parameter(
+            argument.arg,
+            _kind(argument.annotation, plain),
+            plain,
+            about[1] if about else "",
+            _choices(argument.annotation),
+        )
+
+
+def _kind(annotation: ast.expr | None, default: Value) -> str:
+    """What a parameter's values are, by its annotation (the first type of a union) or default."""
+    first = annotation
+    while isinstance(first, ast.BinOp):
+        first = first.left
+    name = first.id if isinstance(first, ast.Name) else type(default).__name__
+    return _KINDS.get(name, "text")
+
+
+def _choices(annotation: ast.expr | None) -> tuple[str, ...]:
+    """The strings of `Literal["a", "b"]`."""
+    match annotation:
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=values)):
+            return tuple(str(v.value) for v in values if isinstance(v, ast.Constant))
+    return ()

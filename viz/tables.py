@@ -103,6 +103,17 @@ def pass_rows(ir: str) -> list[Row]:
             "looking": p.looking,
             "needs": list(p.needs),
             "excludes": list(p.excludes),
+            "parameters": [
+                {
+                    "name": q.name,
+                    "kind": q.kind,
+                    "default": q.default,
+                    "choices": list(q.choices),
+                    "unit": q.unit,
+                    "about": q.about,
+                }
+                for q in p.parameters
+            ],
         }
         for p in CATALOGUE.values()
         if p.ir == ir

@@ -24,6 +24,10 @@ def models(document: Document) -> str:
 def passes(document: Document) -> str:
     """What `passes` says."""
     lines = [tables.text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
+    told = [{"pass": p["name"], **q} for p in document["passes"] for q in p["parameters"]]
+    if told:
+        columns = ["pass", "name", "default", "choices", "unit", "about"]
+        lines += ["Parameters, as in name(key=value):", tables.text_table(told, columns), ""]
     lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
     return "\n".join(lines)
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from passes.entry import PassInfo
+from passes.parameters import Parameter
+
+_HALF_OR_SINGLE = ("float32", "float16")
+_DATA_LAYOUTS = ("NHWC", "NCHW")
+_KERNEL_LAYOUTS = ("OHWI", "OIHW", "HWIO")
 
 PASSES = (
     PassInfo(
@@ -114,11 +119,23 @@ PASSES = (
         "convert_layout", "relax", "ConvertLayout",
         "Turns 2D convolutions to another order of axes, NHWC where none is named.",
         "TVM", "passes.relax.tvm_own:convert_layout",
+        parameters=(
+            Parameter("data", "text", "NHWC", "The order of the data's axes.", _DATA_LAYOUTS),
+            Parameter(
+                "kernel", "text", "OHWI", "The order of the weights' axes.", _KERNEL_LAYOUTS
+            ),
+        ),
     ),
     PassInfo(
         "mixed_precision", "relax", "ToMixedPrecision",
         "Lets matmuls and convolutions take float16; results differ by its rounding.",
         "TVM", "passes.relax.tvm_own:to_mixed_precision",
+        parameters=(
+            Parameter(
+                "out", "text", "float32", "The type in which results are summed up.",
+                _HALF_OR_SINGLE,
+            ),
+        ),
     ),
     PassInfo(
         "legalize", "relax", "LegalizeOps",

@@ -12,7 +12,7 @@ import streamlit as st
 
 from engine.session import EngineError, ModelSource
 from engine.source import source_from_file
-from passes.catalogue import GRADIENTS, default_pipeline, gradients, names
+from passes.catalogue import GRADIENTS, default_pipeline, gradients, read_pipeline
 from passes.pipeline import Pipeline
 from samples import SAMPLES
 from viz import tables
@@ -128,7 +128,7 @@ def pipeline_of(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
     text = st.session_state.get(pipeline_key(ir, training, gradient))
     if text is None:
         return default_pipeline(ir, training, gradient)
-    return Pipeline.parse(text, names(ir))
+    return read_pipeline(ir, text)
 
 
 def set_pipeline(screen: Screen, pipeline: Pipeline | None) -> None:

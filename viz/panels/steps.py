@@ -9,8 +9,7 @@ import streamlit as st
 
 from engine import stepping
 from engine.session import EngineError, ModelInfo, StepRecord
-from passes.catalogue import names
-from passes.pipeline import Pipeline
+from passes.catalogue import read_pipeline
 from viz.changes import start_of
 from viz.component import graph_view
 from viz.diff import Matched, carry_identity
@@ -195,7 +194,7 @@ def _text(screen: Screen) -> None:
                 st.rerun()
         if used:
             try:
-                pipeline = Pipeline.parse(text, names(screen.ir))
+                pipeline = read_pipeline(screen.ir, text)
             except ValueError as wrong:
                 show_error(EngineError("usage", str(wrong)))
                 return

@@ -1,0 +1,126 @@
+"""What a pass can be told: its declared parameters, and reading their values from text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+Value = str | int | float | bool | None
+
+KINDS = ("text", "switch", "whole number", "number")
+"""What a value can be. A switch is `true` or `false`."""
+
+_SWITCHES = {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a pass.
+
+    Args:
+        name: of the keyword argument, as pipelines write it (`fold(name=value)`).
+        kind: one of `KINDS`.
+        default: its value where none is given; None where the pass then decides by itself.
+        about: what it does, in one line.
+        choices: the only values that are allowed; empty allows any of the kind.
+        least: the smallest number that is allowed; None allows any.
+        unit: of a number, such as "bytes"; empty where it has none.
+    """
+
+    name: str
+    kind: str
+    default: Value
+    about: str
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    unit: str = ""
+
+    def read(self, text: str) -> Value:
+        """A value as the pass takes it.
+
+        Raises:
+            ValueError: the text is no such value; the message says what would be.
+        """
+        value = _READERS[self.kind](text)
+        if value is None:
+            raise ValueError(f"{self.name}={text} is no {self.kind}; {self.wanted}")
+        if self.choices and text not in self.choices:
+            raise ValueError(f"{self.name}={text} is not allowed; {self.wanted}")
+        if self.least is not None and isinstance(value, int | float) and value < self.least:
+            raise ValueError(f"{self.name}={text} is too small; {self.wanted}")
+        return value
+
+    @property
+    def default_text(self) -> str:
+        """The default as a pipeline's text has it; "" where the pass decides."""
+        if self.default is None:
+            return ""
+        return str(self.default).lower() if self.kind == "switch" else str(self.default)
+
+    @property
+    def wanted(self) -> str:
+        """What may be given, in words: `give one of NCHW, NHWC`."""
+        if self.choices:
+            return f"give one of {', '.join(self.choices)}"
+        if self.kind == "switch":
+            return "give true or false"
+        bound = "" if self.least is None else f" from {self.least:g}"
+        unit = f" of {self.unit}" if self.unit else ""
+        return f"give a {self.kind}{bound}{unit}"
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[+-]?\d+", text) else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _text(text: str) -> str | None:
+    """A pipeline's text has these characters for itself."""
+    return None if not text or re.search(r"[|,()=]", text) else text
+
+
+_READERS = {
+    "text": _text,
+    "switch": lambda text: _SWITCHES.get(text.lower()),
+    "whole number": _whole,
+    "number": _number,
+}
+
+
+def read_all(
+    title: str, declared: Sequence[Parameter], given: Iterable[tuple[str, str]]
+) -> dict[str, Value]:
+    """The keyword arguments that a step's parameters are.
+
+    Args:
+        title: what the pass is called, for messages.
+        declared: the pass's parameters.
+        given: (name, value) as a pipeline's text has them; what is not given is left out, so
+            that the pass's own default holds.
+
+    Raises:
+        ValueError: a name is not declared or stands twice, or a value is of another kind; the
+            message says what the pass takes.
+    """
+    known = {p.name: p for p in declared}
+    values: dict[str, Value] = {}
+    for name, text in given:
+        if name not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise ValueError(f"{title} has no parameter {name!r}; {takes}")
+        if name in values:
+            raise ValueError(f"{title} is given {name} twice")
+        try:
+            values[name] = known[name].read(text)
+        except ValueError as wrong:
+            raise ValueError(f"{title}: {wrong}") from wrong
+    return values
