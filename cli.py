@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from engine import bisection, stepping, truth
+from engine import bisection, cutting, stepping, truth
 from engine.client import EngineClient
 from engine.cutting import joint_of
 from engine.session import EngineError, ModelSource, plain
@@ -199,7 +199,10 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
     source, pipeline = _source(args), _pipeline(args)
     started = time.perf_counter()
     with _Engine(args, connect) as ask:
-        cut = _cut(joint_of(ask, source, pipeline), args)
+        measured = None
+        if args.prices == "measured":
+            measured = cutting.forward_times(ask, source, pipeline, _bench(args, ask))
+        cut = _cut(joint_of(ask, source, pipeline, measured), args)
         document = {
             "model": source.model,
             "engine": args.engine,
@@ -218,6 +221,13 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
 
 def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
     """TVM's gradient beside PyTorch's: nodes, operators, captures and the largest error."""
+        if args.measure:
+            points = [(args.strategy, cut)]
+            if args.frontier:
+                others = (n for n, s in cuts.STRATEGIES.items() if not s.has_budget)
+                points += [(n, cuts.cut(cut.joint, n)) for n in others if n != args.strategy]
+            bench = _bench(args, ask)
+            document["measured"] = plain(cutting.measure(ask, source, pipeline, points, bench))
     args.training, args.gradient = True, "tvm"
     ways = [replace(_source(args), gradient=way) for way in gradients(args.engine)]
     rows = []
@@ -429,6 +439,10 @@ def _check_steps(
     errors: dict[int, tables.Row] = {}
     for index, one in enumerate(pipeline):
         if not one.enabled:
+def _bench(args: argparse.Namespace, ask: Callable[..., Any]) -> cutting.Bench:
+    return cutting.Bench(args.target or _first_target(ask), args.threads, args.repeats)
+
+
             continue
         upto, captured = pipeline.upto(index), None
         if source.training:
@@ -484,7 +498,7 @@ def _parser() -> argparse.ArgumentParser:
         ("bisect", bisect, texts.bisect, "the first pass that makes a pipeline bad",
          (_model, _gradient, _passes, _bisect, _time, _output)),
         ("captures", captures, texts.captures, "what the forward saves for the backward",
-         (_model, _gradient, _passes, _captures, _output)),
+         (_model, _gradient, _passes, _captures, _time, _output)),
         ("gradients", both_gradients, texts.gradients, "TVM's gradient beside PyTorch's",
          (_model, _target)),
         ("time", time_model, texts.time, "compile, compare and time against PyTorch",
@@ -582,6 +596,15 @@ def _check(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--changes", action="store_true",
         help="every node that a step added, removed or changed, with its origin; counts and sizes",
+    )  # fmt: skip
+    command.add_argument(
+        "--prices", choices=("estimated", "measured"), default="estimated",
+        help="what computing again costs: by a roofline, or as the forward's kernels took here",
+    )  # fmt: skip
+    command.add_argument(
+        "--measure", action="store_true",
+        help="build and time the split, and its peak memory; with --frontier, of the strategies "
+        "too",
     )  # fmt: skip
     command.add_argument(
         "--text", dest="text_diff", action="store_true", help="the IR's text, as a difference"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from engine import truth
 from engine.cutting import joint_of
-from engine.session import EngineError, ModelSource
-from engine.truth import LIMITS, Ask
+from engine.session import Ask, EngineError, ModelSource
+from engine.truth import LIMITS
 from passes.bisect import IMPORT, Found, Verdict, half_way, kept_on, search
 from passes.catalogue import info
 from passes.cut import cut

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Progress = Callable[[float, str], None]
 """Called with how much is done (0 to 1) and what is being done, in a few words."""
 
+Ask = Callable[..., Any]
+"""Called with the name of a session's function and its arguments; returns its answer."""
+
 
 class EngineError(Exception):
     """Something a person can act on.

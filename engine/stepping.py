@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.session import EngineError, ModelSource, StepRecord
-from engine.truth import Ask
+from engine.session import Ask, EngineError, ModelSource, StepRecord
 from passes.pipeline import Pipeline
 
 

@@ -11,19 +11,15 @@ the command line run it in the same way, stage by stage.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from engine.cutting import joint_of
-from engine.session import WHOLE, Comparison, EngineError, ModelSource, NodeError
+from engine.session import WHOLE, Ask, Comparison, EngineError, ModelSource, NodeError
 from passes.catalogue import info
 from passes.cut import STRATEGIES, cut
 from passes.pipeline import Pipeline
 from viz.graph import Graph, Kind
-
-Ask = Callable[..., Any]
-"""Called with the name of a session's function and its arguments; returns its answer."""
 
 DTYPES = ("float32", "float64")
 _GRADIENT = "gradient of "

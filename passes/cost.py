@@ -76,6 +76,9 @@ _RANDOM = ("random.", "threefry", "nn.dropout", "multinomial")
 Kernels = Sequence[Collection[str]]
 """Ids of the nodes that each kernel computes."""
 
+Measured = Sequence[tuple[Collection[str], float]]
+"""For each kernel that was timed, the ids of the nodes that it computes, and its seconds."""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -249,14 +252,31 @@ class Work:
         machine: whose rates turn work into seconds.
         kernels: ids of the nodes that a compiler fused into each kernel, which decides what is
             written to memory; of nodes in none of them, it is guessed by the operators' names.
+        measured: what kernels took, which is then their nodes' price.
     """
 
     def __init__(
-        self, graph: Graph, machine: Machine = NOMINAL, kernels: Kernels | None = None
+        self,
+        graph: Graph,
+        machine: Machine = NOMINAL,
+        kernels: Kernels | None = None,
+        measured: Measured | None = None,
     ) -> None:
         self.graph = graph
-        self.machine = machine
         self.kernels = kernels
+        self.measured = measured
+        self._assumed = machine
+
+    @cached_property
+    def machine(self) -> Machine:
+        """Whose rates turn work into seconds: as slow as what was measured, where that was."""
+        if self.measured is None:
+            return self._assumed
+        known = self._estimates
+        estimated = sum(known[i] for nodes, _ in self.measured for i in nodes)
+        taken = sum(seconds for _, seconds in self.measured)
+        pace = estimated / taken if taken and estimated else 1.0
+        return Machine(self._assumed.flops * pace, self._assumed.bandwidth * pace)
 
     @cached_property
     def flops(self) -> dict[str, float]:
@@ -282,11 +302,29 @@ class Work:
     def seconds(self) -> dict[str, float]:
         """Seconds of each node within the whole graph; views, tuples and inputs take none.
 
+        Of a kernel that was measured, each node has its part by the estimates; what was not
+        measured is estimated on a machine of the same pace.
+        """
+        if self.measured is None:
+            return self._estimates
+        pace = self._assumed.bandwidth / self.machine.bandwidth
+        found = {i: seconds * pace for i, seconds in self._estimates.items()}
+        for nodes, taken in self.measured:
+            whole = sum(found[i] for i in nodes)
+            for node_id in nodes:
+                part = found[node_id] / whole if whole else 1 / len(nodes)
+                found[node_id] = taken * part
+        return found
+
+    @cached_property
+    def _estimates(self) -> dict[str, float]:
+        """Seconds of each node on the machine that was assumed.
+
         A value between two operators of one kernel is neither written nor read. A recomputed node
         may have to read a saved value that it found in its kernel the first time; that is left
         out, since the backward would have read another saved value instead.
         """
-        owner, counts, held, machine = self.owner, self.flops, self.bytes, self.machine
+        owner, counts, held, machine = self.owner, self.flops, self.bytes, self._assumed
         fusible = {n.id for n in self.graph.nodes if is_fusible(n)}
         inner = fusible | {n.id for n in self.graph.nodes if is_reduction(n)}
         written = self._written(inner)
@@ -325,7 +363,7 @@ class Work:
             for base in {self.owner[e] for e in self.edges[node_id]}:
                 if place.get(base) != place[node_id]:
                     moved += self.bytes[base]
-            found[node_id] = self.machine.seconds(self.flops[node_id], moved)
+            found[node_id] = self._assumed.seconds(self.flops[node_id], moved)
         return found
 
     def _written(self, inner: Collection[str]) -> set[str]:

@@ -15,6 +15,7 @@ from engine.session import (
     EngineError,
     EngineInfo,
     ModelInfo,
+    PassExample,
     NodeError,
     Rivals,
     SplitResult,
@@ -137,6 +138,13 @@ class PageSession:
     def graph_after(self, source, pipeline, index, *, progress):
         return self._graph(source, pipeline, index)
 
+    def example(self, name, *, progress):
+        if name != "fold":
+            return None
+        before, after = forward_graph(True), forward_graph(False)
+        types = (("x", tensor(2, 3)),)
+        return PassExample("fold", types, "transpose(w)", "w", before, after, "It only says so.")
+
     def text(self, source, pipeline, index, *, progress):
         nodes = self._graph(source, pipeline, index).nodes
         return "".join(f"  %{i} = {n.op or n.name};\n" for i, n in enumerate(nodes))
@@ -207,9 +215,9 @@ class PageSession:
         kernels = (
             Kernel("fused_add", "forward", (), 0.02, 0.02, 64, 1024, (out,)),
             Kernel("dense", "forward", ("d0",), 0.8, 0.8, 4096, 1024, (out,)),
-            Kernel("fused_relu_dense", "forward", ("a", "y"), 0.08, 0.08, 1024, 128, (bad,)),
+            Kernel("fused_relu_dense", "forward", ("r", "d1"), 0.08, 0.08, 1024, 128, (bad,)),
         )
-        phases = (Phase("forward", 1.0, 0.9, 0.02),)
+        phases = (Phase("forward", 1.0, 0.9, 0.02, 4096, 2048, 1024),)
         comparisons = self.check(source, pipeline, captured, target, progress=progress)
         return Profile("a test machine", target, threads or 2, repeats, kernels, phases,
                        comparisons, 0.5, ("A note of the profile.",))  # fmt: skip

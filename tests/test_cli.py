@@ -308,8 +308,8 @@ def test_the_frontier_goes_from_nothing_kept_to_nothing_computed_again():
 
 
 def test_captures_without_a_gradient_says_so():
-    error = document("captures", "mlp", "--passes", "cse", status=1)["error"]
-    assert error["kind"] == "pass"
+    error = document("captures", "mlp", "--passes", "cse", status=2)["error"]
+    assert error["kind"] == "usage"
     assert "gradient" in error["message"]
 
 
@@ -500,3 +500,24 @@ def test_the_real_engine_times_a_sample_and_agrees_with_pytorch():
         assert row["median_ms"] > 0
         assert row["max_abs_error"] <= 1e-4
     assert any(c["name"].startswith("gradient of") for c in data["comparisons"])
+
+
+def test_the_price_of_work_is_measured_on_request():
+    keep = ("captures", "mlp", "--strategy", "inputs_only")
+    assert document(*keep)["prices"] == "estimated"
+    data = document(*keep, "--prices", "measured")
+    assert data["prices"] == "measured"
+    assert data["forward_seconds"] == pytest.approx(8.8e-4)  # of the two kernels that have nodes
+    assert "measured time" in run(*keep, "--prices", "measured").stdout
+
+
+def test_captures_are_measured_on_request():
+    data = document("captures", "mlp", "--measure", "--frontier", "--repeats", "3")
+    titles = [p["title"] for p in data["measured"]]
+    assert titles == ["min_cut", "recompute_pointwise", "keep_all", "inputs_only"]
+    for point in data["measured"]:
+        assert point["ratio"] == 1.32 and point["measured_share"] == 0  # all as fast as keep_all
+        assert point["max_abs_error"] == 1e-6
+        assert point["estimated_peak_bytes"] == point["peak_bytes"] // 2
+    assert "measured" not in document("captures", "mlp")
+    assert "again, est." in run("captures", "mlp", "--measure").stdout

@@ -197,3 +197,42 @@ def test_a_border_between_pointwise_kernels_does_not_make_recomputing_dearer():
     ]
     graph = Graph("main", "relax", tuple(nodes), ("x",), ("b",))
     assert Work(graph, kernels=[("a",), ("b",)]).seconds == Work(graph).seconds
+
+
+def line():
+    nodes = [
+        node("x", Kind.INPUT, out=tensor(1000)),
+        node("w", Kind.INPUT, out=tensor(1000)),
+        node("a", reads=("x",), op="exp", out=tensor(1000)),
+        node("d", reads=("a", "w"), op="nn.dense", out=tensor(1000)),
+        node("b", reads=("d",), op="add", out=tensor(1000)),
+        node("c", reads=("b",), op="reshape", out=tensor(1000)),
+    ]
+    return Graph("main", "relax", tuple(nodes), ("x", "w"), ("c",))
+
+
+def test_a_measured_kernel_is_shared_out_by_the_estimates():
+    guess = Work(line()).seconds
+    work = Work(line(), measured=[(("a",), 0.5), (("d", "b"), 2.0)])
+    assert work.seconds["a"] == pytest.approx(0.5)
+    assert work.seconds["d"] + work.seconds["b"] == pytest.approx(2.0)
+    assert work.seconds["d"] / work.seconds["b"] == pytest.approx(guess["d"] / guess["b"])
+    assert work.seconds["c"] == work.seconds["x"] == 0
+
+
+def test_what_was_not_measured_is_estimated_at_the_pace_of_what_was():
+    guess = Work(line()).seconds
+    work = Work(line(), measured=[(("a",), 1000 * guess["a"])])
+    assert work.seconds["d"] == pytest.approx(1000 * guess["d"])
+    assert work.machine.bandwidth == pytest.approx(NOMINAL.bandwidth / 1000)
+    assert work.machine.flops == pytest.approx(NOMINAL.flops / 1000)
+
+
+def test_a_measured_kernel_of_views_alone_costs_its_views_alike():
+    nodes = [
+        node("x", Kind.INPUT, out=tensor(8)),
+        node("v", reads=("x",), op="reshape", out=tensor(8)),
+        node("u", reads=("v",), op="squeeze", out=tensor(8)),
+    ]
+    graph = Graph("main", "relax", tuple(nodes), ("x",), ("u",))
+    assert Work(graph, measured=[(("v", "u"), 1.0)]).seconds == {"x": 0, "v": 0.5, "u": 0.5}

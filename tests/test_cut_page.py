@@ -164,3 +164,27 @@ def test_what_is_held_is_drawn_from_the_first_node_to_the_last(strategy):
     assert rows[0]["node"] == 0 and rows[0]["bytes"] == 0
     assert rows[-1]["node"] == depth["forward"] + depth["backward"]
     assert max(r["bytes"] for r in rows) == (384 if strategy == "keep_all" else 0)
+
+
+def test_the_price_of_work_can_be_measured(gradient):
+    assert "of its estimated time" in words(gradient)
+    gradient.segmented_control(key="keep_prices").set_value("measured")
+    assert "of its measured time" in words(settle(gradient.run()))
+
+
+def test_chosen_cuts_are_measured_estimate_beside_measurement(gradient):
+    gradient.multiselect(key="keep_points").set_value(["chosen", "inputs_only"])
+    settle(gradient.run())
+    gradient.button(key="measure").click()
+    settle(gradient.run())
+    (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
+    assert list(table["captures"]) == [2, 0]
+    assert list(table["against eager"]) == [1.32, 1.32]
+    assert list(table["work again, measured"]) == [0, 0]
+    assert table["work again, estimated"][0] < table["work again, estimated"][1]
+    gradient.multiselect(key="keep_points").set_value(["keep_all"])
+    settle(gradient.run())
+    gradient.button(key="measure").click()  # joins what was measured before
+    settle(gradient.run())
+    (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
+    assert len(table) >= 2

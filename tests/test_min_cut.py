@@ -339,3 +339,23 @@ def test_a_graph_of_10000_nodes_is_cut_at_once():
     found = cut(graph, "min_cut")
     assert time.process_time() - began < 2
     assert 0 < found.bytes < cut(graph, "keep_all").bytes
+
+
+def test_what_is_measured_to_be_slow_is_saved_and_what_is_quick_is_not():
+    """Two pointwise values of one size, each read by the backward; either could be made again."""
+    graph = joint(
+        node("x", Kind.INPUT), node("w", Kind.INPUT), node("g", Kind.INPUT),
+        node("d", reads=("x", "w"), op="nn.dense", out=tensor(50, 4)),
+        node("a", reads=("x",), op="tanh", out=tensor(4, 4)),
+        node("b", reads=("x",), op="exp", out=tensor(4, 4)),
+        node("y", reads=("d", "a", "b"), op="add", out=tensor(50, 4)),
+        node("ga", reads=("g", "a"), op="multiply"), node("gb", reads=("ga", "b"), op="multiply"),
+        outputs=("y",), gradients=("gb",),
+    )  # fmt: skip
+    others = [(("d",), 1.0), (("y",), 0.01)]
+    for slow, quick in (("a", "b"), ("b", "a")):
+        measured = [*others, ((slow,), 0.5), ((quick,), 1e-6)]
+        found = cut(Joint(graph, measured=measured))
+        assert found.ids == (slow,)
+        assert found.recomputed == (quick,)
+        assert found.recomputed_seconds == pytest.approx(1e-6)

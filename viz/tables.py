@@ -148,8 +148,9 @@ def cut_document(cut: Cut) -> Row:
     """The part of `captures MODEL` that tells of one cut: what is saved, why, and for whom.
 
     Masks are inputs, so they are listed apart, and `bytes` leaves them out. FLOPs and seconds are
-    estimates (`passes.cost`); the seconds are good for their ratio. `held` has how many
-    nodes forward and backward execute, and the bytes held between them wherever they change.
+    estimates (`passes.cost`); the seconds are good for their ratio only, unless `prices` says that
+    they were measured. `held` has how many nodes forward and backward execute, and the bytes held
+    between them wherever they change.
     """
     by_id = cut.joint.graph.by_id
 
@@ -187,6 +188,7 @@ def rivals_document(rivals: Rivals) -> Row:
 
 def frontier_document(joint: Joint) -> Row:
     """Bytes against work: the cuts on the frontier, the fewest bytes first, and the strategies.
+        "prices": "estimated" if cut.joint.measured is None else "measured",
 
     `share` is the estimated time of what is computed again, of the forward's.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from viz import tables
@@ -90,7 +91,8 @@ def captures(document: Document) -> str:
         f"{document['strategy']}: {len(rows)} captures, {tables.size(document['bytes'])}, "
         f"{len(document['recomputed'])} nodes recomputed, "
         f"{tables.work_text(document['recomputed_flops'], document['forward_flops'])} of the "
-        f"forward's FLOPs; {len(document['masks'])} dropout masks, "
+        f"forward's FLOPs, {tables.work_text(document['share'], 1.0)} of its "
+        f"{document['prices']} time; {len(document['masks'])} dropout masks, "
         f"{tables.size(document['mask_bytes'])}"
     )
     rivals = document["rivals"]
@@ -154,9 +156,31 @@ def compare(document: Document) -> str:
     ]
     if document["groups"] is None:
         return "\n".join(lines)
+    if "measured" in document:
+        parts.append(_measured(document["measured"]))
     parts = [
         [
             {**r, **{ir: tables.counts_text(r[ir]) for ir in document["engines"]}}
+def _measured(points: Sequence[Document]) -> str:
+    """Cuts that were measured, estimate beside measurement."""
+    rows = [
+        {
+            "measured": p["title"],
+            "kept": tables.size(p["bytes"]),
+            "again, est.": f"{p['share']:.1%}",
+            "again": f"{p['measured_share']:.1%}",
+            "peak, est.": tables.size(p["estimated_peak_bytes"]),
+            "peak": tables.size(p["peak_bytes"]),
+            "forward ms": p["forward_ms"],
+            "forward+backward ms": p["forward_backward_ms"],
+            "ratio": p["ratio"],
+            "max_abs_error": p["max_abs_error"],
+        }
+        for p in points
+    ]
+    return tables.text_table(rows, list(rows[0]))
+
+
             for r in document[kind]
         ]
         for kind in ("operators", "groups")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from passes.cost import Kernels, Work
+from passes.cost import Kernels, Measured, Work
 from viz.graph import Graph, Kind, Node
 
 
@@ -16,16 +16,20 @@ class Joint:
         graph: with `forward_outputs` set.
         kernels: ids of the nodes that the compiler makes one kernel each of the forward, which
             decides what recomputing costs; None guesses it by the operators' names.
+        measured: what kernels of the forward took, which recomputing them then costs.
 
     Raises:
         ValueError: it is no joint graph.
     """
 
-    def __init__(self, graph: Graph, kernels: Kernels | None = None) -> None:
+    def __init__(
+        self, graph: Graph, kernels: Kernels | None = None, measured: Measured | None = None
+    ) -> None:
         if graph.forward_outputs is None:
             raise ValueError(f"graph {graph.name} is no joint graph: take the gradient first")
         self.graph = graph
         self.kernels = kernels
+        self.measured = measured
         self.outputs = frozenset(graph.outputs[: graph.forward_outputs])
         self.gradients = graph.outputs[graph.forward_outputs :]
 
@@ -36,8 +40,8 @@ class Joint:
 
     @cached_property
     def work(self) -> Work:
-        """What it costs to compute the graph's nodes, on a nominal machine."""
-        return Work(self.graph, kernels=self.kernels)
+        """What it costs to compute the graph's nodes: as measured, else on a nominal machine."""
+        return Work(self.graph, kernels=self.kernels, measured=self.measured)
 
     def bytes_of(self, captured: Collection[str]) -> int:
         """Bytes of a set of tensors: each storage once, inputs and parameters for nothing.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from engine import cutting
 from engine.session import EngineError
 from passes import cut as cuts
 from passes.cuts.budget import HALF
@@ -13,6 +14,7 @@ from passes.cuts.frontier import Point, frontier
 from passes.cuts.problem import Wish
 from viz import tables
 from viz.graph import Graph
+from viz.panels import prices
 from viz.panels.desk import Desk
 from viz.panels.screen import Screen
 
@@ -46,22 +48,14 @@ def joint_graph(desk: Desk, screen: Screen) -> Graph:
     Raises:
         EngineError: kind "usage", where the pipeline takes no gradient.
     """
-    graph: Graph = desk.ask("graph_after", screen.source, screen.pipeline, screen.last)
-    if graph.forward_outputs is None:
-        raise EngineError(
-            "usage", "There is no gradient to cut: the pipeline does not take one.",
-            str(screen.pipeline), "Go back to the default pipeline in the tab Passes.",
-        )  # fmt: skip
-    return graph
+    return cutting.joint_graph(desk.ask, screen.source, screen.pipeline)
 
 
 def joint_of(desk: Desk, screen: Screen) -> cuts.Joint:
     """The joint graph as strategies see it; what one cut works out, the next one knows."""
-    graph = joint_graph(desk, screen)
-    kernels = desk.ask("kernels", screen.source, screen.pipeline)
-    return desk.derive(
-        lambda: cuts.Joint(graph, kernels), "joint", screen.source, str(screen.pipeline)
-    )
+    measured = prices.measured(desk, screen)
+    joint = cutting.joint_of(desk.ask, screen.source, screen.pipeline, measured)
+    return desk.derive(lambda: joint, "joint", screen.source, str(screen.pipeline), measured)
 
 
 def chosen(screen: Screen) -> Choice:
@@ -93,7 +87,7 @@ def cut_of(desk: Desk, screen: Screen) -> tuple[cuts.Cut, Graph]:
         return found, joint.graph.with_roles(cuts.roles(joint, found.ids))
 
     try:
-        return desk.derive(make, "cut", screen.source, str(screen.pipeline), choice)
+        return desk.derive(make, "cut", screen.source, str(screen.pipeline), choice, joint.measured)
     except ValueError as wrong:
         raise EngineError(
             "usage", f"The graph cannot be cut so: {wrong}.", choice.rule.title,
@@ -117,6 +111,7 @@ def controls(desk: Desk, screen: Screen) -> None:
         st.session_state.setdefault("keep_budget", round(100 * HALF))
         st.slider("Budget, % of everything that crosses", 0, 100, key="keep_budget")
     st.caption(choice.rule.summary)
+    prices.control()
 
 
 def frontier_of(desk: Desk, screen: Screen) -> tuple[Point, ...]:
@@ -129,7 +124,7 @@ def frontier_of(desk: Desk, screen: Screen) -> tuple[Point, ...]:
     def make() -> tuple[Point, ...]:
         return tuple(reversed(frontier(joint, wish)))
 
-    return desk.derive(make, "frontier", screen.source, str(screen.pipeline), wish)
+    return desk.derive(make, "frontier", screen.source, str(screen.pipeline), wish, joint.measured)
 
 
 def _frontier_slider(desk: Desk, screen: Screen) -> None:

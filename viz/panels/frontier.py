@@ -16,7 +16,8 @@ from viz.panels.screen import Screen
 
 _SHORT = "No cut lies below the line; the points on it are cuts."
 _READ = (
-    "Work is the estimated time of what the backward computes again, as a share of the forward's. "
+    "Work is the time of what the backward computes again, estimated or by measured kernels, as a "
+    "share of the forward's. "
     "The line joins the cuts that are best at some price of work for bytes: no cut lies below it. "
     "Between two of its points, *Within a budget* finds the best cuts near it. What PyTorch's "
     "min-cut partitioner computes again is not estimated, so only its bytes are drawn, as a "
@@ -28,8 +29,9 @@ def show(desk: Desk, screen: Screen, cut: cuts.Cut) -> None:
     """Draw the chart; PyTorch's figures join it when they are here."""
     joint = joint_of(desk, screen)
     document = desk.derive(
-        lambda: tables.frontier_document(joint), "frontiers", screen.source, str(screen.pipeline)
-    )
+        lambda: tables.frontier_document(joint), "frontiers", screen.source, str(screen.pipeline),
+        joint.measured,
+    )  # fmt: skip
     if cut.strategy == "frontier":  # the line that the slider moves along
         document = {**document, "frontier": tables.frontier_rows(joint, frontier_of(desk, screen))}
     known: Rivals | None = None

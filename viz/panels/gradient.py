@@ -9,7 +9,7 @@ from viz import tables
 from viz.collapse import module_groups
 from viz.component import graph_view
 from viz.graph import Graph
-from viz.panels import by_hand, captures, frontier, two_gradients
+from viz.panels import by_hand, captures, frontier, points, prices, two_gradients
 from viz.panels.choice import chosen, controls, cut_of, joint_graph
 from viz.panels.desk import Desk
 from viz.panels.frame import (
@@ -65,7 +65,7 @@ def show(desk: Desk, screen: Screen) -> None:
             )  # fmt: skip
     document = desk.derive(
         lambda: tables.cut_document(cut), "cut_document", screen.source, str(screen.pipeline),
-        chosen(screen),
+        chosen(screen), cut.joint.measured,
     )  # fmt: skip
     with figures:
         _figures(document)
@@ -73,9 +73,11 @@ def show(desk: Desk, screen: Screen) -> None:
         frontier.show(desk, screen, cut)
     by_hand.show(screen, cut, node_id)
     captures.show(document)
+    points.show(desk, screen)
     two_gradients.show(desk, screen)
     with right:
         frontier.ask_rivals(desk, screen)
+        prices.ask(desk, screen)
 
 
 def _figures(document: tables.Row) -> None:
@@ -90,7 +92,7 @@ def _figures(document: tables.Row) -> None:
                 tables.work_text(document["recomputed_flops"], document["forward_flops"]),
                 "of the forward's FLOPs again",
             ),
-            (tables.work_text(document["share"], 1.0), "of its estimated time"),
+            (tables.work_text(document["share"], 1.0), f"of its {document['prices']} time"),
         ]
     )
 
