@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: app env test test-page test-relay test-relax lint chromium clean
+.PHONY: app env test test-page test-relay test-relax lint docs chromium clean
 
 app: env
 	$(BIN)/python -m streamlit run app.py
@@ -41,6 +41,10 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The example in each pass's section is what the engines print.
+docs: $(VENV)/.env
+	$(BIN)/python docs/examples.py
 
 # The browser tests drive Chromium; Debian and Ubuntu package it.
 chromium:

@@ -33,6 +33,7 @@ from passes.catalogue import (
     last_built,
     read_pipeline,
 )
+from passes.catalogue import info as pass_info
 from passes.cuts.budget import parse_budget
 from passes.pipeline import Pipeline
 from passes.user import name_files
@@ -93,7 +94,14 @@ def models(args: argparse.Namespace, connect: Connect) -> Document:
 
 
 def passes(args: argparse.Namespace, connect: Connect) -> Document:
-    """Every pass of the engine's catalogue, and the default pipelines."""
+    """Every pass of the engine's catalogue, and the default pipelines; or one pass, in full."""
+    if args.name is not None:
+        with _Engine(args, connect) as ask:
+            example = ask("example", args.name)
+        entry = tables.pass_row(pass_info(args.engine, args.name))
+        return {
+            "engine": args.engine, "pass": entry, "example": tables.example_document(example)
+        }  # fmt: skip
     pipelines = {"inference": default_pipeline(args.engine, False)}
     for way in gradients(args.engine):
         name = "training" if way == "tvm" else f"training_{way}"
@@ -213,6 +221,13 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
         }
         if args.frontier:
             document |= tables.frontier_document(cut.joint)
+        if args.measure:
+            points = [(args.strategy, cut)]
+            if args.frontier:
+                others = (n for n, s in cuts.STRATEGIES.items() if not s.has_budget)
+                points += [(n, cuts.cut(cut.joint, n)) for n in others if n != args.strategy]
+            bench = _bench(args, ask)
+            document["measured"] = plain(cutting.measure(ask, source, pipeline, points, bench))
         if args.output:
             split = ask("split", source, pipeline, cut.ids)
             _write(args.output, json.dumps(plain(split), ensure_ascii=False))
@@ -221,13 +236,6 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
 
 def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
     """TVM's gradient beside PyTorch's: nodes, operators, captures and the largest error."""
-        if args.measure:
-            points = [(args.strategy, cut)]
-            if args.frontier:
-                others = (n for n, s in cuts.STRATEGIES.items() if not s.has_budget)
-                points += [(n, cuts.cut(cut.joint, n)) for n in others if n != args.strategy]
-            bench = _bench(args, ask)
-            document["measured"] = plain(cutting.measure(ask, source, pipeline, points, bench))
     args.training, args.gradient = True, "tvm"
     ways = [replace(_source(args), gradient=way) for way in gradients(args.engine)]
     rows = []
@@ -431,6 +439,10 @@ def _first_target(ask: Callable[..., Any]) -> str:
     return here[0].name
 
 
+def _bench(args: argparse.Namespace, ask: Callable[..., Any]) -> cutting.Bench:
+    return cutting.Bench(args.target or _first_target(ask), args.threads, args.repeats)
+
+
 def _check_steps(
     ask: Callable[..., Any], source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
 ) -> dict[int, tables.Row]:
@@ -439,10 +451,6 @@ def _check_steps(
     errors: dict[int, tables.Row] = {}
     for index, one in enumerate(pipeline):
         if not one.enabled:
-def _bench(args: argparse.Namespace, ask: Callable[..., Any]) -> cutting.Bench:
-    return cutting.Bench(args.target or _first_target(ask), args.threads, args.repeats)
-
-
             continue
         upto, captured = pipeline.upto(index), None
         if source.training:
@@ -485,8 +493,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, run, text, help_, options in (
         ("models", models, texts.models, "list the samples", ()),
-        ("passes", passes, texts.passes, "list the passes and the default pipelines",
-         (_pass_file,)),
+        ("passes", passes, texts.passes, "list the passes and the default pipelines, or show one",
+         (_pass, _pass_file)),
         ("graph", graph, texts.graph, "the graph of a model",
          (_model, _gradient, _passes, _output)),
         ("step", step, texts.step, "what each pass of a pipeline does",
@@ -544,6 +552,10 @@ def _passes(command: argparse.ArgumentParser) -> None:
     _pass_file(command)
 
 
+def _pass(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", metavar="NAME", nargs="?", help="a pass, to be shown in full")
+
+
 def _pass_file(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--pass-file", action="append", default=[], metavar="FILE",
@@ -586,6 +598,15 @@ def _by_hand(command: argparse.ArgumentParser) -> None:
 def _captures(command: argparse.ArgumentParser) -> None:
     _by_hand(command)
     command.add_argument(
+        "--prices", choices=("estimated", "measured"), default="estimated",
+        help="what computing again costs: by a roofline, or as the forward's kernels took here",
+    )  # fmt: skip
+    command.add_argument(
+        "--measure", action="store_true",
+        help="build and time the split, and its peak memory; with --frontier, of the strategies "
+        "too",
+    )  # fmt: skip
+    command.add_argument(
         "--frontier", action="store_true",
         help="also every best cut of bytes against work, and the strategies beside them",
     )  # fmt: skip
@@ -596,15 +617,6 @@ def _check(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--changes", action="store_true",
         help="every node that a step added, removed or changed, with its origin; counts and sizes",
-    )  # fmt: skip
-    command.add_argument(
-        "--prices", choices=("estimated", "measured"), default="estimated",
-        help="what computing again costs: by a roofline, or as the forward's kernels took here",
-    )  # fmt: skip
-    command.add_argument(
-        "--measure", action="store_true",
-        help="build and time the split, and its peak memory; with --frontier, of the strategies "
-        "too",
     )  # fmt: skip
     command.add_argument(
         "--text", dest="text_diff", action="store_true", help="the IR's text, as a difference"

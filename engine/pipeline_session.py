@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from engine.examples import FunctionText, run_example
 from engine.inside import (
     Counterparts,
     Part,
@@ -36,6 +37,7 @@ from engine.session import (
     ModelInfo,
     ModelSource,
     NodeError,
+    PassExample,
     Progress,
     Rivals,
     SplitResult,
@@ -47,6 +49,7 @@ from engine.worker import explain
 from passes.catalogue import PassInfo, check_gradient
 from passes.catalogue import info as pass_info
 from passes.cut import roles
+from passes.example import Example
 from passes.pipeline import Pipeline, Step
 from viz.diff import carry_identity
 from viz.graph import Graph
@@ -74,6 +77,12 @@ class Backend(Protocol):
 
     def text(self, program: Program) -> str:
         """The IR's own text of a program, without the values of its constants."""
+
+    def example(self, name: str, dtype: str) -> Example | None:
+        """The small program that a pass is shown on; None where it has none."""
+
+    def short_text(self, program: Program) -> tuple[FunctionText, ...]:
+        """The text of a small program, shortened for reading."""
 
     def split(
         self, program: Program, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
@@ -175,6 +184,11 @@ class PipelineSession:
         """Run the pipeline over the imported program, one record a step."""
         records = [s.record for s in self._run(source, pipeline, progress)[1:]]
         return tuple(r for r in records if r is not None)
+
+    def example(self, name: str, *, progress: Progress) -> PassExample | None:
+        """Run a pass on its small program; None where it has none."""
+        progress(0.0, name)
+        return run_example(self._backend, _entry(self.ir, Step(name)))
 
     def graph_after(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
@@ -381,19 +395,14 @@ class PipelineSession:
         return states
 
     def _step(self, before: _State, step: Step) -> _State:
-        try:
-            entry = pass_info(self.ir, step)
-        except KeyError:
-            raise EngineError(
-                "usage", f"There is no {self.ir} pass called {step.name!r}.", str(step),
-                "`cli.py passes` lists them.",
-            ) from None  # fmt: skip
+        entry = _entry(self.ir, step)
         if not entry.looking:
             before = replace(before, graph=before.base, shown=None)
         if not step.enabled:
             return self._unchanged(before, step, 0.0, None)
         try:
             _check_order(entry, before.done, bool(before.program.gradients))
+            told = _arguments(entry, step)
         except EngineError as error:
             return self._unchanged(before, step, 0.0, error)
         began = time.perf_counter()
@@ -402,7 +411,6 @@ class PipelineSession:
             program = entry.load()(start, **told)
             seconds = time.perf_counter() - began
             graph, exprs = self._backend.to_graph(program)
-            told = _arguments(entry, step)
         except EngineError as error:
             return self._unchanged(before, step, time.perf_counter() - began, error)
         except Exception as error:
@@ -518,6 +526,21 @@ def _no_gradient(pipeline: Pipeline) -> EngineError:
     )  # fmt: skip
 
 
+def _entry(ir: str, step: Step) -> PassInfo:
+    """The catalogue's entry for a step.
+
+    Raises:
+        EngineError: kind "usage"; no pass of this IR has that name.
+    """
+    try:
+        return pass_info(ir, step)
+    except KeyError:
+        raise EngineError(
+            "usage", f"There is no {ir} pass called {step.name!r}.", str(step),
+            "`cli.py passes` lists them.",
+        ) from None  # fmt: skip
+
+
 def _check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
     """Refuse a pass at a place in the pipeline where it cannot work.
 
@@ -549,6 +572,18 @@ def _check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
         )  # fmt: skip
 
 
+def _arguments(entry: PassInfo, step: Step) -> dict[str, Any]:
+    """What a step tells its pass.
+
+    Raises:
+        EngineError: kind "usage"; the pass does not take that.
+    """
+    try:
+        return entry.arguments(step)
+    except ValueError as wrong:
+        raise EngineError("usage", f"{wrong}.", str(step), "Change it, or leave it out.") from wrong
+
+
 def _masks(program: Program, source: ModelSource, model: Model) -> dict[str, Any]:
     """Dropout masks as the model's trace draws them: on the CPU, whatever the model is on."""
     drawn = draw_masks(program.masks, source.seed)
@@ -570,15 +605,3 @@ def device_of(target: str) -> str:
 def _part(progress: Progress, low: float, high: float) -> Progress:
     """A progress that fills only a part of another."""
     return lambda fraction, text: progress(low + (high - low) * fraction, text)
-def _arguments(entry: PassInfo, step: Step) -> dict[str, Any]:
-    """What a step tells its pass.
-
-    Raises:
-        EngineError: kind "usage"; the pass does not take that.
-    """
-    try:
-        return entry.arguments(step)
-    except ValueError as wrong:
-        raise EngineError("usage", f"{wrong}.", str(step), "Change it, or leave it out.") from wrong
-
-

@@ -271,6 +271,28 @@ class EngineInfo:
     targets: tuple[Target, ...]
 
 
+@dataclass(frozen=True)
+class PassExample:
+    """What a pass does to a program small enough to read.
+
+    Args:
+        step: the pass with its parameters, as a pipeline has it.
+        arguments: (name, type) of the program before the pass.
+        before, after: the IR's text, shortened by rule; see `engine.examples`.
+        graph_before, graph_after: the same as graphs; nodes that the pass left keep their ids.
+        differs: why the program computes something else afterwards, on purpose; "" where it
+            computes the same.
+    """
+
+    step: str
+    arguments: tuple[tuple[str, TensorType], ...]
+    before: str
+    after: str
+    graph_before: Graph
+    graph_after: Graph
+    differs: str = ""
+
+
 class Session(Protocol):
     """One engine. Every method may raise EngineError; results are plain data that pickles.
 
@@ -289,6 +311,13 @@ class Session(Protocol):
         self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
     ) -> tuple[StepRecord, ...]:
         """Run the pipeline over the imported program, one record a step."""
+
+    def example(self, name: str, *, progress: Progress) -> PassExample | None:
+        """Run a pass of the catalogue on its small program; None where it has none.
+
+        Raises:
+            EngineError: kind "usage"; no pass has this name.
+        """
 
     def graph_after(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress

@@ -31,6 +31,9 @@ class PassInfo:
         looking: only for looking at; what is built, and what follows that is not only for looking,
             starts from before it.
         parameters: what it can be told in a pipeline's text, `name(key=value)`.
+        before: what must hold of the program so that it finds something to do, a sentence; "" is
+            nothing.
+        after: what holds afterwards, a sentence; "" is nothing but what `summary` says.
     """
 
     name: str
@@ -44,6 +47,8 @@ class PassInfo:
     needs: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
+    before: str = ""
+    after: str = ""
 
     def load(self) -> Any:
         """Import the callable. Only an engine's process may do this."""

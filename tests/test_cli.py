@@ -91,6 +91,25 @@ def test_passes_lists_the_catalogue_and_the_pipelines():
     assert all(p["summary"] for p in data["passes"])
 
 
+def test_one_pass_is_shown_in_full_with_its_small_program():
+    data = document("passes", "fold")
+    assert data["pass"]["title"] == "FoldConstant"
+    assert {"origin", "needs", "excludes", "before", "after", "parameters"} <= set(data["pass"])
+    example = data["example"]
+    assert (example["step"], example["before"], example["after"]) == ("fold", "transpose(w)", "w")
+    assert len(Graph.from_json(example["graph_before"])) == 7
+    text = run("passes", "fold").stdout
+    assert "FoldConstant" in text
+    assert "x: float32[2, 3]\n\ntranspose(w)\n→\nw\n\nIt only says so." in text
+    assert document("passes", "cse")["example"] is None
+    assert "no example" in run("passes", "cse").stdout
+
+
+def test_a_pass_that_is_none_is_a_sentence():
+    error = document("passes", "folt", real=True, status=2)["error"]
+    assert "'folt'" in error["message"]
+
+
 def test_graph_has_the_promised_fields_and_a_graph_that_reads_back():
     data = document("graph", "mlp")
     assert data["model"] == "mlp"
@@ -521,3 +540,17 @@ def test_captures_are_measured_on_request():
         assert point["estimated_peak_bytes"] == point["peak_bytes"] // 2
     assert "measured" not in document("captures", "mlp")
     assert "again, est." in run("captures", "mlp", "--measure").stdout
+
+
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_a_real_split_is_measured_and_its_estimate_holds(ir):
+    data = document(
+        "captures", "mlp", "--engine", ir, "--strategy", "keep_all", "--prices", "measured",
+        "--measure", "--repeats", "5", "--threads", "1", real=True,
+    )  # fmt: skip
+    assert 0 < data["forward_seconds"] < 1
+    (point,) = data["measured"]
+    assert point["measured_share"] == 0  # it is what the others are measured against
+    assert point["max_abs_error"] < 1e-5
+    assert point["estimated_peak_bytes"] == pytest.approx(point["peak_bytes"], rel=0.1)
+    assert 0 < point["forward_ms"] < point["forward_backward_ms"]

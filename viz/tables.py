@@ -12,9 +12,17 @@ from typing import Any
 from engine import bisection, truth
 from engine.bisection import Bisection, Try
 from engine.kernels import Profile
-from engine.session import Comparison, ModelInfo, Rivals, StepRecord, TimeResult, plain
+from engine.session import (
+    Comparison,
+    ModelInfo,
+    PassExample,
+    Rivals,
+    StepRecord,
+    TimeResult,
+    plain,
+)
 from passes.bisect import IMPORT
-from passes.catalogue import CATALOGUE
+from passes.catalogue import CATALOGUE, PassInfo
 from passes.cut import STRATEGIES, Capture, Cut, Joint, cut
 from passes.cuts.depth import depth
 from passes.cuts.frontier import Point, frontier
@@ -93,31 +101,39 @@ def argument_rows(info: ModelInfo) -> list[Row]:
 
 def pass_rows(ir: str) -> list[Row]:
     """Every pass of one IR, as `passes` prints them."""
-    return [
-        {
-            "name": p.name,
-            "title": p.title,
-            "summary": p.summary,
-            "origin": p.origin,
-            "required": p.required,
-            "looking": p.looking,
-            "needs": list(p.needs),
-            "excludes": list(p.excludes),
-            "parameters": [
-                {
-                    "name": q.name,
-                    "kind": q.kind,
-                    "default": q.default,
-                    "choices": list(q.choices),
-                    "unit": q.unit,
-                    "about": q.about,
-                }
-                for q in p.parameters
-            ],
-        }
-        for p in CATALOGUE.values()
-        if p.ir == ir
-    ]
+    return [pass_row(p) for p in CATALOGUE.values() if p.ir == ir]
+
+
+def pass_row(entry: PassInfo) -> Row:
+    """One pass, as `passes` and `passes NAME` print it."""
+    return {
+        "name": entry.name,
+        "title": entry.title,
+        "summary": entry.summary,
+        "origin": entry.origin,
+        "required": entry.required,
+        "looking": entry.looking,
+        "needs": list(entry.needs),
+        "excludes": list(entry.excludes),
+        "before": entry.before,
+        "after": entry.after,
+        "parameters": [
+            {
+                "name": q.name,
+                "kind": q.kind,
+                "default": q.default,
+                "choices": list(q.choices),
+                "unit": q.unit,
+                "about": q.about,
+            }
+            for q in entry.parameters
+        ],
+    }
+
+
+def example_document(example: PassExample | None) -> Row | None:
+    """What a pass does to its small program, as `passes NAME` prints it; None where it has none."""
+    return None if example is None else dict(plain(example))
 
 
 def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = None) -> list[Row]:
@@ -172,6 +188,7 @@ def cut_document(cut: Cut) -> Row:
         "recomputed_seconds": cut.recomputed_seconds,
         "forward_seconds": cut.forward_seconds,
         "share": cut.share,
+        "prices": "estimated" if cut.joint.measured is None else "measured",
         "spared": [plain(s) for s in cut.spared],
         "held": plain(depth(cut.joint, cut.ids, cut.recomputed)),
     }
@@ -188,7 +205,6 @@ def rivals_document(rivals: Rivals) -> Row:
 
 def frontier_document(joint: Joint) -> Row:
     """Bytes against work: the cuts on the frontier, the fewest bytes first, and the strategies.
-        "prices": "estimated" if cut.joint.measured is None else "measured",
 
     `share` is the estimated time of what is computed again, of the forward's.
     """

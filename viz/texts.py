@@ -24,6 +24,8 @@ def models(document: Document) -> str:
 
 def passes(document: Document) -> str:
     """What `passes` says."""
+    if "pass" in document:
+        return _one_pass(document["pass"], document["example"])
     lines = [tables.text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
     told = [{"pass": p["name"], **q} for p in document["passes"] for q in p["parameters"]]
     if told:
@@ -31,6 +33,46 @@ def passes(document: Document) -> str:
         lines += ["Parameters, as in name(key=value):", tables.text_table(told, columns), ""]
     lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
     return "\n".join(lines)
+
+
+def _one_pass(entry: Document, example: Document | None) -> str:
+    """What `passes NAME` says."""
+    kinds = {"required": entry["required"], "for looking": entry["looking"]}
+    marks = [mark for mark, on in kinds.items() if on]
+    facts = {
+        "From": entry["origin"],
+        "Needs": ", ".join(entry["needs"]),
+        "Not after": ", ".join(entry["excludes"]),
+        "Before": entry["before"],
+        "After": entry["after"],
+    }
+    head = f"{entry['name']}: {entry['title']}" + (f" ({', '.join(marks)})" if marks else "")
+    lines = [head, entry["summary"], *(f"{k}: {v}" for k, v in facts.items() if v)]
+    if entry["parameters"]:
+        columns = ["name", "default", "choices", "unit", "about"]
+        lines += ["", "Parameters, as in name(key=value):"]
+        lines.append(tables.text_table(entry["parameters"], columns))
+    if example is None:
+        return "\n".join([*lines, "", "It has no example."])
+    lines += ["", f"On a small program, {example['step']}:", "", example_block(example)]
+    return "\n".join([*lines, *(["", example["differs"]] if example["differs"] else [])])
+
+
+def example_block(example: Document) -> str:
+    """A pass's small program before and after it, as the documentation shows it too."""
+    told = [example["step"]] if "(" in example["step"] else []
+    head = "\n".join([*told, arguments_text(example)])
+    return f"{head}\n\n{example['before']}\n→\n{example['after']}"
+
+
+def arguments_text(example: Document) -> str:
+    """The arguments of a small program: `x: float32[2, 3], w: float32[4, 3]`."""
+    return ", ".join(f"{name}: {type_text(kind)}" for name, kind in example["arguments"])
+
+
+def type_text(kind: Document) -> str:
+    """A tensor's type: `float32[2, 3]`."""
+    return f"{kind['dtype']}[{', '.join(map(str, kind['shape']))}]"
 
 
 def graph(document: Document) -> str:
@@ -114,7 +156,29 @@ def captures(document: Document) -> str:
             for p in points
         ]
         parts.append(tables.text_table(lines, ["size", "computed again", "captures", "strategy"]))
+    if "measured" in document:
+        parts.append(_measured(document["measured"]))
     return "\n\n".join(parts)
+
+
+def _measured(points: Sequence[Document]) -> str:
+    """Cuts that were measured, estimate beside measurement."""
+    rows = [
+        {
+            "measured": p["title"],
+            "kept": tables.size(p["bytes"]),
+            "again, est.": f"{p['share']:.1%}",
+            "again": f"{p['measured_share']:.1%}",
+            "peak, est.": tables.size(p["estimated_peak_bytes"]),
+            "peak": tables.size(p["peak_bytes"]),
+            "forward ms": p["forward_ms"],
+            "forward+backward ms": p["forward_backward_ms"],
+            "ratio": p["ratio"],
+            "max_abs_error": p["max_abs_error"],
+        }
+        for p in points
+    ]
+    return tables.text_table(rows, list(rows[0]))
 
 
 def gradients(document: Document) -> str:
@@ -156,31 +220,9 @@ def compare(document: Document) -> str:
     ]
     if document["groups"] is None:
         return "\n".join(lines)
-    if "measured" in document:
-        parts.append(_measured(document["measured"]))
     parts = [
         [
             {**r, **{ir: tables.counts_text(r[ir]) for ir in document["engines"]}}
-def _measured(points: Sequence[Document]) -> str:
-    """Cuts that were measured, estimate beside measurement."""
-    rows = [
-        {
-            "measured": p["title"],
-            "kept": tables.size(p["bytes"]),
-            "again, est.": f"{p['share']:.1%}",
-            "again": f"{p['measured_share']:.1%}",
-            "peak, est.": tables.size(p["estimated_peak_bytes"]),
-            "peak": tables.size(p["peak_bytes"]),
-            "forward ms": p["forward_ms"],
-            "forward+backward ms": p["forward_backward_ms"],
-            "ratio": p["ratio"],
-            "max_abs_error": p["max_abs_error"],
-        }
-        for p in points
-    ]
-    return tables.text_table(rows, list(rows[0]))
-
-
             for r in document[kind]
         ]
         for kind in ("operators", "groups")

@@ -9,17 +9,21 @@ from typing import Any
 import tvm
 
 from engine.building import BuildOptions
+from engine.examples import FunctionText
 from engine.measure import Step
 from engine.model import Model
 from engine.pipeline_session import PipelineSession
 from engine.relax import runtime
 from engine.relax.frontend import import_model
+from engine.relax.short_text import short_text
 from engine.relax.targets import targets
 from engine.relax.to_graph import to_graph
 from engine.relax.to_text import to_text
 from engine.relax.watched import Watched, kernels_of
 from engine.session import EngineInfo, Progress
+from passes.example import Example
 from passes.halves import Halves
+from passes.relax.examples import EXAMPLES
 from passes.relax.origins import imported_order
 from passes.relax.program import RelaxProgram
 from passes.relax.showing import showing
@@ -47,6 +51,15 @@ class RelaxBackend:
     def text(self, program: RelaxProgram) -> str:
         """The text of a program; see `engine.relax.to_text`."""
         return to_text(program)
+
+    def example(self, name: str, dtype: str) -> Example | None:
+        """The small program that a pass is shown on; see `passes.relax.examples`."""
+        make = EXAMPLES.get(name)
+        return None if make is None else make(dtype)
+
+    def short_text(self, program: RelaxProgram) -> tuple[FunctionText, ...]:
+        """The text of a small program; see `engine.relax.short_text`."""
+        return short_text(program)
 
     def split(
         self, program: RelaxProgram, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]

@@ -12,17 +12,21 @@ boot()
 import tvm  # noqa: E402
 
 from engine.building import BuildOptions  # noqa: E402
+from engine.examples import FunctionText  # noqa: E402
 from engine.measure import Step  # noqa: E402
 from engine.model import Model  # noqa: E402
 from engine.pipeline_session import PipelineSession  # noqa: E402
 from engine.relay import runtime  # noqa: E402
 from engine.relay.frontend import import_model  # noqa: E402
+from engine.relay.short_text import short_text  # noqa: E402
 from engine.relay.targets import targets  # noqa: E402
 from engine.relay.to_graph import to_graph  # noqa: E402
 from engine.relay.to_text import to_text  # noqa: E402
 from engine.relay.watched import Watched, kernels_of  # noqa: E402
 from engine.session import EngineInfo, Progress  # noqa: E402
+from passes.example import Example  # noqa: E402
 from passes.halves import Halves  # noqa: E402
+from passes.relay.examples import EXAMPLES  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
 from passes.relay.showing import showing  # noqa: E402
 from passes.relay.spans import imported_order  # noqa: E402
@@ -50,6 +54,15 @@ class RelayBackend:
     def text(self, program: RelayProgram) -> str:
         """The text of a program; see `engine.relay.to_text`."""
         return to_text(program)
+
+    def example(self, name: str, dtype: str) -> Example | None:
+        """The small program that a pass is shown on; see `passes.relay.examples`."""
+        make = EXAMPLES.get(name)
+        return None if make is None else make(dtype)
+
+    def short_text(self, program: RelayProgram) -> tuple[FunctionText, ...]:
+        """The text of a small program; see `engine.relay.short_text`."""
+        return short_text(program)
 
     def split(
         self, program: RelayProgram, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]

@@ -22,6 +22,7 @@ _DOING = {
     "load": "Importing the model",
     "step": "Running the passes",
     "graph_after": "Running the passes",
+    "example": "Running the pass on a small program",
     "split": "Splitting forward and backward",
     "check": "Comparing with PyTorch",
     "inside": "Comparing what is inside with PyTorch",

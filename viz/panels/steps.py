@@ -14,7 +14,7 @@ from viz.changes import start_of
 from viz.component import graph_view
 from viz.diff import Matched, carry_identity
 from viz.graph import Graph
-from viz.panels import bisect, changes, sidebar
+from viz.panels import bisect, changes, example, sidebar
 from viz.panels.desk import Desk, Waiting
 from viz.panels.frame import boundary, show_error, side_by_side
 from viz.panels.screen import Screen
@@ -34,6 +34,7 @@ def show(desk: Desk, screen: Screen) -> None:
         records = None if stepped is None else stepped.records
         _list(screen, records, model, {} if found is None else found.blamed)
         bisect.show(desk, screen, found)
+        example.show(desk, screen, _chosen(screen))
         _text(screen)
     with right, boundary(desk):
         if stepped is None:

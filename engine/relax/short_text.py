@@ -1,0 +1,89 @@
+"""Relax's text of a small program, as the documentation shows it."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from tvm import relax
+
+from engine.examples import FunctionText
+from passes.relax.program import RelaxProgram
+
+_MARKS = {"R.output", "T.reads", "T.writes"}  # of the block, and what a loop nest reads and writes
+_UNSET = {None, "void"}  # what an option that is not set holds
+
+
+def short_text(program: RelaxProgram) -> tuple[FunctionText, ...]:
+    """The functions of a program, "main" last, without types and options that are not set.
+
+    The block's marks go, and the line that returns what the line before it computed.
+    """
+    functions = {str(v.name_hint): f for v, f in program.mod.functions.items()}
+    names = sorted(functions, key=lambda name: (name == "main", name))
+    return tuple(_one(name, functions[name]) for name in names)
+
+
+def _one(name: str, function: Any) -> FunctionText:
+    text = str(function.script(show_meta=False, name=name))
+    (definition,) = (n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef))
+    short = _Shorter().visit(definition)
+    short.decorator_list, short.returns = [], None
+    last = short.body[-1]
+    if isinstance(last, ast.Return) and _returns_the_line_before(short.body):
+        short.body.pop()
+    head, *lines = ast.unparse(ast.fix_missing_locations(short)).splitlines()
+    kernel = not isinstance(function, relax.Function)
+    return FunctionText(name, head, tuple(line[4:] for line in lines), kernel=kernel, indent=4)
+
+
+def _returns_the_line_before(body: list[ast.stmt]) -> bool:
+    match body:
+        case [*_, ast.Assign(targets=[ast.Name(id=bound)]), ast.Return(value=ast.Name(id=name))]:
+            return bound == name
+    return False
+
+
+class _Shorter(ast.NodeTransformer):
+    """Takes out of TVM's script what a person who reads a small program does not need."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        return ast.arg(node.arg)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | None:
+        if node.value is None:
+            return None
+        return ast.Assign([node.target], self.visit(node.value))
+
+    def visit_With(self, node: ast.With) -> ast.stmt | list[ast.stmt]:
+        inner = self.generic_visit(node)
+        assert isinstance(inner, ast.With)
+        if _called(node.items[0].context_expr) == "R.dataflow":
+            return inner.body
+        return inner
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt | None:
+        return None if _called(node.value) in _MARKS else ast.Expr(self.visit(node.value))
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        arguments = [self.visit(a) for a in node.args]
+        if _called(node) == "R.const":
+            arguments = arguments[:1]
+        keywords = [
+            ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords
+            if not (isinstance(k.value, ast.Constant) and k.value.value in _UNSET)
+            and k.arg != "out_ty"
+        ]  # fmt: skip
+        return ast.Call(node.func, arguments, keywords)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """`metadata["ir.GenericConst"][0]` is a constant of the program."""
+        match node.value:
+            case ast.Subscript(value=ast.Name(id="metadata")):
+                return ast.Subscript(ast.Name("constant"), node.slice)
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+
+def _called(node: ast.expr) -> str:
+    """What an expression calls ("R.output"), "" where it calls nothing."""
+    return ast.unparse(node.func) if isinstance(node, ast.Call) else ""

@@ -1,0 +1,15 @@
+"""A small program for each Relay pass, on which it is shown and tested.
+
+To add one, write a function of the dtype in one of the files here and put it into that file's
+`EXAMPLES` under the pass's name; `make docs` writes the section's block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from passes.example import Make
+from passes.relay.examples.inference import EXAMPLES as INFERENCE
+from passes.relay.examples.training import EXAMPLES as TRAINING
+
+EXAMPLES: Mapping[str, Make] = {**INFERENCE, **TRAINING}

@@ -1,0 +1,47 @@
+"""What the examples of Relay passes are built with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from passes.example import draw
+from passes.relay.program import RelayProgram
+
+
+def var(name: str, *shape: int, dtype: str) -> Any:
+    """An argument."""
+    return relay.var(name, shape=shape, dtype=dtype)
+
+
+def constant(name: str, *shape: int, dtype: str) -> Any:
+    """A constant, such as a weight that was bound."""
+    return relay.const(draw(name, *shape, dtype=dtype), dtype)
+
+
+def program(
+    arguments: Sequence[Any], body: Any, weights: Sequence[str] = (), **others: Any
+) -> RelayProgram:
+    """A typed program of one function, "main", or of several.
+
+    Args:
+        arguments: of "main", in order.
+        body: what "main" computes.
+        weights: names of the arguments that are parameters; their values are drawn.
+        others: further functions by name.
+    """
+    mod = tvm.IRModule(others)
+    mod["main"] = relay.Function(list(arguments), body)
+    mod = relay.transform.InferType()(mod)
+    kinds = {p.name_hint: p.checked_type for p in mod["main"].params}
+    values = {n: draw(n, *map(int, kinds[n].shape), dtype=kinds[n].dtype) for n in weights}
+    result = mod["main"].ret_type
+    return RelayProgram(
+        mod=mod,
+        params={n: tvm.nd.array(v) for n, v in values.items()},
+        inputs=tuple(n for n in kinds if n not in weights),
+        outputs=len(result.fields) if isinstance(result, tvm.ir.TupleType) else 1,
+    )

@@ -1,0 +1,72 @@
+"""What the tests of examples of both IRs share: the documented text, and the numbers."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from engine.examples import apply
+from passes.catalogue import info
+from viz import tables, texts
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {"relay": "docs/passes.md", "relax": "docs/passes-relax.md"}
+LIMIT = {"float32": 1e-5, "float64": 1e-12}
+
+
+def quiet(fraction, text):
+    pass
+
+
+def documented(ir, name):
+    """The block in a pass's section."""
+    text = (ROOT / PAGES[ir]).read_text(encoding="utf-8")
+    section = re.search(rf"^### {name}$(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    return re.search(r"^```\n(.*?)\n```$", section[1], re.MULTILINE | re.DOTALL)[1]
+
+
+def printed(session, name):
+    """The block that the engine prints."""
+    return texts.example_block(tables.example_document(session.example(name, progress=quiet)))
+
+
+class Run:
+    """An example's program before and after the pass, run on random inputs.
+
+    Attributes:
+        values: tensors by name: inputs drawn, parameters as the program has them.
+        before, after: flat results, as NumPy arrays.
+    """
+
+    def __init__(self, backend, name, dtype):
+        example = backend.example(name, dtype)
+        program, after = example.program, apply(info(backend.ir, name), example)
+        rng = np.random.default_rng(5)
+        graphs = [backend.to_graph(p)[0] for p in (program, after)]
+        self.values = {}
+        for node in (n for g in graphs for n in g if n.id in g.inputs):
+            (kind,) = node.outputs
+            drawn = rng.standard_normal(kind.shape).astype(kind.dtype)
+            self.values.setdefault(node.name, torch.from_numpy(np.asarray(drawn)))
+        for known, array in {**after.params, **program.params}.items():
+            self.values[known] = torch.from_numpy(array.numpy())
+        self.program, self.program_after = program, after
+        self.before, self.after = (self._run(backend, p) for p in (program, after))
+
+    def _run(self, backend, program):
+        outputs, gradients = backend.build(program, None, "llvm").forward(self.values)
+        return [t.numpy() for t in (*outputs, *gradients.values())]
+
+    def __getitem__(self, name):
+        """An argument as a NumPy array."""
+        return self.values[name].numpy()
+
+
+def assert_close(ours, theirs, dtype, names=""):
+    """Equal shapes and dtypes, and values within rounding of the dtype."""
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        scale = max(float(np.abs(b).max()), 1e-30)
+        assert float(np.abs(a - b).max()) <= LIMIT[dtype] * scale, names
