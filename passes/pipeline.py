@@ -47,6 +47,30 @@ class Pipeline:
         steps[index] = replace(steps[index], enabled=enabled)
         return Pipeline(tuple(steps))
 
+    def moved(self, index: int, to: int) -> Pipeline:
+        """The same pipeline with one step at another place: afterwards it has the index `to`."""
+        steps = list(self.steps)
+        steps.insert(to, steps.pop(index))
+        return Pipeline(tuple(steps))
+
+    def inserted(self, index: int, step: Step) -> Pipeline:
+        """The same pipeline with one step more, which then has this index."""
+        return Pipeline((*self.steps[:index], step, *self.steps[index:]))
+
+    def without(self, index: int) -> Pipeline:
+        """The same pipeline without one of its steps."""
+        return Pipeline((*self.steps[:index], *self.steps[index + 1 :]))
+
+    def told(self, index: int, name: str, value: str | None) -> Pipeline:
+        """The same pipeline with one parameter of a step set, or taken out where it is None."""
+        steps = list(self.steps)
+        params = dict(steps[index].params)
+        params.pop(name, None)
+        if value is not None:
+            params[name] = value
+        steps[index] = replace(steps[index], params=tuple(params.items()))
+        return Pipeline(tuple(steps))
+
     def upto(self, index: int) -> Pipeline:
         """The steps before `index` and the one there."""
         return Pipeline(self.steps[: index + 1])

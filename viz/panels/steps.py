@@ -9,12 +9,12 @@ import streamlit as st
 
 from engine import stepping
 from engine.session import EngineError, ModelInfo, StepRecord
-from passes.catalogue import read_pipeline
+from passes.pipeline import Pipeline
 from viz.changes import start_of
 from viz.component import graph_view
 from viz.diff import Matched, carry_identity
 from viz.graph import Graph
-from viz.panels import bisect, changes, example, sidebar
+from viz.panels import bisect, changes, editing, example, sidebar
 from viz.panels.desk import Desk, Waiting
 from viz.panels.frame import boundary, show_error, side_by_side
 from viz.panels.screen import Screen
@@ -22,6 +22,7 @@ from viz.panels.step_list import Row, rows, step_list
 
 HEIGHT = 620
 _HIDE = "keep_hide_idle"
+_ONLY_TO = "keep_only_to_chosen"
 
 
 def show(desk: Desk, screen: Screen) -> None:
@@ -35,21 +36,24 @@ def show(desk: Desk, screen: Screen) -> None:
         _list(screen, records, model, {} if found is None else found.blamed)
         bisect.show(desk, screen, found)
         example.show(desk, screen, _chosen(screen))
-        _text(screen)
     with right, boundary(desk):
         if stepped is None:
             assert wait is not None
             raise wait
-        _after(desk, replace(screen, pipeline=stepped.pipeline), model, stepped.records)
+        _after(desk, screen, stepped, model)
     if stepped is not None:
         with boundary(desk, "changes"):
             _changes(desk, replace(screen, pipeline=stepped.pipeline), model)
 
 
 def _stepped(desk: Desk, screen: Screen) -> tuple[stepping.Stepped | None, Exception | None]:
-    """What each step did; or None with what to raise where the graph would stand."""
+    """What each step did, or each up to the chosen one, where no more is wished for; or None with
+    what to raise where the graph would stand."""
+    pipeline = screen.pipeline
+    if st.session_state.get(_ONLY_TO):
+        pipeline = pipeline.upto(_chosen(screen))
     try:
-        return stepping.step(desk.ask, screen.source, screen.pipeline), None
+        return stepping.step(desk.ask, screen.source, pipeline), None
     except (Waiting, EngineError) as problem:
         return None, problem
 
@@ -74,9 +78,19 @@ def _list(
     model: ModelInfo,
     blamed: Mapping[int, str],
 ) -> None:
-    def on_switch(row: int, enabled: bool) -> None:
-        pipeline = screen.pipeline.switched(row - 1, enabled)
+    """The list, and below it all that can be done to the pipeline."""
+
+    def change(pipeline: Pipeline | None, index: int | None = None) -> None:
         sidebar.set_pipeline(screen, pipeline)
+        if index is not None and pipeline is not None:
+            _choose(replace(screen, pipeline=pipeline), index)
+
+    def move(row: int, to: int) -> None:
+        change(screen.pipeline.moved(row - 1, to - 1), to - 1)
+
+    def remove(row: int) -> None:
+        index = _chosen(screen)
+        change(screen.pipeline.without(row - 1), index - (row - 1 <= index))
 
     listed = rows(screen.ir, screen.pipeline, records, len(model.graph), blamed)
     chosen, idle = _chosen(screen) + 1, sum(_idle(r) for r in listed)
@@ -87,25 +101,35 @@ def _list(
         chosen,
         key="step_list",
         on_select=lambda row: _choose(screen, row - 1),
-        on_switch=on_switch,
+        on_switch=lambda row, enabled: change(screen.pipeline.switched(row - 1, enabled)),
+        on_move=move,
+        on_remove=remove,
     )
+    below = st.container(horizontal=True)
     if idle:
         steps = "the step" if idle == 1 else f"the {idle} steps"
-        st.toggle(f"Hide {steps} that changed nothing", key=_HIDE)
+        below.toggle(f"Hide {steps} that changed nothing", key=_HIDE)
+    below.toggle(
+        "Run only up to the chosen step", key=_ONLY_TO,
+        help="What stands behind the chosen step is not run on this tab, for passes that take "
+        "long or crash.",
+    )  # fmt: skip
+    editing.show(screen, chosen - 1, change)
 
 
 def _idle(row: Row) -> bool:
     return row.enabled and row.idle and not row.failure
 
 
-def _after(desk: Desk, screen: Screen, model: ModelInfo, records: Sequence[StepRecord]) -> None:
+def _after(desk: Desk, screen: Screen, stepped: stepping.Stepped, model: ModelInfo) -> None:
     """The graph after the chosen step, with what the step added and changed in colour."""
     index = _chosen(screen)
-    failure = records[index].error if index >= 0 else None
-    before, matched = _difference(desk, screen, model, index)
+    failure = stepped.records[index].error if index >= 0 else None
+    alive = replace(screen, pipeline=stepped.pipeline)  # without what ends the engine's process
+    before, matched = _difference(desk, alive, model, index)
     touched = matched.added | matched.changed
     marked = [n.id for n in matched.graph if n.id in touched]
-    place = f"{screen.source} {screen.pipeline.upto(index)}"
+    place = f"{screen.source} {alive.pipeline.upto(index)}"
     focus = _walk(screen, index, marked, place) or changes.chosen(place)
     if failure is not None:
         show_error(failure)
@@ -177,27 +201,3 @@ def _walk(screen: Screen, index: int, marked: Sequence[str], place: str) -> str 
         on_click=next_change, help="Go to the next node that this step added or changed.",
     )  # fmt: skip
     return marked[state.change] if 0 <= state.change < len(marked) else None
-
-
-def _text(screen: Screen) -> None:
-    """The pipeline as text: to copy, and to paste another."""
-    with st.expander("Pipeline as text"):
-        st.code(str(screen.pipeline), language=None, wrap_lines=True)
-        with st.form("pipeline_form", border=False):
-            text = st.text_input(
-                "Paste a pipeline", key="keep_pipeline_text", placeholder="cse|bind|-fold",
-                help="Names joined by |, a minus before a pass that is switched off.",
-            )  # fmt: skip
-            use, reset = st.columns(2)
-            used = use.form_submit_button("Use it", width="stretch")
-            if reset.form_submit_button("Back to the default", width="stretch"):
-                sidebar.set_pipeline(screen, None)
-                st.rerun()
-        if used:
-            try:
-                pipeline = read_pipeline(screen.ir, text)
-            except ValueError as wrong:
-                show_error(EngineError("usage", str(wrong)))
-                return
-            sidebar.set_pipeline(screen, pipeline)
-            st.rerun()
