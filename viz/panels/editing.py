@@ -1,4 +1,4 @@
-"""Below the list of steps: the chosen step's parameters, adding a pass, the pipeline as text."""
+"""Around the list of steps: the chosen one's parameters, adding a pass, the pipeline as text."""
 
 from __future__ import annotations
 
@@ -21,26 +21,24 @@ Change = Callable[[Pipeline | None, int | None], None]
 
 
 def show(screen: Screen, index: int, change: Change) -> None:
-    """Draw it.
+    """Draw what stands below the list.
 
     Args:
         index: of the chosen step; -1 is the import.
     """
-    if index >= 0:
-        _parameters(screen, index, change)
     _add(screen, index, change)
     _text(screen, change)
 
 
-def _parameters(screen: Screen, index: int, change: Change) -> None:
+def parameters(screen: Screen, index: int, change: Change) -> None:
     """A field for each parameter of the chosen step; what is its default stands in no text."""
+    if index < 0:
+        return
     step = screen.pipeline.steps[index]
     declared = info(screen.ir, step).parameters
-    if not declared:
-        return
     # What else the pipeline holds is part of the keys, or a field would keep what another had.
     others = screen.pipeline.without(index)
-    columns = st.columns(min(len(declared), 3), vertical_alignment="bottom")
+    columns = st.columns(3, vertical_alignment="bottom") if declared else []
     for number, parameter in enumerate(declared):
         key = f"parameter_{index}_{step.name}_{parameter.name}_{screen.ir}_{others}"
         with columns[number % len(columns)]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
@@ -36,6 +37,8 @@ def show(desk: Desk, screen: Screen) -> None:
         _list(screen, records, model, {} if found is None else found.blamed)
         bisect.show(desk, screen, found)
         example.show(desk, screen, _chosen(screen))
+    with right:
+        editing.parameters(screen, _chosen(screen), partial(_change, screen))
     with right, boundary(desk):
         if stepped is None:
             assert wait is not None
@@ -72,18 +75,21 @@ def _chosen_key(screen: Screen) -> str:
     return f"step_{screen.source.gradient if screen.training else 'inference'}"
 
 
+def _change(screen: Screen, pipeline: Pipeline | None, index: int | None) -> None:
+    """Take another pipeline, None for the default one, and choose a step where one is given."""
+    sidebar.set_pipeline(screen, pipeline)
+    if index is not None and pipeline is not None:
+        _choose(replace(screen, pipeline=pipeline), index)
+
+
 def _list(
     screen: Screen,
     records: Sequence[StepRecord] | None,
     model: ModelInfo,
     blamed: Mapping[int, str],
 ) -> None:
-    """The list, and below it all that can be done to the pipeline."""
-
-    def change(pipeline: Pipeline | None, index: int | None = None) -> None:
-        sidebar.set_pipeline(screen, pipeline)
-        if index is not None and pipeline is not None:
-            _choose(replace(screen, pipeline=pipeline), index)
+    """The list, and below it what else can be done to the pipeline."""
+    change = partial(_change, screen)
 
     def move(row: int, to: int) -> None:
         change(screen.pipeline.moved(row - 1, to - 1), to - 1)
@@ -101,7 +107,7 @@ def _list(
         chosen,
         key="step_list",
         on_select=lambda row: _choose(screen, row - 1),
-        on_switch=lambda row, enabled: change(screen.pipeline.switched(row - 1, enabled)),
+        on_switch=lambda row, enabled: change(screen.pipeline.switched(row - 1, enabled), None),
         on_move=move,
         on_remove=remove,
     )
