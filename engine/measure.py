@@ -49,13 +49,7 @@ class Built:
     @cached_property
     def values(self) -> dict[str, torch.Tensor]:
         """Inputs, parameters, buffers and grad_outs by name."""
-        model = self.model
-        inputs = dict(zip(model.input_names, model.inputs, strict=True))
-        values = {**inputs, **model.parameters, **model.buffers}
-        if self.program.grad_outs:
-            floating = [g for g in model.grad_outs() if g.is_floating_point()]
-            values.update(zip(self.program.grad_outs, floating, strict=True))
-        return values
+        return values_for(self.model, self.program)
 
     def masks(self, seed: int | None) -> dict[str, torch.Tensor]:
         """Dropout masks, drawn by PyTorch on the model's device."""
@@ -68,6 +62,16 @@ class Built:
     def backward(self, masks: Tensors, captures: Tensors) -> dict[str, torch.Tensor]:
         """The gradients under the model's grad_outs, by the name of what they are of."""
         return self.step.backward({**self.values, **masks, **captures})
+
+
+def values_for(model: Model, program: Any) -> dict[str, torch.Tensor]:
+    """What a program takes of a model: inputs, parameters, buffers and grad_outs by name."""
+    inputs = dict(zip(model.input_names, model.inputs, strict=True))
+    values = {**inputs, **model.parameters, **model.buffers}
+    if program.grad_outs:
+        floating = [g for g in model.grad_outs() if g.is_floating_point()]
+        values.update(zip(program.grad_outs, floating, strict=True))
+    return values
 
 
 def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from engine import narrowing, replay, reporting
 from engine.examples import FunctionText, run_example
+from engine.fault import Report, Shown, Suspects, Told, Where
 from engine.inside import (
     Counterparts,
     Part,
@@ -23,7 +25,7 @@ from engine.inside import (
     values_inside,
 )
 from engine.kernels import Profile
-from engine.measure import Built, compare, measure
+from engine.measure import Built, compare, measure, values_for
 from engine.measure import Step as TrainingStep
 from engine.memo import Memo
 from engine.model import Model, draw_masks, load_model
@@ -51,6 +53,7 @@ from passes.catalogue import info as pass_info
 from passes.cut import roles
 from passes.example import Example
 from passes.pipeline import Pipeline, Step
+from passes.reduce import Piece
 from viz.diff import carry_identity
 from viz.graph import Graph
 
@@ -112,6 +115,18 @@ class Backend(Protocol):
     ) -> tuple[tuple[str, ...], ...] | None:
         """The nodes of one of its functions, by id, that TVM's FuseOps makes one kernel each."""
 
+    replay: replay.Engine  # reads and runs small programs; see `engine.replay`
+
+    def extract(self, program: Program, exprs: Mapping[str, Any], cut: narrowing.Cut) -> Program:
+        """A program of its own that computes a few nodes of another.
+
+        Args:
+            exprs: the IR's expression of each node of its graph, by the node's id.
+        """
+
+    def written(self, program: Program) -> narrowing.Written:
+        """A small program as text that TVM reads back to the same."""
+
     def ordinal(self, program: Program, expr: Any) -> int | None:
         """The place in PyTorch's order of execution of the operator that an expression came from;
         None where that is not known, and of the gradient of an operator."""
@@ -156,6 +171,7 @@ class PipelineSession:
         self._states: Memo[_State] = Memo(96)
         self._references: Memo[Reference] = Memo(1)
         self._rivals: Memo[Rivals] = Memo(16)
+        self._starts: Memo[narrowing.Start] = Memo(1)
 
     def describe(self, *, progress: Progress) -> EngineInfo:
         """Say which TVM runs and what it can compile for."""
@@ -367,6 +383,74 @@ class PipelineSession:
                 functions[name] = watched(half, name, named, target)
         set_threads(threads)
         return profile(built, functions, graphs, target, repeats, _part(progress, 0.6, 1.0))
+
+    def suspects(self, source: ModelSource, where: Where, *, progress: Progress) -> Suspects:
+        """The program before the suspected passes, and where values first differ."""
+        start = self._start(source, where, _part(progress, 0.0, 0.5))
+        if where.kind != "wrong" or where.tail:
+            return Suspects(start.graph, ())
+        after = self._end(source, where.pipeline.upto(where.last), _part(progress, 0.5, 0.8))
+        progress(0.8, "looking where values first differ")
+        later = self._recorded(source, after.program, after.base, after.exprs, where.target)
+        return narrowing.suspects(start.graph, after.base, start.recorded, later, where.limit)
+
+    def narrow(
+        self, source: ModelSource, where: Where, piece: Piece, bare: bool = False, *,
+        progress: Progress,
+    ) -> Shown:  # fmt: skip
+        """What a piece of the program before the suspected passes shows."""
+        start = self._start(source, where, _part(progress, 0.0, 0.5))
+        progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")
+        return narrowing.look(self._backend, start, where, piece, bare)
+
+    def report(
+        self, source: ModelSource, where: Where, piece: Piece, told: Told, *, progress: Progress
+    ) -> Report:
+        """Make a report of a piece that shows the fault."""
+        start = self._start(source, where, _part(progress, 0.0, 0.5))
+        progress(0.5, "writing the report")
+        steps = [_named(self.ir, s) for s in _suspected(where)]
+        tail = [_named(self.ir, s) for s in _tail(self.ir, where)]
+        version = self._backend.replay.version()
+        return reporting.report(
+            self._backend, self.ir, version, start, where, (steps, tail), piece, told
+        )
+
+    def _start(self, source: ModelSource, where: Where, progress: Progress) -> narrowing.Start:
+        """The program before the suspected passes, with the values of its nodes."""
+
+        def make() -> narrowing.Start:
+            before = where.pipeline.upto(where.first - 1)
+            state = self._end(source, before, _part(progress, 0.0, 0.5))
+            program, graph, exprs = state.program, state.base, state.exprs
+            steps = _suspected(where)
+            looking = bool(steps) and _entry(self.ir, steps[0]).looking
+            if state.shown is not None and looking:
+                program = state.shown
+                graph, exprs = self._backend.to_graph(program)
+            recorded: narrowing.Values = {}
+            if where.building:
+                progress(0.5, "recording what is inside the program")
+                recorded = self._recorded(source, program, graph, exprs, where.target)
+            return narrowing.Start(
+                program, graph, exprs, [_pass(self.ir, s) for s in steps],
+                [_pass(self.ir, s) for s in _tail(self.ir, where)], recorded,
+            )  # fmt: skip
+
+        return self._starts.get((source, where), make)
+
+    def _recorded(
+        self, source: ModelSource, program: Program, graph: Graph, exprs: Mapping[str, Any],
+        target: str,
+    ) -> narrowing.Values:  # fmt: skip
+        """The values of a program's nodes by their ids, arguments included."""
+        model = self._load(source, lambda fraction, text: None).model.on(device_of(target))
+        masks = _masks(program, source, model)
+        whole = Part(program, "main", graph, exprs, masks, {}, program.gradients)
+        inside = values_inside(self._backend, model, whole, target)
+        given = {**values_for(model, program), **masks}
+        named = {n.id: given[n.name] for n in graph if n.name in given}
+        return {i: t.detach().cpu().numpy() for i, t in {**named, **inside}.items()}
 
     def _load(self, source: ModelSource, progress: Progress) -> _Loaded:
         def make() -> _Loaded:
@@ -582,6 +666,27 @@ def _arguments(entry: PassInfo, step: Step) -> dict[str, Any]:
         return entry.arguments(step)
     except ValueError as wrong:
         raise EngineError("usage", f"{wrong}.", str(step), "Change it, or leave it out.") from wrong
+
+
+def _suspected(where: Where) -> list[Step]:
+    """The suspected steps that are on."""
+    return [s for s in where.pipeline.steps[where.first : where.last + 1] if s.enabled]
+
+
+def _tail(ir: str, where: Where) -> list[Step]:
+    """The steps that are run after the suspected ones."""
+    after = where.pipeline.steps[where.last + 1 :] if where.tail else ()
+    return [s for s in after if s.enabled and not _entry(ir, s).looking]
+
+
+def _named(ir: str, step: Step) -> tuple[Step, PassInfo]:
+    return step, _entry(ir, step)
+
+
+def _pass(ir: str, step: Step) -> narrowing.Pass:
+    """A step as a function, whose code is imported when it is called: that may fail, too."""
+    entry = _entry(ir, step)
+    return lambda program, **told: entry.load()(program, **told), _arguments(entry, step)
 
 
 def _masks(program: Program, source: ModelSource, model: Model) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from passes.pipeline import Pipeline
 from viz.graph import Graph, TensorType
 
 if TYPE_CHECKING:
+    from engine.fault import Report, Shown, Suspects, Told, Where
     from engine.kernels import Profile
+    from passes.reduce import Piece
 
 Progress = Callable[[float, str], None]
 """Called with how much is done (0 to 1) and what is being done, in a few words."""
@@ -411,6 +413,30 @@ class Session(Protocol):
                 nodes, and forward and forward+backward are timed.
             threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
         """
+    def suspects(self, source: ModelSource, where: Where, *, progress: Progress) -> Suspects:
+        """The program before suspected passes, and the nodes where values first differ after them.
+
+        Of a crash, and of what is slow, no such nodes are known.
+        """
+
+    def narrow(
+        self, source: ModelSource, where: Where, piece: Piece, bare: bool = False, *,
+        progress: Progress,
+    ) -> Shown:  # fmt: skip
+        """What the suspected passes do to a piece of the program before them.
+
+        What goes wrong is part of the answer, unless the process ends.
+
+        Args:
+            piece: of the graph of `suspects`.
+            bare: leave the suspected passes out: whether the piece can be run at all.
+        """
+
+    def report(
+        self, source: ModelSource, where: Where, piece: Piece, told: Told, *, progress: Progress
+    ) -> Report:
+        """Make a report of such a piece, which runs by itself."""
+
 
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, *, progress: Progress

@@ -12,14 +12,17 @@ from engine.building import BuildOptions
 from engine.examples import FunctionText
 from engine.measure import Step
 from engine.model import Model
+from engine.narrowing import Cut, Written
 from engine.pipeline_session import PipelineSession
-from engine.relax import runtime
+from engine.relax import extract as cutting
+from engine.relax import replay, runtime
 from engine.relax.frontend import import_model
 from engine.relax.short_text import short_text
 from engine.relax.targets import targets
 from engine.relax.to_graph import to_graph
 from engine.relax.to_text import to_text
 from engine.relax.watched import Watched, kernels_of
+from engine.replay import Engine
 from engine.session import EngineInfo, Progress
 from passes.example import Example
 from passes.halves import Halves
@@ -35,6 +38,7 @@ class RelaxBackend:
     """See `engine.pipeline_session.Backend`."""
 
     ir = "relax"
+    replay: Engine = replay
 
     def describe(self) -> EngineInfo:
         """Which TVM runs and what it can compile for."""
@@ -90,6 +94,14 @@ class RelaxBackend:
     ) -> tuple[tuple[str, ...], ...] | None:
         """What becomes one kernel each; see `engine.relax.watched`."""
         return kernels_of(program, name, exprs)
+
+    def extract(self, program: RelaxProgram, exprs: Mapping[str, Any], cut: Cut) -> RelaxProgram:
+        """A program of a few nodes of another; see `engine.relax.extract`."""
+        return cutting.extract(program, exprs, cut)
+
+    def written(self, program: RelaxProgram) -> Written:
+        """A small program as text that TVM reads back; see `engine.relax.extract`."""
+        return cutting.written(program)
 
     def ordinal(self, program: RelaxProgram, expr: Any) -> int | None:
         """When PyTorch executed the operator that a variable came from."""

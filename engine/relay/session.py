@@ -15,14 +15,17 @@ from engine.building import BuildOptions  # noqa: E402
 from engine.examples import FunctionText  # noqa: E402
 from engine.measure import Step  # noqa: E402
 from engine.model import Model  # noqa: E402
+from engine.narrowing import Cut, Written  # noqa: E402
 from engine.pipeline_session import PipelineSession  # noqa: E402
-from engine.relay import runtime  # noqa: E402
+from engine.relay import extract as cutting  # noqa: E402
+from engine.relay import replay, runtime  # noqa: E402
 from engine.relay.frontend import import_model  # noqa: E402
 from engine.relay.short_text import short_text  # noqa: E402
 from engine.relay.targets import targets  # noqa: E402
 from engine.relay.to_graph import to_graph  # noqa: E402
 from engine.relay.to_text import to_text  # noqa: E402
 from engine.relay.watched import Watched, kernels_of  # noqa: E402
+from engine.replay import Engine  # noqa: E402
 from engine.session import EngineInfo, Progress  # noqa: E402
 from passes.example import Example  # noqa: E402
 from passes.halves import Halves  # noqa: E402
@@ -38,6 +41,7 @@ class RelayBackend:
     """See `engine.pipeline_session.Backend`."""
 
     ir = "relay"
+    replay: Engine = replay
 
     def describe(self) -> EngineInfo:
         """Which TVM runs and what it can compile for."""
@@ -93,6 +97,14 @@ class RelayBackend:
     ) -> tuple[tuple[str, ...], ...] | None:
         """What becomes one kernel each; see `engine.relay.watched`."""
         return kernels_of(program, name, exprs)
+
+    def extract(self, program: RelayProgram, exprs: Mapping[str, Any], cut: Cut) -> RelayProgram:
+        """A program of a few nodes of another; see `engine.relay.extract`."""
+        return cutting.extract(program, exprs, cut)
+
+    def written(self, program: RelayProgram) -> Written:
+        """A small program as text that TVM reads back; see `engine.relay.extract`."""
+        return cutting.written(program)
 
     def ordinal(self, program: RelayProgram, expr: Any) -> int | None:
         """When PyTorch executed the operator that an expression came from."""

@@ -1,10 +1,11 @@
 """Relay passes that are wrong, for bisection to find."""
 
+import ctypes
 import math
 
 from tvm import relay
 
-from passes.relay.rewrite import op_name, rewrite
+from passes.relay.rewrite import op_name, rewrite, shape
 
 IR = "relay"
 
@@ -64,6 +65,38 @@ def residual_dropped(program):
     def visit(call, args):
         residual = op_name(call) == "add" and isinstance(args[0], relay.Var)
         return args[1] if residual else None
+
+    return rewrite(program, visit)
+
+
+def softmax_axis(program):
+    """Takes each softmax over the axis before the last."""
+
+    def visit(call, args):
+        return relay.nn.softmax(args[0], axis=-2) if op_name(call) == "nn.softmax" else None
+
+    return rewrite(program, visit)
+
+
+def slow(program):
+    """Computes each dense layer for six copies of what it reads, and keeps one."""
+
+    def visit(call, args):
+        if op_name(call) != "nn.dense":
+            return None
+        rows, columns = shape(call)
+        copies = relay.nn.dense(relay.concatenate([args[0]] * 6, axis=0), args[1])
+        return relay.strided_slice(copies, begin=[0, 0], end=[rows, columns])
+
+    return rewrite(program, visit)
+
+
+def kills(program):
+    """Ends the process where there is an erf, as a fault in compiled code does."""
+
+    def visit(call, args):
+        if op_name(call) == "erf":
+            ctypes.string_at(0)
 
     return rewrite(program, visit)
 
