@@ -20,10 +20,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from engine import bisection, cutting, stepping, truth
+from engine import bisection, cutting, nodewise, stepping, truth
 from engine.client import EngineClient
 from engine.cutting import joint_of
-from engine.session import EngineError, ModelSource, plain
+from engine.session import Ask, EngineError, ModelSource, plain
 from engine.source import source_from_file
 from passes import cut as cuts
 from passes.catalogue import (
@@ -143,6 +143,9 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
             )  # fmt: skip
         if args.check:
             errors = _check_steps(ask, source, alive, args)
+        if args.inside:
+            insides = _inside_steps(ask, source, alive, args)
+            details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue={})]
         if args.output:
             graphs = [ask("graph_after", source, alive, i) for i in range(-1, len(alive))]
             _write(args.output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
@@ -464,6 +467,30 @@ def _check_steps(
     return errors
 
 
+def _inside_steps(
+    ask: Ask, source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
+) -> list[tables.Row]:
+    """The nodes inside against PyTorch's tensors, by step; nothing of a step that did not run.
+
+    A program that cannot be built, such as one between two passes of the way to a gradient, is a
+    failure of its step's comparison and of no other.
+    """
+    target = args.target or _first_target(ask)
+    rows: list[tables.Row] = []
+    for index, one in enumerate(pipeline):
+        row: tables.Row = {"inside": None, "inside_failure": None}
+        try:
+            if one.enabled:
+                found = nodewise.both(ask, args.engine, source, pipeline, index, target)
+                row["inside"] = tables.inside_document(list(found))
+        except EngineError as error:
+            if error.kind == "cancelled":
+                raise
+            row["inside_failure"] = error.to_json()
+        rows.append(row)
+    return rows
+
+
 def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
@@ -617,6 +644,10 @@ def _check(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--changes", action="store_true",
         help="every node that a step added, removed or changed, with its origin; counts and sizes",
+    )  # fmt: skip
+    command.add_argument(
+        "--inside", action="store_true",
+        help="each node after each step against PyTorch's own tensor, and whether it is rounding",
     )  # fmt: skip
     command.add_argument(
         "--text", dest="text_diff", action="store_true", help="the IR's text, as a difference"

@@ -218,4 +218,4 @@ def _error(
 ) -> NodeError:
     scale = scale_of(theirs)
     found = comparison(name, ours, theirs, scale, scale if against is None else against)
-    return NodeError(ident, found.max_abs, found.max_rel, name)
+    return NodeError(ident, found.max_abs, found.max_rel, name, found.spread)

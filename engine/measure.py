@@ -11,7 +11,7 @@ import torch
 
 from engine import timing
 from engine.model import Model, draw_masks
-from engine.session import Comparison, EngineError, Progress, TimeResult, TimeRow
+from engine.session import Comparison, EngineError, Progress, Spread, TimeResult, TimeRow
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -142,8 +142,15 @@ def comparison(
     a, b = ours.to(theirs.device, torch.float64), theirs.to(torch.float64)
     # NaN compares as an infinite error, unless PyTorch has it in the same place.
     difference = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
-    worst = float(difference.nan_to_num(nan=float("inf")).max())
-    return Comparison(name, worst, worst / against if against else worst, scale, dtype)
+    difference = difference.nan_to_num(nan=float("inf"))
+    worst, mean = float(difference.max()), float(difference.mean())
+    median = float(difference.flatten().median())
+    unit = against or 1.0
+    spread = Spread(
+        mean, mean / unit, median, median / unit,
+        int((a.isnan() & ~b.isnan()).sum()), int((a.isinf() & ~b.isinf()).sum()),
+    )  # fmt: skip
+    return Comparison(name, worst, worst / unit, scale, dtype, spread)
 
 
 def measure(built: Built, ir: str, target: str, repeats: int, progress: Progress) -> TimeResult:

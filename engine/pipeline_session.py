@@ -272,6 +272,12 @@ class PipelineSession:
     ) -> tuple[NodeError, ...]:
         """Compare the tensors inside a program with those inside PyTorch's run."""
         state = self._end(source, pipeline, _part(progress, 0.0, 0.2))
+        if "gradient" in state.done and not state.program.gradients:
+            raise EngineError(
+                "pass", "Right after the gradient, the program is let bindings, and what is inside "
+                "those cannot be returned.", str(pipeline),
+                "Look at the next step, which makes a graph of it.",
+            )  # fmt: skip
         model = self._load(source, progress).model.on(device_of(target))
         reference = self._reference(source, state, _part(progress, 0.2, 0.3))
         results = self._results(source, pipeline, reference)

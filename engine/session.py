@@ -143,6 +143,23 @@ class SplitResult:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """The errors within one tensor; relative ones to what its largest error is relative to.
+
+    Args:
+        mean_abs, mean_rel, median_abs, median_rel: over its elements.
+        nans, infinities: how many of its elements are so where PyTorch's are not.
+    """
+
+    mean_abs: float = 0.0
+    mean_rel: float = 0.0
+    median_abs: float = 0.0
+    median_rel: float = 0.0
+    nans: int = 0
+    infinities: int = 0
+
+
+@dataclass(frozen=True)
 class Comparison:
     """One tensor of ours against PyTorch's.
 
@@ -155,6 +172,7 @@ class Comparison:
             the largest gradient's scale.
         scale: the largest magnitude in PyTorch's tensor.
         dtype: of the tensors compared.
+        spread: mean and median beside the largest error.
     """
 
     name: str
@@ -162,6 +180,7 @@ class Comparison:
     max_rel: float
     scale: float
     dtype: str
+    spread: Spread = Spread()
 
 
 WHOLE = "the function built whole"
@@ -178,12 +197,14 @@ class NodeError:
         max_abs, max_rel: as of a `Comparison`.
         counterpart: what it was held against: "aten::linear in encoder.layer.0.output.dense",
             "gradient of" an input, parameter or operator's result, or `WHOLE`.
+        spread: mean and median beside the largest error.
     """
 
     id: str
     max_abs: float
     max_rel: float
     counterpart: str
+    spread: Spread = Spread()
 
 
 @dataclass(frozen=True)

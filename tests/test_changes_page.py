@@ -85,3 +85,16 @@ def test_what_was_removed_is_drawn_when_it_is_chosen(monkeypatch):
     state.clear()
     state["keep_show_removed"] = True
     assert "t0" in changes.picture(desk, "here", before, matched).by_id
+
+
+def test_nodes_are_coloured_by_their_error_and_the_verdict_stands_below(fold):
+    fold.session_state["keep_step_colours"] = "Error against PyTorch"
+    settle(fold.run())
+    assert "It is wrong: one node is over the limit in float32, first nn.relu" in words(fold)
+    table = fold.dataframe[0].value
+    assert list(table["node"]) == ["nn.relu", "nn.dense"]
+    assert table["max abs"][0] == 0.25
+    assert "1 of the nodes that compute something" in words(fold)
+    fold.session_state["keep_step_colours"] = "What changed"
+    settle(fold.run())
+    assert "where it came from, or went" in fold.dataframe[0].value

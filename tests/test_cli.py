@@ -179,7 +179,10 @@ def test_step_has_one_row_a_pass():
 
 def test_step_check_measures_the_error_after_each_step_that_is_on():
     steps = document("step", "mlp", "--passes", "cse|-bind|fold", "--check")["steps"]
-    assert steps[0]["error"] == {"max_abs": 1e-6, "max_rel": 2e-6, "dtype": "float32"}
+    error = steps[0]["error"]
+    assert (error["max_abs"], error["max_rel"], error["dtype"]) == (1e-6, 2e-6, "float32")
+    assert error["worst"] == "output 0"
+    assert {"mean_abs", "mean_rel", "median_abs", "median_rel", "nans", "infinities"} <= set(error)
     assert steps[1]["error"] is None
     assert steps[2]["error"] is not None
 
@@ -554,3 +557,19 @@ def test_a_real_split_is_measured_and_its_estimate_holds(ir):
     assert point["max_abs_error"] < 1e-5
     assert point["estimated_peak_bytes"] == pytest.approx(point["peak_bytes"], rel=0.1)
     assert 0 < point["forward_ms"] < point["forward_backward_ms"]
+
+
+def test_step_holds_each_node_against_pytorch_and_says_what_it_is():
+    steps = document("step", "mlp", "--passes", "bind|fold|-cse", "--inside")["steps"]
+    assert steps[2]["inside"] is None
+    assert steps[0]["inside_failure"] is None
+    inside = steps[1]["inside"]
+    assert inside["verdict"].startswith("It is wrong")
+    assert [c["dtype"] for c in inside["compared"]] == ["float32", "float64"]
+    worst = inside["compared"][0]["nodes"][0]
+    assert (worst["id"], worst["max_abs"], worst["counterpart"]) == (
+        "r", 0.25, "aten::relu in layers.1",
+    )  # fmt: skip
+    told = run("step", "mlp", "--passes", "bind", "--inside").stdout
+    assert "It is wrong" in told
+    assert "aten::relu in layers.1" in told

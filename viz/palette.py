@@ -8,7 +8,7 @@ of a comparison also differ in line style, so that no meaning hangs on hue alone
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal as OneOf
 
 from viz.graph import Kind, Node, Role
@@ -136,6 +136,19 @@ _DARK = {
     "heat3": Style("5 to 20 %", "#a85f0a", "#f0a546", "#ffffff"),
     "heat4": Style("over 20 % of the time", "#ffd98a", "#fff3d6", "#3a1b00"),
 }
+
+ERRORS = ("error1", "error2", "error3", "error4")
+"""Styles of nodes by their error over its limit, the smallest first; "error0" is not compared."""
+_ERROR_LABELS = (
+    "not compared: no counterpart",
+    "error under a tenth of the limit",
+    "within the limit",
+    "up to 100 times the limit",
+    "beyond, or no number",
+)
+for _styles in (_LIGHT, _DARK):  # the colours of the other sequential scale, under other words
+    for _step, _label in enumerate(_ERROR_LABELS):
+        _styles[f"error{_step}"] = replace(_styles[f"heat{_step}"], label=_label)
 STYLES: dict[Theme, dict[str, Style]] = {"light": _LIGHT, "dark": _DARK}
 
 # What is no node: the ground, groups, edges, and the marks of selection and search.
@@ -188,6 +201,13 @@ def heat(share: float | None) -> str:
     if share is None:
         return "heat0"
     return f"heat{1 + sum(share > limit for limit in (0.01, 0.05, 0.2))}"
+
+
+def error(ratio: float | None) -> str:
+    """Which entry of STYLES shows an error over its limit; None where nothing was compared."""
+    if ratio is None:
+        return "error0"
+    return ERRORS[sum(not ratio <= limit for limit in (0.1, 1.0, 100.0))]
 
 
 def table() -> dict[str, dict[str, object]]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from engine import bisection, truth
+from engine import bisection, nodewise, truth
 from engine.bisection import Bisection, Try
 from engine.kernels import Profile
+from engine.nodewise import Inside
 from engine.session import (
     Comparison,
     ModelInfo,
@@ -365,10 +366,13 @@ def worst(comparisons: Iterable[Comparison]) -> Row | None:
     found = list(comparisons)
     if not found:
         return None
+    worst = max(found, key=lambda c: c.max_rel)
     return {
         "max_abs": plain(max(c.max_abs for c in found)),
-        "max_rel": plain(max(c.max_rel for c in found)),
-        "dtype": found[0].dtype,
+        "max_rel": plain(worst.max_rel),
+        "dtype": worst.dtype,
+        "worst": worst.name,
+        **plain(worst.spread),
     }
 
 
@@ -380,6 +384,57 @@ def worst_gradient(comparisons: Iterable[Comparison]) -> Row | None:
 def comparison_rows(comparisons: Iterable[Comparison]) -> list[Row]:
     """One row a compared tensor."""
     return [plain(c) for c in comparisons]
+
+
+def node_error_rows(inside: Inside) -> list[Row]:
+    """One row a node with a counterpart in PyTorch, the farthest over its limit first.
+
+    `ratio` is its error over its limit.
+    """
+    by_id = inside.graph.by_id
+    rows = [
+        {
+            "id": e.id,
+            "op": by_id[e.id].title,
+            "scope": by_id[e.id].scope,
+            "max_abs": plain(e.max_abs),
+            "max_rel": plain(e.max_rel),
+            **plain(e.spread),
+            "ratio": plain(inside.ratio(e.id)),
+            "counterpart": e.counterpart,
+        }
+        for e in inside.errors.values()
+    ]
+    return sorted(rows, key=lambda r: -float(r["ratio"]))
+
+
+def inside_document(found: Sequence[Inside]) -> Row:
+    """What `step --inside` says of a step: a comparison a precision, and the verdict of both."""
+    return {
+        "compared": [
+            {
+                "dtype": one.dtype,
+                "over": list(one.over),
+                "first_bad": plain(one.first),
+                "without_counterpart": list(one.without),
+                "nodes": node_error_rows(one),
+            }
+            for one in found
+        ],
+        "verdict": nodewise.verdict(*found),
+    }
+
+
+def error_text(inside: Inside, ident: str) -> str:
+    """A node's error in a line, as it is told where the node is pointed at."""
+    error, ratio = inside.errors[ident], inside.ratio(ident) or 0.0
+    wrong = [
+        f"{count} {what}"
+        for count, what in ((error.spread.nans, "NaN"), (error.spread.infinities, "Inf"))
+        if count
+    ]
+    numbers = f"error {error.max_abs:.1e}, {error.max_rel:.1e} of the scale, {ratio:.2g} of limit"
+    return "; ".join([numbers, *wrong, f"held against {error.counterpart}"])
 
 
 def truth_rows(rows: Iterable[truth.Row]) -> list[Row]:

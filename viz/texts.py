@@ -115,7 +115,33 @@ def _details(number: int, step: tables.Row) -> list[str]:
         ]
     if step.get("diff"):
         lines.append(step["diff"])
+    if step.get("inside"):
+        lines += _inside(step["inside"])
+    if step.get("inside_failure"):
+        lines.append(f"cannot be compared: {step['inside_failure']['message']}")
     return [f"\n{number}. {step['pass']}", *lines] if lines else []
+
+
+_SHOWN = 5  # nodes of a comparison, the farthest over their limits
+
+
+def _inside(document: Document) -> list[str]:
+    """What `step --inside` says of one step."""
+    columns = [
+        "id", "op", "scope", "ratio", "max_abs", "mean_abs", "median_abs", "max_rel", "nans",
+        "infinities", "counterpart",
+    ]  # fmt: skip
+    lines = [document["verdict"]]
+    for compared in document["compared"]:
+        rows = compared["nodes"]
+        if rows:
+            more = f", the farthest {_SHOWN}" if len(rows) > _SHOWN else ""
+            lines.append(
+                f"{compared['dtype']}: {len(rows)} nodes compared{more}; "
+                f"{len(compared['without_counterpart'])} without a counterpart"
+            )
+            lines.append(tables.text_table(rows[:_SHOWN], columns))
+    return lines
 
 
 def captures(document: Document) -> str:

@@ -60,6 +60,8 @@ def graph_view(
     direction: Direction = "TB",
     family: str | None = None,
     focus: str | None = None,
+    notes: Mapping[str, str] | None = None,
+    shines_through: Sequence[str] = (),
     on_select: Callable[[], None] | None = None,
 ) -> ViewState:
     """Draw a graph that can be panned, zoomed, searched, opened and closed by module.
@@ -81,6 +83,9 @@ def graph_view(
             names of its inputs, without parameters, which passes may bind.
         focus: id of a node, or `focus_on` of a module, to select and bring into view; it does so
             once, when it changes.
+        notes: for some node ids a line to be told with the node, when it is pointed at or chosen.
+        shines_through: styles of `highlight` that a closed group takes from the nodes in it, the
+            strongest last.
         on_select: called before the rerun that a change of the selection starts.
 
     Returns:
@@ -104,6 +109,8 @@ def graph_view(
         details,
         family,
         focus,
+        dict(notes or {}),
+        tuple(shines_through),
     )
     result = _component()(
         key=key,
@@ -186,6 +193,7 @@ class _Drawing:
         self.strings: dict[str, int] = {}
         self.nodes = self._nodes()
         self._last: tuple[str, bytes] | None = None
+        self._laid_out: tuple[tuple[tuple[str, ...], Direction], Layout] | None = None
 
     def encode(
         self,
@@ -198,6 +206,8 @@ class _Drawing:
         details: bool,
         family: str | None,
         focus: str | None,
+        notes: Mapping[str, str],
+        shines_through: Sequence[str],
     ) -> bytes:
         """Everything viewer.js needs: JSON, deflated."""
         asked = json.dumps(
@@ -211,11 +221,14 @@ class _Drawing:
                 details,
                 family,
                 focus,
+                notes,
+                shines_through,
             ]
         )
         if self._last is None or self._last[0] != asked:
-            drawn = layout(self.graph, opened, direction, self.tree)
-            data = self._data(drawn, set(opened), highlight)
+            drawn = self._layout(tuple(opened), direction)
+            data = self._data(drawn, set(opened), highlight, shines_through)
+            data["node"]["note"] = [notes.get(n.id, "") for n in self.graph.nodes]
             data |= {
                 "toggles": toggles,
                 "viewHeight": height,
@@ -230,6 +243,13 @@ class _Drawing:
             raw = raw[:-1] + f',"token":"{token}"}}'.encode()
             self._last = (asked, zlib.compress(raw, 4))
         return self._last[1]
+
+    def _layout(self, opened: tuple[str, ...], direction: Direction) -> Layout:
+        """The layout, kept as long as only colours change."""
+        if self._laid_out is None or self._laid_out[0] != (opened, direction):
+            drawn = layout(self.graph, opened, direction, self.tree)
+            self._laid_out = (opened, direction), drawn
+        return self._laid_out[1]
 
     def focus(self, focus: str | None) -> str | None:
         """A node or group that is drawn; for a module without a group, its first node."""
@@ -271,7 +291,11 @@ class _Drawing:
         }
 
     def _data(
-        self, drawn: Layout, opened: set[str], highlight: Mapping[str, str]
+        self,
+        drawn: Layout,
+        opened: set[str],
+        highlight: Mapping[str, str],
+        shines_through: Sequence[str],
     ) -> dict[str, Any]:
         by_id = self.graph.by_id
         boxes = drawn.boxes
@@ -281,6 +305,7 @@ class _Drawing:
         used = {(styles[n.id], shapes[n.id]) for n in self.graph.nodes}
         crossing = any(e.kind == "crossing" for e in drawn.edges)
         groups = self.tree.groups.values()
+        shown = self._shining(styles, shines_through)
         return {
             "name": self.graph.name,
             "direction": drawn.direction,
@@ -298,7 +323,10 @@ class _Drawing:
                 "depth": [b.depth for b in boxes],
                 "group": [b.group for b in boxes],
                 "lines": [b.lines for b in boxes],
-                "style": [styles.get(b.id) or self._group_style(b.group) for b in boxes],
+                "style": [
+                    styles.get(b.id) or shown.get(b.group) or self._group_style(b.group)
+                    for b in boxes
+                ],
                 "shape": [shapes[b.id] if b.id in by_id else "box" for b in boxes],
             },
             "edge": {
@@ -329,6 +357,18 @@ class _Drawing:
             "palette": palette.table(),
             "legend": _legend(used, crossing),
         }
+
+    def _shining(self, styles: Mapping[str, str], kinds: Sequence[str]) -> dict[str, str]:
+        """By a group's id, the strongest of these styles among the nodes in it, if any."""
+        rank = {style: strength for strength, style in enumerate(kinds)}
+        found: dict[str, str] = {}
+        for ident, style in styles.items():
+            if style not in rank:
+                continue
+            for group in self.tree.path(self.tree.group_of[ident]):
+                if group not in found or rank[found[group]] < rank[style]:
+                    found[group] = style
+        return found
 
     def _group_style(self, group: str) -> str:
         """A closed group's style: in a joint graph, that of the half it stands in."""

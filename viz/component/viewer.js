@@ -432,6 +432,7 @@ class Viewer {
     const role = node.role[n] ? `, ${node.role[n]}` : "";
     const body = element("div", { class: "body" });
     body.append(this.facts([
+      ["Here", node.note[n]],
       ["Type", node.types[n].map((t) => strings[t]).join("\n"), true],
       ["Size", bytesText(node.bytes[n])],
       ["Module", strings[node.scope[n]], true],
@@ -753,7 +754,7 @@ class Viewer {
     } else {
       const n = this.nodeIndex.get(box.id[i]);
       lines.push(node.full[n], node.types[n].map((t) => strings[t]).join(", "),
-        bytesText(node.bytes[n]), strings[node.scope[n]]);
+        bytesText(node.bytes[n]), strings[node.scope[n]], node.note[n]);
     }
     const [first, ...rest] = lines;
     this.tip.replaceChildren(element("b", {}, first),
@@ -1087,7 +1088,8 @@ class Viewer {
       return [x, second ? middle + 9 : two ? middle - 7.5 : middle + 0.5];
     };
     const room = (i) => box.w[i] - (box.kind[i] ? 44 : box.shape[i] === "ellipse" ? 22 : 16);
-    const colour = (i) => box.kind[i] ? colours.closedText : this.styleOf(box.style[i]).text;
+    const colour = (i) =>
+      box.style[i] === "group" ? colours.closedText : this.styleOf(box.style[i]).text;
     ctx.font = bold;
     for (const i of visible) {
       ctx.globalAlpha = fade * (lit && !lit.boxes.has(i) ? 0.4 : 1);

@@ -15,13 +15,13 @@ from viz.changes import start_of
 from viz.component import graph_view
 from viz.diff import Matched, carry_identity
 from viz.graph import Graph
-from viz.panels import bisect, changes, editing, example, sidebar
+from viz.panels import bisect, changes, editing, errors, example, sidebar
 from viz.panels.desk import Desk, Waiting
 from viz.panels.frame import boundary, show_error, side_by_side
 from viz.panels.screen import Screen
 from viz.panels.step_list import Row, rows, step_list
 
-HEIGHT = 620
+HEIGHT = 570
 _HIDE = "keep_hide_idle"
 _ONLY_TO = "keep_only_to_chosen"
 
@@ -137,8 +137,12 @@ def _after(desk: Desk, screen: Screen, stepped: stepping.Stepped, model: ModelIn
     marked = [n.id for n in matched.graph if n.id in touched]
     place = f"{screen.source} {alive.pipeline.upto(index)}"
     focus = _walk(screen, index, marked, place) or changes.chosen(place)
+    errors.choose(screen)
     if failure is not None:
         show_error(failure)
+    if errors.wanted():
+        errors.show(desk, alive, index, key="step_view", height=HEIGHT)
+        return
     graph_view(
         changes.picture(desk, place, before, matched),
         key="step_view",
@@ -149,6 +153,7 @@ def _after(desk: Desk, screen: Screen, stepped: stepping.Stepped, model: ModelIn
             **dict.fromkeys(matched.added, "added"),
             **dict.fromkeys(matched.removed, "removed"),
         },
+        shines_through=("changed", "removed", "added"),
         focus=focus,
     )
 
@@ -167,7 +172,9 @@ def _difference(desk: Desk, screen: Screen, model: ModelInfo, index: int) -> tup
 def _changes(desk: Desk, screen: Screen, model: ModelInfo) -> None:
     """What the chosen step changed, below list and graph."""
     index = _chosen(screen)
-    if index >= 0:
+    if errors.wanted():
+        errors.table(desk, screen, index)
+    elif index >= 0:
         place = f"{screen.source} {screen.pipeline.upto(index)}"
         changes.show(desk, screen, index, place, *_difference(desk, screen, model, index))
 

@@ -1,0 +1,66 @@
+"""Marks that say which operators run on another device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from engine.session import EngineError
+from passes.relay.program import RelayProgram
+from passes.relay.rewrite import op_name, post_order, rewrite_body, with_main
+
+HOST = "cpu"
+
+
+def on_device(
+    program: RelayProgram, operators: str = "nn.dense nn.batch_matmul nn.conv2d",
+    device: str = "cuda",
+) -> RelayProgram:  # fmt: skip
+    """Mark, wherever a result goes from one device to another, the device that computes it.
+
+    What is not named runs on the CPU, where the arguments lie; results stay where they are
+    computed. Each reader gets a mark of its own: PlanDevices ends the process on one that two
+    share.
+
+    Args:
+        operators: those that run on the device, with blanks between.
+        device: "cuda", "opencl" and so on.
+
+    Raises:
+        EngineError: kind "pass"; the program has none of these operators.
+    """
+    wanted = set(operators.split())
+    calls = [e for e in post_order(program.main.body) if isinstance(e, relay.Call)]
+    if not any(op_name(c) in wanted for c in calls):
+        raise EngineError(
+            "pass", "The program has none of the operators that are to run elsewhere.", operators,
+            "Name operators that it has: on_device(operators=nn.dense).",
+        )  # fmt: skip
+    places = {HOST: tvm.device(HOST, 0), device: tvm.device(device, 0)}
+
+    def place(expr: Any) -> str:
+        while isinstance(expr, relay.TupleGetItem):
+            expr = expr.tuple_value
+        return device if op_name(expr) in wanted else HOST
+
+    def marked(before: Any, now: Any, reader: str) -> Any:
+        """An operand, marked where its reader runs elsewhere; constants lie where they are read."""
+        if isinstance(before, relay.Tuple):
+            pairs = zip(before.fields, now.fields, strict=True)
+            return relay.Tuple([marked(b, n, reader) for b, n in pairs], before.span)
+        if isinstance(before, relay.Constant) or place(before) == reader:
+            return now
+        return relay.annotation.on_device(now, places[place(before)])
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        here = place(call)
+        fresh = [marked(b, n, here) for b, n in zip(call.args, args, strict=True)]
+        if all(a.same_as(b) for a, b in zip(args, fresh, strict=True)):
+            return None
+        return relay.Call(call.op, fresh, call.attrs, call.type_args, call.span)
+
+    main = program.main
+    body = marked(main.body, rewrite_body(main.body, visit), HOST)
+    return with_main(program, relay.Function(main.params, body, main.ret_type, [], main.attrs))
