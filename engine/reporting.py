@@ -272,8 +272,8 @@ def _how(facts: Facts) -> str:
     return (
         f"```\npython report.py\n```\n\nNeeds: {need}\n\nIts exit status is 1 (or that of the "
         "crash) while the fault is there, 0 when it is mended, and 2 where it cannot be run. "
-        "`values.npz` has the arguments, the constants, the expected results and those seen. The folders "
-        "`engine`, `passes` and `viz` hold what `report.py` imports, from relascope."
+        "`values.npz` has the arguments, the constants, the expected results and those seen. The "
+        "folders `engine`, `passes` and `viz` hold what `report.py` imports, from relascope."
     )
 
 

@@ -20,7 +20,7 @@ from passes.catalogue import default_pipeline
 from passes.pipeline import Pipeline, Step
 
 # Those of an inference pipeline.
-FAULTS = ("gelu_tanh", "in_float16", "weight_transposed", "residual_dropped")
+FAULTS = ("gelu_tanh", "in_float16", "weight_transposed", "residual_dropped", "softmax_axis")
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,39 @@ class Small(nn.Module):
         return x + nn.functional.gelu(self.fc(self.norm(x)))
 
 
-def small(folder, **options):
-    """A source of it, in a file."""
+class Attention(nn.Module):
+    """Attention without heads: (3, 8) to (3, 8)."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.softmax(self.fc(x) @ x.T, -1) @ x
+
+
+class Wide(nn.Module):
+    """Two layers whose products take most of the time: (32, 256) to (32, 256)."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(256, 256), nn.Linear(256, 256)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))
+
+
+def small(folder, make=Small, **options):
+    """A source of such a module, in a file."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        module, x = Small(), torch.randn(3, 8)
-    return source_from_file(save(module, (x,), folder / "small.pt"), **options)
+        module, x = make(), torch.randn(32, 256) if make is Wide else torch.randn(3, 8)
+    return source_from_file(save(module, (x,), folder / f"{make.__name__}.pt"), **options)
+
+
+def model_of(fault):
+    """A module that a fault strikes."""
+    return {"softmax_axis": Attention, "slow": Wide}.get(fault, Small)
 
 
 def offer(monkeypatch, file):
@@ -85,7 +112,7 @@ def _most(pipeline):
 def test_a_faulty_pass_is_found(case, session, tmp_path, fault):
     pipeline, index = planted(case.ir, fault, case.spots[fault])
     dtype = "float32" if fault == "gelu_tanh" else "float64"  # which is not looked at again
-    result = search(session, small(tmp_path, dtype=dtype), pipeline)
+    result = search(session, small(tmp_path, model_of(fault), dtype=dtype), pipeline)
     assert (result.kind, result.found.suspects) == ("wrong", (index,))
     assert result.compiles <= _most(pipeline)
     assert dtype == "float64" or not result.double.passed
@@ -103,6 +130,36 @@ def test_an_eps_in_the_wrong_place_on_the_way_to_the_gradient(case, session, tmp
     assert result.compiles <= _most(pipeline)
     on = [{s.name for s in t.pipeline if s.enabled} for t in result.log]
     assert all({"root_grad_out", "gradient"} <= names for names in on)
+
+
+def slow_pipeline(case, session, source):
+    """The inference pipeline with a pass that makes it slow, its index, and a factor: twice of
+    what it takes without that pass, as measured here."""
+    pipeline, index = planted(case.ir, "slow", case.spots["slow"])
+    for last, step in enumerate(pipeline):
+        if catalogue.info(case.ir, step).looking:
+            pipeline = pipeline.switched(last, False)
+    right = pipeline.switched(index, False)
+    (ratio,) = [
+        r.ratio_to_eager
+        for r in asking(session)("time", source, right, None, "llvm", 1, 10).rows
+        if r.ratio_to_eager
+    ]
+    return pipeline, index, 2 * ratio
+
+
+def test_a_pass_that_makes_it_slow_is_found(case, session, tmp_path):
+    source = small(tmp_path, Wide)
+    pipeline, index, factor = slow_pipeline(case, session, source)
+    result = search(session, source, pipeline, kind="slow", factor=factor, threads=1)
+    assert (result.kind, result.found.suspects) == ("slow", (index,))
+    assert result.compiles <= _most(pipeline)
+    before, after = (
+        next(t.ratio for t in result.log if t.pipeline == p)
+        for p in (result.found.good, result.found.bad)
+    )
+    assert after > 2 * before
+    assert bisection.verdict(case.ir, result).startswith(f"Step {index + 1}, slow ")
 
 
 def test_a_pass_that_raises_is_found_and_the_session_goes_on(case, session, tmp_path):

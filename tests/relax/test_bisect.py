@@ -19,6 +19,8 @@ def case():
             "in_float16": "bind",
             "weight_transposed": "fold",
             "residual_dropped": "dce",
+            "softmax_axis": "fold",
+            "slow": "decompose_inference",
         },
         "decompose_gelu|decompose_layer_norm|eps_outside|canonicalize|root_grad_out|gradient|drop_zeros"
         "|dce",

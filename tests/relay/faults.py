@@ -78,14 +78,26 @@ def softmax_axis(program):
     return rewrite(program, visit)
 
 
+def gradient_dropped(program):
+    """Rounds what erf reads to so small a fraction that it stays as it is; floor has no slope."""
+
+    def visit(call, args):
+        if op_name(call) != "erf":
+            return None
+        large = relay.const(2.0**60, call.checked_type.dtype)
+        return relay.erf(relay.floor(args[0] * large) / large)
+
+    return rewrite(program, visit)
+
+
 def slow(program):
-    """Computes each dense layer for six copies of what it reads, and keeps one."""
+    """Computes each dense layer for four copies of what it reads, and keeps one."""
 
     def visit(call, args):
         if op_name(call) != "nn.dense":
             return None
         rows, columns = shape(call)
-        copies = relay.nn.dense(relay.concatenate([args[0]] * 6, axis=0), args[1])
+        copies = relay.nn.dense(relay.concatenate([args[0]] * 4, axis=0), args[1])
         return relay.strided_slice(copies, begin=[0, 0], end=[rows, columns])
 
     return rewrite(program, visit)

@@ -19,6 +19,8 @@ def case():
             "in_float16": "bind",
             "weight_transposed": "fold",
             "residual_dropped": "fuse",
+            "softmax_axis": "fold",
+            "slow": "linear_to_dense",
         },
         "externalize_dropout|decompose_layer_norm|eps_outside|linear_to_dense|root_grad_out|gradient"
         "|graph_normal_form|drop_zeros|dce",
