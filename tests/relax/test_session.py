@@ -3,6 +3,7 @@
 import pytest
 
 from engine.client import EngineClient
+from engine.relax.targets import parse
 from engine.session import EngineError, ModelSource
 from passes.catalogue import default_pipeline, names
 from passes.pipeline import Pipeline
@@ -154,3 +155,10 @@ def test_a_target_that_cannot_be_read(client):
     with pytest.raises(EngineError) as caught:
         client.call("check", LAYER, Pipeline(), None, "llvm mcpu")
     assert caught.value.kind == "target"
+
+
+def test_llvm_writes_no_small_loop_out_unless_it_is_told_to():
+    (own,) = parse("llvm").attrs["cl-opt"]
+    assert own.startswith("-unroll-threshold")
+    asked = "-unroll-count:uint=2"
+    assert list(parse(f"llvm -cl-opt={asked}").attrs["cl-opt"]) == [asked]
