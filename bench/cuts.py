@@ -111,7 +111,8 @@ def _rows(
     asked: list[tuple[str, float | None]] = [
         (s.name, None) for s in STRATEGIES.values() if not s.has_budget
     ]
-    for strategy, budget in [*asked, *(("budget", b) for b in BUDGETS)]:
+    asked += [("budget", b) for b in BUDGETS] + [("frontier", None)]
+    for strategy, budget in asked:
         fresh = Joint(joint, known.kernels)  # every cut is timed from nothing
         began = time.process_time()
         found = cut(fresh, strategy, budget)
