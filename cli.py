@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from engine import bisection, cutting, nodewise, stepping, truth
+from engine import bisection, cutting, nodewise, reduction, stepping, truth
 from engine.client import EngineClient
 from engine.cutting import joint_of
 from engine.session import Ask, EngineError, ModelSource, plain
@@ -36,9 +36,10 @@ from passes.catalogue import (
 from passes.catalogue import info as pass_info
 from passes.cuts.budget import parse_budget
 from passes.pipeline import Pipeline
+from passes.reduce import MOST
 from passes.user import name_files
 from samples import SAMPLES
-from viz import tables, texts
+from viz import reports, tables, texts
 from viz.align import align
 from viz.changes import step_details
 from viz.export import to_dot
@@ -190,18 +191,25 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
 
 def bisect(args: argparse.Namespace, connect: Connect) -> Document:
     """The first pass that makes a pipeline wrong, slow, or crash."""
-    source, pipeline = _source(args), _pipeline(args)
     with _Engine(args, connect) as ask:
-        ask("load", source)  # what cannot be opened is no fault of a pass
-        question = bisection.Question(
-            source, pipeline, args.target or _first_target(ask), args.kind or "", args.factor,
-            args.threads, args.repeats,
-        )  # fmt: skip
-        result = bisection.bisect(ask, args.engine, question)
+        result = _bisected(args, ask)
     document = tables.bisect_document(args.engine, result)
     if args.output:
         _write(args.output, json.dumps(document, ensure_ascii=False))
     return document
+
+
+def reduce(args: argparse.Namespace, connect: Connect) -> Document:
+    """Bisect, then narrow the fault inside the pass to a few nodes, as a report that runs."""
+    reports.check_folder(args.out)
+    with _Engine(args, connect) as ask:
+        found = _bisected(args, ask)
+        made = None
+        if not reduction.cannot(found):
+            made = reduction.narrow(ask, args.engine, found, most=args.tries)
+    if made is not None and made.report is not None:
+        reports.write(made.report, args.out)
+    return reports.document(args.engine, found, made, str(args.out))
 
 
 def captures(args: argparse.Namespace, connect: Connect) -> Document:
@@ -424,6 +432,16 @@ def _pipeline(args: argparse.Namespace) -> Pipeline:
         ) from wrong
 
 
+def _bisected(args: argparse.Namespace, ask: Callable[..., Any]) -> bisection.Bisection:
+    source, pipeline = _source(args), _pipeline(args)
+    ask("load", source)  # what cannot be opened is no fault of a pass
+    question = bisection.Question(
+        source, pipeline, args.target or _first_target(ask), args.kind or "", args.factor,
+        args.threads, args.repeats,
+    )  # fmt: skip
+    return bisection.bisect(ask, args.engine, question)
+
+
 def _cut(joint: cuts.Joint, args: argparse.Namespace) -> cuts.Cut:
     try:
         return cuts.cut(joint, args.strategy, args.budget, args.save, args.recompute)
@@ -532,6 +550,8 @@ def _parser() -> argparse.ArgumentParser:
          (_model, _gradient, _passes, _truth, _output)),
         ("bisect", bisect, texts.bisect, "the first pass that makes a pipeline bad",
          (_model, _gradient, _passes, _bisect, _time, _output)),
+        ("reduce", reduce, reports.text, "narrow a fault inside a pass; a report that runs",
+         (_model, _gradient, _passes, _bisect, _time, _reduce)),
         ("captures", captures, texts.captures, "what the forward saves for the backward",
          (_model, _gradient, _passes, _captures, _time, _output)),
         ("gradients", both_gradients, texts.gradients, "TVM's gradient beside PyTorch's",
@@ -598,6 +618,15 @@ def _bisect(command: argparse.ArgumentParser) -> None:
         "--factor", type=_ratio, default=bisection.FACTOR, metavar="F",
         help="slow is what takes longer than F times PyTorch eager",
     )  # fmt: skip
+
+
+def _reduce(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="where to write the report"
+    )
+    command.add_argument(
+        "--tries", type=_positive, default=MOST, metavar="N", help="pieces to try at most"
+    )
 
 
 def _strategy(command: argparse.ArgumentParser) -> None:

@@ -80,8 +80,8 @@ def narrow(
         most: how many pieces are tried at most.
 
     Raises:
-        EngineError: kind "usage"; there is nothing to narrow: the pipeline is good, or the imported
-            program is at fault. Other kinds: the program before the pass cannot be run.
+        EngineError: kind "usage"; there is nothing to narrow, see `cannot`. Other kinds: the
+            program before the pass cannot be run.
     """
     source, where = _start(bisection)
     log: list[PieceTry] = []
@@ -106,19 +106,25 @@ def narrow(
     return replace(made, report=ask("report", source, where, found.piece, told))
 
 
+def cannot(bisection: Bisection) -> str:
+    """Why there is nothing to narrow, in a sentence; "" where there is."""
+    if not bisection.kind:
+        return "There is no fault to narrow: the pipeline is as it should be."
+    if bisection.found.bad is None or set(bisection.found.suspects) <= {IMPORT}:
+        return (
+            "The imported program is at fault, before any pass: there is no pass to narrow inside "
+            "of. `cli.py check` says which node goes wrong first."
+        )
+    return ""
+
+
 def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
     """What to look at: the model, and the suspected steps of the smallest bad pipeline."""
     question, found = bisection.question, bisection.found
     steps = [i for i in found.suspects if i != IMPORT]
-    if not bisection.kind:
-        raise EngineError(
-            "usage", "There is no fault to narrow: the pipeline is as it should be.", "bisection"
-        )
-    if not steps or found.bad is None:
-        raise EngineError(
-            "usage", "The imported program is at fault, before any pass: there is no pass to "
-            "narrow inside of.", "bisection", "`cli.py check` says which node goes wrong first.",
-        )  # fmt: skip
+    if cannot(bisection):
+        raise EngineError("usage", cannot(bisection), "bisection")
+    assert found.bad is not None, "or there would be nothing to narrow"
     source = question.source
     if bisection.kind == "wrong" and bisection.double is not None and not bisection.double.passed:
         source = replace(source, dtype="float64")  # where rounding cannot be taken for a fault
