@@ -24,7 +24,8 @@ PASSES = (
     PassInfo(
         "fold", "relax", "FoldConstant",
         "Computes every expression whose inputs are constants and stores the result.",
-        "TVM", "passes.relax.tvm_own:fold_constant",
+        "TVM; what only moves data, and plain arithmetic, is done by numpy, which is quicker",
+        "passes.relax.fold_constant:fold_constant",
     ),
     PassInfo(
         "combine_matmul", "relax", "CombineParallelMatmul",
@@ -33,9 +34,39 @@ PASSES = (
         "TVM", "passes.relax.tvm_own:combine_parallel_matmul",
     ),
     PassInfo(
+        "combine_conv2d", "relax", "CombineParallelConv2D",
+        "Joins convolutions that read one input, with kernels of one size, into one.",
+        "ours, after TVM's CombineParallelConv2D of Relay",
+        "passes.relax.combine_conv2d:combine_conv2d",
+        parameters=(
+            Parameter("branches", "whole number", 2, "The fewest that are joined.", least=2),
+        ),
+    ),
+    PassInfo(
         "decompose_inference", "relax", "DecomposeOpsForInference",
         "Spells out batch norm by its running statistics, as only inference may.",
         "TVM", "passes.relax.tvm_own:decompose_for_inference",
+    ),
+    PassInfo(
+        "backward_fold_scale_axis", "relax", "BackwardFoldScaleAxis",
+        "Folds a product with one number a channel into the weight of the convolution or matmul "
+        "before it.",
+        "ours, after TVM's BackwardFoldScaleAxis of Relay",
+        "passes.relax.backward_fold_scale_axis:backward_fold_scale_axis",
+    ),
+    PassInfo(
+        "forward_fold_scale_axis", "relax", "ForwardFoldScaleAxis",
+        "Folds a product with one number a channel into the weights of the convolutions or matmuls "
+        "after it.",
+        "ours, after TVM's ForwardFoldScaleAxis of Relay",
+        "passes.relax.forward_fold_scale_axis:forward_fold_scale_axis",
+    ),
+    PassInfo(
+        "fold_scale_axis", "relax", "FoldScaleAxis",
+        "Folds products with one number a channel into weights, backward and forward, and then "
+        "what is constant.",
+        "ours, after TVM's FoldScaleAxis of Relay",
+        "passes.relax.fold_scale_axis:fold_scale_axis",
     ),
     PassInfo(
         "decompose_training", "relax", "DecomposeOpsForTraining",
@@ -114,6 +145,47 @@ PASSES = (
         "dce", "relax", "DeadCodeElimination",
         "Removes what no output needs.",
         "TVM", "passes.relax.tvm_own:dead_code_elimination",
+    ),
+    PassInfo(
+        "inline", "relax", "InlinePrivateFunctions",
+        "Puts private functions in the place of their calls.",
+        "TVM", "passes.relax.tvm_own:inline",
+    ),
+    PassInfo(
+        "topological_sort", "relax", "TopologicalSort",
+        "Puts bindings into another order in which each stands behind what it reads. The graph "
+        "stays; what is held in memory at a time may not.",
+        "TVM", "passes.relax.tvm_own:topological_sort",
+        parameters=(
+            Parameter(
+                "order", "text", "depth-first", "How the graph is gone through.",
+                ("depth-first", "breadth-first"),
+            ),
+            Parameter(
+                "direction", "text", "from-inputs", "Where that begins.",
+                ("from-inputs", "from-outputs"),
+            ),
+        ),
+    ),
+    PassInfo(
+        "expand_matmul_of_sum", "relax", "ExpandMatmulOfSum",
+        "Writes x @ (A + B) as x @ A + x @ B.",
+        "TVM", "passes.relax.tvm_own:expand_matmul_of_sum",
+    ),
+    PassInfo(
+        "adjust_matmul_order", "relax", "AdjustMatmulOrder",
+        "Writes x @ (A @ B) as (x @ A) @ B, or the other way round, whichever takes less work.",
+        "TVM", "passes.relax.tvm_own:adjust_matmul_order",
+    ),
+    PassInfo(
+        "reorder_permute_dims_after_concat", "relax", "ReorderPermuteDimsAfterConcat",
+        "Joins weights first and transposes them as one, not each by itself.",
+        "TVM", "passes.relax.tvm_own:reorder_permute_dims_after_concat",
+    ),
+    PassInfo(
+        "fast_math", "relax", "FastMathTransform",
+        "Replaces exp, erf, tanh and softmax by approximations in float32.",
+        "TVM", "passes.relax.tvm_own:fast_math",
     ),
     PassInfo(
         "convert_layout", "relax", "ConvertLayout",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -173,13 +173,49 @@ def substituted(value: Any, instead: Mapping[int, Any]) -> Any:
     return value
 
 
+def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
+    """Bindings in an order in which what may be moved comes right before its first reader.
+
+    Computed all at once in front, it would all be held at the same time.
+
+    Args:
+        movable: handles of the variables that may be moved.
+    """
+    waiting = {v.__chandle__(): (v, value) for v, value in bound if v.__chandle__() in movable}
+    placed: set[int] = set()
+    ordered: list[Binding] = []
+    for binding in bound:
+        if binding[0].__chandle__() in movable:
+            continue
+        todo = [(binding, False)]
+        while todo:
+            (variable, value), ready = todo.pop()
+            handle = variable.__chandle__()
+            if handle in placed:
+                continue
+            if ready:
+                placed.add(handle)
+                ordered.append((variable, value))
+                continue
+            todo.append(((variable, value), True))
+            for read in reversed(variables(value)):
+                if read.__chandle__() in waiting:
+                    todo.append((waiting[read.__chandle__()], False))
+    return [*ordered, *(b for h, b in waiting.items() if h not in placed)]
+
+
 class Maker:
     """Makes the bindings of a function that is rewritten.
 
     Args:
         taken: names of variables that stand already.
         provenance: grows by the names made here.
+
+    Attributes:
+        variable: the one whose call is being rewritten.
     """
+
+    variable: Any = None
 
     def __init__(self, taken: set[str], provenance: Provenance) -> None:
         self.bound: list[Binding] = []
@@ -233,8 +269,11 @@ Rule = Callable[[Any, Maker], Any]
 """From a call, its arguments rewritten already, to what stands in its place: a variable, another
 call, or None to leave it. `Maker.emit` binds what a place in a nest of calls needs."""
 
+Ahead = Callable[[Sequence[Binding]], Collection[int]]
+"""From bindings to the handles of variables that read none but each other and arguments."""
 
-def rewrite(program: RelaxProgram, rule: Rule) -> RelaxProgram:
+
+def rewrite(program: RelaxProgram, rule: Rule, ahead: Ahead | None = None) -> RelaxProgram:
     """Rewrite the calls of "main", producers first; what nothing needs afterwards is gone.
 
     A variable keeps its name and type: a rule's call is bound to the variable of the call that it
@@ -242,16 +281,21 @@ def rewrite(program: RelaxProgram, rule: Rule) -> RelaxProgram:
 
     Args:
         rule: see `Rule`. Its result must have the type of what it replaces.
+        ahead: which variables a rule may read wherever they are bound: they are computed ahead of
+            the others, and stand right before their first readers afterwards.
     """
     main = program.main
     old = bindings(main)
+    if ahead is not None:
+        first = ahead(old)
+        old = sorted(old, key=lambda binding: binding[0].__chandle__() not in first)
     maker = Maker({str(v.name) for v, _ in old}, program.provenance)
     instead: dict[int, Any] = {}
     changed = False
     for variable, value in old:
         given = substituted(value, instead)
         value = value if given.same_as(value) else maker.typed(given)
-        maker.origin = str(variable.name)
+        maker.origin, maker.variable = str(variable.name), variable
         made = None
         if isinstance(value, tvm.ir.Call):
             made = rule(value, maker)
@@ -274,10 +318,11 @@ def rewrite(program: RelaxProgram, rule: Rule) -> RelaxProgram:
         return program
     returned = [substituted(r, instead) for r in results(main, old)]
     new = replace(program, provenance=maker.provenance)
+    bound = maker.bound if ahead is None else late(maker.bound, ahead(maker.bound))
     if isinstance(main.ret_ty, relax.TupleType):
-        function = function_of(main.params, maker.bound, returned, main.attrs)
+        function = function_of(main.params, bound, returned, main.attrs)
     else:
-        function = _single(main, maker.bound, returned[0])
+        function = _single(main, bound, returned[0])
     return with_main(new, function)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -14,6 +14,7 @@ from passes.relax.rewrite import (
     Binding,
     bindings,
     function_of,
+    late,
     results,
     substituted,
     variables,
@@ -47,7 +48,7 @@ def split(
     instead = {v.__chandle__(): s for v, s in zip(saved, stand_ins, strict=True)}
     forward = _half(program, "forward", bound, [*outputs, *saved], [])
     again = {exprs[i].__chandle__() for i in cut.recomputed}
-    kept = _late(
+    kept = late(
         [
             (variable, substituted(value, instead))
             for variable, value in bound
@@ -59,37 +60,6 @@ def split(
         program, "backward", kept, [substituted(g, instead) for g in gradients], stand_ins
     )
     return Halves.of(program, forward, backward, cut)
-
-
-def _late(bound: Sequence[Binding], again: Collection[int]) -> list[Binding]:
-    """Bindings in an order in which what is computed again comes right before its first reader.
-
-    Computed all at once in front, it would all be held at the same time.
-
-    Args:
-        again: handles of the variables that may be moved.
-    """
-    waiting = {v.__chandle__(): (v, value) for v, value in bound if v.__chandle__() in again}
-    placed: set[int] = set()
-    ordered: list[Binding] = []
-    for binding in bound:
-        if binding[0].__chandle__() in again:
-            continue
-        todo = [(binding, False)]
-        while todo:
-            (variable, value), ready = todo.pop()
-            handle = variable.__chandle__()
-            if handle in placed:
-                continue
-            if ready:
-                placed.add(handle)
-                ordered.append((variable, value))
-                continue
-            todo.append(((variable, value), True))
-            for read in reversed(variables(value)):
-                if read.__chandle__() in waiting:
-                    todo.append((waiting[read.__chandle__()], False))
-    return [*ordered, *(b for h, b in waiting.items() if h not in placed)]
 
 
 def _half(

@@ -24,7 +24,6 @@ def _module_pass(make: Callable[[], Any]) -> Pass:
 _t = relax.transform
 
 eliminate_common_subexpr = _module_pass(_t.EliminateCommonSubexpr)
-fold_constant = _module_pass(_t.FoldConstant)
 combine_parallel_matmul = _module_pass(_t.CombineParallelMatmul)
 remove_redundant_reshape = _module_pass(_t.RemoveRedundantReshape)
 canonicalize_bindings = _module_pass(_t.CanonicalizeBindings)
@@ -34,6 +33,23 @@ annotate_op_pattern = _module_pass(_t.AnnotateTIROpPattern)
 fuse_ops = _module_pass(_t.FuseOps)
 fuse_tir = _module_pass(_t.FuseTIR)
 fuse_transpose_matmul = _module_pass(_t.FuseTransposeMatmul)
+inline = _module_pass(_t.InlinePrivateFunctions)
+expand_matmul_of_sum = _module_pass(_t.ExpandMatmulOfSum)
+adjust_matmul_order = _module_pass(_t.AdjustMatmulOrder)
+reorder_permute_dims_after_concat = _module_pass(_t.ReorderPermuteDimsAfterConcat)
+fast_math = _module_pass(_t.FastMathTransform)
+
+
+def topological_sort(
+    program: RelaxProgram, order: str = "depth-first", direction: str = "from-inputs"
+) -> RelaxProgram:
+    """TopologicalSort.
+
+    Args:
+        order: "depth-first" or "breadth-first".
+        direction: "from-inputs" or "from-outputs".
+    """
+    return with_mod(program, _t.TopologicalSort(order, direction)(program.mod))
 
 
 def decompose_for_inference(program: RelaxProgram) -> RelaxProgram:
