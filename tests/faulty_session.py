@@ -4,8 +4,9 @@ import os
 import time
 from dataclasses import replace
 
+from engine.fault import Report, Shown, Suspects
 from engine.session import EngineError
-from tests.page_session import PageSession
+from tests.page_session import PageSession, forward_graph
 
 WRONG_FOLD = 21  # with this seed fold makes it wrong, in float64 too
 ROUGH_FOLD = 22  # … in float32 alone
@@ -14,6 +15,8 @@ RAISING_FOLD = 24  # … fold raises
 SLOW_FOLD = 25  # … fold makes it slow
 WRONG_IMPORT = 26
 SLOW_CHECK = 27  # `check` takes a minute
+WHOLE_FOLD = 28  # as WRONG_FOLD, but it takes a pipeline to show it
+SLOW_NARROW = 29  # as WRONG_FOLD, and `narrow` takes a minute
 
 
 class FaultySession(PageSession):
@@ -35,7 +38,7 @@ class FaultySession(PageSession):
             raise EngineError("pass", "No good.", "FoldConstant")
         rough = source.seed == ROUGH_FOLD and source.dtype == "float32"
         wrong = source.seed == WRONG_IMPORT
-        wrong |= "fold" in on and (source.seed == WRONG_FOLD or rough)
+        wrong |= "fold" in on and (source.seed in (WRONG_FOLD, WHOLE_FOLD, SLOW_NARROW) or rough)
         found = super().check(source, pipeline, captured, target, captures, progress=progress)
         return tuple(replace(c, max_abs=0.25, max_rel=0.5) for c in found) if wrong else found
 
@@ -48,6 +51,29 @@ class FaultySession(PageSession):
             replace(r, ratio_to_eager=3.0) if slow and r.ratio_to_eager else r for r in result.rows
         ]
         return replace(result, rows=tuple(rows))
+
+    def suspects(self, source, where, *, progress):
+        return Suspects(forward_graph(), ("r",) if where.kind == "wrong" else ())
+
+    def narrow(self, source, where, piece, bare=False, *, progress):
+        """The relu is at fault, or what FATAL_CSE and RAISING_FOLD are."""
+        if source.seed == SLOW_NARROW and len(piece.nodes) < 4:
+            time.sleep(60)
+        if "r" not in piece.nodes or source.seed == WHOLE_FOLD:
+            return Shown("good")
+        if source.seed == FATAL_CSE and not bare:
+            os._exit(3)
+        if where.kind == "crash":
+            return Shown("crash", error=EngineError("pass", "No good.", "FoldConstant"))
+        if where.kind == "slow":
+            return Shown("slow", ratio=3.0)
+        return Shown("wrong", piece.outputs, 0.25, 0.5)
+
+    def report(self, source, where, piece, told, *, progress):
+        about = f"{told.model} {source.dtype} {where.pipeline} {' '.join(piece.nodes)}"
+        files = {"README.md": about.encode(), "lib/x.py": b"x = 1"}
+        after = "" if where.kind == "crash" else "after the pass"
+        return Report("It is wrong.", "before the pass", after, files, forward_graph())
 
     def _run(self, source, pipeline):
         on = {s.name for s in pipeline if s.enabled}

@@ -7,12 +7,26 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from engine import bisection
-from engine.bisection import Bisection, Question, Try
-from engine.session import EngineError
+from engine.bisection import FACTOR, Bisection, Question, Try
+from engine.session import EngineError, ModelSource
+from passes.pipeline import Pipeline
 from viz import tables
+from viz.panels import reduce
 from viz.panels.desk import Desk, Waiting
 from viz.panels.frame import show_error, waiting
 from viz.panels.screen import Screen
+
+_WISHES = {"wrong or crashing": "", "slow": "slow"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A search that was asked for."""
+
+    source: ModelSource
+    pipeline: Pipeline
+    kind: str
+    factor: float
 
 
 @dataclass
@@ -45,14 +59,15 @@ def search(desk: Desk, screen: Screen) -> Search | None:
 
     Every run of the page starts it anew, and the desk knows the answers that are here already.
     """
-    if st.session_state.get("bisect") != (screen.source, screen.pipeline):
+    asked: Asked | None = st.session_state.get("bisect")
+    if asked is None or (asked.source, asked.pipeline) != (screen.source, screen.pipeline):
         return None
     found = Search()
     try:
         here = [t.name for t in desk.ask("describe").targets if t.runs_here]
         if not here:
             raise EngineError("target", "This machine can run none of the engine's targets.")
-        question = Question(screen.source, screen.pipeline, here[0])
+        question = Question(screen.source, screen.pipeline, here[0], asked.kind, asked.factor)
         found.result = bisection.bisect(desk.ask, screen.ir, question, found.log.append)
     except Waiting as wait:
         found.wait = wait
@@ -63,13 +78,14 @@ def search(desk: Desk, screen: Screen) -> Search | None:
 
 def show(desk: Desk, screen: Screen, found: Search | None) -> None:
     """Draw the button and, of a search, its tries as they come and what was found."""
+    kind, factor = _wish()
     if st.button(
         "Find the pass that breaks it", key="bisect_button", width="stretch",
         help="Builds parts of the pipeline and compares them with PyTorch, halving each time, "
-        "until the first pass is known that makes the result wrong or crashes.",
+        "until the first pass is known that makes it so.",
     ):  # fmt: skip
         desk.forget_errors()
-        st.session_state.bisect = (screen.source, screen.pipeline)
+        st.session_state.bisect = Asked(screen.source, screen.pipeline, kind, factor)
         st.rerun()
     if found is None:
         return
@@ -83,6 +99,21 @@ def show(desk: Desk, screen: Screen, found: Search | None) -> None:
     elif found.result is not None:
         say = st.error if found.result.kind else st.success
         say(bisection.verdict(screen.ir, found.result))
+        reduce.show(desk, screen, found.result)
+
+
+def _wish() -> tuple[str, float]:
+    """What to look for: a kind of `engine.bisection.Question`, and its factor."""
+    left, right = st.columns(2, vertical_alignment="bottom")
+    wish = left.selectbox("Look for what is", list(_WISHES), key="keep_bisect_kind")
+    kind = _WISHES[wish or next(iter(_WISHES))]
+    if kind != "slow":
+        return kind, FACTOR
+    factor = right.number_input(
+        "times PyTorch eager", min_value=0.1, value=FACTOR, step=0.5, key="keep_bisect_factor",
+        help="Slow is what takes longer than so many times PyTorch eager, timed beside it.",
+    )  # fmt: skip
+    return kind, float(factor)
 
 
 def _table(screen: Screen, found: Search) -> None:
@@ -90,14 +121,13 @@ def _table(screen: Screen, found: Search) -> None:
     if not rows:
         return
     number = st.column_config.NumberColumn(format="%.1e")
+    times = st.column_config.NumberColumn(format="%.2f")
     st.dataframe(
         [
             {
                 "steps up to": f"{r['last']['index'] + 1} {r['last']['pass']}",
                 "outcome": r["outcome"],
-                "relative to scale": r["max_rel"],
-                "limit": r["limit"],
-                "worst tensor": r["worst"],
+                **_measured(r),
                 "error": (r["error"] or {}).get("message"),
             }
             for r in rows
@@ -105,5 +135,16 @@ def _table(screen: Screen, found: Search) -> None:
         hide_index=True,
         key="bisect_table",
         placeholder="–",
-        column_config={"relative to scale": number, "limit": number},
+        column_config={"relative to scale": number, "limit": number, "times PyTorch": times},
     )
+
+
+def _measured(row: tables.Row) -> tables.Row:
+    """What a try was judged by."""
+    if row["ratio"] is not None:
+        return {"times PyTorch": row["ratio"]}
+    return {
+        "relative to scale": row["max_rel"],
+        "limit": row["limit"],
+        "worst tensor": row["worst"],
+    }

@@ -1,0 +1,125 @@
+"""In the tab "Passes", below a bisection: a button that narrows the fault inside the pass it found,
+the small program before and after the pass, and the report to download."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import streamlit as st
+
+from engine import reduction
+from engine.bisection import Bisection, Question
+from engine.reduction import PieceTry, Reduction
+from engine.session import EngineError
+from viz import reports
+from viz.panels.desk import Desk, Request, Waiting
+from viz.panels.frame import plain_text, show_error, side_by_side, waiting
+from viz.panels.screen import Screen
+
+
+@dataclass
+class _Asked:
+    """A search that was asked for, and the engine's answers to it.
+
+    Every run of the page starts the search anew. It may ask more than the desk remembers, so the
+    answers are kept here as long as the question stands.
+    """
+
+    question: Question
+    answers: dict[Request, Any] = field(default_factory=dict)
+
+    def ask(self, desk: Desk, method: str, *arguments: Any) -> Any:
+        request = Request(method, arguments)
+        if request not in self.answers:
+            try:
+                self.answers[request] = desk.ask(method, *arguments)
+            except EngineError as error:
+                if error.kind != "engine":  # only the end of a process is an answer
+                    raise
+                self.answers[request] = error
+        answer = self.answers[request]
+        if isinstance(answer, EngineError):
+            raise answer
+        return answer
+
+
+def show(desk: Desk, screen: Screen, found: Bisection) -> None:
+    """Draw the button and, once it is pressed, the pieces as they are tried and the report."""
+    if reduction.cannot(found):
+        return
+    if st.button(
+        "Reduce", key="reduce_button", width="stretch",
+        help="Narrows the fault inside the pass: to the smallest piece of the program before it "
+        "that still shows it, saved as a report that runs by itself.",
+    ):  # fmt: skip
+        desk.forget_errors()
+        st.session_state.reduce = _Asked(found.question)
+        st.rerun()
+    asked: _Asked | None = st.session_state.get("reduce")
+    if asked is None or asked.question != found.question:
+        return
+    log: list[PieceTry] = []
+    try:
+        made = reduction.narrow(
+            lambda method, *rest: asked.ask(desk, method, *rest), screen.ir, found, log.append
+        )
+    except Waiting:
+        _table(log)
+        waiting(desk)
+    except EngineError as error:
+        _table(log)
+        show_error(error, desk)
+        if error.kind == "cancelled":
+            st.session_state.reduce = None
+    else:
+        _table(log)
+        _result(screen, made)
+
+
+def _table(log: list[PieceTry]) -> None:
+    if not log:
+        return
+    rows = [reports.piece_row(one) for one in log]
+    st.dataframe(
+        [
+            {
+                "nodes": r["nodes"],
+                "outcome": r["outcome"],
+                "relative to scale": r["max_rel"],
+                "times as long": r["ratio"],
+                "error": (r["error"] or {}).get("message"),
+            }
+            for r in rows
+        ],
+        hide_index=True,
+        key="reduce_table",
+        placeholder="–",
+        column_config={
+            "relative to scale": st.column_config.NumberColumn(format="%.1e"),
+            "times as long": st.column_config.NumberColumn(format="%.2f"),
+        },
+    )
+
+
+def _result(screen: Screen, made: Reduction) -> None:
+    say = st.warning if made.report is None else st.info
+    say(plain_text(reduction.verdict(screen.ir, made)))
+    report = made.report
+    if report is None:
+        return
+    texts = [("Before the pass", report.before)]
+    texts += [("After the pass", report.after)] if report.after else []
+    for place, (name, text) in zip(
+        side_by_side("reduced", [1] * len(texts)), texts, strict=True
+    ):  # fmt: skip
+        place.caption(name)
+        place.code(text, language="python", wrap_lines=True)
+    step = made.where.pipeline.steps[made.where.last]
+    folder = f"report_{screen.ir}_{step.name}"
+    st.download_button(
+        "Download the report", reports.zipped(report, folder), f"{folder}.zip",
+        "application/zip", key="reduce_download", width="stretch", on_click="ignore",
+        help="A folder with README.md, shaped like a bug report, and report.py, which shows the "
+        "fault by itself.",
+    )  # fmt: skip
