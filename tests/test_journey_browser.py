@@ -60,7 +60,9 @@ class Journey:
         self.page.locator(".rs[data-ready]").wait_for(timeout=LONG)
         return self.page.locator(".rs").evaluate(
             "root => { const v = root.getRootNode().relascopeViewer, d = v.drawing;"
-            " return {nodes: d.counts.nodes, titles: d.node.title, styles: d.node.style,"
+            " const there = (_, i) => d.node.style[i] !== 'removed';"
+            " return {nodes: d.counts.nodes, titles: d.node.title.filter(there),"
+            " styles: d.node.style,"
             " ids: d.node.id, selected: v.selected}; }"
         )
 

@@ -6,7 +6,10 @@ from engine.client import EngineClient
 from engine.session import ModelSource
 from passes.catalogue import default_pipeline
 from viz.changes import start_of
+from viz.collapse import fold_constants, module_groups
 from viz.diff import carry_identity, flat, makers, own_key
+from viz.frozen import Places
+from viz.layout import layout
 from viz.origins import How, origins
 
 RUNS = {
@@ -113,3 +116,37 @@ def test_fusing_names_the_operators_and_kernels_their_operators(steps):
         moved = [o for o in origins(before, matched) if o.how is How.MOVED]
         assert len(moved) > 20
         assert all(matched.graph.by_id[o.nodes[0]].op.startswith("fused_") for o in moved)
+
+
+def test_what_is_there_before_and_after_a_step_stays_in_its_place(steps):
+    ir, found = steps
+    places, last, opened = Places(), {}, ()
+    kept = 0
+    for name, _, matched in found[: len(default_pipeline(ir, False))]:
+        graph = fold_constants(matched.graph, 10)
+        tree = module_groups(graph)
+        opened = places.open_as_before(tree, tree.open_at_first())
+        fresh = layout(graph, opened, "TB", tree)
+        drawn = places.keep(graph, tree, opened, fresh, {})
+        solid = [b for b in drawn.boxes if not b.open]
+        at = {b.id: (b.x + b.w / 2, b.y + b.h / 2) for b in solid}
+        common = at.keys() & last.keys()
+        kept += len(common)
+        # The whole picture may have moved, with the view that holds on to it.
+        moves = {(round(at[i][0] - last[i][0]), round(at[i][1] - last[i][1])) for i in common}
+        assert len({(x, y) for x, y in moves}) <= 1 or max(spans(moves)) <= 2, name
+        assert not [(a.id, b.id) for a, b in pairs(solid) if meet(a, b)], name
+        last = at
+    assert kept > 300
+
+
+def spans(moves):
+    return [max(c) - min(c) for c in zip(*moves, strict=True)]
+
+
+def pairs(boxes):
+    return ((a, b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def meet(a, b):
+    return a.x < b.x + b.w and b.x < a.x + a.w and a.y < b.y + b.h and b.y < a.y + a.h

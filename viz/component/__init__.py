@@ -12,7 +12,7 @@ import json
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import streamlit as st
 
 from viz import labels, palette
 from viz.collapse import BACKWARD, FORWARD, GroupTree, fold_constants, module_groups
+from viz.frozen import Places
 from viz.graph import Graph, Kind, Literal, Node
 from viz.layout import Direction, Layout, layout
 
@@ -62,6 +63,7 @@ def graph_view(
     focus: str | None = None,
     notes: Mapping[str, str] | None = None,
     shines_through: Sequence[str] = (),
+    keep_places: Mapping[str, str] | None = None,
     on_select: Callable[[], None] | None = None,
 ) -> ViewState:
     """Draw a graph that can be panned, zoomed, searched, opened and closed by module.
@@ -86,6 +88,9 @@ def graph_view(
         notes: for some node ids a line to be told with the node, when it is pointed at or chosen.
         shines_through: styles of `highlight` that a closed group takes from the nodes in it, the
             strongest last.
+        keep_places: where another graph of the family was drawn before, leave the boxes of both
+            where they were (`viz.frozen`); new nodes named here stand by the node that is named
+            with them. None lays each graph out by itself.
         on_select: called before the rerun that a change of the selection starts.
 
     Returns:
@@ -98,8 +103,9 @@ def graph_view(
         family = drawing.family
     asked = state.get("toggles") or {}
     toggles = dict(asked.get("groups") or {}) if asked.get("family") == family else {}
-    opened = _opened(drawing.tree, open_groups, toggles)
+    opened, drawn = _laid_out(drawing, open_groups, toggles, direction, family, key, keep_places)
     data = drawing.encode(
+        drawn,
         opened,
         direction,
         toggles,
@@ -153,6 +159,38 @@ def _component() -> Callable[..., Any]:
     return _renderer
 
 
+def _laid_out(
+    drawing: _Drawing,
+    given: Iterable[str] | None,
+    toggles: Mapping[str, bool],
+    direction: Direction,
+    family: str,
+    key: str,
+    keep: Mapping[str, str] | None,
+) -> tuple[tuple[str, ...], Layout]:
+    """The groups that are open, and where everything stands."""
+    tree = drawing.tree
+    opened = _opened(tree, given, toggles)
+    name = f"{key}_places"
+    if keep is None:
+        st.session_state.pop(name, None)
+        return opened, drawing.laid_out(opened, direction)
+    kept: _Kept | None = st.session_state.get(name)
+    if kept is None or kept.family != family:
+        kept = st.session_state[name] = _Kept(family)
+    as_before = _opened(tree, kept.places.open_as_before(tree, opened), toggles)
+    if kept.drawing is drawing and kept.drawn is not None and kept.opened == as_before:
+        return as_before, kept.drawn  # the same as in the run before
+    fresh = drawing.laid_out(as_before, direction)
+    if kept.places.can_keep(drawing.graph, fresh):
+        opened = as_before
+    else:
+        fresh = drawing.laid_out(opened, direction)
+    kept.drawn = kept.places.keep(drawing.graph, tree, opened, fresh, keep)
+    kept.drawing, kept.opened = drawing, opened
+    return opened, kept.drawn
+
+
 def _opened(
     tree: GroupTree, given: Iterable[str] | None, toggles: Mapping[str, bool]
 ) -> tuple[str, ...]:
@@ -164,6 +202,17 @@ def _opened(
     for group, is_open in toggles.items():
         (opened.add if is_open else opened.discard)(group)
     return tuple(g for g in tree.groups if g in opened)
+
+
+@dataclass
+class _Kept:
+    """What a view has drawn of one family of graphs, so that the next one does not jump."""
+
+    family: str
+    places: Places = field(default_factory=Places)
+    drawing: _Drawing | None = None
+    opened: tuple[str, ...] = ()
+    drawn: Layout | None = None
 
 
 _drawings: OrderedDict[tuple[int, int], _Drawing] = OrderedDict()
@@ -192,11 +241,12 @@ class _Drawing:
         self.family = f"{graph.ir}:{','.join(inputs)}"
         self.strings: dict[str, int] = {}
         self.nodes = self._nodes()
-        self._last: tuple[str, bytes] | None = None
+        self._last: tuple[str, Layout, bytes] | None = None
         self._laid_out: tuple[tuple[tuple[str, ...], Direction], Layout] | None = None
 
     def encode(
         self,
+        drawn: Layout,
         opened: Sequence[str],
         direction: Direction,
         toggles: Mapping[str, bool],
@@ -225,8 +275,7 @@ class _Drawing:
                 shines_through,
             ]
         )
-        if self._last is None or self._last[0] != asked:
-            drawn = self._layout(tuple(opened), direction)
+        if self._last is None or self._last[0] != asked or self._last[1] is not drawn:
             data = self._data(drawn, set(opened), highlight, shines_through)
             data["node"]["note"] = [notes.get(n.id, "") for n in self.graph.nodes]
             data |= {
@@ -241,10 +290,10 @@ class _Drawing:
             raw = text.encode()
             token = hashlib.blake2b(raw, digest_size=8).hexdigest()
             raw = raw[:-1] + f',"token":"{token}"}}'.encode()
-            self._last = (asked, zlib.compress(raw, 4))
-        return self._last[1]
+            self._last = (asked, drawn, zlib.compress(raw, 4))
+        return self._last[2]
 
-    def _layout(self, opened: tuple[str, ...], direction: Direction) -> Layout:
+    def laid_out(self, opened: tuple[str, ...], direction: Direction) -> Layout:
         """The layout, kept as long as only colours change."""
         if self._laid_out is None or self._laid_out[0] != (opened, direction):
             drawn = layout(self.graph, opened, direction, self.tree)
@@ -311,7 +360,7 @@ class _Drawing:
             "direction": drawn.direction,
             "width": drawn.width,
             "height": drawn.height,
-            "counts": {"nodes": len(self.graph), "edges": self.graph.edge_count},
+            "counts": self._counts(styles),
             "box": {
                 "id": [b.id for b in boxes],
                 "kind": [int(b.kind == "group") for b in boxes],
@@ -356,6 +405,15 @@ class _Drawing:
             "strings": list(self.strings),
             "palette": palette.table(),
             "legend": _legend(used, crossing),
+        }
+
+    def _counts(self, styles: Mapping[str, str]) -> dict[str, int]:
+        """Nodes and edges, without those that are drawn although they are gone."""
+        gone = {i for i, style in styles.items() if style == "removed"}
+        edges = sum(len(n.edges) for n in self.graph if n.id in gone)
+        return {
+            "nodes": len(self.graph) - len(gone),
+            "edges": self.graph.edge_count - edges,
         }
 
     def _shining(self, styles: Mapping[str, str], kinds: Sequence[str]) -> dict[str, str]:

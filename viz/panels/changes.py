@@ -34,9 +34,25 @@ def picture(desk: Desk, place: str, before: Graph, matched: Matched) -> Graph:
     """The graph to draw: with what was removed, if that is wished or one such node is chosen."""
     if not matched.removed:
         return matched.graph
-    if st.session_state.get(_GHOSTS) or chosen(place) in matched.removed:
+    if st.session_state.get(_GHOSTS, True) or chosen(place) in matched.removed:
         return desk.derive(lambda: changes.with_removed(before, matched), "with removed", place)
     return matched.graph
+
+
+def successors(desk: Desk, place: str, before: Graph, matched: Matched) -> dict[str, str]:
+    """For nodes that the step added, one each that it came from: they stand by that one."""
+    return {
+        r["id"]: r["from"][-1]
+        for r in _rows(desk, place, before, matched)
+        if r["what"] == "added" and r["from"]
+    }
+
+
+def _rows(desk: Desk, place: str, before: Graph, matched: Matched) -> list[tables.Row]:
+    rows: list[tables.Row] = desk.derive(
+        lambda: changes.change_rows(before, matched), "origins", place
+    )
+    return rows
 
 
 def show(
@@ -61,9 +77,7 @@ def show(
 
 
 def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
-    rows: list[tables.Row] = desk.derive(
-        lambda: changes.change_rows(before, matched), "origins", place
-    )
+    rows = _rows(desk, place, before, matched)
     if not rows:
         st.caption("It changed no node.")
         return
@@ -78,6 +92,7 @@ def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
         format_func=lambda w: f"{counts[w]} {w}", label_visibility="collapsed",
         width="content",
     )  # fmt: skip
+    st.session_state.setdefault(_GHOSTS, True)
     row.toggle(
         "Draw what was removed", key=_GHOSTS, disabled=not matched.removed,
         help="Puts the removed nodes back into the picture, dashed.",

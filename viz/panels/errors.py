@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from engine import nodewise
 from engine.nodewise import Inside
@@ -26,8 +28,8 @@ def wanted() -> bool:
     return bool(st.session_state.get(_COLOURS) == ERRORS)
 
 
-def choose(screen: Screen) -> None:
-    """What the colours of the graph say, and for errors in which precision."""
+def choose(screen: Screen) -> DeltaGenerator:
+    """What the colours of the graph say; returns the row that it stands in."""
     row = st.container(horizontal=True, vertical_alignment="center")
     row.segmented_control(
         "Colours", (CHANGES, ERRORS), default=CHANGES, key=_COLOURS, required=True,
@@ -38,14 +40,23 @@ def choose(screen: Screen) -> None:
             "Precision", nodewise.DTYPES, default=nodewise.SINGLE, key=_DTYPE, required=True,
             label_visibility="collapsed",
         )  # fmt: skip
+    return row
 
 
-def show(desk: Desk, screen: Screen, index: int, *, key: str, height: int) -> None:
+def show(
+    desk: Desk,
+    screen: Screen,
+    index: int,
+    *,
+    key: str,
+    height: int,
+    keep_places: Mapping[str, str] | None,
+) -> None:
     """Draw the graph of a step with each node's error.
 
     Args:
         index: of the step; -1 is the import.
-        key, height: of the view.
+        key, height, keep_places: of the view.
     """
     inside = _inside(desk, screen, index, _dtype(screen))
     at, ident = st.session_state.get(_CHOSEN, ("", None))
@@ -61,6 +72,7 @@ def show(desk: Desk, screen: Screen, index: int, *, key: str, height: int) -> No
             "error notes", *_place(screen, index, inside.dtype),
         ),
         shines_through=palette.ERRORS,
+        keep_places=keep_places,
         focus=ident if at == _place(screen, index, inside.dtype) else None,
     )  # fmt: skip
     if compared != index:

@@ -24,6 +24,7 @@ from viz.panels.step_list import Row, rows, step_list
 HEIGHT = 570
 _HIDE = "keep_hide_idle"
 _ONLY_TO = "keep_only_to_chosen"
+_KEEP = "keep_layout"
 
 
 def show(desk: Desk, screen: Screen) -> None:
@@ -137,11 +138,16 @@ def _after(desk: Desk, screen: Screen, stepped: stepping.Stepped, model: ModelIn
     marked = [n.id for n in matched.graph if n.id in touched]
     place = f"{screen.source} {alive.pipeline.upto(index)}"
     focus = _walk(screen, index, marked, place) or changes.chosen(place)
-    errors.choose(screen)
+    keep = errors.choose(screen).toggle(
+        "Keep the layout", True, key=_KEEP,
+        help="What is there before and after a step stays where it stands. Without it each graph "
+        "is laid out by itself: tidier, but it jumps.",
+    )  # fmt: skip
     if failure is not None:
         show_error(failure)
+    places = changes.successors(desk, place, before, matched) if keep else None
     if errors.wanted():
-        errors.show(desk, alive, index, key="step_view", height=HEIGHT)
+        errors.show(desk, alive, index, key="step_view", height=HEIGHT, keep_places=places)
         return
     graph_view(
         changes.picture(desk, place, before, matched),
@@ -155,6 +161,7 @@ def _after(desk: Desk, screen: Screen, stepped: stepping.Stepped, model: ModelIn
         },
         shines_through=("changed", "removed", "added"),
         focus=focus,
+        keep_places=places,
     )
 
 
