@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from tvm import relax
 
@@ -24,8 +25,14 @@ def to_text(program: RelaxProgram) -> str:
     return "\n".join(_one(functions[name], name) for name in names)
 
 
+def script(function: Any, name: str) -> str:
+    """TVM's own text of one function or kernel, without the values of its constants."""
+    # By itself it does not know which of the module's devices of a kind it means.
+    return str(function.script(show_meta=False, name=name)).replace(":-1:global", "")
+
+
 def _one(function: relax.Function, name: str) -> str:
-    lines = str(function.script(show_meta=False, name=name)).splitlines()
+    lines = script(function, name).splitlines()
     text = "\n".join(line for line in lines if line and not line.startswith("# "))
     return _HEAD.sub(_spread, text, count=1) + "\n"
 

@@ -8,6 +8,10 @@ from passes.parameters import Parameter
 _HALF_OR_SINGLE = ("float32", "float16")
 _DATA_LAYOUTS = ("NHWC", "NCHW")
 _KERNEL_LAYOUTS = ("OHWI", "OIHW", "HWIO")
+_DEVICE = Parameter(
+    "device", "text", "cuda", "The device beside the CPU.",
+    ("cuda", "opencl", "vulkan", "metal", "rocm"),
+)  # fmt: skip
 
 PASSES = (
     PassInfo(
@@ -208,6 +212,25 @@ PASSES = (
                 _HALF_OR_SINGLE,
             ),
         ),
+    ),
+    PassInfo(
+        "on_device", "relax", "hint_on_device marks",
+        "Marks, wherever a value goes from one device to another, both. For looking: relascope "
+        "builds for one device.",
+        "ours, for RealizeVDevice", "passes.relax.on_device:on_device", looking=True,
+        parameters=(
+            Parameter(
+                "operators", "text", "matmul nn.conv2d",
+                "Those that run on the device, with blanks between.",
+            ),
+            _DEVICE,
+        ),
+    ),
+    PassInfo(
+        "plan_devices", "relax", "RealizeVDevice",
+        "Gives every value a device, and puts a copy wherever one goes from device to device. "
+        "For looking, as on_device.",
+        "TVM", "passes.relax.tvm_own:plan_devices", looking=True,
     ),
     PassInfo(
         "legalize", "relax", "LegalizeOps",

@@ -330,6 +330,11 @@ def _single(main: Any, bound: Sequence[Binding], returned: Any) -> Any:
     """The function of one result, which is no tuple."""
     tupled = function_of(main.params, bound, [returned], main.attrs)
     *rest, last = tupled.body.blocks[0].bindings
-    out = relax.Var("result", returned.ty)
-    block = relax.DataflowBlock([*rest, relax.VarBinding(out, last.value.fields[0])])
+    value = last.value.fields[0]
+    name = "result"
+    if rest and rest[-1].var.same_as(value):  # nothing reads it, so it is the result itself
+        value, name = rest[-1].value, str(value.name)
+        rest = rest[:-1]
+    out = relax.Var(name, returned.ty)
+    block = relax.DataflowBlock([*rest, relax.VarBinding(out, value)])
     return relax.Function(list(main.params), relax.SeqExpr([block], out), out.ty, True, main.attrs)

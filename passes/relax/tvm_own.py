@@ -38,6 +38,7 @@ expand_matmul_of_sum = _module_pass(_t.ExpandMatmulOfSum)
 adjust_matmul_order = _module_pass(_t.AdjustMatmulOrder)
 reorder_permute_dims_after_concat = _module_pass(_t.ReorderPermuteDimsAfterConcat)
 fast_math = _module_pass(_t.FastMathTransform)
+plan_devices = _module_pass(_t.RealizeVDevice)
 
 
 def topological_sort(
