@@ -1,0 +1,74 @@
+"""Marks that say which operators run on another device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.global_info import VDevice
+
+from engine.session import EngineError
+from passes.relax.program import RelaxProgram
+from passes.relax.rewrite import Maker, bindings, op_name, rewrite
+
+HOST = "cpu"
+
+
+def on_device(
+    program: RelaxProgram, operators: str = "matmul nn.conv2d", device: str = "cuda"
+) -> RelaxProgram:
+    """Mark, wherever a value goes from one device to another, where it comes from and goes to.
+
+    What is not named runs on the CPU, where the arguments lie; results stay where they are
+    computed, and constants lie where they are read. The module names both devices.
+
+    Args:
+        operators: those that run on the device, with blanks between.
+        device: "cuda", "opencl" and so on.
+
+    Raises:
+        EngineError: kind "pass"; the program has none of these operators.
+    """
+    wanted = set(operators.split())
+    if not any(op_name(value) in wanted for _, value in bindings(program.main)):
+        raise EngineError(
+            "pass", "The program has none of the operators that are to run elsewhere.", operators,
+            "Name operators that it has: on_device(operators=matmul).",
+        )  # fmt: skip
+    places = {HOST: tvm.device(HOST, 0), device: tvm.device(device, 0)}
+    known: dict[tuple[int, str], Any] = {}  # marked values, by variable and where they go
+
+    def marked(operand: Any, here: str, maker: Maker) -> Any:
+        if isinstance(operand, relax.Tuple):
+            return relax.Tuple([marked(f, here, maker) for f in operand.fields])
+        if not isinstance(operand, tvm.ir.Var):
+            return operand
+        value = maker.look(operand)
+        while isinstance(value, relax.TupleGetItem):
+            value = maker.look(value.tuple_value)
+        there = device if op_name(value) in wanted else HOST
+        if there == here:
+            return operand
+        key = operand.__chandle__(), here
+        if key not in known:
+            left = maker.emit(relax.op.hint_on_device(operand, places[there]))
+            known[key] = maker.emit(relax.op.hint_on_device(left, places[here]))
+        return known[key]
+
+    def rule(call: Any, maker: Maker) -> Any:
+        here = device if op_name(call) in wanted else HOST
+        fresh = [marked(a, here, maker) for a in call.args]
+        if all(a.same_as(b) for a, b in zip(call.args, fresh, strict=True)):
+            return None
+        return tvm.ir.Call(call.op, fresh, attrs=call.attrs, ty_args=call.ty_args)
+
+    made = rewrite(program, rule)
+    made.mod.update_global_info("vdevice", [_virtual("llvm"), _virtual(device)])
+    return made
+
+
+def _virtual(kind: str) -> VDevice:
+    # Without an architecture TVM looks for a GPU, and says so where there is none.
+    target = {"kind": kind, "arch": "sm_80"} if kind == "cuda" else {"kind": kind}
+    return VDevice(target, 0, "global")
