@@ -87,8 +87,38 @@ def choice_to_recoloured(title: str = "BERT base") -> dict[str, float]:
     return seconds
 
 
+def step_to_repainted(title: str = "BERT layer", ir: str = "Relay") -> list[float]:
+    """Seconds from a click on a step that has run to the repainted graph, click by click.
+
+    Each step of the inference pipeline is chosen once before, so that its graph is known.
+    """
+    seconds = []
+    with _page(f"ir={ir}") as page:
+        page.locator(".rs[data-ready]").wait_for()
+        if title != "BERT layer":
+            _choose(page, "Model", title)
+        page.get_by_role("tab", name="Passes").click()
+        rows = page.locator(".row")
+        rows.first.wait_for()
+        _settle(page)
+        drawing = page.locator(".rs[data-ready]:visible")
+        steps = [*range(rows.count()), *range(rows.count() - 1, -1, -1)]
+        for turn, row in enumerate(steps):
+            drawing.wait_for()
+            before = drawing.get_attribute("data-ready")
+            began = time.perf_counter()
+            rows.nth(row).locator(".title").click()
+            if row == steps[turn - 1]:
+                continue
+            page.wait_for_function(_DRAWN, arg=before)
+            if turn >= rows.count():
+                seconds.append(time.perf_counter() - began)
+            _settle(page)
+    return seconds
+
+
 @contextmanager
-def _page() -> Iterator[Page]:
+def _page(query: str = "") -> Iterator[Page]:
     """The app's first page, in a Chromium and on a server of its own."""
     from browser import CHROMIUM, Server
     from playwright.sync_api import sync_playwright
@@ -98,7 +128,7 @@ def _page() -> Iterator[Page]:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(600_000)
-        page.goto(server.url)
+        page.goto(f"{server.url}/?{query}")
         yield page
         browser.close()
 
@@ -121,5 +151,11 @@ def _settle(page: Page) -> None:
 
 if __name__ == "__main__":
     print(f"from choosing the BERT layer to its drawn graph: {choose_to_drawn():.2f} s")
+    for title in ("BERT layer", "BERT base"):
+        clicks = sorted(step_to_repainted(title))
+        print(
+            f"{title}, from a click on a step that has run to its graph: "
+            f"median {clicks[len(clicks) // 2]:.2f} s, longest {clicks[-1]:.2f} s"
+        )
     for what, took in choice_to_recoloured().items():
         print(f"BERT base, from the choice to the recoloured graph: {what}: {took:.2f} s")

@@ -9,6 +9,7 @@ of a comparison also differ in line style, so that no meaning hangs on hue alone
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Literal as OneOf
 
 from viz.graph import Kind, Node, Role
@@ -170,6 +171,7 @@ SURFACES: dict[Theme, dict[str, str]] = {
 }  # fmt: skip
 
 
+@cache
 def category(op: str) -> str:
     """The sort of work an operator does ("nn.batch_matmul" -> "matmul"), "call" if unknown."""
     last = op.rsplit(".", 1)[-1].lower()
@@ -210,6 +212,7 @@ def error(ratio: float | None) -> str:
     return ERRORS[sum(not ratio <= limit for limit in (0.1, 1.0, 100.0))]
 
 
+@cache
 def table() -> dict[str, dict[str, object]]:
     """Everything a drawing program needs, as JSON values, by theme."""
     return {

@@ -290,7 +290,7 @@ class _Drawing:
             raw = text.encode()
             token = hashlib.blake2b(raw, digest_size=8).hexdigest()
             raw = raw[:-1] + f',"token":"{token}"}}'.encode()
-            self._last = (asked, drawn, zlib.compress(raw, 4))
+            self._last = (asked, drawn, zlib.compress(raw, 1))
         return self._last[2]
 
     def laid_out(self, opened: tuple[str, ...], direction: Direction) -> Layout:
