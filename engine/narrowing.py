@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -82,6 +83,11 @@ class Start:
     tail: Sequence[Pass]
     recorded: Values = field(default_factory=dict)
 
+    @cached_property
+    def floor(self) -> float:
+        """What differences are held against at least; see `engine.replay.floor_of`."""
+        return replay.floor_of(self.recorded[o] for o in self.graph.outputs if o in self.recorded)
+
 
 @dataclass(frozen=True)
 class Extracted:
@@ -139,8 +145,8 @@ def look(backend: Backend, start: Start, where: Where, piece: Piece, bare: bool 
     try:
         found = extracted(backend, start, piece)
         left = None
+        before = replay.applied(found.program, start.tail)
         if where.building:
-            before = replay.applied(found.program, start.tail)
             left = backend.replay.runner(before.mod, found.values, where.target)
             left()
     except Exception as error:
@@ -160,16 +166,20 @@ def look(backend: Backend, start: Start, where: Where, piece: Piece, bare: bool 
     if where.kind == "slow":
         ratio = replay.ratio(left, right)
         return Shown("slow" if ratio > where.limit else "good", ratio=ratio)
-    return _compared(left.results(), right.results(), piece, where.limit)
+    return _compared(left.results(), right.results(), piece, where.limit, start.floor)
 
 
 def _compared(
-    before: Sequence[np.ndarray], after: Sequence[np.ndarray], piece: Piece, limit: float
+    before: Sequence[np.ndarray],
+    after: Sequence[np.ndarray],
+    piece: Piece,
+    limit: float,
+    floor: float,
 ) -> Shown:
     if len(before) != len(after):
         text = f"It has {len(before)} results before the pass and {len(after)} after it."
         return Shown("cannot be run", error=EngineError("pass", text))
-    gaps = [replay.difference(a, b) for a, b in zip(before, after, strict=True)]
+    gaps = replay.differences(before, after, floor)
     # With a tail, gradients follow the outputs; what is wrong then is not one of them alone.
     named = zip(piece.outputs, gaps, strict=False) if len(gaps) == len(piece.outputs) else ()
     wrong = sorted(
@@ -182,22 +192,23 @@ def _compared(
     )  # fmt: skip
 
 
-def suspects(graph: Graph, after: Graph, before: Values, later: Values, limit: float) -> Suspects:
+def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspects:
     """Where values first differ.
 
     Args:
-        graph, after: before and after the suspected passes; nodes that were left have their ids.
-        before, later: values of nodes by their ids.
+        after: the graph after the suspected passes; nodes that were left have their ids.
+        later: values of its nodes by their ids.
     """
+    graph, before = start.graph, start.recorded
     same: set[str] = set()
     differ: set[str] = set()
     for ident, value in before.items():
         if ident in later:
-            gap = replay.difference(value, later[ident])
+            gap = replay.difference(value, later[ident], start.floor)
             (same if gap.max_rel <= limit else differ).add(ident)
     for ours, theirs in zip(graph.outputs, after.outputs, strict=False):
         if ours in before and theirs in later and ours not in same:
-            gap = replay.difference(before[ours], later[theirs])
+            gap = replay.difference(before[ours], later[theirs], start.floor)
             if not gap.max_rel <= limit:
                 differ.add(ours)
     return Suspects(graph, near(graph, same, differ))

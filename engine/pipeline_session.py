@@ -398,7 +398,7 @@ class PipelineSession:
         after = self._end(source, where.pipeline.upto(where.last), _part(progress, 0.5, 0.8))
         progress(0.8, "looking where values first differ")
         later = self._recorded(source, after.program, after.base, after.exprs, where.target)
-        return narrowing.suspects(start.graph, after.base, start.recorded, later, where.limit)
+        return narrowing.suspects(start, after.base, later, where.limit)
 
     def narrow(
         self, source: ModelSource, where: Where, piece: Piece, bare: bool = False, *,

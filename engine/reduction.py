@@ -8,6 +8,7 @@ command line run it alike.
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -86,8 +87,6 @@ def narrow(
     source, where = _start(bisection)
     log: list[PieceTry] = []
     search = _Search(ask, source, bisection, log, tell)
-    if where.kind == "crash":
-        where = replace(where, building=not search.crashes_by_itself(where))
     graph, near, shows = search.begin(ir, where)
     total = len(whole(graph).nodes)
     if shows is None:
@@ -146,29 +145,20 @@ class _Search:
         self._first: Shown | None = None
         self.known: dict[Piece, Shown] = {}
 
-    def crashes_by_itself(self, where: Where) -> bool:
-        """Whether the suspected passes crash when they are applied, without anything being built.
-
-        A crash that shows only later may be one of what is built, or of a pass after them.
-        """
-        try:
-            records = self._ask("step", self._source, where.pipeline.upto(where.last))
-        except EngineError as error:
-            if error.kind != "engine":
-                raise
-            return True
-        return any(r.error is not None for r in records[where.first :])
-
     def begin(self, ir: str, where: Where) -> tuple[Graph, tuple[str, ...], Where | None]:
         """The graph, where to look first, and the question under which the whole shows the fault.
 
-        Where it does not show right after the suspected passes, the steps after them are run too.
+        Passes that crash by themselves are not built. Where it does not show right after the
+        suspected passes, the steps after them are run too.
         """
         has_tail = any(
             s.enabled and not info(ir, s).looking for s in where.pipeline.steps[where.last + 1 :]
         )
-        for tail in (False, True) if has_tail else (False,):
-            asked = replace(where, tail=tail)
+        for building, tail in itertools.product(
+            (False, True) if where.kind == "crash" else (True,),
+            (False, True) if has_tail else (False,),
+        ):
+            asked = replace(where, building=building, tail=tail)
             start: Suspects = self._ask("suspects", self._source, asked)
             piece = whole(start.graph)
             if not piece.outputs:
@@ -200,7 +190,7 @@ class _Search:
         except EngineError as death:
             if death.kind != "engine":
                 raise
-            if not where.building:
+            if not (where.building or where.tail):
                 return Shown("crash", error=death)
             # Is it the passes that end the process, or can the piece not be run at all?
             try:

@@ -10,8 +10,8 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,7 +53,7 @@ class Difference:
 
     Args:
         max_abs: the largest absolute difference; infinite where shapes differ or one has NaN.
-        max_rel: `max_abs` over the largest finite magnitude before the pass.
+        max_rel: `max_abs` over the largest finite magnitude before the pass, or a larger floor.
     """
 
     max_abs: float
@@ -75,6 +75,7 @@ class Fault:
         tail: passes that are run after them, with them and without them.
         target: what is compiled for.
         limit: of a difference relative to scale, or of the ratio of times.
+        floor: what differences are held against at least.
         building: whether it is compiled and run.
     """
 
@@ -89,19 +90,45 @@ class Fault:
     tail: tuple[tuple[str, str, dict[str, Any]], ...] = ()
     target: str = "llvm"
     limit: float = 0.0
+    floor: float = 0.0
     building: bool = True
-    notes: tuple[str, ...] = field(default_factory=tuple)
 
 
-def difference(before: np.ndarray, after: np.ndarray) -> Difference:
-    """How far a result is from what it was."""
+_SHARE = 1e-3
+"""What is this much smaller than the largest result is held against that share of the largest: the
+gradient of a bias that cancels is nothing but rounding."""
+
+
+def floor_of(results: Iterable[np.ndarray]) -> float:
+    """What the smallest results of a program are held against."""
+    return _SHARE * max((_scale(r) for r in results), default=0.0)
+
+
+def differences(
+    before: Sequence[np.ndarray], after: Sequence[np.ndarray], floor: float
+) -> list[Difference]:
+    """How far results are from what they were; scales are at least `floor_of` them all."""
+    floor = max(floor, floor_of(before))
+    return [difference(a, b, floor) for a, b in zip(before, after, strict=False)]
+
+
+def _scale(result: np.ndarray) -> float:
+    finite = np.abs(result[np.isfinite(result)].astype(np.float64))
+    return float(finite.max()) if finite.size else 0.0
+
+
+def difference(before: np.ndarray, after: np.ndarray, floor: float = 0.0) -> Difference:
+    """How far a result is from what it was.
+
+    Args:
+        floor: what `max_abs` is held against at least.
+    """
     if before.shape != after.shape:
         return Difference(float("inf"), float("inf"))
     if not before.size:
         return Difference(0.0, 0.0)
     a, b = after.astype(np.float64), before.astype(np.float64)
-    finite = np.abs(b[np.isfinite(b)])
-    scale = float(finite.max()) if finite.size else 0.0
+    scale = max(_scale(before), floor)
     with np.errstate(invalid="ignore"):
         gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     worst = float(np.nan_to_num(gap, nan=np.inf).max())
@@ -198,7 +225,7 @@ def main(fault: Fault) -> int:
     if fault.kind == "slow":
         return _slow(ratio(left, right), fault.limit)
     expected = [stored[f"expected {i}"] for i in range(fault.outputs)] if not fault.tail else []
-    return _wrong(left.results(), right.results(), expected, fault.limit)
+    return _wrong(left.results(), right.results(), expected, fault)
 
 
 def _slow(found: float, limit: float) -> int:
@@ -211,13 +238,15 @@ def _wrong(
     before: Sequence[np.ndarray],
     after: Sequence[np.ndarray],
     expected: Sequence[np.ndarray],
-    limit: float,
+    fault: Fault,
 ) -> int:
+    limit = fault.limit
+    gaps = differences(before, after, fault.floor)
     bad = len(before) != len(after)
     if bad:
         print(f"There are {len(before)} results before the pass, and {len(after)} after it.")
     for index, (one, other) in enumerate(zip(before, after, strict=False)):
-        gap = difference(one, other)
+        gap = gaps[index]
         wrong = not gap.max_rel <= limit
         bad = bad or wrong
         print(
@@ -228,8 +257,8 @@ def _wrong(
             stored = difference(expected[index], one)
             print(f"  (before the pass it is {stored.max_rel:.1e} from the value that is stored)")
         if wrong and one.shape == other.shape and one.size:
-            gaps = np.abs(other.astype(np.float64) - one.astype(np.float64))
-            at = np.unravel_index(int(np.nan_to_num(gaps, nan=np.inf).argmax()), one.shape)
+            far = np.abs(other.astype(np.float64) - one.astype(np.float64))
+            at = np.unravel_index(int(np.nan_to_num(far, nan=np.inf).argmax()), one.shape)
             print(f"  worst at {[int(i) for i in at]}: {one[at]!r} before, {other[at]!r} after")
     print("The fault is there." if bad else "The fault is mended.")
     return 1 if bad else 0

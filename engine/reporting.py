@@ -65,6 +65,7 @@ class Facts:
     graph: Graph
     where: Where
     piece: Piece
+    floor: float
     extracted: Extracted
     written: Written
     steps: Steps
@@ -104,9 +105,10 @@ def report(
         changed = replay.applied(found.program, start.steps)
         after_text = backend.text(changed)
         after_graph = carry_identity(graph, backend.to_graph(changed)[0]).graph
+    written = backend.written(found.program)
     facts = Facts(
-        ir, version, start.graph, where, piece, found, backend.written(found.program), *passes,
-        told, backend.text(found.program), after_text, results,
+        ir, version, start.graph, where, piece, start.floor, found, written, *passes, told,
+        backend.text(found.program), after_text, results,
     )  # fmt: skip
     return Report(title(facts), facts.before, facts.after, files(facts), graph, after_graph)
 
@@ -116,16 +118,22 @@ def title(facts: Facts) -> str:
     names = " and ".join(_called(entry) for _, entry in facts.steps)
     found = list(dict.fromkeys(operators(facts.graph, facts.piece)))
     what = ", ".join(found[:4]) + (" and others" if len(found) > 4 else "")
-    crash = "crash" if len(facts.steps) > 1 else "crashes"
+    several = len(facts.steps) > 1
+    crash, make = ("crash", "make") if several else ("crashes", "makes")
     ratio = facts.told.shown.ratio
     does = {
-        "wrong": f"changed the result of {what}" if len(facts.steps) > 1
-        else f"changes the result of {what}",
-        "slow": f"makes {what} {ratio or 0.0:.1f} times slower",
+        "wrong": f"{'change' if several else 'changes'} {_changed(facts)} {what}",
+        "slow": f"{make} {what} {ratio or 0.0:.1f} times slower",
         "crash": f"{crash} on {what}" if not facts.where.building
-        else f"makes {what} crash when it is built or run",
+        else f"{make} {what} crash when it is built or run",
     }  # fmt: skip
     return f"[{_NAMES[facts.ir]}] {names} {does[facts.where.kind]}"
+
+
+def _changed(facts: Facts) -> str:
+    if any(step.name == "gradient" for step, _ in facts.tail):
+        return "the gradient of"
+    return "what later passes make of" if facts.tail else "the result of"
 
 
 def files(facts: Facts) -> dict[str, bytes]:
@@ -183,6 +191,7 @@ def _script(facts: Facts) -> str:
         "tail": tuple(_listed(facts.tail)),
         "target": where.target,
         "limit": where.limit,
+        "floor": facts.floor,
         "building": where.building,
     }
     # A text may hold any quotes or backslashes; repr line by line is Python whatever they are.
@@ -237,7 +246,7 @@ def _happens(facts: Facts) -> str:
             if dtype else ""
         )  # fmt: skip
         return (
-            "On the same inputs the program gives other results after the pass than before it: "
+            f"On the same inputs the program gives other results {_when(facts)}: "
             f"they differ by {shown.max_abs or 0.0:.3e}, which is {shown.max_rel or 0.0:.3e} of "
             f"the result's scale (limit {where.limit:.0e}).{rounding}"
         )
@@ -251,6 +260,13 @@ def _happens(facts: Facts) -> str:
         "After the pass, building or running the program raises, or ends the process"
     )  # fmt: skip
     return f"{place}:\n\n{text}"
+
+
+def _when(facts: Facts) -> str:
+    if not facts.tail:
+        return "after the pass than before it"
+    names = ", ".join(step.name for step, _ in facts.tail)
+    return f"if the pass is run before {names} than if it is not"
 
 
 def _in_double(facts: Facts) -> bool:

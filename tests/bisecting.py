@@ -44,6 +44,17 @@ class Small(nn.Module):
         return x + nn.functional.gelu(self.fc(self.norm(x)))
 
 
+class Tiny(nn.Module):
+    """A layer and gelu: (3, 8) to (3, 8)."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8, bias=False)
+
+    def forward(self, x):
+        return nn.functional.gelu(self.fc(x))
+
+
 class Attention(nn.Module):
     """Attention without heads: (3, 8) to (3, 8)."""
 
@@ -104,7 +115,8 @@ def faults(case, monkeypatch):
     offer(monkeypatch, f"{case.ir}/faults.py")
 
 
-def _most(pipeline):
+def most(pipeline):
+    """How many compiles a search may take."""
     return math.ceil(math.log2(sum(s.enabled for s in pipeline))) + 2
 
 
@@ -114,7 +126,7 @@ def test_a_faulty_pass_is_found(case, session, tmp_path, fault):
     dtype = "float32" if fault == "gelu_tanh" else "float64"  # which is not looked at again
     result = search(session, small(tmp_path, model_of(fault), dtype=dtype), pipeline)
     assert (result.kind, result.found.suspects) == ("wrong", (index,))
-    assert result.compiles <= _most(pipeline)
+    assert result.compiles <= most(pipeline)
     assert dtype == "float64" or not result.double.passed
     words = bisection.verdict(case.ir, result)
     assert words.startswith(f"Step {index + 1}, {fault} ")
@@ -127,7 +139,7 @@ def test_an_eps_in_the_wrong_place_on_the_way_to_the_gradient(case, session, tmp
     source = small(tmp_path, training=True, dtype="float64")
     result = search(session, source, pipeline)
     assert (result.kind, result.found.suspects) == ("wrong", (index,))
-    assert result.compiles <= _most(pipeline)
+    assert result.compiles <= most(pipeline)
     on = [{s.name for s in t.pipeline if s.enabled} for t in result.log]
     assert all({"root_grad_out", "gradient"} <= names for names in on)
 
@@ -153,7 +165,7 @@ def test_a_pass_that_makes_it_slow_is_found(case, session, tmp_path):
     pipeline, index, factor = slow_pipeline(case, session, source)
     result = search(session, source, pipeline, kind="slow", factor=factor, threads=1)
     assert (result.kind, result.found.suspects) == ("slow", (index,))
-    assert result.compiles <= _most(pipeline)
+    assert result.compiles <= most(pipeline)
     before, after = (
         next(t.ratio for t in result.log if t.pipeline == p)
         for p in (result.found.good, result.found.bad)

@@ -199,6 +199,15 @@ def test_differences_are_relative_to_scale_and_nan_is_infinite():
     assert replay.difference(np.zeros(0), np.zeros(0)).max_abs == 0
 
 
+def test_a_result_that_is_nothing_but_rounding_is_held_against_the_others():
+    large, nothing = np.full(3, 100.0), np.full(3, 1e-17)
+    first, second = replay.differences([large, nothing], [large, -nothing], 0.0)
+    assert (first.max_rel, second.max_rel) == (0.0, pytest.approx(2e-16))
+    (alone,) = replay.differences([nothing], [-nothing], replay.floor_of([large]))
+    assert alone.max_rel == pytest.approx(2e-16)
+    assert replay.differences([nothing], [-nothing], 0.0)[0].max_rel == 2.0
+
+
 def test_the_ratio_of_times_is_a_median_of_runs_in_turns(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(replay.time, "perf_counter", lambda: clock[0])
@@ -236,16 +245,12 @@ def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
 class Answers:
     """An engine of one function of four nodes; `narrow` answers as it is told to."""
 
-    def __init__(self, narrow, near=(), steps=()):
+    def __init__(self, narrow, near=()):
         self.graph = graph({"a": "x", "b": "a", "c": "b", "d": "c"}, ["d"])
-        self._narrow, self._near, self._steps, self.asked = narrow, near, steps, []
+        self._narrow, self._near, self.asked = narrow, near, []
 
     def __call__(self, method, source, where, *rest):
         self.asked.append((method, source, where, *rest))
-        if method == "step":
-            if isinstance(self._steps, EngineError):
-                raise self._steps
-            return self._steps
         if method == "suspects":
             return Suspects(self.graph, self._near)
         if method == "report":
@@ -313,17 +318,23 @@ def test_a_crash_must_stay_the_same_crash():
             return Shown("crash", error=EngineError("pass", f"ValueError: no good after {size}"))
         return Shown("crash", error=EngineError("pass", "KeyError: 'something else entirely'"))
 
-    class Failing:
-        error = EngineError("pass", "ValueError: no good after 9")
-
-    class Fine:
-        error = None
-
-    made = reduction.narrow(Answers(crash, steps=(Fine, Failing)), "relay", bisected("crash"))
+    made = reduction.narrow(Answers(crash), "relay", bisected("crash"))
     assert not made.where.building
     assert "b" in made.piece.nodes
     assert len(made.piece.nodes) == 2
     assert "no good after 2" in reduction.verdict("relay", made)
+
+
+@pytest.mark.parametrize(("building", "tail"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_a_crash_is_looked_for_in_the_pass_then_behind_it_then_in_what_is_built(building, tail):
+    def crash(where, piece, bare=False):
+        shows = where.building >= building and where.tail >= tail and "c" in piece.nodes
+        return Shown("crash", error=EngineError("pass", "No.")) if shows else Shown("good")
+
+    ask = Answers(crash)
+    made = reduction.narrow(ask, "relay", bisected("crash"))
+    assert (made.where.building, made.where.tail) == (bool(building), bool(tail))
+    assert made.piece.nodes == ("c",)
 
 
 def test_a_piece_that_ends_the_process_is_a_finding_and_one_that_cannot_run_is_none():
@@ -331,23 +342,19 @@ def test_a_piece_that_ends_the_process_is_a_finding_and_one_that_cannot_run_is_n
     asked = []
 
     def dies(where, piece, bare=False):
+        if not where.building:
+            return Shown("good")
         asked.append((piece.nodes, bare))
         # c ends it with and without the passes, unless b is there, too.
         if ("b" in piece.nodes and not bare) or piece.nodes == ("c",):
             raise death
         return Shown("good")
 
-    class Fine:
-        error = None
-
-    ask = Answers(dies, steps=(Fine, Fine))
-    made = reduction.narrow(ask, "relay", bisected("crash"))
+    made = reduction.narrow(Answers(dies), "relay", bisected("crash", "cse|fold"))
     assert made.where.building
     assert made.piece.nodes == ("b",)
     assert made.shown.error.message == death.message
     assert all((nodes, True) in asked for nodes, bare in asked if not bare and "b" in nodes)
-    by_itself = reduction.narrow(Answers(dies, steps=death), "relay", bisected("crash"))
-    assert not by_itself.where.building
 
 
 def test_a_search_that_is_given_up_ends():

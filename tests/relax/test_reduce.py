@@ -1,13 +1,19 @@
 """Narrowing in Relax."""
 
+import signal
+
 import pytest
 
 pytest.register_assert_rewrite("reducing")
 
+from bisecting import Tiny, small  # noqa: E402
 from reducing import *  # noqa: E402, F403
-from reducing import Case  # noqa: E402
+from reducing import Case, run, written  # noqa: E402
 
+from engine import bisection, reduction  # noqa: E402
+from engine.client import EngineClient  # noqa: E402
 from engine.relax.session import RelaxSession  # noqa: E402
+from passes.pipeline import Pipeline  # noqa: E402
 
 
 @pytest.fixture
@@ -18,3 +24,17 @@ def case():
 @pytest.fixture(scope="module")
 def session():
     return RelaxSession()
+
+
+def test_a_pass_that_ends_the_process_is_found_and_narrowed(case, tmp_path):
+    pipeline = Pipeline.parse("kills|bind")
+    with EngineClient("relax") as client:
+        question = bisection.Question(small(tmp_path, Tiny), pipeline, "llvm")
+        found = bisection.bisect(client.call, "relax", question)
+        assert (found.kind, found.found.suspects) == ("crash", (0,))
+        made = reduction.narrow(client.call, "relax", found)
+    assert (made.operators, made.where.building) == (("nn.gelu",), False)
+    assert "SIGSEGV" in made.shown.error.message
+    status, said = run(written(made.report, tmp_path / "report"))
+    assert status == -signal.SIGSEGV, said
+    assert "kills crashes on nn.gelu" in said

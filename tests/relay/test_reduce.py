@@ -4,10 +4,14 @@ import pytest
 
 pytest.register_assert_rewrite("reducing")
 
+from bisecting import Tiny, search, small  # noqa: E402
 from reducing import *  # noqa: E402, F403
-from reducing import Case  # noqa: E402
+from reducing import Case, run, written  # noqa: E402
+from truths import asking  # noqa: E402
 
+from engine import reduction  # noqa: E402
 from engine.relay.session import RelaySession  # noqa: E402
+from passes.pipeline import Pipeline  # noqa: E402
 
 
 @pytest.fixture
@@ -18,3 +22,17 @@ def case():
 @pytest.fixture(scope="module")
 def session():
     return RelaySession()
+
+
+def test_a_fault_that_only_the_gradient_shows_is_narrowed_with_the_steps_to_it(session, tmp_path):
+    source = small(tmp_path, Tiny, training=True, dtype="float64")
+    text = "gradient_dropped|linear_to_dense|root_grad_out|gradient|graph_normal_form|dce"
+    found = search(session, source, Pipeline.parse(text))
+    made = reduction.narrow(asking(session), "relay", found)
+    assert made.where.tail
+    assert (made.operators, made.minimal) == (("erf",), True)
+    assert made.report.title == "[Relay] gradient_dropped changes the gradient of erf"
+    status, said = run(written(made.report, tmp_path / "report"))
+    assert status == 1, said
+    assert "output 0: differs by 0.000e+00" in said
+    assert "right" in said and "WRONG" in said
