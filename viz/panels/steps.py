@@ -29,15 +29,22 @@ _KEEP = "keep_layout"
 
 def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab."""
-    model: ModelInfo = desk.ask("load", screen.source)
+    _board(desk, screen, desk.ask("load", screen.source))
+
+
+@st.fragment
+def _board(desk: Desk, screen: Screen, model: ModelInfo) -> None:
+    """The tab without the page around it, which a click on a step leaves as it is."""
+    st.session_state.progress_shown = []
+    pipeline = sidebar.pipeline_of(screen.ir, screen.training, screen.source.gradient)
+    with boundary(desk, "steps"):
+        _draw(desk, replace(screen, pipeline=pipeline), model)
+
+
+def _draw(desk: Desk, screen: Screen, model: ModelInfo) -> None:
     stepped, wait = _stepped(desk, screen)
     left, right = side_by_side("passes", [0.40, 0.60])
-    found = bisect.search(desk, screen)
-    with left:
-        records = None if stepped is None else stepped.records
-        _list(screen, records, model, {} if found is None else found.blamed)
-        bisect.show(desk, screen, found)
-        example.show(desk, screen, _chosen(screen))
+    # The graph first: what is sent first is drawn first, and that is what a click waits for.
     with right:
         editing.parameters(screen, _chosen(screen), partial(_change, screen))
     with right, boundary(desk):
@@ -45,6 +52,12 @@ def show(desk: Desk, screen: Screen) -> None:
             assert wait is not None
             raise wait
         _after(desk, screen, stepped, model)
+    found = bisect.search(desk, screen)
+    with left:
+        records = None if stepped is None else stepped.records
+        _list(screen, records, model, {} if found is None else found.blamed)
+        bisect.show(desk, screen, found)
+        example.show(desk, screen, _chosen(screen))
     if stepped is not None:
         with boundary(desk, "changes"):
             _changes(desk, replace(screen, pipeline=stepped.pipeline), model)
