@@ -194,9 +194,6 @@ def _script(facts: Facts) -> str:
         "floor": facts.floor,
         "building": where.building,
     }
-    # A text may hold any quotes or backslashes; repr line by line is Python whatever they are.
-    lines = facts.written.text.splitlines()
-    text = "".join(f"    {line!r},\n" for line in lines)
     listed = "".join(
         f"    {name}={pprint.pformat(value, width=80, sort_dicts=False)},\n"
         for name, value in fields.items()
@@ -204,10 +201,17 @@ def _script(facts: Facts) -> str:
     return (
         f'"""{_plain(fields["title"])}.\n\nRun: python report.py\n"""\n\n'
         "import sys\n\nfrom engine.replay import Fault, main\n\n"
-        f"PROGRAM = [\n{text}]\n\n"
-        f'FAULT = Fault(\n    program="\\n".join(PROGRAM),\n{listed})\n\n'
+        f"PROGRAM = {_quoted(facts.written.text)}\n\n"
+        f"FAULT = Fault(\n    program=PROGRAM,\n{listed})\n\n"
         'if __name__ == "__main__":\n    sys.exit(main(FAULT))\n'
     )
+
+
+def _quoted(text: str) -> str:
+    """A text as Python: readable where nothing in it has a meaning there."""
+    if "\\" in text or '"""' in text or text.endswith('"'):
+        return repr(text)
+    return f'"""{text}"""'
 
 
 def _plain(text: Any) -> str:
