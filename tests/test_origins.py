@@ -83,6 +83,23 @@ def test_a_constant_that_was_computed_names_all_that_went_into_it():
     assert set(rows["k"][2]) == {"w", "t", "u"}
 
 
+def test_scales_that_a_weight_took_over_were_folded_into_it():
+    before = graph(
+        var("x"), constant("w", "1"), constant("s", "2"), constant("t", "3"),
+        call("c", "conv", "x", "w", source="aten::conv"), call("d", "divide", "c", "s"),
+        call("m", "multiply", "d", "t"), call("r", "relu", "m", source="aten::relu"),
+    )  # fmt: skip
+    after = graph(
+        var("x"), constant("k", "4"), call("1", "conv", "x", "k", source="aten::conv"),
+        call("2", "relu", "1", source="aten::relu"),
+    )  # fmt: skip
+    rows = found(before, after)
+    assert rows["w"] == ("removed", How.FOLDED, ("k",), True)
+    for ident in ("d", "m", "s", "t"):
+        assert rows[ident] == ("removed", How.FOLDED, ("k",), False)
+    assert set(rows["k"][2]) == {"w", "d", "m", "s", "t"}
+
+
 def test_what_nothing_reads_is_dead():
     before = graph(
         var("x"), call("a", "exp", "x"), call("b", "log", "a"), call("c", "sin", "x"),

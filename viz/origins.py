@@ -8,7 +8,8 @@ alone, how the new ones stand for the old ones. Ours; four kinds of evidence, th
 2. *Inputs*: a new node that reads the same and has the same type as a removed one stands for it; a
    kernel with the inputs of a fused function is that function.
 3. *Readers*: where a reader that stayed, or a result of the program, has a new value in the place
-   of an old one, the new one stands for the old one.
+   of an old one, the new one stands for the old one. A product with a constant that is gone was
+   folded into the new constant that what it was a product of reads now.
 4. *Neighbours*: what only served a node went where that node went, and what only serves a new node
    came from where that one came from.
 
@@ -242,10 +243,13 @@ class _Search:
                 self._stand(old, new, How.FOLDED, typed)
             elif new not in self.added and self._computed_from(old, new):
                 # Where it reads what is new, it may compute something else than before.
-                other = any(i in self.added for i in self.new.reads[new])
+                fresh = [i for i in self.new.reads[new] if i in self.added]
                 self._stand(
-                    old, new, How.REPLACED if other else How.LEFT_OUT, sure and not other
+                    old, new, How.REPLACED if fresh else How.LEFT_OUT, sure and not fresh
                 )  # fmt: skip
+                taken = tuple(i for i in fresh if self.new.nodes[i].kind is Kind.CONSTANT)
+                if taken and self._weighs(old):  # a scale that a weight has taken over
+                    self.went[old] = _Link(How.FOLDED, taken[:1], False)
             else:
                 self._stand(old, new, How.REPLACED, typed)
         elif new in self.added and new not in self.came:
@@ -289,7 +293,7 @@ class _Search:
         if fate.how is How.LEFT_OUT:
             through = self._computed_from(ident, fate.nodes[0])
             return fate if through else _Link(How.DEAD, (), True)
-        if fate.how is How.FOLDED and ident not in self.constant:
+        if fate.how is How.FOLDED and ident not in self.constant and not self._weighs(ident):
             return _Link(How.REPLACED, fate.nodes, False)
         if fate.how is How.MERGED:
             return _Link(How.REPLACED, fate.nodes, False)
@@ -359,6 +363,11 @@ class _Search:
 
     def _now(self, read: Iterable[str]) -> tuple[str, ...]:
         return tuple(self.becomes.get(i, i) for i in read)
+
+    def _weighs(self, ident: str) -> bool:
+        """Whether a node before the step reads both what constants decide and what they do not."""
+        reads = {i in self.constant for i in self.old.reads[ident]}
+        return len(reads) > 1
 
     def _computed_from(self, ident: str, source: str) -> bool:
         """Whether a removed node was computed, through removed ones, from another."""
