@@ -44,6 +44,7 @@ from viz.align import align
 from viz.changes import step_details
 from viz.export import to_dot
 from viz.graph import Graph
+from viz.script import script
 
 Connect = Callable[[str], EngineClient]
 Document = dict[str, Any]
@@ -147,6 +148,8 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
         if args.inside:
             insides = _inside_steps(ask, source, alive, args)
             details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue={})]
+        if args.export:
+            _write(args.export, script(args.engine, source, pipeline))
         if args.output:
             graphs = [ask("graph_after", source, alive, i) for i in range(-1, len(alive))]
             _write(args.output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
@@ -673,6 +676,10 @@ def _check(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--changes", action="store_true",
         help="every node that a step added, removed or changed, with its origin; counts and sizes",
+    )  # fmt: skip
+    command.add_argument(
+        "--export", type=Path, metavar="FILE.py",
+        help="write the pipeline as a Python script that runs it pass by pass and checks it",
     )  # fmt: skip
     command.add_argument(
         "--inside", action="store_true",

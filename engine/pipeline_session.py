@@ -213,6 +213,20 @@ class PipelineSession:
         return self._run(source, pipeline.upto(index), progress)[-1].graph
 
     def text(
+    def program_after(
+        self, source: ModelSource, pipeline: Pipeline, shown: bool = False
+    ) -> Program:
+        """The engine's own program at the pipeline's end, for a script in the same process.
+
+        Args:
+            shown: after passes that are only for looking, what they show, and not what is built.
+
+        Raises:
+            EngineError: the model cannot be imported, or a step failed.
+        """
+        state = self._end(source, pipeline, lambda fraction, text: None)
+        return state.program if not shown or state.shown is None else state.shown
+
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> str:
         """The IR's own text after step `index`; -1 is the imported program."""

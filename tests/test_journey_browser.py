@@ -177,7 +177,8 @@ def test_bert_layer_from_trace_to_timing(journey):
     journey.tab("In your code")
     text = page.locator("[data-testid=stCode]").all_inner_texts()
     assert "add_tvm_dispatch" in text[0]
-    assert "bert_layer" in text[1]
+    assert 'Stepwise("relay", ModelSource("bert_layer"' in text[1]
+    assert "bert_layer" in text[2]
     with page.expect_download(timeout=LONG) as download:
         page.get_by_role("button", name="DOT").first.click()
     assert Path(download.value.path()).read_text().lstrip().startswith("digraph")

@@ -318,13 +318,15 @@ def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
     training(page)
     page.session_state["pipeline_relay_training"] = str(TRAINING.switched(11, False))
     open_tab(page, "In your code")
-    snippet, commands = (c.value for c in page.code)
+    snippet, script, commands = (c.value for c in page.code)
     assert 'build("bert_layer", batch=1, tokens=14, training=True)' in snippet
     assert "add_tvm_dispatch(module, inputs)" in snippet
     compile(snippet, "snippet", "exec")
+    compile(script, "script", "exec")
+    assert f'\n# run.do("{TRAINING.steps[11].name}")' in script
     lines = commands.splitlines()
     made = [line.split()[2] for line in lines]
-    assert made == ["graph", "step", "captures", "time", "compare"]
+    assert made == ["graph", "step", "captures", "check", "time", "compare"]
     assert "--engine" not in lines[-1]
     assert str(TRAINING.switched(11, False)) in lines[1]
 

@@ -18,6 +18,7 @@ from viz.panels.choice import chosen, joint_graph
 from viz.panels.desk import Desk
 from viz.panels.frame import heading
 from viz.panels.screen import Screen
+from viz.script import script
 
 
 def show(desk: Desk, screen: Screen) -> None:
@@ -28,6 +29,11 @@ def show(desk: Desk, screen: Screen) -> None:
     choice = chosen(screen) if screen.training else None
     if choice and (choice.save or choice.recompute):
         st.caption("What is forced by hand is the page's and the command line's alone.")
+    heading("The pipeline, pass by pass")
+    st.code(
+        script(screen.ir, screen.source, screen.pipeline, screen.label), language="python",
+        height=320,
+    )  # fmt: skip
     heading("From the command line")
     st.code("\n".join(commands(screen)), language="bash", wrap_lines=True)
     heading("As files")
@@ -117,6 +123,7 @@ def commands(screen: Screen) -> list[str]:
     lines = [
         ["graph", *common, *training, "-o", "graph.json"],
         ["step", *common, *training, *passes],
+        ["check", *common, *training, *passes],
         ["time", *common, *training, *passes, *cut],
         ["compare", *both, *training],
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import streamlit as st
 
@@ -12,6 +13,7 @@ from passes.parameters import Parameter
 from passes.pipeline import Pipeline, Step
 from viz.panels.frame import show_error
 from viz.panels.screen import Screen
+from viz.script import script
 
 _ADD = "add_pass"
 _REFUSED = "parameter_refused"  # (widget's key, why)
@@ -105,9 +107,16 @@ def _add(screen: Screen, index: int, change: Change) -> None:
 
 
 def _text(screen: Screen, change: Change) -> None:
-    """The pipeline as text: to copy, and to paste another."""
+    """The pipeline as text: to copy, to take home as a script, and to paste another."""
     with st.expander("Pipeline as text"):
         st.code(str(screen.pipeline), language=None, wrap_lines=True)
+        st.download_button(
+            "Download as Python",
+            lambda: script(screen.ir, screen.source, screen.pipeline, screen.label),
+            f"{Path(screen.label).stem}-{screen.ir}.py", "text/x-python", on_click="ignore",
+            width="stretch", help="A script that runs the pipeline pass by pass, prints what each "
+            "did, and compares with PyTorch; the tab In your code shows it.",
+        )  # fmt: skip
         with st.form("pipeline_form", border=False):
             text = st.text_input(
                 "Paste a pipeline", key="keep_pipeline_text", placeholder="cse|bind|-fold",

@@ -1,0 +1,133 @@
+"""A pipeline pass by pass, in a script of one's own: what `cli.py step --export` writes uses this.
+
+    run = Stepwise("relay", ModelSource("mlp"))
+    run.do("cse")
+    run.do("bind")
+    run.check()
+
+The TVM is imported into the process that asks, so a script has one IR. Between two passes `run.mod`
+is TVM's own module, to print or to go on with.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+from engine.live import load_engine
+from engine.pipeline_session import PipelineSession
+from engine.session import Comparison, EngineError, ModelSource, StepRecord
+from engine.truth import LIMITS
+from passes.catalogue import info, last_built, names
+from passes.pipeline import Pipeline, Step
+from viz.graph import Graph
+
+
+class Stepwise:
+    """A model on its way through passes.
+
+    Args:
+        ir: "relay" or "relax".
+        source: the model with its inputs.
+        out: where each step prints its line; None prints nothing.
+
+    Raises:
+        EngineError: the model cannot be loaded, or this process has another TVM already.
+    """
+
+    def __init__(self, ir: str, source: ModelSource, out: TextIO | None = sys.stdout) -> None:
+        self.source, self.pipeline = source, Pipeline()
+        self._session, self._out = PipelineSession(load_engine(ir)), out
+        model = self._session.load(source, progress=_silent)
+        for note in model.notes:
+            self._say(note)
+        self._say(f"{'imported':24} {len(model.graph):6} nodes")
+
+    def do(self, name: str, **parameters: object) -> StepRecord:
+        """Run one pass.
+
+        Args:
+            name: as `cli.py passes` lists it.
+            parameters: what it is told; the rest is at its defaults.
+
+        Raises:
+            EngineError: there is no such pass, it is told what it does not take, or it failed; the
+                program is then the one before it.
+        """
+        if name not in names(self._session.ir):
+            raise EngineError(
+                "usage", f"There is no {self._session.ir} pass called {name!r}.", name,
+                "`cli.py passes` lists them.",
+            )  # fmt: skip
+        told = tuple((k, _text(v)) for k, v in parameters.items())
+        pipeline = self.pipeline.inserted(len(self.pipeline), Step(name, True, told))
+        record = self._session.step(self.source, pipeline, progress=_silent)[-1]
+        if record.error is not None:
+            raise record.error
+        self.pipeline = pipeline
+        seen = " (only for looking)" if info(self._session.ir, name).looking else ""
+        self._say(
+            f"{name:24} {record.nodes:6} nodes  +{record.added:<4} -{record.removed:<4} "
+            f"~{record.changed:<4} {record.seconds * 1e3:8.1f} ms{seen}"
+        )
+        return record
+
+    @property
+    def mod(self) -> Any:
+        """TVM's module as it is now (tvm.IRModule, of the IR's TVM), what is looked at included."""
+        return self._session.program_after(self.source, self.pipeline, shown=True).mod
+
+    @property
+    def graph(self) -> Graph:
+        """The neutral graph of it."""
+        last = len(self.pipeline) - 1
+        return self._session.graph_after(self.source, self.pipeline, last, progress=_silent)
+
+    def check(self, target: str | None = None) -> bool:
+        """Build what there is now, run it, and compare every output and gradient with PyTorch.
+
+        Passes that are only for looking are left out, as a build leaves them out.
+
+        Args:
+            target: a TVM target; the best one that runs here otherwise.
+
+        Returns:
+            Whether all is within the limits of the truth table (`engine.truth`).
+
+        Raises:
+            EngineError: it cannot be built or run.
+        """
+        if target is None:
+            here = [t for t in self._session.describe(progress=_silent).targets if t.runs_here]
+            if not here:
+                raise EngineError("target", "This machine can run none of the engine's targets.")
+            target = here[0].name
+        upto = self.pipeline.upto(last_built(self._session.ir, self.pipeline))
+        found = self._session.check(self.source, upto, None, target, progress=_silent)
+        limit = LIMITS[self.source.dtype]
+
+        def share(one: Comparison) -> float:
+            return one.max_rel / limit.of(one.name)
+
+        worst = max(found, key=share)
+        right = share(worst) <= 1
+        tensors = f"{len(found)} tensors" if len(found) > 1 else "one tensor"
+        self._say(
+            f"{'right' if right else 'WRONG'}: {tensors} against PyTorch in "
+            f"{worst.dtype} on {target}; farthest {worst.name}, {worst.max_abs:.1e} at most and "
+            f"{worst.spread.mean_abs:.1e} in the mean, {worst.max_rel:.1e} of its scale "
+            f"(limit {limit.of(worst.name):.0e})"
+        )
+        return right
+
+    def _say(self, line: str) -> None:
+        if self._out is not None:
+            print(line, file=self._out, flush=True)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _silent(fraction: float, text: str) -> None:
+    """Nobody watches."""
