@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -127,12 +128,20 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
     source = question.source
     if bisection.kind == "wrong" and bisection.double is not None and not bisection.double.passed:
         source = replace(source, dtype="float64")  # where rounding cannot be taken for a fault
-    limit = {"wrong": LIMITS[source.dtype].outputs, "slow": FACTOR, "crash": 0.0}
+    limit = {"wrong": LIMITS[source.dtype].outputs, "slow": _slow(bisection), "crash": 0.0}
     # What is a machine's own (its processor, its libraries) is left to the report's reader.
     target = question.target.split()[0]
     return source, Where(
         found.bad, steps[0], steps[-1], bisection.kind, target, limit[bisection.kind]
     )
+
+
+def _slow(bisection: Bisection) -> float:
+    """How many times as long it must take to be the fault: half way, by ratio, to what the whole
+    takes, but no more than a bisection's factor."""
+    ratios = {t.pipeline: t.ratio for t in bisection.log if t.ratio}
+    bad, good = (ratios.get(p) if p else None for p in (bisection.found.bad, bisection.found.good))
+    return min(FACTOR, max(1.1, math.sqrt(bad / good))) if bad and good else FACTOR
 
 
 class _Search:

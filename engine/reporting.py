@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import platform
 import pprint
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -30,6 +31,7 @@ from viz.graph import Graph
 Steps = Sequence[tuple[Step, PassInfo]]
 
 _NAMES = {"relay": "Relay", "relax": "Relax"}
+_FOLDERS = re.compile(r"(?:/[\w.@+~-]+)+/(?=[\w.-])")
 _INSTALL = {
     "relay": "A TVM that has Relay: one that `import tvm` finds (0.18 or older), else the one in "
     "the package `bitblas` (`pip install --no-deps bitblas==0.1.0` and `pip install numpy scipy "
@@ -259,7 +261,9 @@ def _happens(facts: Facts) -> str:
             f"After the pass the program takes {shown.ratio or 0.0:.2f} times as long as before it "
             f"(limit {where.limit:g})."
         )
-    text = "" if shown.error is None else _fenced(shown.error.message)
+    # Where things lie on this machine is nobody's business.
+    said = "" if shown.error is None else _FOLDERS.sub("", shown.error.message)
+    text = _fenced(said) if said else ""
     place = "The pass raises, or ends the process" if not where.building else (
         "After the pass, building or running the program raises, or ends the process"
     )  # fmt: skip

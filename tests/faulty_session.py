@@ -73,7 +73,8 @@ class FaultySession(PageSession):
         about = f"{told.model} {source.dtype} {where.pipeline} {' '.join(piece.nodes)}"
         files = {"README.md": about.encode(), "lib/x.py": b"x = 1"}
         after = "" if where.kind == "crash" else "after the pass"
-        return Report("It is wrong.", "before the pass", after, files, forward_graph())
+        graphs = forward_graph(), None if where.kind == "crash" else forward_graph(False)
+        return Report("It is wrong.", "before the pass", after, files, *graphs)
 
     def _run(self, source, pipeline):
         on = {s.name for s in pipeline if s.enabled}

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -298,6 +299,21 @@ def test_what_is_wrong_in_float64_is_narrowed_in_float64():
     )
 
 
+def test_slow_is_half_way_to_what_the_whole_takes_but_no_more_than_a_factor():
+    def took(bad, good):
+        found = bisected("slow")
+        parts = [Pipeline.parse("cse|fold|bind"), Pipeline.parse("cse|-fold|-bind")]
+        log = [bisection.Try(p, 0, "", ratio=r) for p, r in zip(parts, (bad, good), strict=True)]
+        return replace(found, found=Found((1,), *parts), log=tuple(log))
+
+    def slow(where, piece, bare=False):
+        return Shown("slow", ratio=9.0)
+
+    for bad, good, limit in ((9.0, 1.0, 1.5), (1.69, 1.0, 1.3), (1.02, 1.0, 1.1)):
+        made = reduction.narrow(Answers(slow), "relay", took(bad, good))
+        assert made.where.limit == pytest.approx(limit)
+
+
 def test_where_it_shows_only_later_the_steps_behind_are_run_too():
     def later(where, piece, bare=False):
         return wrong(where, piece) if where.tail else Shown("good")
@@ -505,7 +521,10 @@ def test_the_page_narrows_what_it_found_and_offers_the_report(page, monkeypatch)
     settle(page.run())
     (said,) = [i.value for i in page.info if "the fault shows" in i.value]
     assert "1 of the 4 nodes" in said
-    assert {"before the pass", "after the pass"} <= {c.value for c in page.code}
+    assert "before the pass" in {c.value for c in page.code}
+    page.segmented_control(key="reduce_side").set_value("after the pass")
+    settle(page.run())
+    assert "after the pass" in {c.value for c in page.code}
     log = next(d.value for d in page.dataframe if "nodes" in d.value.columns)
     assert next(iter(log["outcome"])) == "wrong"
     with zipfile.ZipFile(io.BytesIO(given[-1])) as archive:

@@ -1,5 +1,6 @@
 """Narrowing in Relax."""
 
+import re
 import signal
 
 import pytest
@@ -38,3 +39,6 @@ def test_a_pass_that_ends_the_process_is_found_and_narrowed(case, tmp_path):
     status, said = run(written(made.report, tmp_path / "report"))
     assert status == -signal.SIGSEGV, said
     assert "kills crashes on nn.gelu" in said
+    text = (tmp_path / "report" / "README.md").read_text()
+    assert "SIGSEGV" in text
+    assert not re.search(r"(/\w+){2}/", text)

@@ -10,12 +10,16 @@ import streamlit as st
 
 from engine import reduction
 from engine.bisection import Bisection, Question
+from engine.fault import Report
 from engine.reduction import PieceTry, Reduction
 from engine.session import EngineError
 from viz import reports
+from viz.component import graph_view
 from viz.panels.desk import Desk, Request, Waiting
-from viz.panels.frame import plain_text, show_error, side_by_side, waiting
+from viz.panels.frame import plain_text, show_error, waiting
 from viz.panels.screen import Screen
+
+_BEFORE, _AFTER = "before the pass", "after the pass"
 
 
 @dataclass
@@ -74,24 +78,25 @@ def show(desk: Desk, screen: Screen, found: Bisection) -> None:
             st.session_state.reduce = None
     else:
         _table(log)
-        _result(screen, made)
+        _result(desk, screen, made)
 
 
 def _table(log: list[PieceTry]) -> None:
     if not log:
         return
-    rows = [reports.piece_row(one) for one in log]
+    rows = [
+        {
+            "nodes": one.nodes,
+            "outcome": one.shown.outcome,
+            "relative to scale": one.shown.max_rel,
+            "times as long": one.shown.ratio,
+            "error": None if one.shown.error is None else one.shown.error.message,
+        }
+        for one in log
+    ]
+    told = [name for name in rows[0] if any(r[name] is not None for r in rows)]
     st.dataframe(
-        [
-            {
-                "nodes": r["nodes"],
-                "outcome": r["outcome"],
-                "relative to scale": r["max_rel"],
-                "times as long": r["ratio"],
-                "error": (r["error"] or {}).get("message"),
-            }
-            for r in rows
-        ],
+        [{name: r[name] for name in told} for r in rows],
         hide_index=True,
         key="reduce_table",
         placeholder="–",
@@ -102,24 +107,36 @@ def _table(log: list[PieceTry]) -> None:
     )
 
 
-def _result(screen: Screen, made: Reduction) -> None:
+def _result(desk: Desk, screen: Screen, made: Reduction) -> None:
     say = st.warning if made.report is None else st.info
     say(plain_text(reduction.verdict(screen.ir, made)))
     report = made.report
     if report is None:
         return
-    texts = [("Before the pass", report.before)]
-    texts += [("After the pass", report.after)] if report.after else []
-    for place, (name, text) in zip(
-        side_by_side("reduced", [1] * len(texts)), texts, strict=True
-    ):  # fmt: skip
-        place.caption(name)
-        place.code(text, language="python", wrap_lines=True)
+    _program(screen, report)
     step = made.where.pipeline.steps[made.where.last]
     folder = f"report_{screen.ir}_{step.name}"
+    packed = desk.derive(
+        lambda: reports.zipped(report, folder), "report", made.bisection.question, made.piece
+    )
     st.download_button(
-        "Download the report", reports.zipped(report, folder), f"{folder}.zip",
+        "Download the report", packed, f"{folder}.zip",
         "application/zip", key="reduce_download", width="stretch", on_click="ignore",
         help="A folder with README.md, shaped like a bug report, and report.py, which shows the "
         "fault by itself.",
     )  # fmt: skip
+
+
+def _program(screen: Screen, report: Report) -> None:
+    """The small program, as a graph and as text, before the pass or after it."""
+    after = report.graph_after
+    sides = [_BEFORE] if after is None else [_BEFORE, _AFTER]
+    side = st.segmented_control("The small program", sides, default=_BEFORE, key="reduce_side")
+    graph = after if side == _AFTER and after is not None else report.graph_before
+    here, there = graph.by_id, report.graph_before.by_id
+    added = dict.fromkeys(here.keys() - there.keys(), "added") if side == _AFTER else {}
+    graph_view(
+        graph, key="reduce_view", height=340, fewer_than=screen.fewer_than, highlight=added,
+        details=False, family=f"reduced {report.title}",
+    )  # fmt: skip
+    st.code(report.after if side == _AFTER else report.before, language="python", wrap_lines=True)
