@@ -71,3 +71,10 @@ def test_numbered_constants_are_followed_too():
     lines = changed_lines(text_diff(before, after))
     assert len(lines) == 3
     assert lines[-1] == '+gv = g(x, m["ir.GenericConst"][0])'
+
+
+def test_a_kernel_that_the_compiler_has_counted_has_its_count():
+    kernel = Node("k", Kind.CALL, "add1", attrs={"call": "call_tir", "flops": 12}, inputs=("x",),
+                  outputs=(tensor(8, 16),))  # fmt: skip
+    graph = Graph("main", "relax", (BEFORE.nodes[0], kernel), ("x",), ("k",))
+    assert figures(graph)["flops"] == 12

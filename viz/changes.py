@@ -103,10 +103,11 @@ def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str
 def figures(graph: Graph) -> Row:
     """Nodes, bytes of parameters and of constants, and FLOPs by estimate (`passes.cost`).
 
-    FLOPs are None where operators have become kernels, whose names tell no price.
+    FLOPs are None where operators have become kernels that the compiler could not count: their
+    names tell no price.
     """
     nodes = _every(graph).values()
-    priced = not any(n.attrs.get("call") in _KERNELS for n in nodes)
+    priced = not any(n.attrs.get("call") in _KERNELS and "flops" not in n.attrs for n in nodes)
 
     def held(kind: Kind) -> int:
         return sum(n.bytes or 0 for n in nodes if n.kind is kind)

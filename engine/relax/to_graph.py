@@ -18,6 +18,7 @@ import torch
 import tvm
 import tvm_ffi
 from tvm import relax
+from tvm.s_tir.analysis import estimate_tir_flops
 
 from engine.graph_builder import SMALL, GraphBuilder, body_origin, fused_name
 from passes.relax.program import RelaxProgram
@@ -222,8 +223,9 @@ class _Walk(GraphBuilder):
         }
         identity = tvm_ffi.structural_hash(kernel)
         return self.add_call(
-            expr, bound, origin, op, {"call": how, **about, **attrs}, inputs, f"{identity:x}"
-        )
+            expr, bound, origin, op, {"call": how, **about, **attrs, **_flops(kernel)}, inputs,
+            f"{identity:x}",
+        )  # fmt: skip
 
     def add_call(
         self, expr: Any, bound: Any, origin: tuple[str, str], op: str,
@@ -339,6 +341,14 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
         elif isinstance(part, relax.TupleType):
             todo.extend(reversed(list(part.fields)))
     return tuple(result)
+
+
+def _flops(kernel: Any) -> dict[str, JsonValue]:
+    """What TVM estimates of a kernel's loop nest; nothing where it cannot (unknown extents)."""
+    try:
+        return {"flops": round(estimate_tir_flops(tvm.IRModule({"main": kernel})))}
+    except (tvm.error.InternalError, ValueError, TypeError):
+        return {}
 
 
 def _json(value: Any) -> JsonValue:

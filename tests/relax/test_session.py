@@ -7,6 +7,7 @@ from engine.relax.targets import parse
 from engine.session import EngineError, ModelSource
 from passes.catalogue import default_pipeline, names
 from passes.pipeline import Pipeline
+from viz.changes import figures
 from viz.graph import Kind
 
 LAYER = ModelSource("bert_layer")
@@ -162,3 +163,13 @@ def test_llvm_writes_no_small_loop_out_unless_it_is_told_to():
     assert own.startswith("-unroll-threshold")
     asked = "-unroll-count:uint=2"
     assert list(parse(f"llvm -cl-opt={asked}").attrs["cl-opt"]) == [asked]
+
+
+def test_kernels_cost_what_their_operators_did(client):
+    source, steps = ModelSource("mlp"), pipeline("|".join(["bind", *LOOKING]))
+    told = [
+        figures(client.call("graph_after", source, steps, index))["flops"]
+        for index in range(len(steps))
+    ]
+    assert told[0] > 0
+    assert all(abs(flops - told[0]) < 0.02 * told[0] for flops in told[1:])
