@@ -154,13 +154,15 @@ def results_in(graph: Graph, ordinals: Mapping[str, int], reference: Reference) 
     Args:
         graph: of the whole function.
         ordinals: by a node's id, the place in PyTorch's order of execution of the operator that it
-            came from.
+            came from; -1 - n of what a pass made of operator n, whose result is not known then.
     """
+    unsure = {-1 - o for n in graph if (o := ordinals.get(n.id, 0)) < 0}
     last: dict[tuple[int, TensorType, int | None], str] = {}
     for node in graph:
         ordinal = ordinals.get(node.id)
-        if not _is_shown(node) or ordinal is None or ordinal not in reference.results:
+        if not _is_shown(node) or ordinal not in reference.results or ordinal in unsure:
             continue
+        assert ordinal is not None
         item = int(node.attrs["index"]) if node.kind is Kind.ITEM else None
         single = len(reference.results[ordinal][1]) == 1
         last[ordinal, node.outputs[0], None if single else item] = node.id

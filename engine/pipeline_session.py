@@ -129,7 +129,8 @@ class Backend(Protocol):
 
     def ordinal(self, program: Program, expr: Any) -> int | None:
         """The place in PyTorch's order of execution of the operator that an expression came from;
-        None where that is not known, and of the gradient of an operator."""
+        None where that is not known, and of the gradient of an operator; -1 - n of what a pass
+        made of operator n, which need not be its result."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,6 @@ class PipelineSession:
         """The graph after step `index`; -1 is the imported program."""
         return self._run(source, pipeline.upto(index), progress)[-1].graph
 
-    def text(
     def program_after(
         self, source: ModelSource, pipeline: Pipeline, shown: bool = False
     ) -> Program:
@@ -227,6 +227,7 @@ class PipelineSession:
         state = self._end(source, pipeline, lambda fraction, text: None)
         return state.program if not shown or state.shown is None else state.shown
 
+    def text(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> str:
         """The IR's own text after step `index`; -1 is the imported program."""
@@ -467,7 +468,10 @@ class PipelineSession:
         model = self._load(source, lambda fraction, text: None).model.on(device_of(target))
         masks = _masks(program, source, model)
         whole = Part(program, "main", graph, exprs, masks, {}, program.gradients)
-        inside = values_inside(self._backend, model, whole, target)
+        try:
+            inside = values_inside(self._backend, model, whole, target)
+        except EngineError:  # a form that cannot be built so; what has no value gets a random one
+            inside = {}
         given = {**values_for(model, program), **masks}
         named = {n.id: given[n.name] for n in graph if n.name in given}
         return {i: t.detach().cpu().numpy() for i, t in {**named, **inside}.items()}

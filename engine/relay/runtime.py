@@ -35,6 +35,7 @@ from engine.relay.targets import BLAS, parse  # noqa: E402
 from passes.halves import Halves  # noqa: E402
 from passes.relay.absorb_transposes import absorb_transposes  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
+from passes.relay.rewrite import copied  # noqa: E402
 
 _ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
 
@@ -201,11 +202,23 @@ def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> C
 
 
 def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any:
-    """A function of a program as it is given to TVM to build."""
+    """A function of a program as it is given to TVM to build: alone, with what it calls put in."""
+    if len(program.mod.functions) > 1:
+        function = _alone(program, function)
     if BLAS not in options.target:
         return function
     blas.register()
     return absorb_transposes(replace(program, mod=tvm.IRModule({"main": function}))).main
+
+
+def _alone(program: RelayProgram, function: Any) -> Any:
+    """A function into which the functions of the module that it calls are put."""
+    mod = copied(program.mod)
+    for name, other in program.mod.functions.items():
+        if isinstance(other, relay.Function):
+            mod[name] = other.with_attr("Inline", tvm.tir.IntImm("int32", 1))
+    mod["main"] = function
+    return relay.transform.InferType()(relay.transform.Inline()(mod))["main"]
 
 
 def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> Any:

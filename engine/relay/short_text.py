@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from engine.examples import FunctionText
+from engine.relay.to_text import named_devices
 from passes.relay.program import RelayProgram
 
 _COMMENT = re.compile(r" ?/\*.*?\*/", re.DOTALL)  # types and origins
@@ -25,7 +26,7 @@ def short_text(program: RelayProgram) -> tuple[FunctionText, ...]:
 
 
 def _one(name: str, function: Any) -> FunctionText:
-    text = str(function.astext(show_meta_data=False)).partition("\n")[2]
+    text = named_devices(str(function.astext(show_meta_data=False)).partition("\n")[2])
     lines = [_line(line) for line in _COMMENT.sub("", text).splitlines() if line.strip()]
     lines = [lines[0], *_counted_anew(line[2:] for line in lines[1:-1]), lines[-1]]
     head = lines[0].replace("fn (", f"def @{name}(", 1)

@@ -17,6 +17,7 @@ import tvm
 from tvm import relay
 
 from engine.graph_builder import SMALL, GraphBuilder, body_origin, fused_name
+from engine.relay.to_text import device_name
 from passes.relay.program import RelayProgram
 from viz.graph import Graph, JsonValue, Kind, TensorType
 
@@ -57,6 +58,8 @@ class _Shared:
 
     def __init__(self, program: RelayProgram) -> None:
         self.parameters = set(program.params)
+        self.functions = {str(v.name_hint): f for v, f in program.mod.functions.items()}
+        self.entered: list[str] = []  # functions of the module, from the outside in
         self.provenance = program.provenance
         # Binding keeps the storage, so a bound parameter is known by its address.
         self.bound = {_address(v): n for n, v in program.params.items()}
@@ -72,6 +75,11 @@ class _Shared:
         if found is None:
             found = self.op_names[handle] = str(op.name)
         return found
+
+    def can_enter(self, op: Any) -> bool:
+        """Whether this is a function of the module which is not being drawn already."""
+        name = str(op.name_hint) if isinstance(op, tvm.ir.GlobalVar) else ""
+        return name not in self.entered and isinstance(self.functions.get(name), relay.Function)
 
     def attrs(self, attrs: Any) -> tuple[Mapping[str, JsonValue], str]:
         """Attributes as JSON values, and as the text that ids are made of."""
@@ -162,6 +170,8 @@ class _Walk(GraphBuilder):
                     todo.append((self.call, expr, [op, *children]))
                 elif isinstance(op, relay.Function):
                     todo.append((self.call_function, expr, [op, *children]))
+                elif self.shared.can_enter(op):
+                    todo.append((self.call_global, expr, [op, *children]))
                 else:
                     children = [op, *children]
                     todo.append((self.call_value, expr, children))
@@ -243,8 +253,19 @@ class _Walk(GraphBuilder):
             origin = body_origin(body)
         self.add(expr, identity, Kind.FUNCTION, op, inputs=inputs, origin=origin, body=body)
 
+    def call_global(self, expr: Any, parts: list[Any]) -> None:
+        """A call of a function of the module, with what is inside it."""
+        name, *arguments = str(parts[0].name_hint), *parts[1:]
+        self.shared.entered.append(name)
+        inner = _Walk(self.shared, self.shared.functions[name])
+        self.shared.entered.pop()
+        self.alive.append(inner)
+        body, inputs = inner.graph(name), self.of(arguments)
+        identity = f"@{name} {' '.join(body.outputs)} {' '.join(inputs)}"
+        self.add(expr, identity, Kind.FUNCTION, f"@{name}", inputs=inputs, body=body)
+
     def call_value(self, expr: Any, parts: list[Any]) -> None:
-        """A call of something that is computed, or of a function of the module."""
+        """A call of something that is computed, or of a function that calls itself."""
         inputs = self.of(parts)
         self.add(expr, f"call {' '.join(inputs)}", Kind.CALL, "call", inputs=inputs)
 
@@ -343,6 +364,8 @@ def _json(value: Any) -> JsonValue:
         return str(value)  # TVM's own kind of str does not leave this process
     if isinstance(value, tvm.tir.IntImm | tvm.tir.FloatImm | tvm.tir.StringImm):
         return value.value
+    if isinstance(value, tvm.target.VirtualDevice):
+        return device_name(int(value.device_type))
     if isinstance(value, tvm.ir.Array | list | tuple):
         return [_json(v) for v in value]
     if isinstance(value, tvm.ir.Map | dict):

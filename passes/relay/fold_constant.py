@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,10 +12,40 @@ from tvm import relay
 from passes.relay.program import RelayProgram
 from passes.relay.rewrite import op_name, rewrite, shape, with_mod
 
-_MOVES: dict[str, Callable[[Any, Sequence[np.ndarray]], np.ndarray]] = {
+_FLOATS = ("float32", "float64")
+_CASTS = {("float32", "float64"), ("float64", "float32"), ("float32", "float16")}
+_AXIS = re.compile(r"(\d*)([A-Za-z])")
+
+
+def _in_type(call: Any, value: np.ndarray) -> np.ndarray | None:
+    kinds = str(value.dtype), str(call.attrs.dtype)
+    with np.errstate(over="ignore"):
+        return value.astype(kinds[1]) if kinds in _CASTS else None
+
+
+def _in_layout(call: Any, value: np.ndarray) -> np.ndarray | None:
+    """From plain axes ("OIHW") to others, of which some may stand in blocks ("OIHW4i4o")."""
+    source, wanted = str(call.attrs.src_layout), _AXIS.findall(str(call.attrs.dst_layout))
+    blocks = {axis.upper(): int(size) for size, axis in wanted if axis.islower()}
+    if not source.isupper():
+        return None
+    split: list[tuple[str, int]] = []
+    for axis, size in zip(source, value.shape, strict=True):
+        block = blocks.get(axis)
+        if size % (block or 1):
+            return None  # the last block would have to be filled
+        split += [(axis, size)] if block is None else [(axis, size // block), (axis.lower(), block)]
+    names = [axis for axis, _ in split]
+    return value.reshape([n for _, n in split]).transpose([names.index(a) for _, a in wanted])
+
+
+_MOVES: dict[str, Callable[[Any, Sequence[np.ndarray]], np.ndarray | None]] = {
     "broadcast_to": lambda call, args: np.broadcast_to(args[0], shape(call)),
+    "cast": lambda call, args: _in_type(call, args[0]),
     "concatenate": lambda call, args: np.concatenate(args, axis=int(call.attrs.axis)),
     "expand_dims": lambda call, args: args[0].reshape(shape(call)),
+    "layout_transform": lambda call, args: _in_layout(call, args[0]),
+    "repeat": lambda call, args: np.repeat(args[0], int(call.attrs.repeats), int(call.attrs.axis)),
     "reshape": lambda call, args: args[0].reshape(shape(call)),
     "squeeze": lambda call, args: args[0].reshape(shape(call)),
     "transpose": lambda call, args: np.transpose(
@@ -30,7 +61,6 @@ _COMPUTES: dict[str, Callable[..., np.ndarray]] = {
     "sqrt": np.sqrt,
     "subtract": np.subtract,
 }
-_FLOATS = ("float32", "float64")
 
 
 def fold_constant(program: RelayProgram) -> RelayProgram:
@@ -63,5 +93,8 @@ def _moved(call: Any, args: list[Any]) -> Any:
     if not operands or not all(isinstance(a, relay.Constant) for a in operands):
         return None
     values = [a.data.numpy() for a in operands]
-    result = np.ascontiguousarray(move(call, values)).reshape(shape(call))
-    return relay.const(result, str(values[0].dtype))
+    moved = move(call, values)
+    if moved is None:
+        return None
+    result = np.ascontiguousarray(moved).reshape(shape(call))
+    return relay.const(result, str(result.dtype))

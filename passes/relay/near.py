@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -55,11 +55,12 @@ def with_origins(program: RelayProgram, mod: Any) -> RelayProgram:
 
 def _labels(old: list[Any], new: list[Any], lost: list[Any]) -> dict[int, str]:
     """The key that each call without one belongs to, by handle."""
-    there = {key(e) for e in new}
+    # One operator of PyTorch may have become several calls, so a key alone does not tell a call.
+    fewer = Counter((op_name(e), key(e)) for e in old) - Counter((op_name(e), key(e)) for e in new)
     gone: dict[Identity, list[tuple[str, str]]] = defaultdict(list)
     for call in old:
         where = key(call)
-        if where and where not in there:
+        if where and (op_name(call), where) in fewer:
             for operand in _operands(call):
                 gone[_identity(operand)].append((op_name(call), where))
     labels: dict[int, str] = {}
@@ -102,4 +103,4 @@ def _identity(expr: Any) -> Identity:
         return "variable", str(expr.name_hint)
     if isinstance(expr, relay.Constant):
         return "constant", int(expr.data.handle.contents.data or 0)
-    return ("call", key(expr)) if key(expr) else ("expression", expr.handle.value)
+    return ("call", (op_name(expr), key(expr))) if key(expr) else ("other", expr.handle.value)

@@ -170,9 +170,14 @@ def spanned(result: Any, span: Any, stop: Iterable[Any]) -> Any:
 
 def with_main(program: RelayProgram, function: Any) -> RelayProgram:
     """The program with another "main", typed."""
-    mod = tvm.IRModule(program.mod.functions, program.mod.type_definitions)
+    mod = copied(program.mod)
     mod["main"] = function
     return with_mod(program, mod)
+
+
+def copied(mod: tvm.IRModule) -> tvm.IRModule:
+    """A module of the same functions, which can be changed without changing the first."""
+    return tvm.IRModule(mod.functions, mod.type_definitions)
 
 
 def with_mod(program: RelayProgram, mod: tvm.IRModule) -> RelayProgram:

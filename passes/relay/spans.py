@@ -13,6 +13,10 @@ import tvm
 
 from passes.relay.rewrite import op_name
 
+NEAR = "near|"
+"""Begins the key of what stands in an operator's place without being its result; see
+`passes.relay.near`."""
+
 
 def key(expr: Any) -> str:
     """The key that an expression's span carries, "" where it has none."""
@@ -34,9 +38,12 @@ def execution_order(expr: Any) -> int:
 
 def imported_order(expr: Any) -> int | None:
     """The same for what the importer made and what took its place; None for gradients and where
-    the importer left no number."""
+    the importer left no number; -1 - n for what a pass made of number n, which need not be the
+    same."""
     where, _, ordinal = key(expr).rpartition("|")
-    return None if where.startswith("gradient|") or not ordinal.isdigit() else int(ordinal)
+    if where.removeprefix(NEAR).startswith("gradient|") or not ordinal.isdigit():
+        return None
+    return -1 - int(ordinal) if where.startswith(NEAR) else int(ordinal)
 
 
 class Spans:

@@ -100,6 +100,7 @@ MOVED = {
     "transpose": lambda c: relay.transpose(c, [1, 0, 2]),
     "transpose of all axes": relay.transpose,
     "reshape": lambda c: relay.reshape(c, [0, -1]),
+    "repeat": lambda c: relay.repeat(c, 2, axis=-2),
     "squeeze": lambda c: relay.squeeze(relay.expand_dims(c, 1, 2), axis=[1, 2]),
     "broadcast": lambda c: relay.broadcast_to(c, (5, 2, 3, 4)),
     "concatenate": lambda c: relay.concatenate([c, relay.reshape(c, [2, 3, 4])], axis=1),
@@ -142,6 +143,34 @@ def test_arithmetic_is_folded_to_the_bits_that_tvm_gives(name, dtype):
     (ours,) = (e for e in post_order(after.main) if isinstance(e, relay.Constant))
     (tvms,) = (e for e in post_order(theirs["main"]) if isinstance(e, relay.Constant))
     assert ours.data.dtype == tvms.data.dtype
+    assert ours.data.numpy().tobytes() == tvms.data.numpy().tobytes()
+
+
+ELSEWISE = {
+    "float32 to float16": (("float32", (3, 5)), lambda c: relay.cast(c, "float16")),
+    "float32 to float64": (("float32", (3, 5)), lambda c: relay.cast(c, "float64")),
+    "float64 to float32": (("float64", (3, 5)), lambda c: relay.cast(c, "float32")),
+    "float32 to int32": (("float32", (3, 5)), lambda c: relay.cast(c, "int32")),
+    "NHWC": (("float32", (2, 3, 4, 5)), lambda c: relay.layout_transform(c, "NCHW", "NHWC")),
+    "HWIO": (("float32", (2, 3, 4, 5)), lambda c: relay.layout_transform(c, "OIHW", "HWIO")),
+    "blocks": (("float32", (8, 4, 3, 3)), lambda c: relay.layout_transform(c, "OIHW", "OIHW2i4o")),
+    "blocks of one axis": (("float32", (1, 8, 3)), lambda c: relay.layout_transform(
+        c, "NCW", "NCW4c")),
+    "out of blocks": (("float32", (1, 2, 3, 4)), lambda c: relay.layout_transform(
+        c, "NCW4c", "NCW")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ELSEWISE)
+def test_types_and_layouts_are_folded_to_the_bits_that_tvm_gives(name):
+    (dtype, dims), change = ELSEWISE[name]
+    values = (draw(*dims) * np.float32(1e3)).astype(dtype)
+    program = program_of(relay.Tuple([var("x", 1), change(relay.const(values, dtype))]), x=None)
+    after = apply(program, ["fold"])
+    theirs = relay.transform.InferType()(relay.transform.FoldConstant()(program.mod))
+    (ours,) = (e for e in post_order(after.main) if isinstance(e, relay.Constant))
+    (tvms,) = (e for e in post_order(theirs["main"]) if isinstance(e, relay.Constant))
+    assert (ours.data.dtype, ours.data.shape) == (tvms.data.dtype, tvms.data.shape)
     assert ours.data.numpy().tobytes() == tvms.data.numpy().tobytes()
 
 

@@ -22,19 +22,19 @@ def constant(name: str, *shape: int, dtype: str) -> Any:
     return relay.const(draw(name, *shape, dtype=dtype), dtype)
 
 
-def program(
-    arguments: Sequence[Any], body: Any, weights: Sequence[str] = (), **others: Any
-) -> RelayProgram:
-    """A typed program of one function, "main", or of several.
+def program(arguments: Sequence[Any], body: Any, weights: Sequence[str] = ()) -> RelayProgram:
+    """A typed program of one function, "main".
 
     Args:
         arguments: of "main", in order.
         body: what "main" computes.
         weights: names of the arguments that are parameters; their values are drawn.
-        others: further functions by name.
     """
-    mod = tvm.IRModule(others)
-    mod["main"] = relay.Function(list(arguments), body)
+    return of_module(tvm.IRModule({"main": relay.Function(list(arguments), body)}), weights)
+
+
+def of_module(mod: Any, weights: Sequence[str] = ()) -> RelayProgram:
+    """A typed program of a module with a function "main"."""
     mod = relay.transform.InferType()(mod)
     kinds = {p.name_hint: p.checked_type for p in mod["main"].params}
     values = {n: draw(n, *map(int, kinds[n].shape), dtype=kinds[n].dtype) for n in weights}

@@ -72,6 +72,12 @@ def _static_like(dtype: str) -> Example:
     return Example(program([g, b], relay.collapse_sum_like(g, b)))
 
 
+def _shape_const_dedup(dtype: str) -> Example:
+    g, h = var("g", 2, 3, dtype=dtype), var("h", 2, 3, dtype=dtype)
+    summed = [relay.collapse_sum_to(t, [3]) for t in (g, h)]
+    return Example(program([g, h], relay.add(*summed)))
+
+
 def _drop_zeros(dtype: str) -> Example:
     x = var("x", 2, 3, dtype=dtype)
     return Example(program([x], relay.exp(relay.add(x, relay.zeros([2, 3], dtype)))))
@@ -102,6 +108,7 @@ EXAMPLES: dict[str, Make] = {
     "gradient": _gradient,
     "graph_normal_form": _graph_normal_form,
     "static_like": _static_like,
+    "shape_const_dedup": _shape_const_dedup,
     "drop_zeros": _drop_zeros,
     "drop_ones": _drop_ones,
     "transpose_dedup": _transpose_dedup,

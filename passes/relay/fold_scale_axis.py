@@ -1,0 +1,16 @@
+"""Scales folded into weights, from both sides."""
+
+from __future__ import annotations
+
+from passes.relay.fold_constant import fold_constant
+from passes.relay.program import RelayProgram
+from passes.relay.tvm_own import backward_fold_scale_axis, forward_fold_scale_axis
+
+
+def fold_scale_axis(program: RelayProgram) -> RelayProgram:
+    """BackwardFoldScaleAxis, ForwardFoldScaleAxis and FoldConstant, one after the other.
+
+    TVM's pass of this name is the same three; asked for by itself, it does nothing at the default
+    level of optimisation, without a word, for it skips passes above that level.
+    """
+    return fold_constant(forward_fold_scale_axis(backward_fold_scale_axis(program)))

@@ -1,0 +1,46 @@
+"""Copies between devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import tvm
+from tvm import relay
+
+from engine.session import EngineError
+from passes.relay.on_device import HOST
+from passes.relay.program import RelayProgram
+from passes.relay.rewrite import children, op_name, post_order
+from passes.relay.tvm_own import applied
+
+
+def plan_devices(program: RelayProgram, device: str = "cuda") -> RelayProgram:
+    """PlanDevices: a place for every value, and a copy wherever one goes from place to place.
+
+    What no mark says a place for lies on the CPU.
+
+    Args:
+        device: the other one, as the marks name it.
+
+    Raises:
+        EngineError: kind "pass"; two readers share a mark, which ends TVM's process.
+    """
+    nodes = post_order(program.main)
+    read = Counter(c.handle.value for e in nodes for c in children(e))
+    shared = [e for e in nodes if op_name(e) == "on_device" and read[e.handle.value] > 1]
+    if shared:
+        raise EngineError(
+            "pass", "An on_device mark is read twice, which TVM's PlanDevices does not survive.",
+            op_name(shared[0].args[0]) or "on_device", "Give each reader a mark of its own.",
+        )  # fmt: skip
+    host = tvm.target.Target("llvm")
+    targets = [tvm.target.Target(t, host=host) for t in ("llvm", _target(device))]
+    fallback = {"relay.fallback_device_type": tvm.device(HOST, 0).device_type}
+    with tvm.transform.PassContext(config=fallback) as context:
+        config = tvm.target.make_compilation_config(context, targets)
+        return applied(program, relay.transform.PlanDevices(config))
+
+
+def _target(device: str) -> str:
+    # Without an architecture TVM looks for a GPU, and says so where there is none.
+    return "cuda -arch=sm_80" if device == "cuda" else device
