@@ -1,7 +1,7 @@
 """The list of steps in Chromium: chosen, moved, switched, taken out, told something."""
 
 import pytest
-from test_side_by_side_browser import PAGE, settle
+from test_side_by_side_browser import PAGE, ask, settle, wait
 
 from passes.catalogue import default_pipeline, info
 
@@ -118,3 +118,55 @@ def test_what_stands_behind_the_chosen_step_can_wait(opened):
     assert [marks for _, marks in listed(page)][:4] == ["", "selected", "waiting", "waiting"]
     press(page, "ArrowDown")
     assert [marks for _, marks in listed(page)][:4] == ["", "", "selected", "waiting"]
+
+
+_STYLE = "d.node.style[d.node.id.indexOf(a)]"
+_PLACE = (
+    "(() => { const i = v.index.get(a), b = d.box;"
+    " return [(b.x[i] + b.w[i] / 2) * v.zoom + v.x, (b.y[i] + b.h[i] / 2) * v.zoom + v.y]; })()"
+)
+
+
+def fold(page):
+    """Chooses the step that leaves a transpose out."""
+    index = [s.name for s in default_pipeline("relay", False)].index("fold")
+    page.locator(f".row[data-row='{index + 1}'] .title").click()
+    settle(page)
+
+
+def test_nodes_take_the_colour_of_their_error_and_tell_its_numbers(opened):
+    page = opened()
+    page.get_by_role("radio", name="Error against PyTorch").or_(
+        page.get_by_role("button", name="Error against PyTorch")
+    ).first.click()
+    wait(page, 0, f"{_STYLE} === 'error4'", "r")
+    assert ask(page, 0, _STYLE, "d0") == "error1"
+    assert ask(page, 0, _STYLE, "x") == "error0"
+    legend = ask(page, 0, "v.legend.textContent")
+    assert "not compared: no counterpart" in legend
+    assert "beyond, or no number" in legend
+    x, y = ask(page, 0, _PLACE, "r")
+    box = page.locator(".rs canvas.main").first.bounding_box()
+    page.mouse.move(box["x"] + x, box["y"] + y)
+    page.wait_for_timeout(600)
+    told = ask(page, 0, "v.tip.textContent")
+    assert "error 2.5e-01" in told
+    assert "held against aten::relu in layers.1" in told
+    page.get_by_text("It is wrong: one node is over the limit").wait_for()
+
+
+def test_what_stays_does_not_move_and_what_went_is_dashed(opened):
+    page = opened()
+    press(page, "Home")
+    before = {i: ask(page, 0, _PLACE, i) for i in ("x", "d0", "r", "d1")}
+    assert ask(page, 0, _STYLE, "t0") == "shape"
+    fold(page)
+    wait(page, 0, f"{_STYLE} === 'removed'", "t0")
+    assert ask(page, 0, _STYLE, "d0") == "changed"
+    after = {i: ask(page, 0, _PLACE, i) for i in before}
+    assert all(
+        abs(a - b) < 2 for i in before for a, b in zip(after[i], before[i], strict=True)
+    ), (before, after)  # fmt: skip
+    page.get_by_text("Keep the layout").click()
+    settle(page)
+    assert ask(page, 0, _STYLE, "t0") == "removed"
