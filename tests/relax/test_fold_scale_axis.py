@@ -417,8 +417,11 @@ def folded(model):
     return after
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["resnet", "mobilenet_v2", "super_resolution"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("resnet", "float64"), ("mobilenet_v2", "float32"), ("super_resolution", "float32"),
+     ("super_resolution", "float64")],
+)  # fmt: skip
 def test_no_product_stays_behind_the_convolutions_of_a_sample(name, dtype):
     model = load_model(ModelSource(name, dtype=dtype), quiet)
     after = folded(model)
