@@ -7,7 +7,7 @@ numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,19 +71,22 @@ class Tvm:
             for n in names
         }
 
-    def cpu(self, library: str) -> tuple[Target, ...]:
-        """The CPU by TVM's own kernels, and with a library for matmuls; or why it does not run.
+    def cpu(self, ways: Mapping[str, str]) -> tuple[Target, ...]:
+        """The CPU by TVM's own kernels, and in other ways; or why it does not run.
 
         Args:
-            library: the target's option that leaves matmuls to PyTorch's BLAS.
+            ways: a target's further options, such as one that leaves matmuls to PyTorch's BLAS;
+                and in words, what they do.
         """
         best, device = cpu_target(self.known)
         problem = ""
         for target in dict.fromkeys([best, "llvm"]):
             problem = self.attempt(target, self.module.cpu(0))
             if not problem:
-                words = f"{device}, matmuls by PyTorch's BLAS"
-                return Target(target, device, True), Target(f"{target} {library}", words, True)
+                others = (
+                    Target(f"{target} {o}", f"{device}, {words}", True) for o, words in ways.items()
+                )
+                return Target(target, device, True), *others
         return (Target("llvm", device, False, f"TVM cannot build for the CPU here: {problem}"),)
 
     def cuda(self) -> Target:

@@ -229,14 +229,15 @@ def draw_masks(
         draws exactly what the model's own dropout draws (of a contiguous tensor on the CPU).
     """
     with nullcontext() if seed is None else seeded(seed):
-        return {
-            m.name: torch.nn.functional.dropout(
-                torch.ones(m.shape, dtype=getattr(torch, m.dtype), device=device),
-                m.rate,
-                training=True,
-            )
-            for m in masks
-        }
+        return {m.name: _mask(m, torch.device(device)) for m in masks}
+
+
+def _mask(mask: MaskLike, device: torch.device) -> torch.Tensor:
+    dtype = getattr(torch, mask.dtype)
+    if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does it, without a pass over ones
+        return torch.empty(mask.shape, dtype=dtype).bernoulli_(1 - mask.rate).div_(1 - mask.rate)
+    ones = torch.ones(mask.shape, dtype=dtype, device=device)
+    return torch.nn.functional.dropout(ones, mask.rate, training=True)
 
 
 def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:

@@ -18,8 +18,8 @@ from tvm import relax
 
 from engine import steps
 from engine.building import Builder, BuildOptions
-from engine.relax import blas, kernels
-from engine.relax.targets import BLAS, parse
+from engine.relax import blas, kernels, schedules, vector_math
+from engine.relax.targets import BLAS, SCHEDULES, parse
 from engine.relax.to_graph import tensor_types
 from passes.relax.program import RelaxProgram
 from viz.graph import TensorType
@@ -132,11 +132,12 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
     if BLAS in options.target:
         blas.register()
         mod = blas.dispatch(mod)
-    with tvm.transform.PassContext(
+    ours = SCHEDULES in options.target
+    pipeline = schedules.pipeline(target) if ours else relax.get_default_pipeline(target)
+    with vector_math.used(ours), tvm.transform.PassContext(
         opt_level=options.opt_level, disabled_pass=list(options.disabled),
         instruments=list(instruments),
     ):  # fmt: skip
-        pipeline = relax.get_default_pipeline(target)
         return tvm.compile(mod, target, relax_pipeline=pipeline)
 
 

@@ -16,6 +16,14 @@ BLAS = "-libs=blas"
 """What a CPU target says to have its matmuls done by PyTorch's BLAS; see `engine.relax.blas`."""
 
 
+SCHEDULES = "-schedules=relascope"
+"""What a CPU target says to have the other kernels scheduled; see `engine.relax.schedules`."""
+
+_OURS = (BLAS, SCHEDULES)
+_FLAGS = ("fast-math-reassoc", "fast-math-contract", "fast-math-nsz")
+"""With our schedules LLVM may sum in any order and join products with sums, which vectors need.
+NaN and infinities stay what they are."""
+
 _UNROLL = "-unroll-threshold-aggressive:uint=60"
 """Keeps LLVM from writing a whole loop over a small tensor out, which makes nothing faster and took
 most of the time of building: ten times as long for a layer norm over 8x256 elements."""
@@ -42,10 +50,12 @@ def parse(target: str) -> Any:
                 "target", f"Cannot read {option!r} in the target {target!r}.", target,
                 'Write a kind and options, such as "llvm -mcpu=haswell" or "cuda -arch=sm_90".',
             )  # fmt: skip
-        if option != BLAS:
+        if option not in _OURS:
             found[name] = [value] if name == "cl-opt" else value
     if kind == "llvm":
         found.setdefault("cl-opt", [_UNROLL])
+        if SCHEDULES in options:
+            found.update(dict.fromkeys(_FLAGS, True))
     try:
         made = tvm.target.Target(found)
     except Exception as wrong:
@@ -55,6 +65,12 @@ def parse(target: str) -> Any:
     return made
 
 
+_WAYS = {
+    BLAS: "matmuls by PyTorch's BLAS",
+    f"{BLAS} {SCHEDULES}": "matmuls by PyTorch's BLAS, the rest by schedules of ours",
+}
+
+
 @functools.cache
 def targets() -> tuple[Target, ...]:
     """The targets, the best first; those that do not run here come last and say why.
@@ -62,7 +78,7 @@ def targets() -> tuple[Target, ...]:
     A function is built and run for each once in a process, a few tens of milliseconds.
     """
     # TVM's own matmuls are slow on the CPU.
-    found = (_TVM.cuda(), *reversed(_TVM.cpu(BLAS)))
+    found = (_TVM.cuda(), *reversed(_TVM.cpu(_WAYS)))
     return tuple(sorted(found, key=lambda t: not t.runs_here))
 
 

@@ -42,7 +42,7 @@ def targets() -> tuple[Target, ...]:
 
     A kernel is built and run for each once in a process, a few tens of milliseconds.
     """
-    found = (_tvm().cuda(), *_tvm().cpu(BLAS))
+    found = (_tvm().cuda(), *_tvm().cpu({BLAS: "matmuls by PyTorch's BLAS"}))
     return tuple(sorted(found, key=lambda t: not t.runs_here))
 
 
