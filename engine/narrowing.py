@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from engine import replay
 from engine.fault import Shown, Suspects, Where
 from engine.session import EngineError
 from engine.worker import explain
-from passes.reduce import Piece, arguments, near
+from passes.reduce import Piece, arguments, near, whole
 from viz.graph import Graph, Kind, Node
 
 Values = Mapping[str, np.ndarray]
@@ -109,9 +109,24 @@ class Extracted:
 def extracted(backend: Backend, start: Start, piece: Piece) -> Extracted:
     """Cut a piece out of the program before the suspected passes.
 
+    The whole of a program that cannot be cut is the program as it is.
+
     Raises:
         EngineError: kind "pass"; it cannot be cut out.
     """
+    try:
+        return _cut_out(backend, start, piece)
+    except EngineError:
+        if piece != whole(start.graph):
+            raise
+    graph, program = start.graph, start.program
+    names = {i: graph.by_id[i].name for i in graph.inputs}
+    params = {n: v for n, v in program.params.items() if n in names.values()}
+    inputs = tuple(n for n in names.values() if n not in params)
+    return _with_values(start, replace(program, params=params, inputs=inputs), names)
+
+
+def _cut_out(backend: Backend, start: Start, piece: Piece) -> Extracted:
     graph = start.graph
     names: dict[str, str] = {}
     parameters: dict[str, str] = {}
@@ -125,13 +140,16 @@ def extracted(backend: Backend, start: Start, piece: Piece) -> Extracted:
             parameters[name] = node.name
     nodes = tuple(graph.by_id[i] for i in piece.nodes)
     cut = Cut(nodes, names, parameters, piece.outputs)
-    program = backend.extract(start.program, start.exprs, cut)
+    return _with_values(start, backend.extract(start.program, start.exprs, cut), names)
+
+
+def _with_values(start: Start, program: Any, names: Mapping[str, str]) -> Extracted:
     values, made_up = {}, []
     for index, (ident, name) in enumerate(names.items()):
         if ident in start.recorded:
             values[name] = start.recorded[ident]
         else:
-            values[name] = _random(graph.by_id[ident], index)
+            values[name] = _random(start.graph.by_id[ident], index)
             made_up.append(name)
     return Extracted(program, names, values, tuple(made_up))
 

@@ -227,12 +227,13 @@ def how_found(made: Reduction, count: int) -> str:
     """How the piece was found, in sentences."""
     question = made.bisection.question
     size = f"{count} operator" + ("s" if count != 1 else "")
+    left = len(made.piece.nodes) if made.piece else 0
     text = (
         f"In the pipeline `{question.pipeline}` on the model {Path(question.source.model).name}"
         f"{' in training' if question.source.training else ''}, bisection found the pass in "
         f"{made.bisection.compiles} compiles. Of the {made.total} nodes that the program before it "
-        f"computes, {len(made.piece.nodes) if made.piece else 0} are left ({size}), after "
-        f"{len(made.log)} tries."
+        f"computes, {left} {'is' if left == 1 else 'are'} left ({size}), after {len(made.log)} "
+        f"{'try' if len(made.log) == 1 else 'tries'}."
     )
     if made.minimal:
         return f"{text} Without any one of them the fault does not show."

@@ -36,3 +36,16 @@ def test_a_fault_that_only_the_gradient_shows_is_narrowed_with_the_steps_to_it(s
     assert status == 1, said
     assert "output 0: differs by 0.000e+00" in said
     assert "right" in said and "WRONG" in said
+
+
+def test_of_a_program_that_cannot_be_cut_the_whole_is_reported(session, tmp_path):
+    source = small(tmp_path, Tiny, training=True)
+    # The gradient binds variables by let, which the pass after it takes away.
+    text = "linear_to_dense|root_grad_out|gradient|raises|graph_normal_form|dce"
+    found = search(session, source, Pipeline.parse(text))
+    made = reduction.narrow(asking(session), "relay", found)
+    assert len(made.piece.nodes) == made.total > 1
+    assert {t.shown.outcome for t in made.log[1:]} == {"cannot be run"}
+    assert "No smaller part of it was found" in reduction.verdict("relay", made)
+    status, said = run(written(made.report, tmp_path / "report"))
+    assert (status, "ValueError: no good" in said) == (1, True), said
