@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
 
+from passes.arithmetic import EXACT, Array, cast, computed, is_exact
 from passes.relax.program import RelaxProgram
 from passes.relax.rewrite import Maker, dtype, op_name, rewrite, shape, with_mod
 from passes.relax.transpose_dedup import axes_of
 
-Array = np.ndarray[Any, Any]
-
 _RESHAPED = ("reshape", "expand_dims", "squeeze")
-_COMPUTED: Mapping[str, Callable[..., Array]] = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
-    "sqrt": np.sqrt, "negative": np.negative,
-}  # fmt: skip
+_DONE = (*EXACT, *_RESHAPED, "permute_dims", "concat", "astype")
 
 
 def fold_constant(program: RelaxProgram) -> RelaxProgram:
@@ -29,30 +24,33 @@ def fold_constant(program: RelaxProgram) -> RelaxProgram:
     together. What only moves data, and the arithmetic that is exactly rounded in any library, is
     done by numpy first; TVM's pass does the rest.
     """
-    return with_mod(program, relax.transform.FoldConstant()(rewrite(program, _computed).mod))
+    return with_mod(program, relax.transform.FoldConstant()(rewrite(program, _folded).mod))
 
 
-def _computed(call: Any, maker: Maker) -> Any:
-    compute = _how(call)
-    operands = [a for a in call.args if not isinstance(a, relax.ShapeExpr)]
-    if operands and isinstance(operands[0], relax.Tuple):
-        operands = list(operands[0].fields)
-    if compute is None or not all(isinstance(a, tvm.ir.GenericConst) for a in operands):
+def _folded(call: Any, maker: Maker) -> Any:
+    if op_name(call) not in _DONE:
         return None
-    with np.errstate(all="ignore"):  # an infinity is a result like any other
-        made = compute(*(a.value.numpy() for a in operands))
+    operands = [a for a in call.args if not isinstance(a, relax.ShapeExpr)]
+    if isinstance(operands[0], relax.Tuple):
+        operands = list(operands[0].fields)
+    if not operands or not all(isinstance(a, tvm.ir.GenericConst) for a in operands):
+        return None
+    made = _value(call, [a.value.numpy() for a in operands])
+    if made is None:
+        return None
     return relax.const(np.ascontiguousarray(made).reshape(shape(call)), dtype(call))
 
 
-def _how(call: Any) -> Callable[..., Array] | None:
-    """How numpy computes what a call does; None where TVM shall."""
+def _value(call: Any, operands: list[Array]) -> Array | None:
+    """What a call computes; None where TVM shall."""
     name = op_name(call)
-    if name in _COMPUTED and dtype(call) in ("float32", "float64"):
-        return _COMPUTED[name]
+    if name in EXACT:
+        return computed(name, dtype(call), operands) if is_exact(name, dtype(call)) else None
     if name in _RESHAPED:
-        return lambda array: array.reshape(shape(call))
+        return operands[0].reshape(shape(call))
     if name == "permute_dims":
-        return lambda array: np.transpose(array, axes_of(call))
-    if name == "concat" and call.attrs.axis is not None:
-        return lambda *arrays: np.concatenate(arrays, int(call.attrs.axis))
-    return None
+        return np.transpose(operands[0], axes_of(call))
+    if name == "astype":
+        return cast(operands[0], dtype(call))
+    axis = call.attrs.axis
+    return None if axis is None else np.concatenate(operands, int(axis))

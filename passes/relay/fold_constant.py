@@ -9,18 +9,11 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
+from passes.arithmetic import EXACT, cast, computed, is_exact
 from passes.relay.program import RelayProgram
 from passes.relay.rewrite import op_name, rewrite, shape, with_mod
 
-_FLOATS = ("float32", "float64")
-_CASTS = {("float32", "float64"), ("float64", "float32"), ("float32", "float16")}
 _AXIS = re.compile(r"(\d*)([A-Za-z])")
-
-
-def _in_type(call: Any, value: np.ndarray) -> np.ndarray | None:
-    kinds = str(value.dtype), str(call.attrs.dtype)
-    with np.errstate(over="ignore"):
-        return value.astype(kinds[1]) if kinds in _CASTS else None
 
 
 def _in_layout(call: Any, value: np.ndarray) -> np.ndarray | None:
@@ -41,7 +34,7 @@ def _in_layout(call: Any, value: np.ndarray) -> np.ndarray | None:
 
 _MOVES: dict[str, Callable[[Any, Sequence[np.ndarray]], np.ndarray | None]] = {
     "broadcast_to": lambda call, args: np.broadcast_to(args[0], shape(call)),
-    "cast": lambda call, args: _in_type(call, args[0]),
+    "cast": lambda call, args: cast(args[0], str(call.attrs.dtype)),
     "concatenate": lambda call, args: np.concatenate(args, axis=int(call.attrs.axis)),
     "expand_dims": lambda call, args: args[0].reshape(shape(call)),
     "layout_transform": lambda call, args: _in_layout(call, args[0]),
@@ -51,15 +44,6 @@ _MOVES: dict[str, Callable[[Any, Sequence[np.ndarray]], np.ndarray | None]] = {
     "transpose": lambda call, args: np.transpose(
         args[0], [int(a) for a in call.attrs.axes] if call.attrs.axes else None
     ),
-}
-# IEEE arithmetic that is rounded once: the same bits wherever it is computed.
-_COMPUTES: dict[str, Callable[..., np.ndarray]] = {
-    "add": np.add,
-    "divide": np.divide,
-    "multiply": np.multiply,
-    "negative": np.negative,
-    "sqrt": np.sqrt,
-    "subtract": np.subtract,
 }
 
 
@@ -76,13 +60,10 @@ def fold_constant(program: RelayProgram) -> RelayProgram:
 def _folded(call: Any, args: list[Any]) -> Any:
     if op_name(call) in _MOVES:
         return _moved(call, args)
-    compute = _COMPUTES.get(op_name(call))
-    kind = str(call.checked_type.dtype) if compute is not None else ""
-    if kind not in _FLOATS or not all(isinstance(a, relay.Constant) for a in args):
+    kind = str(call.checked_type.dtype) if op_name(call) in EXACT else ""
+    if not is_exact(op_name(call), kind) or not all(isinstance(a, relay.Constant) for a in args):
         return None
-    assert compute is not None
-    with np.errstate(all="ignore"):  # NaN and infinity are values here as they are in TVM
-        return relay.const(np.asarray(compute(*(a.data.numpy() for a in args)), kind), kind)
+    return relay.const(computed(op_name(call), kind, [a.data.numpy() for a in args]), kind)
 
 
 def _moved(call: Any, args: list[Any]) -> Any:

@@ -37,6 +37,7 @@ CASES = {
     "permute_dims": lambda d: OP.permute_dims(const(d, 5, 3), [1, 0]),
     "permute_dims of no axes": lambda d: OP.permute_dims(const(d, 5, 3)),
     "concat": lambda d: OP.concat([const(d, 1, 5), const(d, 2, 5)], axis=0),
+    "astype": lambda d: OP.astype(OP.astype(const(d, 3, 5), "float16"), d),
     "exp, which TVM computes": lambda d: OP.exp(const(d, 3, 5)),
 }
 

@@ -1,0 +1,44 @@
+"""What numpy computes of constants with the bits that any library gives, for folding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+EXACT: Mapping[str, Callable[..., Array]] = {
+    "add": np.add,
+    "divide": np.divide,
+    "multiply": np.multiply,
+    "negative": np.negative,
+    "sqrt": np.sqrt,
+    "subtract": np.subtract,
+}
+"""IEEE arithmetic that is rounded once, by the name that operators of both IRs have."""
+
+_FLOATS = ("float32", "float64")
+_CASTS = {("float32", "float64"), ("float64", "float32"), ("float32", "float16")}
+
+
+def computed(op: str, dtype: str, operands: list[Array]) -> Array:
+    """The result of an operator of `EXACT`; NaN and infinity are values as they are in TVM.
+
+    Args:
+        dtype: one of which `is_exact` holds.
+    """
+    with np.errstate(all="ignore"):
+        return np.asarray(EXACT[op](*operands), dtype)
+
+
+def is_exact(op: str, dtype: str) -> bool:
+    """Whether `computed` has the bits that TVM gives."""
+    return op in EXACT and dtype in _FLOATS
+
+
+def cast(value: Array, dtype: str) -> Array | None:
+    """A value in another type, or None where libraries may round in different ways."""
+    with np.errstate(over="ignore"):
+        return value.astype(dtype) if (str(value.dtype), dtype) in _CASTS else None
