@@ -73,11 +73,7 @@ class _Rewriter(PyExprMutator):
         return relax.op.call_dps_packed(_name(turn_a, turn_b), (left, right), kind)
 
     def turned(self, operand: Any) -> tuple[Any, bool]:
-        """What a transpose of the last two axes is of, and whether there was one.
-
-        Of an operand whose axes are moved about so that memory runs along the last but one, the
-        last two are left in their order: that copies runs of memory, not single numbers.
-        """
+        """What a transpose of the last two axes is of, and whether there was one."""
         bound = self.lookup_binding(operand) if isinstance(operand, tvm.ir.Var) else None
         if (
             isinstance(bound, tvm.ir.Call)
@@ -89,7 +85,4 @@ class _Rewriter(PyExprMutator):
             axes = list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
             if axes == [*range(rank - 2), rank - 1, rank - 2]:
                 return bound.args[0], True
-            if axes[-2] == rank - 1:
-                straight = [*axes[:-2], axes[-1], axes[-2]]
-                return self.builder_.emit(relax.op.permute_dims(bound.args[0], straight)), True
         return operand, False
