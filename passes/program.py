@@ -42,6 +42,8 @@ class Program:
         provenance: (scope, framework operator) by a key of the importer's own.
         updates: buffers that a run of the model changes (running statistics); their new values
             are the last of `outputs`. They get no grad_out.
+        digests: hashes of the bytes of constants, each with its tensor, by the tensor's place in
+            memory. All programs of one import share them, so that the weights are read once.
     """
 
     mod: Any
@@ -54,6 +56,7 @@ class Program:
     gradients: tuple[str, ...] = ()
     provenance: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     updates: tuple[str, ...] = ()
+    digests: dict[Any, tuple[Any, str]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def main(self) -> Any:

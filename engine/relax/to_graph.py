@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from copy import copy
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import torch
@@ -53,6 +54,7 @@ class _Shared:
         self.mod = program.mod
         self.parameters = set(program.params)
         self.provenance = program.provenance
+        self.digests = program.digests
         # Binding keeps the storage, so a bound parameter is known by its address.
         self.bound = {_address(v): n for n, v in program.params.items()}
         self.op_names: dict[int, tuple[str, list[str]]] = {}
@@ -165,21 +167,26 @@ class _Walk(GraphBuilder):
 
     def constant(self, expr: Any) -> str:
         data = expr.value
-        array = data.numpy() if hasattr(data, "numpy") else None
-        if array is None:
+        if not hasattr(data, "numpy"):
             return self.add_node(
                 expr, f"constant {data}", Kind.CONSTANT, tensor_types(expr.ty),
                 attrs={"value": str(data)},
             )  # fmt: skip
-        digest = hashlib.blake2b(array.tobytes(), digest_size=6).hexdigest()
+        shape = [int(n) for n in data.shape]
+        place = _address(data), str(data.dtype), tuple(shape)
+        known = self.shared.digests.get(place)
+        if known is None:  # with the tensor, or another could come to stand in its place
+            found = hashlib.blake2b(data.numpy().tobytes(), digest_size=6).hexdigest()
+            known = self.shared.digests[place] = data, found
+        digest = known[1]
         attrs: dict[str, JsonValue] = {"digest": digest, "dtype": str(data.dtype)}
-        if array.size < SMALL:
-            attrs["value"] = json.dumps(array.tolist())
+        if prod(shape) < SMALL:
+            attrs["value"] = json.dumps(data.numpy().tolist())
         name = self.shared.bound.get(_address(data))
         if name is not None:
             attrs["parameter"] = name
         return self.add_node(
-            expr, f"constant {digest} {data.dtype} {list(array.shape)}", Kind.CONSTANT,
+            expr, f"constant {digest} {data.dtype} {shape}", Kind.CONSTANT,
             tensor_types(expr.ty), (name.rpartition(".")[0] if name else "", ""), attrs=attrs,
         )  # fmt: skip
 

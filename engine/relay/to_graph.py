@@ -61,6 +61,7 @@ class _Shared:
         self.functions = {str(v.name_hint): f for v, f in program.mod.functions.items()}
         self.entered: list[str] = []  # functions of the module, from the outside in
         self.provenance = program.provenance
+        self.digests = program.digests
         # Binding keeps the storage, so a bound parameter is known by its address.
         self.bound = {_address(v): n for n, v in program.params.items()}
         self.op_names: dict[int, str] = {}
@@ -219,7 +220,11 @@ class _Walk(GraphBuilder):
 
     def constant(self, expr: Any) -> None:
         data = expr.data
-        digest = _digest(data)
+        place = _address(data), str(data.dtype), tuple(data.shape)
+        known = self.shared.digests.get(place)
+        if known is None:  # with the tensor, or another could come to stand in its place
+            known = self.shared.digests[place] = data, _digest(data)
+        digest = known[1]
         attrs: dict[str, JsonValue] = {"digest": digest, "dtype": data.dtype}
         elements = 1
         for size in data.shape:
@@ -374,7 +379,8 @@ def _json(value: Any) -> JsonValue:
 
 
 def _address(array: Any) -> int:
-    return int(array.handle.contents.data or 0)
+    content = array.handle.contents
+    return int(content.data or 0) + int(content.byte_offset)
 
 
 def _digest(array: Any) -> str:
