@@ -15,7 +15,7 @@ from kernels import (
 )
 
 from engine.relax.session import RelaxSession
-from engine.relax.targets import BLAS
+from engine.relax.targets import BLAS, SCHEDULES
 from engine.session import EngineError, ModelSource
 from engine.source import source_from_file
 from passes.catalogue import default_pipeline
@@ -27,7 +27,7 @@ def session():
     return RelaxSession()
 
 
-@pytest.mark.parametrize("target", [TARGET, f"{TARGET} {BLAS}"])
+@pytest.mark.parametrize("target", [TARGET, f"{TARGET} {BLAS}", f"{TARGET} {BLAS} {SCHEDULES}"])
 @pytest.mark.parametrize("training", [False, True])
 def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(session, training, target):
     source = ModelSource("bert_layer", tokens=6, training=training)
