@@ -100,6 +100,25 @@ def test_scales_that_a_weight_took_over_were_folded_into_it():
     assert set(rows["k"][2]) == {"w", "d", "m", "s", "t"}
 
 
+def test_a_value_that_is_read_beside_another_weight_is_not_sure_to_be_the_same():
+    before = graph(
+        var("x"), constant("s", "1"), call("m", "multiply", "x", "s"), constant("b", "2"),
+        call("a", "add", "m", "b"), constant("w", "3"),
+        call("c", "conv", "a", "w", source="aten::conv"),
+    )  # fmt: skip
+
+    def after(weight):
+        return graph(
+            var("x"), constant("k", "4"), call("1", "add", "x", "k"), constant("v", weight),
+            call("2", "conv", "1", "v", source="aten::conv"),
+        )  # fmt: skip
+
+    rows = found(before, after("5"))
+    assert rows["a"] == ("removed", How.REPLACED, ("1",), False)
+    # Where the weight is as it was, it is.
+    assert found(before, after("3"))["a"] == ("removed", How.REPLACED, ("1",), True)
+
+
 def test_what_nothing_reads_is_dead():
     before = graph(
         var("x"), call("a", "exp", "x"), call("b", "log", "a"), call("c", "sin", "x"),

@@ -215,8 +215,11 @@ class _Search:
             placed = bool(reader.source) and reader.source == other.source
             shared = any(a == b for a, b in zip(self._now(was), now, strict=False))
             if len(was) == len(now):
+                # Beside another weight, another value may do what the weight did, or leave it.
+                weighs = any(map(self._is_another_constant, was, now))
                 for old, new in zip(was, now, strict=True):
                     certain = known or self.went[other.id].sure
+                    certain = certain and (old in self.constant or not weighs)
                     lone = not known and len(was) == 1
                     self._takes_the_place(
                         old, new, certain and (placed or (alike and (shared or lone)))
@@ -363,6 +366,11 @@ class _Search:
 
     def _now(self, read: Iterable[str]) -> tuple[str, ...]:
         return tuple(self.becomes.get(i, i) for i in read)
+
+    def _is_another_constant(self, old: str, new: str) -> bool:
+        was, now = self.old.nodes.get(old), self.new.nodes.get(new)
+        both = was is not None and now is not None and was.kind is now.kind is Kind.CONSTANT
+        return both and old != new
 
     def _weighs(self, ident: str) -> bool:
         """Whether a node before the step reads both what constants decide and what they do not."""
