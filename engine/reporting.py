@@ -36,7 +36,7 @@ _INSTALL = {
     "relay": "A TVM that has Relay: one that `import tvm` finds (0.18 or older), else the one in "
     "the package `bitblas` (`pip install --no-deps bitblas==0.1.0` and `pip install numpy scipy "
     "attrs psutil decorator cloudpickle tornado typing_extensions`).",
-    "relax": "A TVM that has Relax (`pip install {tvm}`), and numpy.",
+    "relax": "A TVM that has Relax (`pip install {tvm} {ffi}`), and numpy.",
 }
 
 
@@ -292,7 +292,9 @@ def _expected(facts: Facts) -> str:
 
 
 def _how(facts: Facts) -> str:
-    need = _INSTALL[facts.ir].format(tvm=_package("apache-tvm", "apache-tvm"))
+    need = _INSTALL[facts.ir].format(
+        tvm=_package("apache-tvm", "apache-tvm"), ffi=_package("apache-tvm-ffi", "apache-tvm-ffi")
+    )
     return (
         f"```\npython report.py\n```\n\nNeeds: {need}\n\nIts exit status is 1 (or that of the "
         "crash) while the fault is there, 0 when it is mended, and 2 where it cannot be run. "
@@ -309,7 +311,8 @@ def _package(name: str, otherwise: str) -> str:
 
 
 def _versions(facts: Facts) -> list[str]:
-    wheel = _package("bitblas", "") if facts.ir == "relay" else _package("apache-tvm", "")
+    names = ("bitblas",) if facts.ir == "relay" else ("apache-tvm", "apache-tvm-ffi")
+    wheel = ", ".join(filter(None, (_package(name, "") for name in names)))
     return [
         facts.version + (f" ({wheel})" if wheel else ""),
         f"Python {platform.python_version()}, numpy {np.__version__}",
