@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,15 +25,12 @@ def with_origins(program: RelayProgram, mod: Any) -> RelayProgram:
     what it reads. Such a span says where the call belongs and no more: its key begins with `NEAR`,
     for what it computes need not be what PyTorch's operator there computed.
     """
-    before, after = program.main, mod["main"]
-    new = [e for e in post_order(after) if isinstance(e, relay.Call)]
-    lost = [e for e in new if e.span is None]
-    if not lost:
+    after = mod["main"]
+    old, new = _calls(program.main), _calls(after)
+    made = {h: e for h, e in new.items() if h not in old}
+    if not any(e.span is None for e in made.values()):
         return with_mod(program, mod)
-    old = [e for e in post_order(before) if isinstance(e, relay.Call)]
-    known = {e.handle.value for e in old}
-    lost = [e for e in lost if e.handle.value not in known]
-    labels = _labels(old, new, lost)
+    labels = _labels({h: e for h, e in old.items() if h not in new}, made)
     if not labels:
         return with_mod(program, mod)
     provenance = dict(program.provenance)
@@ -48,42 +45,76 @@ def with_origins(program: RelayProgram, mod: Any) -> RelayProgram:
         return relay.Call(call.op, args, call.attrs, call.type_args, span)
 
     body = rewrite_body(after.body, spanned)
-    made = copied(mod)
-    made["main"] = relay.Function(after.params, body, after.ret_type, [], after.attrs)
-    return replace(with_mod(program, made), provenance=provenance)
+    mod = copied(mod)
+    mod["main"] = relay.Function(after.params, body, after.ret_type, [], after.attrs)
+    return replace(with_mod(program, mod), provenance=provenance)
 
 
-def _labels(old: list[Any], new: list[Any], lost: list[Any]) -> dict[int, str]:
-    """The key that each call without one belongs to, by handle."""
+def _calls(function: Any) -> dict[int, Any]:
+    """The calls of a function by handle, producers first."""
+    return {e.handle.value: e for e in post_order(function) if isinstance(e, relay.Call)}
+
+
+def _labels(old: Mapping[int, Any], new: Mapping[int, Any]) -> dict[int, str]:
+    """The key that each call without one belongs to, by handle.
+
+    Args:
+        old: calls that are there no more, or that were built anew.
+        new: calls that were not there before, producers first.
+    """
+    name = _Names()
+    was = [(*name(e), e) for e in old.values()]
+    now = {h: name(e) for h, e in new.items()}
     # One operator of PyTorch may have become several calls, so a key alone does not tell a call.
-    fewer = Counter((op_name(e), key(e)) for e in old) - Counter((op_name(e), key(e)) for e in new)
+    fewer = Counter((op, k) for op, k, _ in was) - Counter(now.values())
     gone: dict[Identity, list[tuple[str, str]]] = defaultdict(list)
-    for call in old:
-        where = key(call)
-        if where and (op_name(call), where) in fewer:
+    for op, where, call in was:
+        if where and (op, where) in fewer:
             for operand in _operands(call):
-                gone[_identity(operand)].append((op_name(call), where))
+                gone[_identity(operand)].append((op, where))
+    lost = {h: list(_operands(new[h])) for h, (_, where) in now.items() if not where}
     labels: dict[int, str] = {}
-    for call in lost:
-        readers = [r for operand in _operands(call) for r in gone.get(_identity(operand), ())]
-        near = [labels.get(o.handle.value, "") for o in _operands(call)]
-        same = [where for op, where in readers if op == op_name(call)]
+    for handle, operands in lost.items():
+        op, _ = now[handle]
+        readers = [r for operand in operands for r in gone.get(_identity(operand), ())]
+        near = [labels.get(o.handle.value, "") for o in operands]
+        same = [where for other, where in readers if other == op]
         found = next(filter(None, (*same, *(where for _, where in readers), *near)), "")
         if found:
-            labels[call.handle.value] = found.removeprefix(NEAR)
-    waiting = {e.handle.value for e in lost} - labels.keys()
-    for call in reversed(new):  # what stands in front of a call belongs to it
-        where = labels.get(call.handle.value) or key(call)
-        for operand in _operands(call) if where else ():
+            labels[handle] = found.removeprefix(NEAR)
+    waiting = lost.keys() - labels.keys()
+    for handle in reversed(new) if waiting else ():
+        where = labels.get(handle) or now[handle][1]  # what stands in front of a call is its
+        for operand in _operands(new[handle]) if where else ():
             if operand.handle.value in waiting:
                 labels.setdefault(operand.handle.value, where.removeprefix(NEAR))
-    for call in lost:
-        if call.handle.value not in labels:
-            read = (labels.get(o.handle.value) or key(o) for o in _operands(call))
-            found = next(filter(None, read), "")
-            if found:
-                labels[call.handle.value] = found.removeprefix(NEAR)
+    for handle in (h for h in lost if h not in labels):
+        read = (labels.get(o.handle.value) or key(o) for o in lost[handle])
+        found = next(filter(None, read), "")
+        if found:
+            labels[handle] = found.removeprefix(NEAR)
     return labels
+
+
+class _Names:
+    """Operator and key of a call; each look into TVM takes microseconds, so names are kept."""
+
+    def __init__(self) -> None:
+        self._ops: dict[int, str] = {}
+        self._keys: dict[int, str] = {}
+        self._alive: list[Any] = []  # an address is only an identity while its object lives
+
+    def __call__(self, call: Any) -> tuple[str, str]:
+        op, span = call.op, call.span
+        if op.handle.value not in self._ops:
+            self._ops[op.handle.value] = op_name(call)
+            self._alive.append(op)
+        if span is None:
+            return self._ops[op.handle.value], ""
+        if span.handle.value not in self._keys:
+            self._keys[span.handle.value] = key(call)
+            self._alive.append(span)
+        return self._ops[op.handle.value], self._keys[span.handle.value]
 
 
 def _operands(call: Any) -> Iterator[Any]:
