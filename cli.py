@@ -23,7 +23,7 @@ from typing import Any
 from engine import bisection, cutting, nodewise, reduction, stepping, truth
 from engine.client import EngineClient
 from engine.cutting import joint_of
-from engine.session import Ask, EngineError, ModelSource, plain
+from engine.session import RIVALS, Ask, EngineError, ModelSource, plain
 from engine.source import source_from_file
 from passes import cut as cuts
 from passes.catalogue import (
@@ -296,7 +296,10 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
         captured = None
         if source.training:
             captured = _cut(joint_of(ask, source, pipeline), args).ids
-        result = ask("time", source, pipeline, captured, target, args.threads, args.repeats)
+        result = ask(
+            "time", source, pipeline, captured, target, args.threads, args.repeats,
+            tuple(args.rival),
+        )  # fmt: skip
     document = {
         "model": source.model,
         "engine": args.engine,
@@ -560,7 +563,7 @@ def _parser() -> argparse.ArgumentParser:
         ("gradients", both_gradients, texts.gradients, "TVM's gradient beside PyTorch's",
          (_model, _target)),
         ("time", time_model, texts.time, "compile, compare and time against PyTorch",
-         (_model, _gradient, _passes, _by_hand, _time, _output)),
+         (_model, _gradient, _passes, _by_hand, _rivals, _output)),
         ("profile", profile, texts.profile, "time every kernel by itself",
          (_model, _gradient, _passes, _by_hand, _time, _output)),
     ):  # fmt: skip
@@ -709,6 +712,14 @@ def _time(command: argparse.ArgumentParser) -> None:
         help="for TVM and PyTorch alike; all cores otherwise",
     )  # fmt: skip
     command.add_argument("--repeats", type=_positive, default=30, metavar="N", help="runs a row")
+
+
+def _rivals(command: argparse.ArgumentParser) -> None:
+    _time(command)
+    command.add_argument(
+        "--rival", action="append", default=[], choices=RIVALS,
+        help="time this beside PyTorch eager, too; it compiles first, which takes a while; repeat",
+    )  # fmt: skip
 
 
 def _output(command: argparse.ArgumentParser) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 import torch
 
 from engine import timing
+from engine.compiled import CannotCompile, compiled, error_of, first_run
 from engine.model import Model, draw_masks
 from engine.session import Comparison, EngineError, Progress, Spread, TimeResult, TimeRow
 
@@ -153,12 +154,23 @@ def comparison(
     return Comparison(name, worst, worst / unit, scale, dtype, spread)
 
 
-def measure(built: Built, ir: str, target: str, repeats: int, progress: Progress) -> TimeResult:
+def measure(
+    built: Built,
+    ir: str,
+    target: str,
+    repeats: int,
+    progress: Progress,
+    rivals: Sequence[str] = (),
+) -> TimeResult:
     """Compare with PyTorch, then time against PyTorch eager, interleaved.
 
     Every run counts the whole way: PyTorch draws the masks, tensors go in, results come out as
     tensors of their own, and the device has finished. With a backward, forward alone and forward
     and backward are timed. The number of threads is set before.
+
+    Args:
+        rivals: in `engine.session.RIVALS`, timed in turn with both; one that cannot be compiled
+            is left out, and a note says why.
     """
     comparisons = compare(built, lambda f, t: progress(0.2 * f, t))
     model = built.model
@@ -178,25 +190,34 @@ def measure(built: Built, ir: str, target: str, repeats: int, progress: Progress
     runs: dict[str, Callable[[], object]] = {"forward": forward}
     if built.step.has_backward:
         runs["forward_backward"] = forward_backward
+    modules, notes = _compiled(model, rivals, lambda f, t: progress(0.2 + 0.3 * f, t))
+    start = 0.5 if rivals else 0.2
     rows: list[TimeRow] = []
     for index, (phase, run) in enumerate(runs.items()):
-        low = 0.2 + 0.8 * index / len(runs)
-        share = 0.8 / len(runs)
+        share = (1 - start) / len(runs)
+        low = start + share * index
+        backward = phase == "forward_backward"
+        contenders = {"eager": model.eager(backward), "ours": run}
+        contenders |= {n: model.eager(backward, module) for n, module in modules.items()}
         measured = timing.interleave(
-            {"eager": model.eager(phase == "forward_backward"), "ours": run}, repeats, wait,
+            contenders, repeats, wait,
             lambda f, t, low=low, share=share, phase=phase: progress(  # type: ignore[misc]
                 low + share * f, f"{phase.replace('_', ' and ')}, {t}"
             ),
         )  # fmt: skip
         outputs = [c.max_abs for c in comparisons if c.name.startswith("output")]
         everything = [c.max_abs for c in comparisons]
+        eager = measured["eager"]
         rows += [
-            timing.row("pytorch eager", phase, measured["eager"], None, None, None),
+            timing.row("pytorch eager", phase, eager, None, None, None),
             timing.row(
-                f"{ir}, {target}", phase, measured["ours"], measured["eager"],
-                max(outputs if phase == "forward" else everything), built.capture_bytes,
+                f"{ir}, {target}", phase, measured["ours"], eager,
+                max(everything if backward else outputs), built.capture_bytes,
             ),
         ]  # fmt: skip
+        for name, module in modules.items():
+            row = timing.row(name, phase, measured[name], eager, error_of(model, module), None)
+            rows.append(replace(row, ours_over=timing.ratio(measured["ours"], measured[name])))
     return TimeResult(
         timing.machine(),
         target,
@@ -204,5 +225,23 @@ def measure(built: Built, ir: str, target: str, repeats: int, progress: Progress
         tuple(rows),
         comparisons,
         built.seconds,
-        timing.unsteady(rows),
+        (*notes, *timing.unsteady(rows)),
     )
+
+
+def _compiled(
+    model: Model, rivals: Sequence[str], progress: Progress
+) -> tuple[dict[str, Callable[..., Any]], list[str]]:
+    """What torch.compile makes of the model, compiled; and why of some it makes nothing."""
+    found: dict[str, Callable[..., Any]] = {}
+    notes = []
+    for index, name in enumerate(rivals):
+        progress(index / len(rivals), f"{name}, which compiles first")
+        try:
+            module = compiled(model, name)
+            for backward in {False, model.source.training}:
+                first_run(model.eager(backward, module))
+            found[name] = module
+        except CannotCompile as error:
+            notes.append(f"{name} is not timed: {error}.")
+    return found, notes

@@ -171,14 +171,18 @@ class Model:
             for (name, leaf), gradient in zip(leaves.items(), found, strict=True)
         }
 
-    def eager(self, backward: bool) -> Callable[[], object]:
+    def eager(
+        self, backward: bool, module: Callable[..., Any] | None = None
+    ) -> Callable[[], object]:
         """One run of PyTorch's own, as a function to be timed.
 
         Args:
             backward: take the gradients of all floating inputs and parameters too; else the
                 outputs alone, with autograd recording where the model is trained.
+            module: run instead of the model's, such as what torch.compile makes of it.
         """
         training = self.source.training
+        run = self.module if module is None else module
         inputs = tuple(
             t.detach().clone().requires_grad_(training and t.is_floating_point())
             for t in self.inputs
@@ -187,14 +191,14 @@ class Model:
 
             def infer() -> object:
                 with torch.no_grad():
-                    return self.module(*inputs)
+                    return run(*inputs)
 
             return infer
         if not backward:
-            return lambda: self.module(*inputs)
+            return lambda: run(*inputs)
         leaves = [t for t in (*inputs, *self.parameters.values()) if t.requires_grad]
         grad_outs = self.grad_outs()
-        return lambda: self._backward(flat_tensors(self.module(*inputs)), leaves, grad_outs)
+        return lambda: self._backward(flat_tensors(run(*inputs)), leaves, grad_outs)
 
     def _backward(
         self,

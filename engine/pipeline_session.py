@@ -355,6 +355,7 @@ class PipelineSession:
         target: str,
         threads: int,
         repeats: int,
+        rivals: tuple[str, ...] = (),
         *,
         progress: Progress,
     ) -> TimeResult:
@@ -363,7 +364,7 @@ class PipelineSession:
             raise _whole_joint("timed")
         built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.5))
         set_threads(threads)
-        return measure(built, self.ir, target, repeats, _part(progress, 0.5, 1.0))
+        return measure(built, self.ir, target, repeats, _part(progress, 0.5, 1.0), rivals)
 
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, *, progress: Progress

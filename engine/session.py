@@ -207,6 +207,10 @@ class NodeError:
     spread: Spread = Spread()
 
 
+RIVALS = ("torch.compile", "torch.compile, reduce-overhead")
+"""What can be timed beside PyTorch eager; the second records CUDA graphs on a GPU."""
+
+
 @dataclass(frozen=True)
 class TimeRow:
     """One line of a timing table; times in milliseconds, end to end with every copy counted.
@@ -219,6 +223,8 @@ class TimeRow:
         max_abs_error: the largest difference of this build's outputs (and, with the backward, its
             gradients) to PyTorch's; None for PyTorch itself.
         peak_bytes: bytes of the captures held between forward and backward, where there is one.
+        ours_over: of another compiler than ours, the median of the ratios of our time to its; below
+            1 ours is faster.
     """
 
     what: str
@@ -230,6 +236,7 @@ class TimeRow:
     max_abs_error: float | None
     peak_bytes: int | None
     samples_ms: tuple[float, ...] = ()
+    ours_over: float | None = None
 
 
 @dataclass(frozen=True)
@@ -413,27 +420,6 @@ class Session(Protocol):
             by their ids in the joint graph. A node that both compute stands there twice.
         """
 
-    def rivals(self, source: ModelSource, *, progress: Progress) -> Rivals:
-        """Measure what PyTorch keeps for the backward of a model in training."""
-
-    def time(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
-        repeats: int,
-        *,
-        progress: Progress,
-    ) -> TimeResult:
-        """Build, compare, and time against PyTorch eager, interleaved.
-
-        Args:
-            captured: None to build the inference function; else the joint graph is split at these
-                nodes, and forward and forward+backward are timed.
-            threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
-        """
     def suspects(self, source: ModelSource, where: Where, *, progress: Progress) -> Suspects:
         """The program before suspected passes, and the nodes where values first differ after them.
 
@@ -458,6 +444,29 @@ class Session(Protocol):
     ) -> Report:
         """Make a report of such a piece, which runs by itself."""
 
+    def rivals(self, source: ModelSource, *, progress: Progress) -> Rivals:
+        """Measure what PyTorch keeps for the backward of a model in training."""
+
+    def time(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        repeats: int,
+        rivals: tuple[str, ...] = (),
+        *,
+        progress: Progress,
+    ) -> TimeResult:
+        """Build, compare, and time against PyTorch eager, interleaved.
+
+        Args:
+            captured: None to build the inference function; else the joint graph is split at these
+                nodes, and forward and forward+backward are timed.
+            threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
+            rivals: names in `RIVALS`, timed with them.
+        """
 
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, *, progress: Progress

@@ -42,7 +42,7 @@ class FaultySession(PageSession):
         found = super().check(source, pipeline, captured, target, captures, progress=progress)
         return tuple(replace(c, max_abs=0.25, max_rel=0.5) for c in found) if wrong else found
 
-    def time(self, source, pipeline, captured, target, threads, repeats, *, progress):
+    def time(self, source, pipeline, captured, target, threads, repeats, rivals=(), *, progress):
         result = super().time(
             source, pipeline, captured, target, threads, repeats, progress=progress
         )

@@ -190,7 +190,7 @@ class PageSession:
             return Rivals(2048, None, "PyTorch's partitioner does not take this module: no.")
         return Rivals(2048, 1024)
 
-    def time(self, source, pipeline, captured, target, threads, repeats, *, progress):
+    def time(self, source, pipeline, captured, target, threads, repeats, rivals=(), *, progress):
         if repeats == SLOW_REPEATS:
             for i in range(600):
                 progress(i / 600, "timing slowly")
@@ -202,6 +202,8 @@ class PageSession:
                                 (0.9, 1.0, 1.1)))  # fmt: skip
             rows.append(TimeRow("relay, cpu", phase, 1.32, 1.3, 1.4, 1.32, 3e-6, 2048,
                                 (1.3, 1.32, 1.4)))  # fmt: skip
+            rows += [TimeRow(name, phase, 0.8, 0.7, 0.9, 0.8, 1e-6, None, (0.7, 0.8, 0.9), 1.65)
+                     for name in rivals]  # fmt: skip
         comparisons = self.check(source, pipeline, captured, target, progress=progress)
         return TimeResult(
             "a test machine", target, threads or 2, tuple(rows), comparisons, 0.5,

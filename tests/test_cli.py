@@ -573,3 +573,9 @@ def test_step_holds_each_node_against_pytorch_and_says_what_it_is():
     told = run("step", "mlp", "--passes", "bind", "--inside").stdout
     assert "It is wrong" in told
     assert "aten::relu in layers.1" in told
+
+
+def test_another_compiler_is_timed_on_request():
+    rows = document("time", "mlp", "--rival", "torch.compile", "--repeats", "3")["rows"]
+    assert [r["what"] for r in rows] == ["pytorch eager", "relay, cpu", "torch.compile"]
+    assert rows[-1]["ours_over"] == 1.65 and rows[1]["ours_over"] is None

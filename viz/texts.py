@@ -11,7 +11,7 @@ Document = dict[str, Any]
 
 TIME_COLUMNS = (
     "what", "phase", "median_ms", "q1_ms", "q3_ms", "ratio_to_eager", "max_abs_error",
-    "peak_bytes",
+    "peak_bytes", "ours_over",
 )  # fmt: skip
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from engine.session import EngineError, EngineInfo, Target, TimeResult
+from engine.session import RIVALS, EngineError, EngineInfo, Target, TimeResult
 from passes.catalogue import GRADIENTS
 from viz import charts, tables
 from viz.panels import kernels, truth
@@ -43,7 +44,7 @@ def show(desk: Desk, screen: Screen) -> None:
                 st.session_state.timing = None  # the settings have moved on from what failed
     _results(request)
     if target is not None and target.runs_here:
-        kernels.show(desk, screen, request)
+        kernels.show(desk, screen, request[:-1])
         truth.show(desk, screen, target.name)
 
 
@@ -55,7 +56,8 @@ def _settings(
     state = st.session_state
     state.setdefault("keep_threads", 0)
     state.setdefault("keep_repeats", 30)
-    where, threads, repeats, run = st.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
+    row, beside = st.container(), st.container()
+    where, threads, repeats, run = row.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
     name = where.selectbox(
         "Target", list(targets), key="keep_target",
         format_func=lambda n: f"{targets[n].device}: {n}",
@@ -66,13 +68,24 @@ def _settings(
     runs = repeats.number_input("Repeats", 3, 1000, key="keep_repeats")
     target = targets.get(name or "")
     request = (
-        screen.source, screen.pipeline, _captured(desk, screen), name, int(count), int(runs)
+        screen.source, screen.pipeline, _captured(desk, screen), name, int(count), int(runs),
+        _rivals(beside, name or ""),
     )  # fmt: skip
     can_run = target is not None and target.runs_here
     if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
         desk.forget(Request("time", request))
         state.timing = _Run(_title(screen), request)
     return request, target
+
+
+def _rivals(place: DeltaGenerator, target: str) -> tuple[str, ...]:
+    """What else is timed, beside PyTorch eager."""
+    offered = RIVALS if target.startswith("cuda") else RIVALS[:1]
+    chosen = place.pills(
+        "Time beside PyTorch eager, too", offered, selection_mode="multi", key="keep_rivals",
+        help="It is compiled first, which takes from seconds to minutes.",
+    )  # fmt: skip
+    return tuple(chosen)
 
 
 def _captured(desk: Desk, screen: Screen) -> tuple[str, ...] | None:
@@ -140,7 +153,7 @@ def _results(request: tuple[Any, ...]) -> None:
 
 
 def _run_name(request: tuple[Any, ...], title: str, result: TimeResult) -> str:
-    source, _, captured, _, _, repeats = request
+    source, _, captured, _, _, repeats, _ = request
     sizes = [f"batch {source.batch}"] if source.batch else []
     sizes += [f"{source.tokens} tokens"] if source.tokens else []
     kept = [] if captured is None else [f"{len(captured)} captures"]
@@ -158,6 +171,7 @@ def _table(result: TimeResult) -> None:
             "q3": r.q3_ms,
             "against eager": tables.speed_text(r.ratio_to_eager),
             "ratio": r.ratio_to_eager,
+            "ours over it": r.ours_over,
             "max abs error": r.max_abs_error,
             "captures held": tables.size(r.peak_bytes) if r.peak_bytes is not None else None,
         }
@@ -173,6 +187,10 @@ def _table(result: TimeResult) -> None:
             "q1": ms,
             "q3": ms,
             "ratio": st.column_config.NumberColumn(format="%.2f"),
+            "ours over it": st.column_config.NumberColumn(
+                format="%.2f",
+                help="The median of our time over this compiler's; below 1, ours is faster.",
+            ),
             "max abs error": st.column_config.NumberColumn(format="%.1e"),
         },
     )
