@@ -147,7 +147,7 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
             errors = _check_steps(ask, source, alive, args)
         if args.inside:
             insides = _inside_steps(ask, source, alive, args)
-            details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue={})]
+            details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue=tables.Row())]
         if args.export:
             _write(args.export, script(args.engine, source, pipeline))
         if args.output:
