@@ -118,7 +118,8 @@ def verdict(first: Inside, second: Inside | None = None) -> str:
     if double is first:
         return f"It is wrong: {found}, where rounding plays no part."
     if double.over:
-        return f"It is wrong: {found}, and {_count(double)} in float64, too{_at(double)}."
+        elsewhere = _at(double) if _at(double) != _at(first) else ""
+        return f"It is wrong: {found}, and {_count(double)} in float64, too{elsewhere}."
     return f"It is rounding: {found}, and none in float64."
 
 

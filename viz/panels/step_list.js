@@ -2,6 +2,7 @@
 // its own is which row was just chosen, so that the mark follows the hand and not the answer.
 
 const NOTHING_TO_DRAG = -1;
+const ANSWERED_IN = 5000; // ms; after that what Python says counts, whatever was chosen here
 
 function element(tag, className, text) {
   const made = document.createElement(tag);
@@ -40,7 +41,12 @@ function counts(row) {
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component;
   const list = parentElement.querySelector(".list");
-  let selected = data.selected;
+  // An answer to an earlier key must not undo the later ones that are still under way.
+  const { chosen } = list;
+  const waits = chosen && chosen.rows === data.rows.length && Date.now() < chosen.until
+    && chosen.index !== data.selected;
+  if (!waits) list.chosen = null;
+  let selected = waits ? chosen.index : data.selected;
   let dragged = NOTHING_TO_DRAG;
 
   const mark = () => {
@@ -54,6 +60,7 @@ export default function (component) {
   const select = (index) => {
     if (index < 0 || index >= data.rows.length || index === selected) return;
     selected = index;
+    list.chosen = { index, rows: data.rows.length, until: Date.now() + ANSWERED_IN };
     mark();
     setTriggerValue("select", index);
   };
@@ -66,6 +73,7 @@ export default function (component) {
   const remove = (index) => { if (change(index)) setTriggerValue("remove", index); };
   const move = (index, to) => {
     if (index > 0 && to > 0 && to < data.rows.length && to !== index) {
+      list.chosen = null;
       setTriggerValue("move", { row: index, to });
     }
   };

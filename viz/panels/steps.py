@@ -45,13 +45,13 @@ def _draw(desk: Desk, screen: Screen, model: ModelInfo) -> None:
     stepped, wait = _stepped(desk, screen)
     left, right = side_by_side("passes", [0.40, 0.60])
     # The graph first: what is sent first is drawn first, and that is what a click waits for.
-    with right:
-        editing.parameters(screen, _chosen(screen), partial(_change, screen))
     with right, boundary(desk):
         if stepped is None:
             assert wait is not None
             raise wait
         _after(desk, screen, stepped, model)
+    with right:
+        editing.parameters(screen, _chosen(screen), partial(_change, screen))
     found = bisect.search(desk, screen)
     with left:
         records = None if stepped is None else stepped.records
