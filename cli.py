@@ -23,23 +23,20 @@ from typing import Any
 from engine import bisection, cutting, nodewise, reduction, stepping, truth
 from engine.client import EngineClient
 from engine.cutting import joint_of
-from engine.session import RIVALS, Ask, EngineError, ModelSource, plain
+from engine.session import Ask, EngineError, ModelSource, plain
 from engine.source import source_from_file
 from passes import cut as cuts
 from passes.catalogue import (
-    GRADIENTS,
     default_pipeline,
     gradients,
     last_built,
     read_pipeline,
 )
 from passes.catalogue import info as pass_info
-from passes.cuts.budget import parse_budget
 from passes.pipeline import Pipeline
-from passes.reduce import MOST
 from passes.user import name_files
 from samples import SAMPLES
-from viz import reports, tables, texts
+from viz import options, reports, tables, texts
 from viz.align import align
 from viz.changes import step_details
 from viz.export import to_dot
@@ -542,30 +539,31 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, run, text, help_, options in (
+    program = (options.model, options.gradient, options.passes)
+    for name, run, text, help_, groups in (
         ("models", models, texts.models, "list the samples", ()),
         ("passes", passes, texts.passes, "list the passes and the default pipelines, or show one",
-         (_pass, _pass_file)),
+         (options.one_pass, options.pass_file)),
         ("graph", graph, texts.graph, "the graph of a model",
-         (_model, _gradient, _passes, _output)),
+         (*program, options.output)),
         ("step", step, texts.step, "what each pass of a pipeline does",
-         (_model, _gradient, _passes, _check, _output)),
+         (*program, options.check, options.output)),
         ("compare", compare, texts.compare, "one model in Relay and in Relax",
-         (_model, _gradient, _passes)),
+         program),
         ("check", check, texts.check, "every stage against PyTorch, in float32 and float64",
-         (_model, _gradient, _passes, _truth, _output)),
+         (*program, options.truth, options.output)),
         ("bisect", bisect, texts.bisect, "the first pass that makes a pipeline bad",
-         (_model, _gradient, _passes, _bisect, _time, _output)),
+         (*program, options.bisect, options.time, options.output)),
         ("reduce", reduce, reports.text, "narrow a fault inside a pass; a report that runs",
-         (_model, _gradient, _passes, _bisect, _time, _reduce)),
+         (*program, options.bisect, options.time, options.reduce)),
         ("captures", captures, texts.captures, "what the forward saves for the backward",
-         (_model, _gradient, _passes, _captures, _time, _output)),
+         (*program, options.captures, options.time, options.output)),
         ("gradients", both_gradients, texts.gradients, "TVM's gradient beside PyTorch's",
-         (_model, _target)),
+         (options.model, options.target)),
         ("time", time_model, texts.time, "compile, compare and time against PyTorch",
-         (_model, _gradient, _passes, _by_hand, _rivals, _output)),
+         (*program, options.by_hand, options.rivals, options.output)),
         ("profile", profile, texts.profile, "time every kernel by itself",
-         (_model, _gradient, _passes, _by_hand, _time, _output)),
+         (*program, options.by_hand, options.time, options.output)),
     ):  # fmt: skip
         command = commands.add_parser(name, help=help_, description=run.__doc__, allow_abbrev=False)
         command.set_defaults(run=run, text=text)
@@ -573,178 +571,9 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
         command.add_argument("--json", action="store_true", help="print one JSON document")
         command.add_argument("--verbose", action="store_true", help="the engine's log, on stderr")
-        for add in options:
+        for add in groups:
             add(command)
     return parser
-
-
-def _model(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model", metavar="MODEL", help="a sample's name, or a TorchScript file")
-    command.add_argument("--training", action="store_true", help="train mode, with gradients")
-    command.add_argument("--batch", type=_positive, metavar="N", help="batch size of a sample")
-    command.add_argument("--tokens", type=_positive, metavar="N", help="tokens of a sample")
-    command.add_argument("--seed", type=int, default=0, metavar="N", help="of all random values")
-    command.add_argument("--dtype", choices=("float32", "float64"), default="float32")
-    command.add_argument(
-        "--input", action="append", default=[], metavar="NAME=SHAPE:DTYPE",
-        help="one input of a file, such as hidden=1x14x768:float32; repeat in order",
-    )  # fmt: skip
-
-
-def _gradient(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--gradient", choices=list(GRADIENTS), default="tvm",
-        help="whose gradient, in training: TVM's, or PyTorch's joint graph imported whole",
-    )  # fmt: skip
-
-
-def _passes(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--passes", metavar="TEXT", help="a pipeline such as 'cse|bind|fold', or 'default'"
-    )
-    _pass_file(command)
-
-
-def _pass(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", metavar="NAME", nargs="?", help="a pass, to be shown in full")
-
-
-def _pass_file(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--pass-file", action="append", default=[], metavar="FILE",
-        help="Python file with passes of your own, which can stand in pipelines; repeat",
-    )  # fmt: skip
-
-
-def _bisect(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--kind", choices=bisection.KINDS, help="what to look for; wrong or crash otherwise"
-    )
-    command.add_argument(
-        "--factor", type=_ratio, default=bisection.FACTOR, metavar="F",
-        help="slow is what takes longer than F times PyTorch eager",
-    )  # fmt: skip
-
-
-def _reduce(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="where to write the report"
-    )
-    command.add_argument(
-        "--tries", type=_positive, default=MOST, metavar="N", help="pieces to try at most"
-    )
-
-
-def _strategy(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--strategy", choices=list(cuts.STRATEGIES), default=cuts.DEFAULT,
-        help="which values the forward saves",
-    )  # fmt: skip
-    command.add_argument(
-        "--budget", type=_budget, metavar="B",
-        help="for the strategies frontier and budget: a fraction of keep_all's bytes (0.5, 50%%) "
-        "or bytes (4MiB)",
-    )  # fmt: skip
-    command.set_defaults(save=[], recompute=[])
-
-
-def _by_hand(command: argparse.ArgumentParser) -> None:
-    _strategy(command)
-    for name, does in (("--save", "save"), ("--recompute", "compute again")):
-        command.add_argument(
-            name, action="append", default=[], metavar="ID",
-            help=f"{does} this node of the joint graph and choose the rest around it; repeat",
-        )  # fmt: skip
-
-
-def _captures(command: argparse.ArgumentParser) -> None:
-    _by_hand(command)
-    command.add_argument(
-        "--prices", choices=("estimated", "measured"), default="estimated",
-        help="what computing again costs: by a roofline, or as the forward's kernels took here",
-    )  # fmt: skip
-    command.add_argument(
-        "--measure", action="store_true",
-        help="build and time the split, and its peak memory; with --frontier, of the strategies "
-        "too",
-    )  # fmt: skip
-    command.add_argument(
-        "--frontier", action="store_true",
-        help="also every best cut of bytes against work, and the strategies beside them",
-    )  # fmt: skip
-
-
-def _check(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--check", action="store_true", help="compare with PyTorch after each")
-    command.add_argument(
-        "--changes", action="store_true",
-        help="every node that a step added, removed or changed, with its origin; counts and sizes",
-    )  # fmt: skip
-    command.add_argument(
-        "--export", type=Path, metavar="FILE.py",
-        help="write the pipeline as a Python script that runs it pass by pass and checks it",
-    )  # fmt: skip
-    command.add_argument(
-        "--inside", action="store_true",
-        help="each node after each step against PyTorch's own tensor, and whether it is rounding",
-    )  # fmt: skip
-    command.add_argument(
-        "--text", dest="text_diff", action="store_true", help="the IR's text, as a difference"
-    )
-    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
-    _strategy(command)
-
-
-def _truth(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
-    _strategy(command)
-    command.set_defaults(dtype=None, strategy=None)
-
-
-def _target(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
-
-
-def _time(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
-    command.add_argument(
-        "--threads", type=_positive, default=0, metavar="N",
-        help="for TVM and PyTorch alike; all cores otherwise",
-    )  # fmt: skip
-    command.add_argument("--repeats", type=_positive, default=30, metavar="N", help="runs a row")
-
-
-def _rivals(command: argparse.ArgumentParser) -> None:
-    _time(command)
-    command.add_argument(
-        "--rival", action="append", default=[], choices=RIVALS,
-        help="time this beside PyTorch eager, too; it compiles first, which takes a while; repeat",
-    )  # fmt: skip
-
-
-def _output(command: argparse.ArgumentParser) -> None:
-    command.add_argument("-o", dest="output", type=Path, metavar="FILE", help="write a file, too")
-
-
-def _budget(text: str) -> float | int:
-    try:
-        return parse_budget(text)
-    except ValueError as wrong:
-        raise argparse.ArgumentTypeError(str(wrong)) from wrong
-
-
-def _ratio(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value
 
 
 if __name__ == "__main__":
