@@ -72,7 +72,8 @@ PASSES = (
     PassInfo(
         "simplify_inference", "relay", "SimplifyInference",
         "Removes dropout and spells out the normalisations, as only inference may.",
-        "TVM", "passes.relay.tvm_own:simplify_inference",
+        "TVM; norms in float64 are spelled out by ours",
+        "passes.relay.simplify_inference:simplify_inference",
         before="It is for inference: running statistics, and no dropout.",
         after=(
             "Dropout and the normalisations are plain arithmetic or gone; fold computes what is "

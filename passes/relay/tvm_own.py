@@ -30,7 +30,6 @@ def _module_pass(make: Callable[[], Any]) -> Callable[[RelayProgram], RelayProgr
 
 
 eliminate_common_subexpr = _module_pass(_t.EliminateCommonSubexpr)
-simplify_inference = _module_pass(_t.SimplifyInference)
 dead_code_elimination = _module_pass(_t.DeadCodeElimination)
 backward_fold_scale_axis = _module_pass(_t.BackwardFoldScaleAxis)
 forward_fold_scale_axis = _module_pass(_t.ForwardFoldScaleAxis)

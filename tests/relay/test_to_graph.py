@@ -17,7 +17,8 @@ from passes.catalogue import default_pipeline, info
 from passes.relay.bind import bind
 from passes.relay.program import RelayProgram
 from passes.relay.rewrite import post_order
-from passes.relay.tvm_own import fuse_ops, simplify_inference
+from passes.relay.simplify_inference import simplify_inference
+from passes.relay.tvm_own import fuse_ops
 from viz.graph import Graph, Kind, TensorType
 
 F32 = TensorType((2, 3), "float32")
