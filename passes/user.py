@@ -25,13 +25,16 @@ from passes.entry import PassInfo
 from passes.parameters import Parameter, Value
 
 VARIABLE = "RELASCOPE_PASS_FILES"
-"""Names files of passes, separated as the system separates paths."""
+"""Names files of passes, and folders of them, separated as the system separates paths."""
 
 IRS = ("relay", "relax")
 
 
 def name_files(files: Sequence[str]) -> None:
     """Name files for this process and for those that it starts, and enter their passes.
+
+    Args:
+        files: paths of Python files, or of folders, which stand for all such files in them.
 
     Raises:
         ValueError: a file cannot be read as passes; the message says why.
@@ -48,13 +51,24 @@ def enter_named() -> None:
     Raises:
         ValueError: a file cannot be read as passes; the message says why.
     """
-    for file in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+    named = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
+    for file in (f for n in named for f in _files(n)):
         for entry in read(file):
             key = entry.ir, entry.name
             known = catalogue.CATALOGUE.get(key)
             if known is not None and known.function != entry.function:
                 raise ValueError(f"{file} has a pass {entry.name!r}, and {known.origin} has one")
             catalogue.CATALOGUE[key] = entry
+
+
+def _files(named: str) -> list[str]:
+    """A file; or of a folder, the Python files in it by name, but those that begin with "_"."""
+    if not Path(named).is_dir():
+        return [named]
+    found = sorted(str(f) for f in Path(named).glob("[!_]*.py"))
+    if not found:
+        raise ValueError(f"the folder {named} has no Python file")
+    return found
 
 
 def read(file: str) -> tuple[PassInfo, ...]:

@@ -486,6 +486,18 @@ def test_the_command_line_lists_passes_of_a_file(own, capsys):
     assert "mine" in [p["name"] for p in json.loads(capsys.readouterr().out)["passes"]]
 
 
+def test_a_folder_stands_for_the_files_in_it(own, tmp_path, capsys):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    assert cli.main(["passes", "--pass-file", str(folder), "--json"]) == 2
+    assert "no Python file" in json.loads(capsys.readouterr().out)["error"]["message"]
+    (folder / "_shared.py").write_text("x = 1")
+    (folder / "notes.txt").write_text("no Python")
+    (folder / "own.py").write_text("def from_a_folder(program): ...")
+    assert cli.main(["passes", "--pass-file", str(folder), "--json"]) == 0
+    assert "from_a_folder" in [p["name"] for p in json.loads(capsys.readouterr().out)["passes"]]
+
+
 def test_the_page_offers_passes_of_a_file_and_tells_of_one_that_has_none(page, own, monkeypatch):
     monkeypatch.setenv(user.VARIABLE, str(own))
     settle(page.run())

@@ -52,7 +52,8 @@ def pass_file(command: argparse.ArgumentParser) -> None:
     """Passes of one's own."""
     command.add_argument(
         "--pass-file", action="append", default=[], metavar="FILE",
-        help="Python file with passes of your own, which can stand in pipelines; repeat",
+        help="Python file with passes of your own, which can stand in pipelines, or a folder of "
+        "such files; repeat",
     )  # fmt: skip
 
 
