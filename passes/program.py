@@ -44,6 +44,8 @@ class Program:
             are the last of `outputs`. They get no grad_out.
         digests: hashes of the bytes of constants, each with its tensor, by the tensor's place in
             memory. All programs of one import share them, so that the weights are read once.
+        unlike: names, as in `provenance`, of values that are no longer their framework operator's,
+            because a pass moved a factor, say, elsewhere.
     """
 
     mod: Any
@@ -56,6 +58,7 @@ class Program:
     gradients: tuple[str, ...] = ()
     provenance: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     updates: tuple[str, ...] = ()
+    unlike: frozenset[str] = frozenset()
     digests: dict[Any, tuple[Any, str]] = field(default_factory=dict, repr=False, compare=False)
 
     @property

@@ -34,6 +34,7 @@ def backward_fold_scale_axis(program: RelaxProgram) -> RelaxProgram:
             return call.args[gone[handle]]
         if handle not in scales:
             return None
+        maker.unlike.add(str(maker.variable.name))  # it takes the product's value
         weight = flow.linear(call)
         if weight is not None and op_name(call) in ("add", "subtract"):
             return applied.shifted(call, weight, scales[handle], maker, inverse=False)

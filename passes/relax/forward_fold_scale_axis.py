@@ -37,6 +37,7 @@ def forward_fold_scale_axis(program: RelaxProgram) -> RelaxProgram:
             return None
         if ahead(flow, call) is not None:
             return applied.ahead(call, scales[handle], maker)
+        maker.unlike.add(str(maker.variable.name))  # it lacks the product
         weight = flow.linear(call)
         if weight is not None and op_name(call) in ("add", "subtract"):
             return applied.shifted(call, weight, scales[handle], maker, inverse=True)

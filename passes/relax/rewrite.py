@@ -213,6 +213,7 @@ class Maker:
 
     Attributes:
         variable: the one whose call is being rewritten.
+        unlike: see `passes.program.Program`; a rule adds to it.
     """
 
     variable: Any = None
@@ -221,6 +222,7 @@ class Maker:
         self.bound: list[Binding] = []
         self.provenance = dict(provenance)
         self.origin = ""
+        self.unlike: set[str] = set()
         self._taken = taken
         self._values: dict[int, Any] = {}
         self._builder = relax.BlockBuilder()
@@ -317,7 +319,8 @@ def rewrite(program: RelaxProgram, rule: Rule, ahead: Ahead | None = None) -> Re
     if not changed:
         return program
     returned = [substituted(r, instead) for r in results(main, old)]
-    new = replace(program, provenance=maker.provenance)
+    unlike = program.unlike | maker.unlike
+    new = replace(program, provenance=maker.provenance, unlike=unlike)
     bound = maker.bound if ahead is None else late(maker.bound, ahead(maker.bound))
     if isinstance(main.ret_ty, relax.TupleType):
         function = function_of(main.params, bound, returned, main.attrs)

@@ -14,6 +14,7 @@ from engine.model import load_model
 from engine.relax.frontend import import_model
 from engine.session import ModelSource
 from passes.relax.examples.building import program, var
+from passes.relax.origins import imported_order
 from passes.relax.rewrite import bindings, op_name
 from viz.diff import carry_identity
 from viz.graph import Kind
@@ -436,3 +437,15 @@ def test_a_part_of_a_sample_agrees_with_pytorch(name, dtype):
     module, image = part(PARTS[name])
     model, _ = imported(module, image, dtype=dtype)
     assert max(errors(model, folded(model), TARGET).values()) <= LIMIT[dtype]
+
+
+def test_what_takes_a_scale_is_no_longer_called_pytorchs_own():
+    """Or a right convolution would be held against one without the scale, and called wrong."""
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    nn.init.uniform_(module[1].weight, 0.5, 1.5)
+    _, made = imported(module, torch.randn(1, 3, 8, 8))
+    folded = passes(made, "bind|decompose_inference|fold|fold_scale_axis")
+    orders = {op_name(v): imported_order(folded, n) for n, v in bindings(folded.main) if op_name(v)}
+    assert orders["nn.conv2d"] < 0
+    assert orders["nn.relu"] > 0
