@@ -112,3 +112,22 @@ def test_everything_lies_inside_the_drawing():
     assert all(b.x >= 0 and b.x + b.w <= drawn.width for b in drawn.boxes)
     assert all(b.y >= 0 and b.y + b.h <= drawn.height for b in drawn.boxes)
     assert all(0 <= x <= drawn.width for e in drawn.edges for x, _ in e.points)
+
+
+def test_a_weight_far_from_its_module_does_not_stretch_it_over_others():
+    """First the start of a chain reads the weight; then only the module at its end does."""
+    places = Places()
+
+    def drawn(first, last, scope):
+        rest = [("b", ["a"], ""), ("c", ["b"], ""), ("y", ["c", *last], "m"), ("z", ["y"], "m")]
+        made = graph(("a", ["x", *first], ""), *rest)
+        weight = Node("w", Kind.CONSTANT, outputs=TYPE, scope=scope)
+        nodes = (weight, *made.nodes)
+        boxes = draw(places, Graph("main", "relay", nodes, ("x",), ("z",))).boxes
+        return {b.id: b for b in boxes}
+
+    before = drawn(["w"], [], "")
+    assert before["w"].y < before["b"].y < before["group:m"].y
+    after = drawn([], ["w"], "m")
+    assert after["w"].y < after["b"].y  # it stays where it stood
+    assert after["b"].y + after["b"].h < after["group:m"].y < after["y"].y

@@ -212,27 +212,45 @@ class _Keeper:
         return not any(_meet(around, group) for group in groups)
 
     def _groups(self) -> dict[str, Box]:
-        """Each open group around what is in it: in one piece, as nothing needs to be in order."""
+        """Each open group around what is in it: in one piece, as nothing needs to be in order.
+
+        Where that would run through boxes of others, what nothing flows into (a weight, which may
+        stand far above its reader) is left outside.
+        """
         inside: dict[str, list[Box]] = defaultdict(list)
         for box in self.now.values():
             around = self.tree.groups[box.group].parent if box.kind == "group" else box.group
             inside[around].append(box)
+        fed = {e.target for e in self.fresh.edges}
         found: dict[str, Box] = {}
         for box in sorted((b for b in self.fresh.boxes if b.open), key=lambda b: -b.depth):
             if "#" in box.id.removeprefix(f"group:{box.group}"):
                 continue  # a further part of a group that is drawn already
             members = inside[box.group]
-            left = min(b.x for b in members) - PAD
-            top = min(b.y for b in members) - HEADER - PAD
-            high = max(b.y + b.h for b in members) + PAD - top
-            wide = max(b.x + b.w for b in members) + PAD - left
-            name = self.tree.groups[box.group].label
-            whole = found[box.id] = replace(
-                box, x=round(left, 1), y=round(top, 1), w=round(wide, 1), h=round(high, 1),
-                lines=(name, *box.lines[1:]),
-            )  # fmt: skip
+            whole = self._around(box, members)
+            core = [b for b in members if b.open or b.id in fed]
+            if core and len(core) < len(members) and self._runs_through(whole):
+                whole = self._around(box, core)
+            found[box.id] = whole
             inside[self.tree.groups[box.group].parent].append(whole)
         return found
+
+    def _around(self, box: Box, members: list[Box]) -> Box:
+        left = min(b.x for b in members) - PAD
+        top = min(b.y for b in members) - HEADER - PAD
+        high = max(b.y + b.h for b in members) + PAD - top
+        wide = max(b.x + b.w for b in members) + PAD - left
+        return replace(
+            box, x=round(left, 1), y=round(top, 1), w=round(wide, 1), h=round(high, 1),
+            lines=(self.tree.groups[box.group].label, *box.lines[1:]),
+        )  # fmt: skip
+
+    def _runs_through(self, frame: Box) -> bool:
+        """Whether a group's frame meets a box that is not in the group."""
+        return any(
+            _meet(frame, other) and frame.group not in self.tree.path(other.group)
+            for other in self.now.values()
+        )
 
     # Curves.
 

@@ -160,7 +160,7 @@ def _after(desk: Desk, screen: Screen, stepped: stepping.Stepped, model: ModelIn
         show_error(failure)
     places = changes.successors(desk, place, before, matched) if keep else None
     if errors.wanted():
-        errors.show(desk, alive, index, key="step_view", height=HEIGHT, keep_places=places)
+        errors.show(desk, alive, index, key="error_view", height=HEIGHT, keep_places=places)
         return
     graph_view(
         changes.picture(desk, place, before, matched),
