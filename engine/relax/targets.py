@@ -67,7 +67,7 @@ def parse(target: str) -> Any:
 
 _WAYS = {
     BLAS: "matmuls by PyTorch's BLAS",
-    f"{BLAS} {SCHEDULES}": "matmuls by PyTorch's BLAS, the rest by schedules of ours",
+    f"{BLAS} {SCHEDULES}": "matmuls by PyTorch's BLAS, the rest by our schedules",
 }
 
 
