@@ -259,6 +259,6 @@ def _wrong(
         if wrong and one.shape == other.shape and one.size:
             far = np.abs(other.astype(np.float64) - one.astype(np.float64))
             at = np.unravel_index(int(np.nan_to_num(far, nan=np.inf).argmax()), one.shape)
-            print(f"  worst at {[int(i) for i in at]}: {one[at]!r} before, {other[at]!r} after")
+            print(f"  worst at {[int(i) for i in at]}: {one[at]} before, {other[at]} after")
     print("The fault is there." if bad else "The fault is mended.")
     return 1 if bad else 0
