@@ -33,6 +33,7 @@ def wait(page, side, code, argument=None):
 
 def click(page, side, box, **place):
     """Click on a box where it is drawn; `header` clicks a group's title."""
+    ask(page, side, "v.main.scrollIntoView({block: 'center'})")
     x, y = ask(
         page, side,
         "(() => { const i = v.index.get(a[0]), b = d.box, r = v.main.getBoundingClientRect();"

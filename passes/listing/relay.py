@@ -5,7 +5,7 @@ from __future__ import annotations
 from passes.entry import PassInfo
 from passes.parameters import Parameter
 
-_CPU = Parameter("cpu", "text", "", "LLVM's name of the CPU; any of the family otherwise.")
+_CPU = Parameter("cpu", "text", None, "LLVM's name of the CPU; any of the family otherwise.")
 _BRANCHES = Parameter("branches", "whole number", 3, "The fewest that are joined.", least=2)
 _DEVICE = Parameter(
     "device", "text", "cuda", "The device beside the CPU.",

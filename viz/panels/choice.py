@@ -111,7 +111,6 @@ def controls(desk: Desk, screen: Screen) -> None:
         st.session_state.setdefault("keep_budget", round(100 * HALF))
         st.slider("Budget, % of everything that crosses", 0, 100, key="keep_budget")
     st.caption(choice.rule.summary)
-    prices.control()
 
 
 def frontier_of(desk: Desk, screen: Screen) -> tuple[Point, ...]:

@@ -71,6 +71,7 @@ def show(desk: Desk, screen: Screen) -> None:
         _figures(document)
     with right:
         frontier.show(desk, screen, cut)
+        prices.control()
     by_hand.show(screen, cut, node_id)
     captures.show(document)
     points.show(desk, screen)
