@@ -131,7 +131,7 @@ def _rows(
 
 
 def _over(held: int | None, rival: int | None) -> float | None:
-    """Bytes over those of PyTorch's min-cut; None where its partitioner does not take the module."""
+    """Bytes over those of PyTorch's min-cut; None where it does not take the module."""
     return None if held is None or rival is None else held / rival
 
 
