@@ -13,6 +13,8 @@ import torch
 os.environ.setdefault("TVM_BIND_THREADS", "0")
 # As many as there may ever be; `set_threads` takes some of them. TVM's own default may be one.
 os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+# Its threads would otherwise spin for the next kernel, on the cores that PyTorch's BLAS works on.
+os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
 
 _ANY_CORE = 0  # threads are not tied to a kind of core
 
