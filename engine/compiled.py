@@ -28,7 +28,6 @@ def compiled(model: Model, name: str) -> Callable[..., Any]:
     """
     if isinstance(model.module, torch.jit.ScriptModule):
         raise CannotCompile("it is a TorchScript file, and torch.compile takes Python modules")
-    torch._dynamo.reset()  # or what an earlier model made it give up on is remembered
     made: Callable[..., Any] = torch.compile(model.module, **_TOLD[name])
     return made
 
@@ -37,7 +36,7 @@ def first_run(run: Callable[[], object]) -> None:
     """Have it compile.
 
     Raises:
-        CannotCompile: it failed; with the last line of what it said.
+        CannotCompile: it failed; with the first line of what it said.
     """
     try:
         run()

@@ -121,19 +121,17 @@ def measure(
         EngineError: what the session raises, of the first cut that fails.
     """
     points: list[Point] = []
-    known: dict[tuple[str, ...], tuple[TimeResult, Profile]] = {}
+    times: dict[tuple[str, ...], TimeResult] = {}  # two strategies may make one cut
 
-    def run(one: Cut) -> tuple[TimeResult, Profile]:
-        if one.ids not in known:
-            rest = one.ids, bench.target, bench.threads, bench.repeats
-            known[one.ids] = (
-                ask("time", source, pipeline, *rest), ask("profile", source, pipeline, *rest)
-            )  # fmt: skip
-        return known[one.ids]
+    def timed(ids: tuple[str, ...]) -> TimeResult:
+        if ids not in times:
+            times[ids] = ask("time", source, pipeline, ids, *where)
+        return times[ids]
 
+    where = bench.target, bench.threads, bench.repeats
     for title, one in cuts:
-        base, _ = run(cut(one.joint, BASE))
-        mine, profile = run(one)
+        base, mine = timed(cut(one.joint, BASE).ids), timed(one.ids)
+        profile: Profile = ask("profile", source, pipeline, one.ids, *where)
         eager = next(r for r in base.rows if r.ratio_to_eager is None and r.phase == _WHOLE)
         # Of ratios, so that what slowed the machine between two timings is none of the cut's.
         more = (_ratio(mine) - _ratio(base)) * eager.median_ms

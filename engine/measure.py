@@ -235,6 +235,8 @@ def _compiled(
     """What torch.compile makes of the model, compiled; and why of some it makes nothing."""
     found: dict[str, Callable[..., Any]] = {}
     notes = []
+    if rivals:
+        torch._dynamo.reset()  # or what an earlier model made it give up on is remembered
     for index, name in enumerate(rivals):
         progress(index / len(rivals), f"{name}, which compiles first")
         try:
