@@ -7,13 +7,15 @@ by the source and the steps up to it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from engine import narrowing, replay, reporting
+from engine import narrowing, records, replay, reporting, tuner
 from engine.examples import FunctionText, run_example
 from engine.fault import Report, Shown, Suspects, Told, Where
 from engine.inside import (
@@ -47,6 +49,8 @@ from engine.session import (
     TimeResult,
 )
 from engine.threads import set_threads
+from engine.tuner import Tunable, Tuner
+from engine.tuning import Fleet, TuneResult, TuneTask
 from engine.worker import explain
 from passes.catalogue import PassInfo, check_gradient
 from passes.catalogue import info as pass_info
@@ -109,6 +113,33 @@ class Backend(Protocol):
         Args:
             exprs: the IR's expression of each node of its graph, by the node's id.
         """
+
+    def tunable(
+        self, program: Program, name: str, exprs: Mapping[str, Any], target: str
+    ) -> Tunable:
+        """The kernels of one function of a program, built for a target without its records.
+
+        Args:
+            exprs: the IR's expression of each node of its graph, by the node's id.
+
+        Raises:
+            EngineError: kind "target"; what is built for it cannot be tuned.
+        """
+
+    def tuner(
+        self, target: str, threads: int, fleet: Fleet | None
+    ) -> AbstractContextManager[Tuner]:
+        """What measures schedules; ends what it started when it is left.
+
+        Args:
+            threads: that the kernels are to run with; at least 1.
+
+        Raises:
+            EngineError: kind "target"; nothing can be measured for it here, or on the fleet.
+        """
+
+    def version(self) -> str:
+        """Of TVM, which records are kept by."""
 
     def kernels(
         self, program: Program, name: str, exprs: Mapping[str, Any]
@@ -405,6 +436,71 @@ class PipelineSession:
                 functions[name] = watched(half, name, named, target)
         set_threads(threads)
         return profile(built, functions, graphs, target, repeats, _part(progress, 0.6, 1.0))
+
+    def tasks(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        fleet: Fleet | None = None,
+        *,
+        progress: Progress,
+    ) -> tuple[TuneTask, ...]:
+        """The kernels that can be tuned, those that take the largest share first."""
+        functions = self._tunable(source, pipeline, captured, target, _part(progress, 0.0, 0.7))
+        place = records.folder(self.ir, self._backend.version(), target, threads, fleet)
+        values: Mapping[str, Any] = {}
+        set_threads(threads)
+        if all(f.watched is not None for f in functions.values()):
+            progress(0.7, "building the program to be run")
+            built = self._build(source, pipeline, captured, target, _part(progress, 0.7, 0.9))
+            masks = built.masks(source.seed)
+            _, captures = built.forward(masks)
+            values = {**built.values, **masks, **captures}
+        return tuner.tasks(functions, values, place, _part(progress, 0.9, 1.0))
+
+    def tune(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        keys: tuple[str, ...],
+        trials: int,
+        fleet: Fleet | None = None,
+        *,
+        progress: Progress,
+    ) -> TuneResult:
+        """Measure schedules of some of the tasks, and keep what was found on disk."""
+        set_threads(threads)
+        functions = self._tunable(source, pipeline, captured, target, _part(progress, 0.0, 0.05))
+        place = records.folder(self.ir, self._backend.version(), target, threads, fleet)
+        count = threads or len(os.sched_getaffinity(0))
+        measuring = self._backend.tuner(target, count, fleet)
+        about = (target, count)
+        return tuner.tune(
+            functions, keys, trials, measuring, place, about, _part(progress, 0.05, 1.0)
+        )
+
+    def _tunable(
+        self, source: ModelSource, pipeline: Pipeline, captured: tuple[str, ...] | None,
+        target: str, progress: Progress,
+    ) -> dict[str, Tunable]:  # fmt: skip
+        """The kernels of what `time` builds, by phase."""
+        if captured is None:
+            state = self._end(source, pipeline, progress)
+            if state.program.gradients:
+                raise _whole_joint("tuned")
+            return {"forward": self._backend.tunable(state.program, "main", state.exprs, target)}
+        state, halves = self._halves(source, pipeline, captured, progress)
+        found = {}
+        for name, half in (("forward", halves.forward), ("backward", halves.backward)):
+            _, named = half_graph(self._backend, state.base, halves, name)
+            found[name] = self._backend.tunable(half, name, named, target)
+        return found
 
     def suspects(self, source: ModelSource, where: Where, *, progress: Progress) -> Suspects:
         """The program before the suspected passes, and where values first differ."""

@@ -19,6 +19,7 @@ from viz.graph import Graph, TensorType
 if TYPE_CHECKING:
     from engine.fault import Report, Shown, Suspects, Told, Where
     from engine.kernels import Profile
+    from engine.tuning import Fleet, TuneResult, TuneTask
     from passes.reduce import Piece
 
 Progress = Callable[[float, str], None]
@@ -489,6 +490,54 @@ class Session(Protocol):
         progress: Progress,
     ) -> Profile:
         """Build, compare, and time every kernel by itself; the arguments are those of `time`."""
+
+    def tasks(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        fleet: Fleet | None = None,
+        *,
+        progress: Progress,
+    ) -> tuple[TuneTask, ...]:
+        """The kernels that can be tuned, those that take the largest share first.
+
+        Args:
+            captured, target, threads: those of `time`; a target with `engine.tuning.RECORDS` has
+                the tasks that it has without.
+            fleet: whose records count; None for this machine's.
+        """
+
+    def tune(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        keys: tuple[str, ...],
+        trials: int,
+        fleet: Fleet | None = None,
+        *,
+        progress: Progress,
+    ) -> TuneResult:
+        """Measure schedules of some of the tasks, and keep what was found on disk.
+
+        The records (`engine.records`) grow batch by batch while this works, so it may be killed;
+        called again it goes on from them, and measures no schedule twice.
+
+        Args:
+            threads: that the kernels are to run with; 0 means as many as the machine has cores.
+            keys: of tasks; one after the other, in this order. None of them means all.
+            trials: how many schedules to measure of each task, besides those measured before.
+            fleet: devices to measure on; None for this machine.
+
+        Raises:
+            EngineError: kind "usage", where a key is no task's; kind "target", where nothing can be
+                measured; kind "file", where records cannot be kept or another process is tuning.
+        """
 
 
 def plain(value: Any) -> Any:

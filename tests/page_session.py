@@ -24,6 +24,7 @@ from engine.session import (
     TimeResult,
     TimeRow,
 )
+from tests.fake_tuning import FakeTuning
 from viz.graph import Graph, Kind, Node, Role, TensorType
 
 SLOW_REPEATS = 777  # `time` with so many repeats takes a minute
@@ -94,7 +95,7 @@ def joint_graph() -> Graph:
     )  # fmt: skip
 
 
-class PageSession:
+class PageSession(FakeTuning):
     """See the module."""
 
     ir = "relay"

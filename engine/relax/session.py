@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from engine.relax.to_graph import to_graph
 from engine.relax.to_text import to_text
 from engine.relax.watched import Watched, kernels_of
 from engine.replay import Engine
-from engine.session import EngineInfo, Progress
+from engine.session import EngineError, EngineInfo, Progress
+from engine.tuner import Tunable, Tuner
+from engine.tuning import Fleet
 from passes.example import Example
 from passes.halves import Halves
 from passes.relax.examples import EXAMPLES
@@ -88,6 +91,22 @@ class RelaxBackend:
     ) -> Watched:
         """Build one function to be watched, kernel by kernel; see `engine.relax.watched`."""
         return Watched(program, name, exprs, BuildOptions(target))
+
+    def tunable(
+        self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], target: str
+    ) -> Tunable:
+        """The kernels of one function that can be tuned."""
+        raise EngineError("engine", "Relax's kernels cannot be tuned yet.", target, "Wait.")
+
+    def tuner(
+        self, target: str, threads: int, fleet: Fleet | None
+    ) -> AbstractContextManager[Tuner]:
+        """What measures schedules."""
+        raise EngineError("engine", "Relax's kernels cannot be tuned yet.", target, "Wait.")
+
+    def version(self) -> str:
+        """Of TVM, which records are kept by."""
+        return str(tvm.__version__)
 
     def kernels(
         self, program: RelaxProgram, name: str, exprs: Mapping[str, Any]

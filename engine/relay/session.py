@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from engine.relay.boot import boot, installation
@@ -26,7 +27,9 @@ from engine.relay.to_graph import to_graph  # noqa: E402
 from engine.relay.to_text import to_text  # noqa: E402
 from engine.relay.watched import Watched, kernels_of  # noqa: E402
 from engine.replay import Engine  # noqa: E402
-from engine.session import EngineInfo, Progress  # noqa: E402
+from engine.session import EngineError, EngineInfo, Progress  # noqa: E402
+from engine.tuner import Tunable, Tuner  # noqa: E402
+from engine.tuning import Fleet  # noqa: E402
 from passes.example import Example  # noqa: E402
 from passes.halves import Halves  # noqa: E402
 from passes.relay.examples import EXAMPLES  # noqa: E402
@@ -91,6 +94,22 @@ class RelayBackend:
     ) -> Watched:
         """Build one function to be watched, kernel by kernel; see `engine.relay.watched`."""
         return Watched(program, name, exprs, BuildOptions(target))
+
+    def tunable(
+        self, program: RelayProgram, name: str, exprs: Mapping[str, Any], target: str
+    ) -> Tunable:
+        """The kernels of one function that can be tuned."""
+        raise EngineError("engine", "Relay's kernels cannot be tuned yet.", target, "Use Relax.")
+
+    def tuner(
+        self, target: str, threads: int, fleet: Fleet | None
+    ) -> AbstractContextManager[Tuner]:
+        """What measures schedules."""
+        raise EngineError("engine", "Relay's kernels cannot be tuned yet.", target, "Use Relax.")
+
+    def version(self) -> str:
+        """Of TVM, which records are kept by."""
+        return str(tvm.__version__)
 
     def kernels(
         self, program: RelayProgram, name: str, exprs: Mapping[str, Any]
