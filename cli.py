@@ -7,8 +7,6 @@ With --json, stdout is exactly one JSON document; progress and logs go to stderr
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import logging
 import os
@@ -17,20 +15,29 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
+from commands.shared import (
+    Connect,
+    Document,
+    Engine,
+    bench_of,
+    csv_text,
+    cut_of,
+    first_target,
+    pipeline_of,
+    source_of,
+    write,
+)
 from engine import bisection, cutting, nodewise, reduction, stepping, truth
 from engine.client import EngineClient
 from engine.cutting import joint_of
 from engine.session import Ask, EngineError, ModelSource, plain
-from engine.source import source_from_file
 from passes import cut as cuts
 from passes.catalogue import (
     default_pipeline,
     gradients,
     last_built,
-    read_pipeline,
 )
 from passes.catalogue import info as pass_info
 from passes.pipeline import Pipeline
@@ -42,9 +49,6 @@ from viz.changes import step_details
 from viz.export import to_dot
 from viz.graph import Graph
 from viz.script import script
-
-Connect = Callable[[str], EngineClient]
-Document = dict[str, Any]
 
 ENGINES = ("relay", "relax")
 
@@ -95,7 +99,7 @@ def models(args: argparse.Namespace, connect: Connect) -> Document:
 def passes(args: argparse.Namespace, connect: Connect) -> Document:
     """Every pass of the engine's catalogue, and the default pipelines; or one pass, in full."""
     if args.name is not None:
-        with _Engine(args, connect) as ask:
+        with Engine(args, connect) as ask:
             example = ask("example", args.name)
         entry = tables.pass_row(pass_info(args.engine, args.name))
         return {
@@ -114,26 +118,26 @@ def passes(args: argparse.Namespace, connect: Connect) -> Document:
 
 def graph(args: argparse.Namespace, connect: Connect) -> Document:
     """The graph of a model, as imported, or with --passes after the pipeline."""
-    source = _source(args)
-    pipeline = _pipeline(args) if args.passes else None
-    with _Engine(args, connect) as ask:
+    source = source_of(args)
+    pipeline = pipeline_of(args) if args.passes else None
+    with Engine(args, connect) as ask:
         info = ask("load", source)
         after = ask("graph_after", source, pipeline, len(pipeline) - 1) if pipeline else info.graph
     document = tables.model_document(info, args.engine, after, pipeline)
     if args.output:
         if args.output.suffix == ".dot":
-            _write(args.output, to_dot(after))
+            write(args.output, to_dot(after))
         else:
-            _write(args.output, json.dumps(after.to_json(), ensure_ascii=False))
+            write(args.output, json.dumps(after.to_json(), ensure_ascii=False))
     return document
 
 
 def step(args: argparse.Namespace, connect: Connect) -> Document:
     """What each pass of a pipeline did; with --check, the error against PyTorch after each."""
-    source, pipeline = _source(args), _pipeline(args)
+    source, pipeline = source_of(args), pipeline_of(args)
     errors: dict[int, tables.Row] = {}
     details: list[tables.Row] = []
-    with _Engine(args, connect) as ask:
+    with Engine(args, connect) as ask:
         stepped = stepping.step(ask, source, pipeline)
         alive = stepped.pipeline
         if args.changes or args.text_diff:
@@ -146,10 +150,10 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
             insides = _inside_steps(ask, source, alive, args)
             details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue=tables.Row())]
         if args.export:
-            _write(args.export, script(args.engine, source, pipeline))
+            write(args.export, script(args.engine, source, pipeline))
         if args.output:
             graphs = [ask("graph_after", source, alive, i) for i in range(-1, len(alive))]
-            _write(args.output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
+            write(args.output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
     return {
         "model": source.model,
         "engine": args.engine,
@@ -171,38 +175,38 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
     trains = sample is None or sample.training
     inference = training = None
     if not args.training:
-        inference = _pipeline(args)
+        inference = pipeline_of(args)
     if args.training or (trains and not args.passes):
         args.training = True
-        training = _pipeline(args)
+        training = pipeline_of(args)
     strategies = (args.strategy,) if args.strategy else tuple(cuts.STRATEGIES)
     stages = truth.plan(
-        args.engine, _source(args), inference, training, strategies, args.budget, dtypes
+        args.engine, source_of(args), inference, training, strategies, args.budget, dtypes
     )
-    with _Engine(args, connect) as ask:
+    with Engine(args, connect) as ask:
         ask("load", stages[0].source)  # what cannot be opened is no row of the table
-        target = args.target or _first_target(ask)
+        target = args.target or first_target(ask)
         rows = [row for stage in stages for row in truth.run(ask, stage, target)]
     document = tables.truth_document(args.model, args.engine, target, rows)
     if args.output:
-        _write(args.output, json.dumps(document, ensure_ascii=False))
+        write(args.output, json.dumps(document, ensure_ascii=False))
     return document
 
 
 def bisect(args: argparse.Namespace, connect: Connect) -> Document:
     """The first pass that makes a pipeline wrong, slow, or crash."""
-    with _Engine(args, connect) as ask:
+    with Engine(args, connect) as ask:
         result = _bisected(args, ask)
     document = tables.bisect_document(args.engine, result)
     if args.output:
-        _write(args.output, json.dumps(document, ensure_ascii=False))
+        write(args.output, json.dumps(document, ensure_ascii=False))
     return document
 
 
 def reduce(args: argparse.Namespace, connect: Connect) -> Document:
     """Bisect, then narrow the fault inside the pass to a few nodes, as a report that runs."""
     reports.check_folder(args.out)
-    with _Engine(args, connect) as ask:
+    with Engine(args, connect) as ask:
         found = _bisected(args, ask)
         made = None
         if not reduction.cannot(found):
@@ -215,13 +219,13 @@ def reduce(args: argparse.Namespace, connect: Connect) -> Document:
 def captures(args: argparse.Namespace, connect: Connect) -> Document:
     """What the forward saves for the backward under one strategy."""
     args.training = True
-    source, pipeline = _source(args), _pipeline(args)
+    source, pipeline = source_of(args), pipeline_of(args)
     started = time.perf_counter()
-    with _Engine(args, connect) as ask:
+    with Engine(args, connect) as ask:
         measured = None
         if args.prices == "measured":
-            measured = cutting.forward_times(ask, source, pipeline, _bench(args, ask))
-        cut = _cut(joint_of(ask, source, pipeline, measured), args)
+            measured = cutting.forward_times(ask, source, pipeline, bench_of(args, ask))
+        cut = cut_of(joint_of(ask, source, pipeline, measured), args)
         document = {
             "model": source.model,
             "engine": args.engine,
@@ -237,21 +241,21 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
             if args.frontier:
                 others = (n for n, s in cuts.STRATEGIES.items() if not s.has_budget)
                 points += [(n, cuts.cut(cut.joint, n)) for n in others if n != args.strategy]
-            bench = _bench(args, ask)
+            bench = bench_of(args, ask)
             document["measured"] = plain(cutting.measure(ask, source, pipeline, points, bench))
         if args.output:
             split = ask("split", source, pipeline, cut.ids)
-            _write(args.output, json.dumps(plain(split), ensure_ascii=False))
+            write(args.output, json.dumps(plain(split), ensure_ascii=False))
     return document
 
 
 def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
     """TVM's gradient beside PyTorch's: nodes, operators, captures and the largest error."""
     args.training, args.gradient = True, "tvm"
-    ways = [replace(_source(args), gradient=way) for way in gradients(args.engine)]
+    ways = [replace(source_of(args), gradient=way) for way in gradients(args.engine)]
     rows = []
-    with _Engine(args, connect) as ask:
-        target = args.target or _first_target(ask)
+    with Engine(args, connect) as ask:
+        target = args.target or first_target(ask)
         for source in ways:
             pipeline = default_pipeline(args.engine, True, source.gradient)
             joint = joint_of(ask, source, pipeline)
@@ -265,13 +269,13 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
 
 def profile(args: argparse.Namespace, connect: Connect) -> Document:
     """Time every kernel by itself, with the nodes that it computes and what it puts out."""
-    source, pipeline = _source(args), _pipeline(args)
-    with _Engine(args, connect) as ask:
-        target = args.target or _first_target(ask)
+    source, pipeline = source_of(args), pipeline_of(args)
+    with Engine(args, connect) as ask:
+        target = args.target or first_target(ask)
         graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
         captured = None
         if source.training:
-            captured = _cut(joint_of(ask, source, pipeline), args).ids
+            captured = cut_of(joint_of(ask, source, pipeline), args).ids
         result = ask("profile", source, pipeline, captured, target, args.threads, args.repeats)
     document = {
         "model": source.model,
@@ -281,18 +285,18 @@ def profile(args: argparse.Namespace, connect: Connect) -> Document:
         **tables.profile_document(result, graph),
     }
     if args.output:
-        _write(args.output, json.dumps(document, ensure_ascii=False))
+        write(args.output, json.dumps(document, ensure_ascii=False))
     return document
 
 
 def time_model(args: argparse.Namespace, connect: Connect) -> Document:
     """Compile, compare with PyTorch, and time against PyTorch eager."""
-    source, pipeline = _source(args), _pipeline(args)
-    with _Engine(args, connect) as ask:
-        target = args.target or _first_target(ask)
+    source, pipeline = source_of(args), pipeline_of(args)
+    with Engine(args, connect) as ask:
+        target = args.target or first_target(ask)
         captured = None
         if source.training:
-            captured = _cut(joint_of(ask, source, pipeline), args).ids
+            captured = cut_of(joint_of(ask, source, pipeline), args).ids
         result = ask(
             "time", source, pipeline, captured, target, args.threads, args.repeats,
             tuple(args.rival),
@@ -306,9 +310,9 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
     }
     if args.output:
         if args.output.suffix == ".csv":
-            _write(args.output, _csv(document["rows"], texts.TIME_COLUMNS))
+            write(args.output, csv_text(document["rows"], texts.TIME_COLUMNS))
         else:
-            _write(args.output, json.dumps(document, ensure_ascii=False))
+            write(args.output, json.dumps(document, ensure_ascii=False))
     return document
 
 
@@ -319,10 +323,10 @@ def compare(args: argparse.Namespace, connect: Connect) -> Document:
     for ir in ENGINES:
         way = args.gradient if args.gradient in gradients(ir) else "tvm"
         mine = argparse.Namespace(**{**vars(args), "engine": ir, "gradient": way})
-        source = _source(mine)
-        pipeline = _pipeline(mine) if args.passes else None
+        source = source_of(mine)
+        pipeline = pipeline_of(mine) if args.passes else None
         try:
-            with _Engine(mine, connect) as ask:
+            with Engine(mine, connect) as ask:
                 graph: Graph = ask("load", source).graph
                 if pipeline:
                     graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
@@ -340,138 +344,24 @@ def compare(args: argparse.Namespace, connect: Connect) -> Document:
     return {"model": args.model, "engines": engines, **rows}
 
 
-# What the commands share.
-
-
-class _Engine:
-    """A client for the length of one command; calling it asks the engine and shows progress."""
-
-    def __init__(self, args: argparse.Namespace, connect: Connect) -> None:
-        self._client = connect(args.engine)
-        self._line = ProgressLine(sys.stderr)
-
-    def __enter__(self) -> _Engine:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._line.clear()
-        self._client.close()
-
-    def __call__(self, method: str, *arguments: Any) -> Any:
-        return self._client.call(method, *arguments, on_progress=self._line)
-
-
-class ProgressLine:
-    """Progress as one line that overwrites itself on a terminal; silent elsewhere."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream if stream.isatty() else None
-        self._width = 0
-
-    def __call__(self, fraction: float, text: str) -> None:
-        """Show how much is done (0 to 1) and what is being done."""
-        if self._stream is not None:
-            line = f"{fraction:4.0%}  {text}"[:100]
-            self._stream.write("\r" + line.ljust(self._width))
-            self._stream.flush()
-            self._width = len(line)
-
-    def clear(self) -> None:
-        """Leave the line empty for what is printed next."""
-        if self._stream is not None and self._width:
-            self._stream.write("\r" + " " * self._width + "\r")
-            self._stream.flush()
-            self._width = 0
-
-
-def _source(args: argparse.Namespace) -> ModelSource:
-    if args.gradient != "tvm" and not args.training:
-        raise EngineError(
-            "usage", "Without training there is no gradient to choose.", "--gradient",
-            "Add --training.",
-        )  # fmt: skip
-    if args.model in SAMPLES:
-        if args.input:
-            raise EngineError(
-                "usage", f"The sample {args.model} brings its own inputs.", "--input",
-                "Use --batch and --tokens, or give a file.",
-            )  # fmt: skip
-        return ModelSource(
-            args.model, batch=args.batch, tokens=args.tokens, seed=args.seed,
-            training=args.training, dtype=args.dtype, gradient=args.gradient,
-        )  # fmt: skip
-    if not Path(args.model).exists():
-        raise EngineError(
-            "file", "No sample and no file has this name.", args.model,
-            f"Samples: {', '.join(SAMPLES)}.",
-        )  # fmt: skip
-    source = source_from_file(
-        args.model, "\n".join(args.input), seed=args.seed, training=args.training,
-        dtype=args.dtype,
-    )  # fmt: skip
-    return replace(source, gradient=args.gradient)
-
-
-def _own_passes(args: argparse.Namespace) -> None:
-    try:
-        name_files(getattr(args, "pass_file", []))
-    except ValueError as wrong:
-        raise EngineError(
-            "usage", f"{wrong}.", "--pass-file", "A pass is a function of `program`.",
-        ) from wrong  # fmt: skip
-
-
-def _pipeline(args: argparse.Namespace) -> Pipeline:
-    try:
-        if args.passes in (None, "default"):
-            return default_pipeline(args.engine, args.training, args.gradient)
-        return read_pipeline(args.engine, args.passes)
-    except ValueError as wrong:
-        raise EngineError(
-            "usage",
-            f"{str(wrong)[0].upper()}{str(wrong)[1:]}.",
-            "--passes" if args.passes else "--training, --gradient",
-            "See: python cli.py passes",
-        ) from wrong
+# What some of them share.
 
 
 def _bisected(args: argparse.Namespace, ask: Callable[..., Any]) -> bisection.Bisection:
-    source, pipeline = _source(args), _pipeline(args)
+    source, pipeline = source_of(args), pipeline_of(args)
     ask("load", source)  # what cannot be opened is no fault of a pass
     question = bisection.Question(
-        source, pipeline, args.target or _first_target(ask), args.kind or "", args.factor,
+        source, pipeline, args.target or first_target(ask), args.kind or "", args.factor,
         args.threads, args.repeats,
     )  # fmt: skip
     return bisection.bisect(ask, args.engine, question)
-
-
-def _cut(joint: cuts.Joint, args: argparse.Namespace) -> cuts.Cut:
-    try:
-        return cuts.cut(joint, args.strategy, args.budget, args.save, args.recompute)
-    except ValueError as wrong:
-        raise EngineError(
-            "usage", f"The graph cannot be cut so: {wrong}.",
-            "--strategy, --budget, --save, --recompute",
-            "See: python cli.py captures --help",
-        ) from wrong  # fmt: skip
-
-
-def _first_target(ask: Callable[..., Any]) -> str:
-    here = [t for t in ask("describe").targets if t.runs_here]
-    if not here:
-        raise EngineError("target", "This machine can run none of the engine's targets.")
-    return here[0].name
-
-
-def _bench(args: argparse.Namespace, ask: Callable[..., Any]) -> cutting.Bench:
-    return cutting.Bench(args.target or _first_target(ask), args.threads, args.repeats)
 
 
 def _check_steps(
     ask: Callable[..., Any], source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
 ) -> dict[int, tables.Row]:
     """The worst error against PyTorch after each enabled step that leaves a runnable program."""
-    target = args.target or _first_target(ask)
+    target = args.target or first_target(ask)
     errors: dict[int, tables.Row] = {}
     for index, one in enumerate(pipeline):
         if not one.enabled:
@@ -481,7 +371,7 @@ def _check_steps(
             joint = ask("graph_after", source, upto, index)
             if joint.forward_outputs is None:
                 continue
-            captured = _cut(joint_of(ask, source, upto), args).ids
+            captured = cut_of(joint_of(ask, source, upto), args).ids
         error = tables.worst(ask("check", source, upto, captured, target))
         if error is not None:
             errors[index] = error
@@ -496,7 +386,7 @@ def _inside_steps(
     A program that cannot be built, such as one between two passes of the way to a gradient, is a
     failure of its step's comparison and of no other.
     """
-    target = args.target or _first_target(ask)
+    target = args.target or first_target(ask)
     rows: list[tables.Row] = []
     for index, one in enumerate(pipeline):
         row: tables.Row = {"inside": None, "inside_failure": None}
@@ -512,21 +402,13 @@ def _inside_steps(
     return rows
 
 
-def _write(path: Path, text: str) -> None:
+def _own_passes(args: argparse.Namespace) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as wrong:
+        name_files(getattr(args, "pass_file", []))
+    except ValueError as wrong:
         raise EngineError(
-            "file", f"Cannot write: {wrong.strerror or wrong}.", str(path), "Give another -o."
-        ) from wrong
-
-
-def _csv(rows: Sequence[tables.Row], columns: Sequence[str]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+            "usage", f"{wrong}.", "--pass-file", "A pass is a function of `program`.",
+        ) from wrong  # fmt: skip
 
 
 # The arguments.

@@ -1,0 +1,174 @@
+"""What commands share: an engine for the length of one, and what their arguments say."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from engine import cutting
+from engine.client import EngineClient
+from engine.session import EngineError, ModelSource
+from engine.source import source_from_file
+from passes import cut as cuts
+from passes.catalogue import default_pipeline, read_pipeline
+from passes.pipeline import Pipeline
+from samples import SAMPLES
+from viz import tables
+
+Connect = Callable[[str], EngineClient]
+Document = dict[str, Any]
+
+
+class Engine:
+    """A client for the length of one command; calling it asks the engine and shows progress."""
+
+    def __init__(self, args: argparse.Namespace, connect: Connect) -> None:
+        self._client = connect(args.engine)
+        self._line = ProgressLine(sys.stderr)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._line.clear()
+        self._client.close()
+
+    def __call__(self, method: str, *arguments: Any) -> Any:
+        return self._client.call(method, *arguments, on_progress=self._line)
+
+
+class ProgressLine:
+    """Progress as one line that overwrites itself on a terminal; silent elsewhere."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream if stream.isatty() else None
+        self._width = 0
+
+    def __call__(self, fraction: float, text: str) -> None:
+        """Show how much is done (0 to 1) and what is being done."""
+        if self._stream is not None:
+            line = f"{fraction:4.0%}  {text}"[:100]
+            self._stream.write("\r" + line.ljust(self._width))
+            self._stream.flush()
+            self._width = len(line)
+
+    def clear(self) -> None:
+        """Leave the line empty for what is printed next."""
+        if self._stream is not None and self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
+            self._width = 0
+
+
+def source_of(args: argparse.Namespace) -> ModelSource:
+    """Which model, as MODEL and the options beside it say.
+
+    Raises:
+        EngineError: kind "usage" or "file"; they do not fit each other, or there is no such model.
+    """
+    if args.gradient != "tvm" and not args.training:
+        raise EngineError(
+            "usage", "Without training there is no gradient to choose.", "--gradient",
+            "Add --training.",
+        )  # fmt: skip
+    if args.model in SAMPLES:
+        if args.input:
+            raise EngineError(
+                "usage", f"The sample {args.model} brings its own inputs.", "--input",
+                "Use --batch and --tokens, or give a file.",
+            )  # fmt: skip
+        return ModelSource(
+            args.model, batch=args.batch, tokens=args.tokens, seed=args.seed,
+            training=args.training, dtype=args.dtype, gradient=args.gradient,
+        )  # fmt: skip
+    if not Path(args.model).exists():
+        raise EngineError(
+            "file", "No sample and no file has this name.", args.model,
+            f"Samples: {', '.join(SAMPLES)}.",
+        )  # fmt: skip
+    source = source_from_file(
+        args.model, "\n".join(args.input), seed=args.seed, training=args.training,
+        dtype=args.dtype,
+    )  # fmt: skip
+    return replace(source, gradient=args.gradient)
+
+
+def pipeline_of(args: argparse.Namespace) -> Pipeline:
+    """The pipeline of --passes, or the default one.
+
+    Raises:
+        EngineError: kind "usage"; the text cannot be read.
+    """
+    try:
+        if args.passes in (None, "default"):
+            return default_pipeline(args.engine, args.training, args.gradient)
+        return read_pipeline(args.engine, args.passes)
+    except ValueError as wrong:
+        raise EngineError(
+            "usage",
+            f"{str(wrong)[0].upper()}{str(wrong)[1:]}.",
+            "--passes" if args.passes else "--training, --gradient",
+            "See: python cli.py passes",
+        ) from wrong
+
+
+def cut_of(joint: cuts.Joint, args: argparse.Namespace) -> cuts.Cut:
+    """The cut that --strategy and the options beside it ask for.
+
+    Raises:
+        EngineError: kind "usage"; the graph cannot be cut so.
+    """
+    try:
+        return cuts.cut(joint, args.strategy, args.budget, args.save, args.recompute)
+    except ValueError as wrong:
+        raise EngineError(
+            "usage", f"The graph cannot be cut so: {wrong}.",
+            "--strategy, --budget, --save, --recompute",
+            "See: python cli.py captures --help",
+        ) from wrong  # fmt: skip
+
+
+def first_target(ask: Callable[..., Any]) -> str:
+    """The best target that runs here.
+
+    Raises:
+        EngineError: kind "target"; there is none.
+    """
+    here = [t for t in ask("describe").targets if t.runs_here]
+    if not here:
+        raise EngineError("target", "This machine can run none of the engine's targets.")
+    return here[0].name
+
+
+def bench_of(args: argparse.Namespace, ask: Callable[..., Any]) -> cutting.Bench:
+    """Where and how to measure."""
+    return cutting.Bench(args.target or first_target(ask), args.threads, args.repeats)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file.
+
+    Raises:
+        EngineError: kind "file"; it cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as wrong:
+        raise EngineError(
+            "file", f"Cannot write: {wrong.strerror or wrong}.", str(path), "Give another -o."
+        ) from wrong
+
+
+def csv_text(rows: Sequence[tables.Row], columns: Sequence[str]) -> str:
+    """Rows as CSV, with a line of headings."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
