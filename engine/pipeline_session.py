@@ -115,12 +115,14 @@ class Backend(Protocol):
         """
 
     def tunable(
-        self, program: Program, name: str, exprs: Mapping[str, Any], target: str
+        self, program: Program, name: str, exprs: Mapping[str, Any], target: str, watch: bool
     ) -> Tunable:
         """The kernels of one function of a program, built for a target without its records.
 
         Args:
             exprs: the IR's expression of each node of its graph, by the node's id.
+            watch: build it to be watched, where the target runs here; else only the workloads and
+                calls are wanted.
 
         Raises:
             EngineError: kind "target"; what is built for it cannot be tuned.
@@ -449,7 +451,8 @@ class PipelineSession:
         progress: Progress,
     ) -> tuple[TuneTask, ...]:
         """The kernels that can be tuned, those that take the largest share first."""
-        functions = self._tunable(source, pipeline, captured, target, _part(progress, 0.0, 0.7))
+        part = _part(progress, 0.0, 0.7)
+        functions = self._tunable(source, pipeline, captured, target, True, part)
         place = records.folder(self.ir, self._backend.version(), target, threads, fleet)
         values: Mapping[str, Any] = {}
         set_threads(threads)
@@ -476,7 +479,8 @@ class PipelineSession:
     ) -> TuneResult:
         """Measure schedules of some of the tasks, and keep what was found on disk."""
         set_threads(threads)
-        functions = self._tunable(source, pipeline, captured, target, _part(progress, 0.0, 0.05))
+        part = _part(progress, 0.0, 0.05)
+        functions = self._tunable(source, pipeline, captured, target, False, part)
         place = records.folder(self.ir, self._backend.version(), target, threads, fleet)
         count = threads or len(os.sched_getaffinity(0))
         measuring = self._backend.tuner(target, count, fleet)
@@ -487,19 +491,20 @@ class PipelineSession:
 
     def _tunable(
         self, source: ModelSource, pipeline: Pipeline, captured: tuple[str, ...] | None,
-        target: str, progress: Progress,
+        target: str, watch: bool, progress: Progress,
     ) -> dict[str, Tunable]:  # fmt: skip
         """The kernels of what `time` builds, by phase."""
         if captured is None:
             state = self._end(source, pipeline, progress)
             if state.program.gradients:
                 raise _whole_joint("tuned")
-            return {"forward": self._backend.tunable(state.program, "main", state.exprs, target)}
+            whole = self._backend.tunable(state.program, "main", state.exprs, target, watch)
+            return {"forward": whole}
         state, halves = self._halves(source, pipeline, captured, progress)
         found = {}
         for name, half in (("forward", halves.forward), ("backward", halves.backward)):
             _, named = half_graph(self._backend, state.base, halves, name)
-            found[name] = self._backend.tunable(half, name, named, target)
+            found[name] = self._backend.tunable(half, name, named, target, watch)
         return found
 
     def suspects(self, source: ModelSource, where: Where, *, progress: Progress) -> Suspects:

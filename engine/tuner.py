@@ -53,7 +53,7 @@ class Tunable:
             that is not tuned.
         nodes: of each call, the ids of the graph's nodes that it computes; empty where not known.
         watched: the function, built without records to be watched, its kernels being `calls`; None
-            where the target does not run here.
+            where the target does not run here, or nobody asked for it.
     """
 
     workloads: tuple[Workload, ...]

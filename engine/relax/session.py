@@ -93,7 +93,7 @@ class RelaxBackend:
         return Watched(program, name, exprs, BuildOptions(target))
 
     def tunable(
-        self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], target: str
+        self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], target: str, watch: bool
     ) -> Tunable:
         """The kernels of one function that can be tuned."""
         raise EngineError("engine", "Relax's kernels cannot be tuned yet.", target, "Wait.")

@@ -96,7 +96,7 @@ class RelayBackend:
         return Watched(program, name, exprs, BuildOptions(target))
 
     def tunable(
-        self, program: RelayProgram, name: str, exprs: Mapping[str, Any], target: str
+        self, program: RelayProgram, name: str, exprs: Mapping[str, Any], target: str, watch: bool
     ) -> Tunable:
         """The kernels of one function that can be tuned."""
         raise EngineError("engine", "Relay's kernels cannot be tuned yet.", target, "Use Relax.")
