@@ -71,6 +71,18 @@ def cpu_name(flags: frozenset[str], vendor: str, known: dict[str, frozenset[str]
     return ""
 
 
+def lacking(features: frozenset[str], info: dict[str, str]) -> list[str]:
+    """Those of some features, by LLVM's names, that a processor does not have.
+
+    Args:
+        info: of the processor, by the Linux kernel's names; of one that lists none, nothing lacks.
+    """
+    flags = frozenset(info.get("flags", "").split())
+    if not flags:
+        return []
+    return sorted(f for f in features if f in _USED and (_USED[f] or f) not in flags)
+
+
 def cpu_target(known: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> tuple[str, str]:
     """The target for this machine's processor, such as "llvm -mcpu=znver2", and it in words.
 

@@ -97,7 +97,9 @@ class Model:
 
         The traces stay as they are: they only serve the import.
         """
-        if self.device.type == torch.device(device).type:
+        wanted = torch.device(device)
+        same = (self.device.index or 0) == (wanted.index or 0)
+        if same and self.device.type == wanted.type:
             return self
         module = copy.deepcopy(self.module).to(device)
         parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from engine import narrowing, records, replay, reporting, tuner
+from engine.devices import torch_device
 from engine.examples import FunctionText, run_example
 from engine.fault import Report, Shown, Suspects, Told, Where
 from engine.inside import (
@@ -46,6 +47,7 @@ from engine.session import (
     Rivals,
     SplitResult,
     StepRecord,
+    Target,
     TimeResult,
 )
 from engine.threads import set_threads
@@ -75,6 +77,9 @@ class Backend(Protocol):
 
     def describe(self) -> EngineInfo:
         """Which TVM runs and what it can compile for."""
+
+    def target(self, text: str) -> Target:
+        """A target that somebody wrote: what it is for, and whether that can be run here."""
 
     def import_model(self, model: Model, progress: Progress) -> Program:
         """Convert a traced model."""
@@ -212,6 +217,11 @@ class PipelineSession:
         progress(0.0, "looking for devices")
         return self._backend.describe()
 
+    def target(self, text: str, *, progress: Progress) -> Target:
+        """What a target that somebody wrote is for, and whether that can be run here."""
+        progress(0.0, "looking at the target")
+        return self._backend.target(text)
+
     def load(self, source: ModelSource, *, progress: Progress) -> ModelInfo:
         """Trace or read the model, import it, and return its graph."""
         loaded = self._load(source, progress)
@@ -326,7 +336,7 @@ class PipelineSession:
                 "those cannot be returned.", str(pipeline),
                 "Look at the next step, which makes a graph of it.",
             )  # fmt: skip
-        model = self._load(source, progress).model.on(device_of(target))
+        model = self._load(source, progress).model.on(torch_device(target))
         reference = self._reference(source, state, _part(progress, 0.2, 0.3))
         results = self._results(source, pipeline, reference)
         program, masks = state.program, _masks(state.program, source, model)
@@ -400,10 +410,13 @@ class PipelineSession:
         return measure(built, self.ir, target, repeats, _part(progress, 0.5, 1.0), rivals)
 
     def kernels(
-        self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
+        self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress
     ) -> tuple[tuple[str, ...], ...] | None:
-        """The nodes of the forward that become one kernel each."""
+        """The nodes of the forward, or of the whole program, that become one kernel each."""
         state = self._end(source, pipeline, progress)
+        if whole:
+            progress(0.9, "fusing")
+            return self._backend.kernels(state.program, "main", state.exprs)
         if not state.program.gradients:
             raise _no_gradient(pipeline)
         progress(0.9, "fusing")
@@ -567,7 +580,7 @@ class PipelineSession:
         target: str,
     ) -> narrowing.Values:  # fmt: skip
         """The values of a program's nodes by their ids, arguments included."""
-        model = self._load(source, lambda fraction, text: None).model.on(device_of(target))
+        model = self._load(source, lambda fraction, text: None).model.on(torch_device(target))
         masks = _masks(program, source, model)
         whole = Part(program, "main", graph, exprs, masks, {}, program.gradients)
         try:
@@ -676,6 +689,7 @@ class PipelineSession:
         progress: Progress,
     ) -> Built:
         steps, building = _part(progress, 0.0, 0.4), _part(progress, 0.4, 1.0)
+        _check_runs(self._backend.target(target))
         halves = None
         if captured is None:
             state = self._end(source, pipeline, steps)
@@ -687,7 +701,7 @@ class PipelineSession:
         runs = self._backend.build(state.program, halves, target)
         seconds = time.perf_counter() - began
         held = None if halves is None else halves.cut.bytes
-        return Built(model.on(device_of(target)), state.program, runs, held, seconds)
+        return Built(model.on(torch_device(target)), state.program, runs, held, seconds)
 
 
 def _check_gradient(ir: str, source: ModelSource) -> None:
@@ -727,6 +741,19 @@ def forward_kernels(
     halves = backend.split(program, joint, exprs, ())
     _, inside = half_graph(backend, joint, halves, "forward")
     return backend.kernels(halves.forward, "forward", inside)
+
+
+def _check_runs(target: Target) -> None:
+    """Refuse to run on what is not here: code for another processor may end the process.
+
+    Raises:
+        EngineError: kind "target"; says what is missing.
+    """
+    if not target.runs_here:
+        raise EngineError(
+            "target", f"What is built for this target cannot run here. {target.missing}",
+            target.name, "Building for it, and its code, can be had: `cli.py compile`.",
+        )  # fmt: skip
 
 
 def _no_gradient(pipeline: Pipeline) -> EngineError:
@@ -826,11 +853,6 @@ def _whole_joint(done: str) -> EngineError:
         "usage", f"The pipeline ends in a joint graph, which is {done} as two functions.",
         "captures", "Choose a capture strategy, or leave out the gradient's steps.",
     )  # fmt: skip
-
-
-def device_of(target: str) -> str:
-    """Where PyTorch runs beside a target: "cuda" for CUDA and ROCm, which it calls so too."""
-    return "cuda" if target.split()[0] in ("cuda", "rocm") else "cpu"
 
 
 def _part(progress: Progress, low: float, high: float) -> Progress:

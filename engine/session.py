@@ -335,6 +335,13 @@ class Session(Protocol):
     def describe(self, *, progress: Progress) -> EngineInfo:
         """Say which TVM runs and what it can compile for."""
 
+    def target(self, text: str, *, progress: Progress) -> Target:
+        """What a target that somebody wrote is for, and whether that can be run here.
+
+        Raises:
+            EngineError: kind "target"; TVM refuses it, or cannot write code for it.
+        """
+
     def load(self, source: ModelSource, *, progress: Progress) -> ModelInfo:
         """Trace or read the model, import it, and return its graph."""
 
@@ -470,12 +477,15 @@ class Session(Protocol):
         """
 
     def kernels(
-        self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
+        self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress
     ) -> tuple[tuple[str, ...], ...] | None:
         """The nodes of the forward alone, by id, that TVM's FuseOps makes one kernel each.
 
         The pipeline must take the gradient. It says what the forward writes to memory, and so what
         recomputing costs (`passes.cost`). None where fusion cannot be followed back to nodes.
+
+        Args:
+            whole: of the program as it is built instead, with a gradient or without, not split.
         """
 
     def profile(

@@ -8,9 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from engine.cpu import cpu_info, cpu_name, cpu_words
+from engine.cpu import cpu_info, cpu_name, cpu_words, lacking
+from engine.devices import Tvm, default_target, torch_device
+from engine.session import EngineError, Target
+from engine.typed import gpu_index, refused, split, typed, without
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -133,3 +138,157 @@ def test_an_architecture_that_llvm_lacks_is_refused_before_tvm_dies_of_it(ir):
         assert part in message
         assert "x86_64" in hint
     assert set(said.values()) == {True}
+
+
+EXAMINED = """
+import json
+from engine.{ir}.targets import target
+from engine.session import EngineError
+said = {{}}
+for text in {texts!r}:
+    try:
+        found = target(text)
+        said[text] = [found.runs_here, found.device, found.missing]
+    except EngineError as error:
+        said[text] = [error.kind, error.message, error.hint]
+print(json.dumps(said))
+"""
+
+REFUSED = {
+    "": "begins with its kind",
+    "foo": "foo",
+    "llvm haswell": "'haswell'",
+    "llvm -mcpu=": "'-mcpu='",
+    "llvm -foo=1": "foo",
+    "llvm -mcpu=haswel": "no processor 'haswel'",
+    "llvm -mattr=+avx2,+frobs": "no feature 'frobs'",
+    "cuda -arch=bogus": "bogus",
+    "vulkan": "without vulkan",
+}
+ELSEWHERE = {
+    "cuda -arch=sm_90": "NVIDIA",
+    "cuda -arch=sm_90 -gpu=1": "NVIDIA",
+    "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1": "aarch64",
+    "llvm -mtriple=x86_64-apple-darwin": "Darwin",
+    "opencl": "opencl",
+}
+HERE = ("llvm", "llvm -num-cores=4", "llvm -mtriple=x86_64-linux-gnu")
+
+
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_a_target_that_is_typed_is_told_of_in_sentences(ir):
+    texts = [*REFUSED, *ELSEWHERE, *HERE]
+    said = answer(EXAMINED.format(ir=ir, texts=texts), CUDA_VISIBLE_DEVICES="")
+    for text, part in REFUSED.items():
+        kind, message, hint = said[text]
+        assert kind == "target", text
+        assert part in message, (text, message)
+        assert "Traceback" not in message and "Target creation" not in message
+        assert hint
+    for text, part in ELSEWHERE.items():
+        runs, _, missing = said[text]
+        assert runs is False, text
+        assert part in missing and missing.endswith("."), (text, missing)
+    assert all(said[text][0] is True for text in HERE), said
+    assert "neoverse-n1" in said["llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"][1]
+
+
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_code_for_a_better_processor_is_not_run(ir):
+    flags = cpu_info(Path("/proc/cpuinfo"))["flags"].split()
+    said = answer(EXAMINED.format(ir=ir, texts=["llvm -mcpu=skylake-avx512"]))
+    runs, _, missing = said["llvm -mcpu=skylake-avx512"]
+    assert runs is ("avx512vl" in flags)
+    assert ("avx512vl" in missing) is ("avx512vl" not in flags)
+
+
+def test_what_a_processor_lacks():
+    info = {"flags": "avx abm"}
+    assert lacking(frozenset({"avx", "lzcnt", "avx2", "fma", "64bit"}), info) == ["avx2", "fma"]
+    assert lacking(frozenset({"avx2"}), {}) == []
+
+
+def test_options_have_the_types_that_tvm_wants():
+    kind, options = split("llvm -mcpu=970 -mattr=+a,-b --num-cores=4 -fast-math -x=no")
+    assert kind == "llvm"
+    assert typed(options) == {
+        "mcpu": "970", "mattr": ["+a", "-b"], "num-cores": 4, "fast-math": True, "x": "no",
+    }  # fmt: skip
+    assert without("cuda -gpu=1 -arch=sm_90 -s=x -s=y", ("gpu", "-s=x")) == "cuda -arch=sm_90 -s=y"
+
+
+def test_which_gpu_a_target_is_for():
+    assert [gpu_index(t) for t in ("cuda", "cuda -gpu=3")] == [0, 3]
+    assert [torch_device(t) for t in ("cuda", "rocm -gpu=1", "llvm")] == ["cuda", "cuda:1", "cpu"]
+    with pytest.raises(EngineError, match="which GPU"):
+        gpu_index("cuda -gpu=first")
+    found = tuple(Target(n, "a GPU", True) for n in ("cuda", "cuda -gpu=1", "llvm", "llvm -libs=b"))
+    assert default_target(found, torch.device("cuda", 1)) == "cuda -gpu=1"
+    assert default_target(found, torch.device("cuda", 0)) == "cuda"
+    assert default_target(found, torch.device("cpu")) == "llvm -libs=b"
+
+
+def test_a_refusal_keeps_what_tvm_says_of_it():
+    said = (
+        "Traceback (most recent call last):\n  0: tvm::Target\nTVMError: ValueError[21:01:33] "
+        'target_kind.cc:151: InternalError: Check failed: (StartsWith(arch, "sm_")) is false: '
+        "ValueError: CUDA target gets an invalid CUDA arch\n. Target creation from string failed: x"
+    )
+    error = refused(RuntimeError(said), "cuda -arch=x")
+    assert error.message == "TVM refuses this target: CUDA target gets an invalid CUDA arch."
+
+
+class Device:
+    def __init__(self, there, name="a GPU", version="9.0"):
+        self.exist, self.device_name, self.compute_version = there, name, version
+        self.device_type = 2
+
+
+class Module:
+    """A TVM with some GPUs."""
+
+    def __init__(self, gpus, functions):
+        self.gpus, self.functions = gpus, functions
+
+    def device(self, kind, index):
+        there = self.gpus.get(kind, [])
+        return there[index] if index < len(there) else Device(False)
+
+    def get_global_func(self, name, allow_missing):
+        return name if name in self.functions else None
+
+
+def fake_tvm(gpus, functions, run=lambda target, device, given: given * 2 + 1):
+    return Tvm(Module(gpus, functions), lambda text: None, run)
+
+
+def test_every_gpu_is_listed_with_what_it_is():
+    two = [Device(True, "NVIDIA H200"), Device(True, "NVIDIA T4", "7.5")]
+    functions = {f"{f}.{k}" for f in ("device_api", "target.build") for k in ("cuda", "rocm")}
+    given = {"cuda": two, "rocm": [Device(True, "AMD MI300X")]}
+    found = fake_tvm(given, functions).gpus()
+    assert [(t.name, t.device, t.runs_here) for t in found] == [
+        ("cuda -arch=sm_90", "NVIDIA H200 (compute capability 9.0)", True),
+        ("cuda -arch=sm_75 -gpu=1", "NVIDIA T4 (compute capability 7.5)", True),
+        ("rocm", "AMD MI300X", True),
+    ]
+
+
+def test_a_gpu_that_computes_wrongly_is_said_not_to_run():
+    functions = {"device_api.cuda", "target.build.cuda"}
+    wrong = fake_tvm({"cuda": [Device(True)]}, functions, lambda t, d, given: np.zeros_like(given))
+    (found,) = wrong.gpus()
+    assert not found.runs_here
+    assert "wrong numbers" in found.missing
+
+
+def test_what_stands_in_the_way_of_a_gpu():
+    def missing(functions):
+        return [(t.name, t.missing) for t in fake_tvm({}, functions).gpus()]
+
+    ((name, said),) = missing(set())
+    assert name == "cuda" and "built without cuda" in said
+    ((name, said),) = missing({"target.build.cuda", "target.build.rocm"})  # nothing drives either
+    assert name == "cuda" and "no NVIDIA GPU" in said
+    kinds = dict(missing({f"{f}.rocm" for f in ("device_api", "target.build")}))
+    assert "no device" in kinds["rocm"]

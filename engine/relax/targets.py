@@ -9,8 +9,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from engine import typed
 from engine.devices import Tvm
-from engine.session import EngineError, Target
+from engine.session import Target
 
 BLAS = "-libs=blas"
 """What a CPU target says to have its matmuls done by PyTorch's BLAS; see `engine.relax.blas`."""
@@ -41,28 +42,15 @@ def parse(target: str) -> Any:
         EngineError: kind "target"; an option is not written as `-name=value`, TVM refuses it, or
             LLVM has no such architecture.
     """
-    kind, *options = target.split()
+    kind, options = typed.split(target)
+    ours = [n for n in options if n == typed.GPU or f"-{n}={options[n]}" in _OURS]
     found: dict[str, Any] = {"kind": kind}
-    for option in options:
-        name, equals, value = option.removeprefix("-").partition("=")
-        if not option.startswith("-") or not equals:
-            raise EngineError(
-                "target", f"Cannot read {option!r} in the target {target!r}.", target,
-                'Write a kind and options, such as "llvm -mcpu=haswell" or "cuda -arch=sm_90".',
-            )  # fmt: skip
-        if option not in _OURS:
-            found[name] = [value] if name == "cl-opt" else value
+    found |= typed.typed({n: t for n, t in options.items() if n not in ours})
     if kind == "llvm":
         found.setdefault("cl-opt", [_UNROLL])
-        if SCHEDULES in options:
+        if SCHEDULES in target.split():
             found.update(dict.fromkeys(_FLAGS, True))
-    try:
-        made = tvm.target.Target(found)
-    except Exception as wrong:
-        reason = str(wrong).strip().splitlines()[-1]
-        raise EngineError("target", f"TVM refuses this target: {reason}", target) from wrong
-    _TVM.check(target)
-    return made
+    return _TVM.made(target, lambda: tvm.target.Target(found))
 
 
 _WAYS = {
@@ -78,8 +66,19 @@ def targets() -> tuple[Target, ...]:
     A function is built and run for each once in a process, a few tens of milliseconds.
     """
     # TVM's own matmuls are slow on the CPU.
-    found = (_TVM.cuda(), *reversed(_TVM.cpu(_WAYS)))
+    found = (*_TVM.gpus(), *reversed(_TVM.cpu(_WAYS)))
     return tuple(sorted(found, key=lambda t: not t.runs_here))
+
+
+@functools.cache
+def target(text: str) -> Target:
+    """A target that somebody wrote: what it is for, and whether that can be run here.
+
+    Raises:
+        EngineError: kind "target"; TVM refuses it, or cannot write code for it.
+    """
+    listed = {t.name: t for t in targets()}
+    return listed.get(text) or _TVM.examine(text)
 
 
 def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from engine import typed
 from engine.devices import Tvm
 from engine.relay.boot import boot, cuda_missing
-from engine.session import EngineError, Target
+from engine.session import Target
 
 BLAS = "-libs=mkl"
 """What a CPU target says to have its matmuls done by PyTorch's BLAS; see `engine.relay.blas`."""
@@ -27,13 +28,9 @@ def parse(target: str) -> Any:
     boot()
     import tvm
 
-    try:
-        made = tvm.target.Target(target)
-    except Exception as wrong:
-        reason = str(wrong).strip().splitlines()[-1]
-        raise EngineError("target", f"TVM refuses this target: {reason}", target) from wrong
-    _tvm().check(target)
-    return made
+    typed.split(target)
+    words = typed.without(target, (typed.GPU,))
+    return _tvm().made(target, lambda: tvm.target.Target(words))
 
 
 @functools.cache
@@ -42,7 +39,7 @@ def targets() -> tuple[Target, ...]:
 
     A kernel is built and run for each once in a process, a few tens of milliseconds.
     """
-    found = (_tvm().cuda(), *_tvm().cpu({BLAS: "matmuls by PyTorch's BLAS"}))
+    found = (*_tvm().gpus(), *_tvm().cpu({BLAS: "matmuls by PyTorch's BLAS"}))
     return tuple(sorted(found, key=lambda t: not t.runs_here))
 
 
@@ -52,6 +49,17 @@ def _tvm() -> Tvm:
     import tvm
 
     return Tvm(tvm, parse, _run, cuda_missing)
+
+
+@functools.cache
+def target(text: str) -> Target:
+    """A target that somebody wrote: what it is for, and whether that can be run here.
+
+    Raises:
+        EngineError: kind "target"; TVM refuses it, or cannot write code for it.
+    """
+    listed = {t.name: t for t in targets()}
+    return listed.get(text) or _tvm().examine(text)
 
 
 def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
