@@ -19,12 +19,12 @@ from engine.relax import extract as cutting
 from engine.relax import replay, runtime
 from engine.relax.frontend import import_model
 from engine.relax.short_text import short_text
-from engine.relax.targets import targets
+from engine.relax.targets import target, targets
 from engine.relax.to_graph import to_graph
 from engine.relax.to_text import to_text
 from engine.relax.watched import Watched, kernels_of
 from engine.replay import Engine
-from engine.session import EngineError, EngineInfo, Progress
+from engine.session import EngineError, EngineInfo, Progress, Target
 from engine.tuner import Tunable, Tuner
 from engine.tuning import Fleet
 from passes.example import Example
@@ -46,6 +46,10 @@ class RelaxBackend:
     def describe(self) -> EngineInfo:
         """Which TVM runs and what it can compile for."""
         return EngineInfo(self.ir, tvm.__version__, str(Path(tvm.__file__).parent), targets())
+
+    def target(self, text: str) -> Target:
+        """A target that somebody wrote; see `engine.relax.targets`."""
+        return target(text)
 
     def import_model(self, model: Model, progress: Progress) -> RelaxProgram:
         """Convert a traced model; see `engine.relax.frontend`."""

@@ -22,12 +22,12 @@ from engine.relay import extract as cutting  # noqa: E402
 from engine.relay import replay, runtime  # noqa: E402
 from engine.relay.frontend import import_model  # noqa: E402
 from engine.relay.short_text import short_text  # noqa: E402
-from engine.relay.targets import targets  # noqa: E402
+from engine.relay.targets import target, targets  # noqa: E402
 from engine.relay.to_graph import to_graph  # noqa: E402
 from engine.relay.to_text import to_text  # noqa: E402
 from engine.relay.watched import Watched, kernels_of  # noqa: E402
 from engine.replay import Engine  # noqa: E402
-from engine.session import EngineError, EngineInfo, Progress  # noqa: E402
+from engine.session import EngineError, EngineInfo, Progress, Target  # noqa: E402
 from engine.tuner import Tunable, Tuner  # noqa: E402
 from engine.tuning import Fleet  # noqa: E402
 from passes.example import Example  # noqa: E402
@@ -49,6 +49,10 @@ class RelayBackend:
     def describe(self) -> EngineInfo:
         """Which TVM runs and what it can compile for."""
         return EngineInfo(self.ir, tvm.__version__, str(installation().python), targets())
+
+    def target(self, text: str) -> Target:
+        """A target that somebody wrote; see `engine.relay.targets`."""
+        return target(text)
 
     def import_model(self, model: Model, progress: Progress) -> RelayProgram:
         """Convert a traced model; see `engine.relay.frontend`."""
