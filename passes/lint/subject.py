@@ -1,0 +1,185 @@
+"""A program as linters look at it: what shares a kernel, what weights decide, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from passes.cost import Kernels, Measured, Work, is_view
+from passes.lint.names import REMEDIES, TRANSPOSES
+from viz.graph import Graph, Kind, Node
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One hazard.
+
+    Args:
+        hazard: name of the linter.
+        nodes: ids of the nodes that it is about; the one to look at is the first.
+        operators: what these are.
+        scope: path of the module that the first belongs to.
+        message: what is wrong, in a sentence.
+        remedy: the pass or passes that remove it, as a pipeline has them; "" where none does.
+        advice: where `remedy` is "", what else helps; with one, what it depends on; or "".
+        bytes: moved for nothing.
+        seconds: what it costs: of nodes of kernels that were measured, their part of that.
+        measured: whether `seconds` is.
+    """
+
+    hazard: str
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    scope: str
+    message: str
+    remedy: str
+    advice: str
+    bytes: int
+    seconds: float
+    measured: bool
+
+
+class Subject:
+    """See the module; the arguments are those of `passes.lint.lint`."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        kernels: Kernels | None = None,
+        measured: Measured | None = None,
+        target: str = "",
+        phases: Sequence[str] | None = None,
+    ) -> None:
+        self.graph = graph
+        if kernels is None and measured is not None:
+            kernels = [nodes for nodes, _ in measured]
+        self.kernels = kernels
+        self.measured = measured
+        self.phases = phases
+        self.work = Work(graph, kernels=kernels, measured=measured)
+        self.reads_turned = "-libs=" in target
+        """Whether products are a BLAS's, which reads a matrix transposed or not."""
+
+    @cached_property
+    def place(self) -> dict[str, frozenset[int]]:
+        """For each node of a kernel, the places of the kernels that compute it."""
+        found: dict[str, set[int]] = {}
+        for index, nodes in enumerate(self.kernels or ()):
+            for node_id in nodes:
+                found.setdefault(node_id, set()).add(index)
+        return {i: frozenset(places) for i, places in found.items()}
+
+    @cached_property
+    def live(self) -> set[str]:
+        """What some result needs."""
+        return self.graph.ancestors(self.graph.outputs)
+
+    @cached_property
+    def fixed(self) -> set[str]:
+        """What is the same in every call: constants, and what is computed of them alone."""
+        return self._of((Kind.CONSTANT,))
+
+    @cached_property
+    def weights(self) -> set[str]:
+        """What weights and constants alone decide; a weight that gets a gradient is none."""
+        if self.graph.forward_outputs is not None:
+            return self.fixed
+        return self._of((Kind.CONSTANT, Kind.PARAMETER))
+
+    def _of(self, kinds: tuple[Kind, ...]) -> set[str]:
+        found: set[str] = set()
+        for node in self.graph.nodes:
+            inner = node.kind in (Kind.CALL, Kind.TUPLE, Kind.ITEM) and bool(node.edges)
+            if node.kind in kinds or (inner and all(e in found for e in node.edges)):
+                found.add(node.id)
+        return found
+
+    def base(self, node_id: str) -> Node:
+        """The node that a value's storage belongs to: itself, or of a view what that shows."""
+        return self.graph.by_id[self.work.owner[node_id]]
+
+    def together(self, one: str, other: str) -> bool:
+        """Whether it is known that one kernel computes both."""
+        return bool(self.place.get(one, frozenset()) & self.place.get(other, frozenset()))
+
+    def alone(self, node_id: str) -> bool:
+        """Whether the node has a kernel to itself, views aside, as far as that is known.
+
+        Where kernels are known and none has the node, its reader takes it along.
+        """
+        if self.kernels is None:
+            return True
+        places = self.place.get(node_id)
+        if not places:
+            return False
+        return any(
+            all(i == node_id or is_view(self.graph.by_id[i]) for i in self.kernels[p])
+            for p in places
+        )
+
+    def remains(self, finding: Finding) -> bool:
+        """Whether some kernel computes what a finding is about, as far as that was measured."""
+        if self.measured is None or not self.place:
+            return True
+        calls = [i for i in finding.nodes if self.graph.by_id[i].kind is Kind.CALL]
+        return any(i in self.place for i in calls[:1])
+
+    def remedy(self, what: str) -> str:
+        """The pass that removes something in this IR; "" where none does."""
+        return REMEDIES[self.graph.ir].get(what, "")
+
+    def finding(
+        self,
+        hazard: str,
+        nodes: Iterable[str],
+        message: str,
+        remedy: str,
+        wasted: Iterable[str] | None = None,
+        advice: str = "",
+    ) -> Finding:
+        """A finding about some nodes.
+
+        Args:
+            wasted: those whose cost the remedy would spare; all of them otherwise.
+        """
+        nodes = tuple(dict.fromkeys(nodes))
+        spared = nodes if wasted is None else tuple(dict.fromkeys(wasted))
+        by_id = self.graph.by_id
+        moved = sum(self.moved(i) for i in spared)
+        timed = {i for inside, _ in self.measured or () for i in inside}
+        return Finding(
+            hazard, nodes, tuple(by_id[i].title for i in nodes), by_id[nodes[0]].scope, message,
+            remedy, advice, moved, sum(self.work.seconds[i] for i in spared),
+            bool(timed) and any(i in timed for i in spared),
+        )  # fmt: skip
+
+    def moved(self, node_id: str) -> int:
+        """Bytes that a node reads and writes where it stands by itself; a view none."""
+        node = self.graph.by_id[node_id]
+        if is_view(node) or node.kind not in (Kind.CALL, Kind.FUNCTION):
+            return 0
+        return (node.bytes or 0) + sum(self.work.bytes[e] for e in self.graph.edges[node_id])
+
+
+def axes_of(node: Node) -> tuple[int, ...]:
+    """The order of axes of a transpose; without one written down, all of them turned round."""
+    rank = len(node.outputs[0].shape)
+    axes = node.attrs.get("axes")
+    if not axes:
+        return tuple(reversed(range(rank)))
+    return tuple(int(a) % rank for a in axes)
+
+
+def is_transpose(node: Node) -> bool:
+    """Whether a node only puts axes into another order."""
+    return node.kind is Kind.CALL and node.op in TRANSPOSES and bool(node.edges)
+
+
+def turns_matrix(node: Node) -> bool:
+    """Whether a node transposes matrices: swaps the last two axes and leaves the others."""
+    if not is_transpose(node):
+        return False
+    axes = axes_of(node)
+    rank = len(axes)
+    return rank > 1 and axes == (*range(rank - 2), rank - 1, rank - 2)
