@@ -183,7 +183,7 @@ class PageSession(FakeTuning):
         return (NodeError("d0", 1e-16, 1e-16, "aten::linear in layers.0"),
                 NodeError("r", 0.25, 0.5, "aten::relu in layers.1"))  # fmt: skip
 
-    def kernels(self, source, pipeline, *, progress):
+    def kernels(self, source, pipeline, whole=False, *, progress):
         return None
 
     def rivals(self, source, *, progress):

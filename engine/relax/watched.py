@@ -112,7 +112,7 @@ def kernels_of(
     ids = [i for i, e in exprs.items() if isinstance(e, tvm.ir.Var)]
     names = {exprs[ident].__chandle__(): f"{_NODE}{k}" for k, ident in enumerate(ids)}
     function = _renamed(program.mod[name], names)
-    mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    mod = runtime.module_of(program, name, function)
     t = relax.transform
     for step in (t.Normalize(), t.LegalizeOps(), t.AnnotateTIROpPattern()):
         mod = step(mod)
