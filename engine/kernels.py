@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from engine.session import Comparison
 
+_IN_CACHE = 1.2
+"""So many times memory's rate is a cache's."""
+
 
 @dataclass(frozen=True)
 class Output:
@@ -26,6 +29,58 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Peaks:
+    """What a machine does at best, measured by PyTorch (`engine.peaks`).
+
+    Args:
+        device: what was measured, in words.
+        threads: that it was measured with.
+        flops: by dtype, the FLOPs a second of a large matrix product.
+        bandwidth: bytes of a working set, and how many bytes a second of it are read and written;
+            the smallest first, none faster than one before it. The last is too large for any cache.
+        seconds: what measuring took.
+    """
+
+    device: str
+    threads: int
+    flops: tuple[tuple[str, float], ...]
+    bandwidth: tuple[tuple[int, float], ...]
+    seconds: float = 0.0
+
+    @property
+    def memory(self) -> float:
+        """Bytes a second from and to memory."""
+        return self.bandwidth[-1][1]
+
+    @property
+    def cache(self) -> float:
+        """Bytes a second from and to the quickest cache that was measured."""
+        return self.bandwidth[0][1]
+
+    def rate(self, working_set: int) -> float:
+        """Bytes a second where so many bytes are used again and again."""
+        return next((rate for size, rate in self.bandwidth if size >= working_set), self.memory)
+
+    def peak(self, dtype: str) -> float | None:
+        """FLOPs a second in a type; None where that was not measured."""
+        return dict(self.flops).get(dtype)
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The least time that the machine allows a kernel (Williams, Waterman and Patterson,
+    "Roofline", CACM 2009).
+
+    Args:
+        name: what sets it: "compute", "memory" or "cache".
+        least_ms: that time, in milliseconds.
+    """
+
+    name: str
+    least_ms: float
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One call of a kernel; times in milliseconds.
 
@@ -37,6 +92,10 @@ class Kernel:
             layout that the build made up).
         share: of the time of all phases from end to end.
         bytes_in, bytes_out: of the tensors that it reads and writes.
+        flops: floating point operations of its nodes by `passes.cost`, where not known of its loop
+            nest by TVM; None where neither knows.
+        unread: how much of `bytes_in` it leaves: of a table, all but the rows that it takes.
+        weights: how much of what it reads are parameters and constants.
     """
 
     name: str
@@ -47,6 +106,58 @@ class Kernel:
     bytes_in: int
     bytes_out: int
     outputs: tuple[Output, ...]
+    flops: float | None = None
+    unread: int = 0
+    weights: int = 0
+
+    @property
+    def moved(self) -> int:
+        """Bytes that it really reads and writes."""
+        return max(self.bytes_in - self.unread, 0) + self.bytes_out
+
+    @property
+    def flops_per_second(self) -> float | None:
+        """What it achieves; None where its FLOPs are not known."""
+        return None if self.flops is None else self.flops / (1e-3 * self.median_ms)
+
+    @property
+    def bytes_per_second(self) -> float:
+        """What it achieves."""
+        return self.moved / (1e-3 * self.median_ms)
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOPs for each byte moved."""
+        return None if self.flops is None or not self.moved else self.flops / self.moved
+
+    @property
+    def dtype(self) -> str:
+        """In which type it computes: that of its first floating result; "" without one."""
+        return next((o.dtype for o in self.outputs if "float" in o.dtype), "")
+
+    def roof(self, peaks: Peaks, working_set: int) -> Roof | None:
+        """What the machine allows; None where FLOPs are not known, or the peak in this type.
+
+        Args:
+            working_set: bytes of all that a call of the program uses. Weights come from where so
+                much finds room; what a kernel before has written, from where this one's does.
+        """
+        if self.flops is None or not self.moved:
+            return None
+        peak = peaks.peak(self.dtype)
+        if peak is None and self.flops:
+            return None
+        weights = min(self.weights, self.moved)
+        far = max(working_set, self.moved)
+        from_weights = weights / peaks.rate(far)
+        from_others = (self.moved - weights) / peaks.rate(self.moved)
+        computing = self.flops / peak if peak else 0.0
+        moving = from_weights + from_others
+        if computing >= moving:
+            return Roof("compute", 1e3 * computing)
+        distance = far if from_weights > from_others else self.moved
+        quick = peaks.rate(distance) > _IN_CACHE * peaks.memory
+        return Roof("cache" if quick else "memory", 1e3 * moving)
 
     @property
     def bad(self) -> bool:
@@ -78,6 +189,16 @@ class Phase:
     result_bytes: int = 0
 
     @property
+    def mapped_ms(self) -> float:
+        """What its kernels of nodes take."""
+        return self.kernels_ms - self.unmapped_ms
+
+    @property
+    def mapped_share(self) -> float:
+        """That over the time from end to end."""
+        return self.mapped_ms / self.median_ms
+
+    @property
     def unexplained_ms(self) -> float:
         """What the kernels do not explain: making room for results, copies, the calls themselves.
 
@@ -95,6 +216,8 @@ class Profile:
         phases: the forward, and the backward where there is one.
         comparisons: of the same build with PyTorch.
         notes: sentences a person should read before the figures.
+        peaks: of the machine, with as many threads; None where they were not measured.
+        working_set: bytes of parameters, constants and what the kernels write.
     """
 
     machine: str
@@ -106,6 +229,23 @@ class Profile:
     comparisons: tuple[Comparison, ...]
     build_seconds: float
     notes: tuple[str, ...] = ()
+    peaks: Peaks | None = None
+    working_set: int = 0
+
+    def roof(self, kernel: Kernel) -> Roof | None:
+        """What the machine allows a kernel of it; None where that is not known."""
+        return None if self.peaks is None else kernel.roof(self.peaks, self.working_set)
+
+    def least_ms(self, phase: str) -> tuple[float, float]:
+        """The least time of a phase's kernels by their roofs, and what those take whose roof is
+        not known, in milliseconds."""
+        least = unknown = 0.0
+        for kernel in self.kernels:
+            if kernel.phase == phase:
+                roof = self.roof(kernel)
+                least += roof.least_ms if roof else 0.0
+                unknown += 0.0 if roof else kernel.median_ms
+        return least, unknown
 
     @property
     def peak_bytes(self) -> int:

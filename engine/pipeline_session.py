@@ -13,9 +13,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from engine import narrowing, records, replay, reporting, tuner
+from engine.artefact import Artefact
 from engine.devices import torch_device
 from engine.examples import FunctionText, run_example
 from engine.fault import Report, Shown, Suspects, Told, Where
@@ -27,11 +31,12 @@ from engine.inside import (
     results_in,
     values_inside,
 )
-from engine.kernels import Profile
+from engine.kernels import Peaks, Profile
 from engine.measure import Built, compare, measure, values_for
 from engine.measure import Step as TrainingStep
 from engine.memo import Memo
 from engine.model import Model, draw_masks, load_model
+from engine.peaks import measure as measure_peaks
 from engine.profiling import Watched, profile
 from engine.reference import Reference, run_inside
 from engine.rivals import rivals
@@ -50,6 +55,7 @@ from engine.session import (
     Target,
     TimeResult,
 )
+from engine.takeapart import Compile, Library, take_apart
 from engine.threads import set_threads
 from engine.tuner import Tunable, Tuner
 from engine.tuning import Fleet, TuneResult, TuneTask
@@ -103,6 +109,12 @@ class Backend(Protocol):
 
     def build(self, program: Program, halves: Halves | None, target: str) -> TrainingStep:
         """Build a program whole, or as the halves it was split into."""
+
+    def library(self, program: Program, name: str, phase: str, target: str) -> Library:
+        """Build one function of a program for a target that need not be here."""
+
+    def compiler_for(self, target: str) -> Compile:
+        """What compiles a GPU's source for a target."""
 
     def showing(self, program: Program, name: str, exprs: Sequence[Any]) -> Program:
         """The program that returns these expressions of one of its functions."""
@@ -210,6 +222,7 @@ class PipelineSession:
         self._states: Memo[_State] = Memo(96)
         self._references: Memo[Reference] = Memo(1)
         self._rivals: Memo[Rivals] = Memo(16)
+        self._peaks: Memo[Peaks] = Memo(16)
         self._starts: Memo[narrowing.Start] = Memo(1)
 
     def describe(self, *, progress: Progress) -> EngineInfo:
@@ -409,6 +422,42 @@ class PipelineSession:
         set_threads(threads)
         return measure(built, self.ir, target, repeats, _part(progress, 0.5, 1.0), rivals)
 
+    def compile(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        folder: str = "",
+        *,
+        progress: Progress,
+    ) -> Artefact:
+        """Build for a target that need not be here; sizes and code."""
+        known = self._backend.target(target)
+        if captured is None:
+            state = self._end(source, pipeline, _part(progress, 0.0, 0.3))
+            if state.program.gradients:
+                raise _whole_joint("compiled")
+            functions = {"forward": (state.program, "main")}
+        else:
+            _, halves = self._halves(source, pipeline, captured, _part(progress, 0.0, 0.3))
+            functions = {n: (getattr(halves, n), n) for n in ("forward", "backward")}
+        place, seconds = Path(folder).absolute() if folder else None, 0.0
+        taken = []
+        for index, (phase, (program, name)) in enumerate(functions.items()):
+            progress(0.3 + 0.7 * index / len(functions), f"building the {phase} for {target}")
+            began = time.perf_counter()
+            library = self._backend.library(program, name, phase, target)
+            seconds += time.perf_counter() - began
+            taken.append(take_apart(library, self._backend.compiler_for(target), place))
+        notes = [] if known.runs_here else [f"It cannot be timed here. {known.missing}"]
+        notes += dict.fromkeys(n for t in taken for n in t.notes)
+        files = sorted(str(f.relative_to(place)) for f in place.rglob("*.*")) if place else []
+        return Artefact(
+            known, tuple(k for t in taken for k in t.kernels), sum(t.library_bytes for t in taken),
+            seconds, tuple(notes), tuple(files),
+        )  # fmt: skip
+
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress
     ) -> tuple[tuple[str, ...], ...] | None:
@@ -450,7 +499,24 @@ class PipelineSession:
                 graphs[name], named = half_graph(self._backend, state.base, halves, name)
                 functions[name] = watched(half, name, named, target)
         set_threads(threads)
-        return profile(built, functions, graphs, target, repeats, _part(progress, 0.6, 1.0))
+        return profile(
+            built, functions, graphs, target, repeats, _part(progress, 0.6, 1.0),
+            lambda dtypes: self._peaks_of(target, dtypes, 0),
+        )  # fmt: skip
+
+    def peaks(
+        self, target: str, threads: int, dtypes: tuple[str, ...], turn: int = 0, *,
+        progress: Progress,
+    ) -> Peaks:  # fmt: skip
+        """Measure what the machine does at best, or say what was measured before."""
+        set_threads(threads)
+        progress(0.0, "what the machine does at best")
+        return self._peaks_of(target, dtypes, turn)
+
+    def _peaks_of(self, target: str, dtypes: tuple[str, ...], turn: int) -> Peaks:
+        device = torch_device(target)
+        key = str(device), torch.get_num_threads(), dtypes, turn
+        return self._peaks.get(key, lambda: measure_peaks(device, dtypes))
 
     def tasks(
         self,

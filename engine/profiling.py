@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -16,11 +17,12 @@ from typing import Protocol
 import torch
 
 from engine import timing
-from engine.kernels import Kernel, Output, Phase, Profile
+from engine.kernels import Kernel, Output, Peaks, Phase, Profile
 from engine.measure import Built, compare
 from engine.session import Progress
+from passes.cost import known_flops, reads
 from passes.memory import plan
-from viz.graph import Graph, TensorType
+from viz.graph import Graph, Kind, TensorType
 
 Tensors = Mapping[str, torch.Tensor]
 See = Callable[[float, int, Sequence[torch.Tensor]], None]
@@ -30,10 +32,14 @@ its own memory, good until the call returns."""
 
 @dataclass(frozen=True)
 class Site:
-    """A call of a kernel: its symbol, and the ids of the nodes that it computes."""
+    """A call of a kernel: its symbol, and the ids of the nodes that it computes.
+
+    `flops` is what the compiler counts in its loops; None where it does not.
+    """
 
     name: str
     nodes: tuple[str, ...]
+    flops: float | None = None
 
 
 class Watched(Protocol):
@@ -59,6 +65,7 @@ def profile(
     target: str,
     repeats: int,
     progress: Progress,
+    peaks: Callable[[tuple[str, ...]], Peaks] | None = None,
 ) -> Profile:
     """Time what was built from end to end, and the same kernel by kernel.
 
@@ -67,6 +74,7 @@ def profile(
         watched: by phase ("forward", "backward"), the same functions to watch.
         graphs: by phase, the graph that the kernels' nodes are of.
         repeats: runs of each; one more comes first, for the statistics of outputs.
+        peaks: measures the machine's, in some types; not asked for where it is None.
     """
     comparisons = compare(built, lambda f, t: progress(0.2 * f, t))
     masks = built.masks(built.model.source.seed)
@@ -83,8 +91,8 @@ def profile(
         progress(low, f"{phase}, from end to end")
         whole[phase] = _alone(run, repeats, built.model.device)
         found, written[phase] = _kernels(
-            phase, watched[phase], values, repeats,
-            lambda f, t, low=low, share=share: progress(low + share * (0.3 + 0.7 * f), t),  # type: ignore[misc]
+            phase, watched[phase], graphs[phase], values, repeats,
+            lambda f, t, low=low, share=share: progress(low + 0.98 * share * (0.3 + 0.7 * f), t),  # type: ignore[misc]
         )  # fmt: skip
         kernels += found
     plans = {
@@ -96,6 +104,16 @@ def profile(
         for name in whole
     }
     held = {name: watched[name].memory_bytes for name in whole}
+    measured = None
+    if peaks is not None:
+        progress(0.98, "what the machine does at best")
+        measured = peaks(tuple(dict.fromkeys(k.dtype for k in kernels if k.dtype)))
+    weights = {
+        n.id: n.bytes or 0
+        for name in whole
+        for n in graphs[name]
+        if n.kind in (Kind.PARAMETER, Kind.CONSTANT)
+    }
     total = sum(statistics.median(samples) for samples in whole.values())
     return Profile(
         machine=timing.machine(),
@@ -118,6 +136,8 @@ def profile(
         comparisons=comparisons,
         build_seconds=built.seconds,
         notes=tuple(w.note for w in watched.values() if w.note),
+        peaks=measured,
+        working_set=sum(weights.values()) + sum(held.get(n) or written[n] for n in whole),
     )
 
 
@@ -134,7 +154,12 @@ def _alone(run: Callable[[], object], repeats: int, device: torch.device) -> lis
 
 
 def _kernels(
-    phase: str, function: Watched, values: Tensors, repeats: int, progress: Progress
+    phase: str,
+    function: Watched,
+    graph: Graph,
+    values: Tensors,
+    repeats: int,
+    progress: Progress,
 ) -> tuple[list[Kernel], int]:
     """A function's kernels in order of execution, with no share yet; bytes of all they write to."""
     first: list[tuple[int, tuple[Output, ...]]] = []
@@ -152,13 +177,29 @@ def _kernels(
         function.watch(values, lambda seconds, read, wrote, run=run: run.append(seconds))  # type: ignore[misc]
         for taken, seconds in zip(times, run, strict=True):
             taken.append(1e3 * seconds)
-    return [
-        Kernel(
-            site.name, phase, site.nodes, statistics.median(taken), 0.0, read,
-            sum(TensorType(o.shape, o.dtype).bytes or 0 for o in outputs), outputs,
-        )
-        for site, taken, (read, outputs) in zip(function.kernels, times, first, strict=True)
-    ], _covered(places)  # fmt: skip
+    counts = Counter(i for site in function.kernels for i in site.nodes)
+    found = []
+    for site, taken, (read, outputs) in zip(function.kernels, times, first, strict=True):
+        known = reads(graph, site.nodes)
+        found.append(
+            Kernel(
+                site.name, phase, site.nodes, statistics.median(taken), 0.0, read,
+                sum(TensorType(o.shape, o.dtype).bytes or 0 for o in outputs), outputs,
+                _flops(graph, site, counts), known.unread, known.weights,
+            )
+        )  # fmt: skip
+    return found, _covered(places)
+
+
+def _flops(graph: Graph, site: Site, counts: Mapping[str, int]) -> float | None:
+    """Of the nodes that a kernel computes; what the compiler counts where that is not known.
+
+    A node that several kernels compute together tells nothing of one of them.
+    """
+    if not site.nodes or any(counts[i] > 1 for i in site.nodes):
+        return site.flops
+    known = [known_flops(graph, i) for i in site.nodes]
+    return site.flops if None in known else sum(f for f in known if f is not None)
 
 
 def _covered(places: list[tuple[int, int]]) -> int:

@@ -17,8 +17,9 @@ from passes.pipeline import Pipeline
 from viz.graph import Graph, TensorType
 
 if TYPE_CHECKING:
+    from engine.artefact import Artefact
     from engine.fault import Report, Shown, Suspects, Told, Where
-    from engine.kernels import Profile
+    from engine.kernels import Peaks, Profile
     from engine.tuning import Fleet, TuneResult, TuneTask
     from passes.reduce import Piece
 
@@ -476,6 +477,23 @@ class Session(Protocol):
             rivals: names in `RIVALS`, timed with them.
         """
 
+    def compile(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        folder: str = "",
+        *,
+        progress: Progress,
+    ) -> Artefact:
+        """Build for a target that need not be here; the library's size, and each kernel's code.
+
+        Args:
+            captured: None to build the inference function; else both halves.
+            folder: where the engine's process leaves object files and code; "" to leave none.
+        """
+
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress
     ) -> tuple[tuple[str, ...], ...] | None:
@@ -500,6 +518,19 @@ class Session(Protocol):
         progress: Progress,
     ) -> Profile:
         """Build, compare, and time every kernel by itself; the arguments are those of `time`."""
+
+    def peaks(
+        self, target: str, threads: int, dtypes: tuple[str, ...], turn: int = 0, *,
+        progress: Progress,
+    ) -> Peaks:  # fmt: skip
+        """What the device of a target does at best; see `engine.peaks`.
+
+        Args:
+            threads: as of `time`.
+            dtypes: in which products are timed.
+            turn: 0 for what profiles are held against, which is measured once; another number
+                measures anew.
+        """
 
     def tasks(
         self,

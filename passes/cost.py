@@ -63,6 +63,21 @@ _TRANSCENDENTAL = _words(
     "acosh atanh fast_exp fast_erf fast_tanh nn.gelu nn.gelu_tanh nn.silu nn.softplus nn.selu "
     "log_add_exp"
 )
+_POINTWISE = _words(
+    "add subtract multiply divide floor_divide mod floor_mod trunc_divide trunc_mod negative abs "
+    "sqrt rsqrt square reciprocal maximum minimum clip where nn.relu nn.relu6 nn.leaky_relu "
+    "nn.prelu nn.bias_add equal not_equal less less_equal greater greater_equal logical_and "
+    "logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor "
+    "left_shift right_shift floor ceil round trunc sign isnan isinf isfinite resize2d "
+    "image.resize2d"
+)
+"""Operators of one FLOP or so for each element of the result."""
+
+_PARTIAL = _words(
+    "take gather gather_nd gather_elements index_tensor strided_slice dynamic_strided_slice"
+)
+"""Operators that read no more of their first operand than they write."""
+
 _POLYNOMIAL = 8
 """FLOPs of a transcendental function: about the length of its polynomial."""
 
@@ -191,6 +206,81 @@ def _flops(graph: Graph, node: Node) -> float:
     if sort == "product":
         return 2.0 * _multiplications(node, read, written)
     return float(_elements(read[0]) if read else written)
+
+
+def known_flops(graph: Graph, node_id: str) -> float | None:
+    """Floating point operations of a node; None of an operator or of dimensions not known.
+
+    `flops` guesses there: prices need a figure, and what is reported as fact must not be a guess.
+    """
+    node = graph.by_id[node_id]
+    if node.kind is Kind.FUNCTION and node.body is not None:
+        inside = [known_flops(node.body, n.id) for n in node.body.nodes]
+        known = [f for f in inside if f is not None]
+        return sum(known) if len(known) == len(inside) else None
+    if node.kind is Kind.CALL and "flops" not in node.attrs:
+        types = (*node.outputs, *(t for e in node.edges for t in graph.by_id[e].outputs))
+        if not _is_known(node.op) or any(t.elements is None for t in types):
+            return None
+    return _flops(graph, node)
+
+
+def _is_known(op: str) -> bool:
+    tables = (VIEWS, MOVES, REDUCTIONS, _ROWWISE, _TRANSCENDENTAL, _PRODUCTS, _POINTWISE)
+    return any(op in table for table in tables) or _convolution(op) or "pool" in op
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a kernel reads besides what others have just written.
+
+    Args:
+        weights: bytes of the parameters and constants that it reads.
+        unread: bytes of its arguments that it leaves: a row of a table is not the table.
+    """
+
+    weights: int = 0
+    unread: int = 0
+
+
+def reads(graph: Graph, nodes: Collection[str]) -> Read:
+    """What the kernel that computes some nodes reads, from the graph."""
+    kernel = frozenset(nodes)
+    whole: set[str] = set()
+    parts: dict[str, int] = {}
+    owner: dict[str, str] = {}
+
+    def base(node_id: str) -> str:
+        """Of a view, in this kernel or before it, the node that it is of."""
+        current = node_id
+        while current not in owner:
+            node = graph.by_id[current]
+            if not is_view(node):
+                break
+            current = node.edges[0]
+        owner[node_id] = owner.get(current, current)
+        return owner[node_id]
+
+    for node_id in kernel:
+        node = graph.by_id[node_id]
+        if is_view(node):
+            continue
+        for index, edge in enumerate(node.edges):
+            source = base(edge)
+            if source in kernel:
+                continue
+            if node.op in _PARTIAL and index == 0:
+                parts[source] = parts.get(source, 0) + (node.bytes or 0)
+            else:
+                whole.add(source)
+    weights = unread = 0
+    for source in {*whole, *parts}:
+        held = graph.by_id[source].bytes or 0
+        taken = held if source in whole else min(held, parts[source])
+        unread += held - taken
+        if graph.by_id[source].kind in (Kind.PARAMETER, Kind.CONSTANT):
+            weights += taken
+    return Read(weights, unread)
 
 
 def _fields(node: Node) -> tuple[TensorType, ...]:

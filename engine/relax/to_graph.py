@@ -350,12 +350,17 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
     return tuple(result)
 
 
-def _flops(kernel: Any) -> dict[str, JsonValue]:
-    """What TVM estimates of a kernel's loop nest; nothing where it cannot (unknown extents)."""
+def counted_flops(kernel: Any) -> int | None:
+    """What TVM estimates of a kernel's loop nest; None where it cannot (unknown extents)."""
     try:
-        return {"flops": round(estimate_tir_flops(tvm.IRModule({"main": kernel})))}
+        return round(estimate_tir_flops(tvm.IRModule({"main": kernel})))
     except (tvm.error.InternalError, ValueError, TypeError):
-        return {}
+        return None
+
+
+def _flops(kernel: Any) -> dict[str, JsonValue]:
+    counted = counted_flops(kernel)
+    return {} if counted is None else {"flops": counted}
 
 
 def _json(value: Any) -> JsonValue:

@@ -24,7 +24,7 @@ from tvm.ir.instrument import pass_instrument
 from engine.building import BuildOptions
 from engine.profiling import See, Site, Tensors
 from engine.relax import runtime
-from engine.relax.to_graph import tensor_types
+from engine.relax.to_graph import counted_flops, tensor_types
 from passes.relax.program import RelaxProgram
 from passes.relax.rewrite import bindings, op_name, substituted
 
@@ -60,8 +60,10 @@ class Watched:
         sites = _sites(seen.modules)
         self.note = "" if sites is not None else _LOST
         self._sites = sites or []
+        counted = _counted(seen.modules) if self._sites else {}
         self.kernels = tuple(
-            Site(symbol, tuple(ids[k] for k in sorted(nodes))) for symbol, nodes, _ in self._sites
+            Site(symbol, tuple(ids[k] for k in sorted(nodes)), counted.get(symbol))
+            for symbol, nodes, _ in self._sites
         )
 
     def watch(self, values: Tensors, see: See) -> None:
@@ -194,6 +196,17 @@ def _sites(modules: Mapping[str, Any]) -> _Sites | None:
             found.append((symbol, groups[position][1], len(tensor_types(value.ty))))
         position += 1
     return found
+
+
+def _counted(modules: Mapping[str, Any]) -> dict[str, int]:
+    """By a kernel's symbol, the FLOPs that TVM counts in its loops, where it has and can."""
+    functions = modules["before RewriteDataflowReshape"].functions
+    found = {
+        str(v.name_hint): counted_flops(f)
+        for v, f in functions.items()
+        if isinstance(f, tvm.tirx.PrimFunc)
+    }
+    return {name: flops for name, flops in found.items() if flops is not None}
 
 
 def _symbol(value: Any) -> str:

@@ -31,6 +31,7 @@ from viz.graph import TensorType
 import tvm  # isort: skip
 from tvm import relay  # isort: skip
 from tvm.ir.instrument import pass_instrument  # isort: skip
+from tvm.tir.analysis import estimate_tir_flops  # isort: skip
 
 _DROPS_SPANS = "ToBasicBlockNormalForm"
 _VIEW = "__nop"
@@ -48,6 +49,9 @@ class Watched:
         name: of the function in its module.
         exprs: the expression of each node of its graph, by the node's id.
         options: as it is built when nobody watches.
+
+    Attributes:
+        groups: the call of what FuseOps made, by kernel; None where that is not known.
     """
 
     def __init__(
@@ -78,8 +82,10 @@ class Watched:
             if n["op"] == "tvm_op" and n["attrs"]["func_name"] != _VIEW
         ]  # fmt: skip
         groups = _groups(seen.modules, self._nodes)
+        self.groups = None if groups is None else [groups[i] for i in self._kernels]
         ordinary = json.loads(runtime.build(program, options, name).library.get_graph_json())
         self.memory_bytes: int | None = _held(ordinary)
+        counted = _counted(seen.modules)
         self.note = "" if groups is not None else _LOST
         if _names(ordinary["nodes"]) != _names(self._nodes):
             self.note = (
@@ -89,7 +95,8 @@ class Watched:
         self.kernels = tuple(
             Site(
                 str(self._nodes[i]["attrs"]["func_name"]).removeprefix("tvmgen_default_"),
-                tuple(ids[k] for k in sorted((groups or {}).get(i, ()))),
+                tuple(ids[k] for k in sorted(_inside(groups[i].op.body) if groups else ())),
+                counted.get(str(self._nodes[i]["attrs"]["func_name"])),
             )
             for i in self._kernels
         )
@@ -195,8 +202,22 @@ class _Passes:
             self.modules[info.name] = mod
 
 
-def _groups(modules: Mapping[str, Any], nodes: list[Any]) -> dict[int, set[int]] | None:
-    """By the executor's node, the numbers of what it computes; None where that is not understood.
+def _counted(modules: Mapping[str, Any]) -> dict[str, int]:
+    """By a kernel's symbol, the FLOPs that TVM counts in its loops, where it has and can."""
+    found: dict[str, int] = {}
+    functions = modules["LowerTE"].functions if "LowerTE" in modules else {}
+    for variable, function in functions.items():
+        if isinstance(function, tvm.tir.PrimFunc):
+            try:
+                flops = estimate_tir_flops(tvm.IRModule({"main": function}))
+            except (tvm.TVMError, ValueError, TypeError):
+                continue  # unknown extents
+            found[str(variable.name_hint)] = round(flops)
+    return found
+
+
+def _groups(modules: Mapping[str, Any], nodes: list[Any]) -> dict[int, Any] | None:
+    """By the executor's node, the call of what FuseOps made; None where that is not understood.
 
     The executor's nodes are the calls of the lowered function, producers first, and those are the
     calls of groups that FuseOps made, in the same order.
@@ -211,12 +232,12 @@ def _groups(modules: Mapping[str, Any], nodes: list[Any]) -> dict[int, set[int]]
     run = [i for i, n in enumerate(nodes) if n["op"] == "tvm_op"]
     if not len(fused) == len(lowered) == len(run):
         return None
-    found: dict[int, set[int]] = {}
+    found: dict[int, Any] = {}
     for group, call, index in zip(fused, lowered, run, strict=True):
         name = nodes[index]["attrs"]["func_name"]
         if str(group.checked_type) != str(call.checked_type):
             return None
         if name not in (_VIEW, str(call.args[0].name_hint)):
             return None
-        found[index] = _inside(group.op.body)
+        found[index] = group
     return found
