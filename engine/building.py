@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import engine.threads  # noqa: F401, sets what TVM reads when what was built first runs
 from engine.memo import Memo
 from engine.session import EngineError
+
+
+@dataclass(frozen=True)
+class Found:
+    """What tuning found, to be built with.
+
+    Args:
+        place: the target's folder of records.
+        stamp: changes when the records do (`engine.records.stamp`).
+        always: take every record, and not only those that beat what is done without.
+    """
+
+    place: Path
+    stamp: str
+    always: bool = False
 
 
 @dataclass(frozen=True)
@@ -20,11 +36,13 @@ class BuildOptions:
             PyTorch's BLAS's.
         opt_level: of TVM's own passes.
         disabled: TVM's passes that are left out.
+        records: of tuning; None where the target does not ask for them, or to look for them.
     """
 
     target: str = "llvm"
     opt_level: int = 3
     disabled: tuple[str, ...] = ()
+    records: Found | None = None
 
 
 class Builder:
@@ -68,8 +86,17 @@ class Builder:
             raise EngineError(
                 "target",
                 f"TVM cannot build this for {options.target}: {lines[-1] if lines else error!r}",
-                options.target, "Choose another target, or a smaller part of the model.",
+                options.target, _hint(options.target),
             ) from error  # fmt: skip
+
+
+def _hint(target: str) -> str:
+    if target.split()[0] == "rocm":
+        return (
+            "For an AMD GPU, TVM needs ROCm's device libraries and its linker ld.lld. It looks for "
+            "them in opt/rocm, or where ROCM_PATH says."
+        )
+    return "Choose another target, or a smaller part of the model."
 
 
 class _Structure:

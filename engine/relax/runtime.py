@@ -21,6 +21,7 @@ from engine.building import Builder, BuildOptions
 from engine.relax import blas, kernels, schedules, vector_math
 from engine.relax.targets import BLAS, SCHEDULES, parse
 from engine.relax.to_graph import tensor_types
+from engine.typed import gpu_index
 from passes.relax.program import RelaxProgram
 from viz.graph import TensorType
 
@@ -47,7 +48,7 @@ class Compiled:
         }
         self.used = tuple(self.arguments)
         kind = str(parse(target).kind.name)
-        self.device = tvm.device("cpu" if kind == "llvm" else kind, 0)
+        self.device = tvm.device("cpu" if kind == "llvm" else kind, gpu_index(target))
         self.machine = relax.VirtualMachine(executable, self.device)
         self._main = self.machine["main"]
         self._held: dict[str, tuple[int, Any]] = {}
@@ -110,10 +111,18 @@ def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> C
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
+    return Compiled(executable(program, options, name), options.target, program.mod[name])
+
+
+def executable(program: RelaxProgram, options: BuildOptions, name: str = "main") -> Any:
+    """What `make` returns of one function of a program; its device need not be here.
+
+    Raises:
+        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+    """
     function = program.mod[name]
     mod = module_of(program, name, function)
-    executable = _builder.build(mod, tuple(str(p.name) for p in function.params), options)
-    return Compiled(executable, options.target, function)
+    return _builder.build(mod, tuple(str(p.name) for p in function.params), options)
 
 
 def module_of(program: RelaxProgram, name: str, function: Any) -> Any:

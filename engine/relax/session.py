@@ -16,7 +16,7 @@ from engine.model import Model
 from engine.narrowing import Cut, Written
 from engine.pipeline_session import PipelineSession
 from engine.relax import extract as cutting
-from engine.relax import replay, runtime
+from engine.relax import libraries, replay, runtime
 from engine.relax.frontend import import_model
 from engine.relax.short_text import short_text
 from engine.relax.targets import target, targets
@@ -25,6 +25,7 @@ from engine.relax.to_text import to_text
 from engine.relax.watched import Watched, kernels_of
 from engine.replay import Engine
 from engine.session import EngineError, EngineInfo, Progress, Target
+from engine.takeapart import Compile, Library
 from engine.tuner import Tunable, Tuner
 from engine.tuning import Fleet
 from passes.example import Example
@@ -81,6 +82,15 @@ class RelaxBackend:
     def build(self, program: RelaxProgram, halves: Halves | None, target: str) -> Step:
         """Build a program whole, or as the halves it was split into."""
         return runtime.step(program, halves, BuildOptions(target))
+
+    def library(self, program: RelaxProgram, name: str, phase: str, target: str) -> Library:
+        """One function, built for a target that need not be here; see `engine.relax.libraries`."""
+        return libraries.library(program, BuildOptions(target), name, phase)
+
+    def compiler_for(self, target: str) -> Compile:
+        """What compiles a GPU's source."""
+        made: Compile = libraries.compiler_for(target)
+        return made
 
     def showing(self, program: RelaxProgram, name: str, exprs: Sequence[Any]) -> RelaxProgram:
         """The program that returns what is inside; see `passes.relax.showing`."""

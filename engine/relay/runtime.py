@@ -32,6 +32,7 @@ from tvm.contrib import graph_executor  # noqa: E402
 
 from engine.relay import blas, erf  # noqa: E402
 from engine.relay.targets import BLAS, parse  # noqa: E402
+from engine.typed import gpu_index  # noqa: E402
 from passes.halves import Halves  # noqa: E402
 from passes.relay.absorb_transposes import absorb_transposes  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
@@ -62,7 +63,7 @@ class Compiled:
         }
         self.outputs = tensor_types(function.ret_type)
         self.library = library
-        self._device = tvm.device(str(parse(target).kind), 0)
+        self._device = tvm.device(str(parse(target).kind), gpu_index(target))
         self._module = graph_executor.GraphModule(library["default"](self._device))
         layout = json.loads(library.get_graph_json())
         given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
@@ -195,10 +196,24 @@ def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> C
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
+    return Compiled(library(program, options, name), options.target, program.mod[name])
+
+
+def library(
+    program: RelayProgram, options: BuildOptions, name: str = "main", keep: bool = True
+) -> Any:
+    """What `make` returns of one function of a program; its device need not be here.
+
+    Args:
+        keep: know it the next time.
+
+    Raises:
+        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+    """
     function = program.mod[name]
+    builder = _builder if keep else Builder(make, tvm.ir.structural_hash, tvm.ir.structural_equal)
     names = tuple(p.name_hint for p in function.params)
-    library = _builder.build(prepared(program, function, options), names, options)
-    return Compiled(library, options.target, function)
+    return builder.build(prepared(program, function, options), names, options)
 
 
 def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any:

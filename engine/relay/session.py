@@ -19,7 +19,7 @@ from engine.model import Model  # noqa: E402
 from engine.narrowing import Cut, Written  # noqa: E402
 from engine.pipeline_session import PipelineSession  # noqa: E402
 from engine.relay import extract as cutting  # noqa: E402
-from engine.relay import replay, runtime  # noqa: E402
+from engine.relay import libraries, replay, runtime  # noqa: E402
 from engine.relay.frontend import import_model  # noqa: E402
 from engine.relay.short_text import short_text  # noqa: E402
 from engine.relay.targets import target, targets  # noqa: E402
@@ -28,6 +28,7 @@ from engine.relay.to_text import to_text  # noqa: E402
 from engine.relay.watched import Watched, kernels_of  # noqa: E402
 from engine.replay import Engine  # noqa: E402
 from engine.session import EngineError, EngineInfo, Progress, Target  # noqa: E402
+from engine.takeapart import Compile, Library  # noqa: E402
 from engine.tuner import Tunable, Tuner  # noqa: E402
 from engine.tuning import Fleet  # noqa: E402
 from passes.example import Example  # noqa: E402
@@ -84,6 +85,15 @@ class RelayBackend:
     def build(self, program: RelayProgram, halves: Halves | None, target: str) -> Step:
         """Build a program whole, or as the halves it was split into."""
         return runtime.step(program, halves, BuildOptions(target))
+
+    def library(self, program: RelayProgram, name: str, phase: str, target: str) -> Library:
+        """One function, built for a target that need not be here; see `engine.relay.libraries`."""
+        return libraries.library(program, BuildOptions(target), name, phase)
+
+    def compiler_for(self, target: str) -> Compile:
+        """What compiles a GPU's source."""
+        made: Compile = libraries.compiler_for(target)
+        return made
 
     def showing(self, program: RelayProgram, name: str, exprs: Sequence[Any]) -> RelayProgram:
         """The program that returns what is inside; see `passes.relay.showing`."""

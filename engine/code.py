@@ -1,0 +1,101 @@
+"""Generated code, as TVM hands it out in one piece, taken apart kernel by kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+_DEFINED = re.compile(r'^define\b([^@\n]*)@"?([^"(\s]+)"?\(', re.MULTILINE)
+_REFERRED = re.compile(r'@"?([\w.$]+)"?')
+_LABEL = re.compile(r'^"?([^\s":#]+)"?:')
+_ENTRY = re.compile(
+    r"^(?P<whole>[^\n;]*\b(?:__global__|__kernel|kernel)\b[^;{]*?"
+    r"\b(?!__launch_bounds__|__attribute__|reqd_work_group_size)(?P<name>\w+)\s*\([^;]*?\)\s*\{.*?^\})",
+    re.MULTILINE | re.DOTALL,
+)
+_PTX = re.compile(
+    r"^(?P<whole>(?:\.visible )?\.entry (?P<name>\w+)\(.*?^\})", re.MULTILINE | re.DOTALL
+)
+_PREFIXES = ("__tvm_ffi_",)
+_LOCAL = ("internal", "private", "weak", "linkonce", "available_externally")
+
+
+def kernel_name(symbol: str) -> str:
+    """A kernel's name, from its symbol in a library."""
+    for prefix in _PREFIXES:
+        symbol = symbol.removeprefix(prefix)
+    return symbol
+
+
+def llvm_functions(text: str) -> dict[str, str]:
+    """The text of each function of an LLVM module that has a body, by its symbol."""
+    found = {}
+    for match in _DEFINED.finditer(text):
+        end = text.find("\n}", match.start())
+        if end >= 0:
+            found[match[2]] = text[match.start() : end + 2]
+    return found
+
+
+def llvm_kernels(text: str) -> dict[str, tuple[str, ...]]:
+    """The symbols that each kernel of an LLVM module consists of, its own first.
+
+    A kernel is what other modules can call. What it calls itself, and no other kernel does, is a
+    part of it: its loops are in a function of their own, and so is what each thread does.
+    """
+    bodies = llvm_functions(text)
+    linkage = {m[2]: m[1] for m in _DEFINED.finditer(text)}
+    heads = [n for n in bodies if not any(w in linkage[n].split() for w in _LOCAL)]
+    reached: dict[str, tuple[str, ...]] = {}
+    for head in heads:
+        todo, seen = [head], {head: None}
+        while todo:
+            for name in _REFERRED.findall(bodies[todo.pop()]):
+                if name in bodies and name not in seen and name not in heads:
+                    seen[name] = None
+                    todo.append(name)
+        reached[head] = tuple(seen)
+    readers: dict[str, int] = {}
+    for names in reached.values():
+        for name in names:
+            readers[name] = readers.get(name, 0) + 1
+    return {head: tuple(n for n in names if readers[n] == 1) for head, names in reached.items()}
+
+
+def assembly_functions(text: str, names: Collection[str]) -> dict[str, str]:
+    """The lines of some functions in an assembler's file, by symbol."""
+    wanted = {**{n: n for n in names}, **{f"_{n}": n for n in names}}  # macOS writes a line before
+    lines: dict[str, list[str]] = {}
+    inside: list[str] | None = None
+    for line in text.splitlines():
+        label = _LABEL.match(line)
+        if label and label[1] in wanted:
+            inside = lines.setdefault(wanted[label[1]], [])
+        elif (label and label[1].startswith((".Lfunc_end", "Lfunc_end"))) or line.startswith(
+            ("\t.size\t", "\t.section\t.text")
+        ):
+            inside = None
+        if inside is not None:
+            inside.append(line)
+    return {n: "\n".join(found) for n, found in lines.items()}
+
+
+def device_functions(text: str) -> dict[str, str]:
+    """The kernels in a GPU's source: CUDA, OpenCL, Metal or PTX; by name."""
+    pattern = _PTX if ".entry " in text and "__global__" not in text else _ENTRY
+    return {m["name"]: m["whole"] for m in pattern.finditer(text)}
+
+
+def owner(device_function: str, kernels: Iterable[str]) -> str:
+    """Which kernel a function on a GPU is a part of: TVM adds "_kernel" and a number to its name.
+
+    Returns:
+        Its own name where no kernel fits.
+    """
+    name = re.sub(r"_kernel(_\d+)?$", "", device_function)
+    return name if name in set(kernels) else device_function
+
+
+def joined(parts: Mapping[str, str], names: Iterable[str]) -> str:
+    """Those of some texts that are there, one below the other."""
+    return "\n\n".join(parts[n] for n in names if n in parts)
