@@ -9,17 +9,22 @@ reads a matrix either way. Convolutions go the same way, see `engine.relax.convo
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import torch
 import tvm
-from tvm import relax
+from tvm import relax, te
+from tvm.ir.expr import GenericConst as Constant
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from engine import packed
 from engine.relax.convolution import dispatched
 
 _NAME = "relascope.matmul"
 _SERVED = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv2d_transpose")
+_FUSES_WHAT_FOLLOWS = 4
+"""kOutEWiseFusable of TVM's operator patterns."""
 _FLOATS = ("float32", "float64")
 
 
@@ -44,18 +49,28 @@ def _matmul(turn_a: bool, turn_b: bool, a: Any, b: Any, out: Any) -> None:
     torch.matmul(left, right, out=torch.from_dlpack(out))
 
 
-def dispatch(mod: Any) -> Any:
-    """The module with its floating matmuls and convolutions as calls of PyTorch."""
+def dispatch(mod: Any, pack: bool = False) -> Any:
+    """The module with its floating matmuls and convolutions as calls of PyTorch.
+
+    Args:
+        pack: matmuls with weights that are constants become kernels of our own, where those are
+            faster; see `engine.packed`.
+    """
     rewriter = _Rewriter(mod)
-    new = tvm.IRModule(mod.functions)
-    for name, function in mod.functions.items():
-        if isinstance(function, relax.Function):
-            new[name] = rewriter.visit_expr(function)
-    return relax.transform.DeadCodeElimination()(new)
+    rewriter.pack = pack
+    made = {
+        name: rewriter.visit_expr(function)
+        for name, function in mod.functions.items()
+        if isinstance(function, relax.Function)
+    }
+    kernels = rewriter.builder_.get().functions
+    return relax.transform.DeadCodeElimination()(tvm.IRModule({**kernels, **made}))
 
 
 @mutator
 class _Rewriter(PyExprMutator):
+    pack = False
+
     def visit_call_(self, call: Any) -> Any:
         made = self.visit_expr_post_order(call)
         if not isinstance(made.op, tvm.ir.Op) or made.op.name not in _SERVED:
@@ -69,8 +84,35 @@ class _Rewriter(PyExprMutator):
             return made if instead is None else instead
         if any(int(t.ndim) < 2 for t in types):
             return made
+        instead = self.packed(made) if self.pack else None
+        if instead is not None:
+            return instead
         (left, turn_a), (right, turn_b) = (self.turned(a) for a in made.args)
         return relax.op.call_dps_packed(_name(turn_a, turn_b), (left, right), kind)
+
+    def packed(self, call: Any) -> Any | None:
+        """A matmul as a product with packed weights; None where that does not serve it."""
+        left, (right, turned) = call.args[0], self.turned(call.args[1])
+        if isinstance(right, tvm.ir.Var):
+            right = self.lookup_binding(right)
+        known = all(isinstance(d, tvm.tirx.IntImm) for d in left.ty.shape)
+        if not (isinstance(right, Constant) and known) or right.ty.ndim != 2:
+            return None
+        if str(call.ty.dtype) != packed.DTYPE:
+            return None
+        weight = right.value.numpy()
+        weight = weight.T if turned else weight
+        *outer, _ = (int(d) for d in left.ty.shape)
+        tile = packed.tile(math.prod(outer), weight.shape[1])
+        if tile is None:
+            return None
+        panels = relax.const(packed.panels(weight, tile))
+        shape = outer if tile.within(outer) else [math.prod(outer)]
+        result = self.builder_.call_te(
+            lambda a, b: packed.product(te, tvm.tirx, a, b, tile, shape), left, panels,
+            primfunc_name_hint="packed_matmul", primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
+        )  # fmt: skip
+        return result if shape == outer else relax.op.reshape(result, call.ty.shape)
 
     def turned(self, operand: Any) -> tuple[Any, bool]:
         """What a transpose of the last two axes is of, and whether there was one."""

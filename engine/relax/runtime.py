@@ -8,6 +8,7 @@ kernels expect or not contiguous, and results that are an argument as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from tvm import relax
 
 from engine import steps
 from engine.building import Builder, BuildOptions
-from engine.relax import blas, kernels, schedules, vector_math
+from engine.relax import blas, kernels, reuse, schedules, vector_math
 from engine.relax.targets import BLAS, SCHEDULES, parse
 from engine.relax.to_graph import tensor_types
 from engine.typed import gpu_index
@@ -122,6 +123,7 @@ def executable(program: RelaxProgram, options: BuildOptions, name: str = "main")
     """
     function = program.mod[name]
     mod = module_of(program, name, function)
+    options = replace(options, records=reuse.found(options))
     return _builder.build(mod, tuple(str(p.name) for p in function.params), options)
 
 
@@ -138,16 +140,28 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
         instruments: watch TVM's passes.
     """
     target = parse(options.target)
-    if BLAS in options.target:
-        blas.register()
-        mod = blas.dispatch(mod)
     ours = SCHEDULES in options.target
-    pipeline = schedules.pipeline(target) if ours else relax.get_default_pipeline(target)
+    mod = dispatched(mod, options.target)
+    found = reuse.found(options)
+    if found is not None:
+        mod = reuse.instead_of_library(mod, found)
+    if found is not None:
+        pipeline = reuse.pipeline(target, ours, found)
+    else:
+        pipeline = schedules.pipeline(target) if ours else relax.get_default_pipeline(target)
     with vector_math.used(ours), tvm.transform.PassContext(
         opt_level=options.opt_level, disabled_pass=list(options.disabled),
         instruments=list(instruments),
     ):  # fmt: skip
         return tvm.compile(mod, target, relax_pipeline=pipeline)
+
+
+def dispatched(mod: Any, target: str) -> Any:
+    """A module with its matmuls and convolutions by a library, where the target says so."""
+    if BLAS not in target:
+        return mod
+    blas.register()
+    return blas.dispatch(mod, pack=SCHEDULES in target)
 
 
 _builder = Builder(make, tvm_ffi.structural_hash, tvm_ffi.structural_equal)

@@ -1,0 +1,135 @@
+"""Products of a matrix with weights that are known when they are built, by kernels of our own.
+
+A library must put a weight into an order fit for the machine at every call, or read it badly. Here
+it is put into that order once, when the program is built: panels of some columns, each with its
+rows one behind the other, so that the product reads the weight once, from its first byte to its
+last. A tile of the result, a few rows of a panel, is summed up in registers; `engine.scheduling`
+writes its loops. Tiles follow Goto and van de Geijn, "Anatomy of High-Performance Matrix
+Multiplication", ACM TOMS 34 (2008), with the register tile chosen by the number of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+PRODUCT = "packed_product"
+"""Name of the stage that sums up, which the schedule knows it by."""
+
+ROWS = "packed_rows"
+"""Name of the stage that puts the rows of the left operand into tiles."""
+
+TILE_ROWS = "relascope.tile_rows"
+"""Annotation of that stage: how many rows a tile has."""
+
+DTYPE = "float32"
+"""What the tiles are made for."""
+
+LANES = 8
+"""float32 numbers in a vector register of 32 bytes."""
+
+_TILES = {(4, 3): 1.0, (5, 2): 1.0, (6, 2): 1.04, (3, 3): 1.1, (2, 3): 1.4, (4, 2): 1.25}
+"""Rows and vectors of a tile whose sums, with what they are summed from, fit into 16 registers; and
+what an element of the result costs with it, over the best. Fewer sums than 8 wait for each other."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A part of the result that is summed up in registers: `rows` by `columns`."""
+
+    rows: int
+    columns: int
+
+    def within(self, outer: Sequence[int]) -> bool:
+        """Whether no tile goes over an edge of axes that the rows are laid out in, but the last."""
+        *more, last = [d for d in outer if d > 1] or [1]
+        return not more or last % self.rows == 0
+
+
+def tile(rows: int, columns: int) -> Tile | None:
+    """The tile for a product of that many rows and columns; None where a library serves it better.
+
+    Rows that are no whole tiles are filled up with zeros, columns must be whole panels.
+    """
+    if rows < 2:
+        return None
+    costs = {
+        (high, wide): cost * -(-rows // high) * high / rows
+        for (high, wide), cost in _TILES.items()
+        if columns % (wide * LANES) == 0
+    }
+    if not costs:
+        return None
+    high, wide = min(costs, key=lambda t: costs[t])
+    return Tile(high, wide * LANES)
+
+
+def panels(weight: np.ndarray, tile: Tile) -> np.ndarray:
+    """A weight of shape (inner, columns) as (columns / width, inner, width), without gaps."""
+    inner, columns = weight.shape
+    split = weight.reshape(inner, columns // tile.columns, tile.columns)
+    return np.ascontiguousarray(split.transpose(1, 0, 2))
+
+
+def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[int]) -> Any:
+    """The product in TVM's tensor expressions.
+
+    Args:
+        te, tir: the TVM's modules.
+        data: of shape (rows, inner), or with several axes in place of the rows.
+        weight: as `panels` gives it.
+        outer: the axes of the result in place of its rows. A tile must not go over an edge of them: TVM's
+            schedule primitives lose such edges.
+
+    Returns:
+        A tensor of shape (*outer, columns).
+
+    Raises:
+        ValueError: a tile would.
+    """
+    if not tile.within(outer):
+        raise ValueError(f"tiles of {tile.rows} rows go over edges of {tuple(outer)}")
+    *given, inner = (int(d) for d in data.shape)
+    rows = math.prod(given)
+    count, _, width = (int(d) for d in weight.shape)
+    high = tile.rows
+    tiles = -(-rows // high)
+
+    def read(row: Any, k: Any) -> Any:
+        place = [k]
+        for extent in given[:0:-1]:
+            place.insert(0, row % extent)
+            row = row // extent
+        return data[(row, *place)]
+
+    if rows % high:
+        # Rows behind the end are zeros.
+        filled = te.compute(
+            (tiles, inner, high),
+            lambda t, k, i: tir.if_then_else(
+                t * high + i < rows, read(t * high + i, k), tir.const(0, data.dtype)
+            ),
+            name=ROWS,
+        )  # fmt: skip
+    k = te.reduce_axis((0, inner), name="k")
+    summed = te.compute(
+        (tiles * high, count * width),
+        lambda i, j: te.sum(
+            (filled[i // high, k, i % high] if rows % high else read(i, k))
+            * weight[j // width, k, j % width],
+            axis=k,
+        ),
+        name=PRODUCT, attrs={TILE_ROWS: high},
+    )  # fmt: skip
+
+    def at(*index: Any) -> Any:
+        row: Any = 0
+        for position, extent in zip(index[:-1], outer, strict=True):
+            row = row if extent == 1 else row * extent + position
+        return summed[row, index[-1]]
+
+    return te.compute((*outer, count * width), at, name="product")

@@ -1,0 +1,269 @@
+"""Schedules for what TVM's passes leave as plain loops on the CPU, for the TVM of either IR.
+
+After fusion a kernel still writes each step of the group to memory and reads it back in a loop of
+its own. Here steps are computed where they are read, reductions run along memory, large kernels are
+shared out among threads, and products with packed weights (`engine.packed`) are computed in
+registers, tile by tile, with what follows them. LLVM makes vectors of the inner loops, for which
+the target lets it add in another order than the program's.
+
+The primitives are those of TVM's schedules (Feng et al., "TensorIR", ASPLOS 2023).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine import packed
+
+_PARALLEL = 1 << 15
+"""Elements from which a kernel is worth waking other threads for."""
+
+_CHUNK = 512
+"""Columns that a thread sums at a time: their sums stay in the nearest cache."""
+
+_NARROWEST = 64
+"""Columns below which chunks would leave vectors half empty."""
+
+_PANELS = 16
+"""Panels from which threads share them; each is read once then."""
+
+_DEAR = frozenset(("exp", "erf", "tanh", "sigmoid", "log", "pow", "sin", "cos", "rsqrt"))
+"""What is not to be computed once for each of several readers."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What the TVMs call differently.
+
+    Args:
+        open: a schedule of a function.
+        block: a block of a schedule by its name.
+        refused: what a primitive raises where it does not apply.
+        number: the class of whole numbers in the IR.
+        parallel, reduced: kinds of a block's axes.
+        buffer: the buffer of a region that is read.
+        called: names of the intrinsics that a statement calls, without their dialect's prefix.
+    """
+
+    open: Callable[[Any], Any]
+    block: Callable[[Any, str], Any]
+    refused: type[Exception]
+    number: type
+    parallel: int
+    reduced: int
+    buffer: Callable[[Any], Any]
+    called: Callable[[Any], frozenset[str]]
+
+
+def scheduled(dialect: Dialect, function: Any) -> Any:
+    """One kernel, scheduled; one of another form than these rules know comes back as it is."""
+    kernel = _Kernel(dialect, function)
+    try:
+        kernel.schedule()
+    except dialect.refused:  # it has no root, or a primitive refused: that is not the same
+        return function
+    return kernel.sch.mod["main"].with_attrs(dict(function.attrs))
+
+
+class _Kernel:
+    """A kernel while it is scheduled."""
+
+    def __init__(self, dialect: Dialect, function: Any) -> None:
+        self.tvm, self.sch = dialect, dialect.open(function)
+
+    def schedule(self) -> None:
+        """Schedule every block whose shape is known."""
+        opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
+        if packed.PRODUCT in map(self._name, self._blocks()) and not opaque:
+            self._product()
+            return
+        self._inline(opaque)
+        blocks = self._blocks()
+        if not opaque and self._row_by_row(blocks):
+            return
+        for block in blocks:
+            if self._name(block) in opaque:
+                continue
+            if self._is_reduction(block):
+                self._reduction(block)
+            else:
+                self._pointwise(block)
+
+    def _name(self, block: Any) -> str:
+        return str(self.sch.get(block).name_hint)
+
+    def _blocks(self) -> list[Any]:
+        return list(self.sch.get_child_blocks(self.tvm.block(self.sch, "root")))
+
+    def _extent(self, loop: Any) -> int:
+        return int(self.sch.get(loop).extent)
+
+    def _plain(self, block: Any) -> bool:
+        """Whether a block is one statement in as many loops of known length as it has axes."""
+        loops = self.sch.get_loops(block)
+        known = all(isinstance(self.sch.get(loop).extent, self.tvm.number) for loop in loops)
+        axes = self.sch.get(block).iter_vars
+        kinds = {int(v.iter_type) for v in axes}
+        return known and 0 < len(loops) == len(axes) and kinds <= {self.tvm.parallel,
+                                                                  self.tvm.reduced}  # fmt: skip
+
+    def _outputs(self) -> frozenset[str]:
+        return frozenset(map(self._name, self.sch.get_output_blocks("root")))
+
+    def _inline(self, kept: set[str]) -> None:
+        """Compute each step of a group where it is read, unless that repeats dear work.
+
+        Args:
+            kept: names of blocks that stay as they are.
+        """
+        outputs = self._outputs() | kept
+        for block in self._blocks():
+            made = self.sch.get(block)
+            if str(made.name_hint) in outputs or self._is_reduction(block):
+                continue
+            if self.tvm.called(made.body) & _DEAR and self._repeated(block):
+                continue
+            try:
+                self.sch.compute_inline(block)
+            except self.tvm.refused:
+                continue  # a gather, say, whose reader needs the value at another place
+
+    def _repeated(self, block: Any) -> bool:
+        """Whether a step would be computed for several readers, or for many elements of one."""
+        readers = self.sch.get_consumers(block)
+        return len(readers) != 1 or self._steps(readers[0]) > self._steps(block)
+
+    def _steps(self, block: Any) -> int:
+        """How often the innermost statement of a block runs."""
+        return math.prod(map(self._extent, self.sch.get_loops(block)))
+
+    def _is_reduction(self, block: Any) -> bool:
+        return any(map(self._reduces, self.sch.get(block).iter_vars))
+
+    def _reduces(self, axis: Any) -> bool:
+        return int(axis.iter_type) == self.tvm.reduced
+
+    def _row_by_row(self, blocks: Sequence[Any]) -> bool:
+        """Compute all steps of one row before the next: a softmax, a layer norm; whether it is one.
+
+        The last step has the rows as its outer loops, and each before it has the same.
+        """
+        sch = self.sch
+        *before, last = blocks
+        loops = sch.get_loops(last)
+        steps = self._steps(last)
+        rows = [self._extent(loop) for loop in loops[:-1]]
+        if not before or self._is_reduction(last) or math.prod(rows) < 2:
+            return False
+        outputs = self._outputs()
+        for block in before:
+            mine = [self._extent(loop) for loop in sch.get_loops(block)]
+            axes = sch.get(block).iter_vars
+            same = mine[: len(rows)] == rows and not any(map(self._reduces, axes[: len(rows)]))
+            if not same or self._name(block) in outputs:
+                return False
+        row = sch.fuse(*loops[:-1]) if len(rows) > 1 else loops[0]
+        if steps >= _PARALLEL:
+            sch.parallel(row)
+        for block in reversed(before):
+            sch.compute_at(block, row)
+        for block in before:
+            if self._is_reduction(block):
+                sch.decompose_reduction(block, sch.get_loops(block)[1])
+        return True
+
+    def _reduction(self, block: Any) -> None:
+        """Run a reduction along memory, where it reads most; share what it does apart.
+
+        Of one that sums rows up, columns are chunked, so that threads can share them.
+        """
+        sch = self.sch
+        axes, loops = sch.get(block).iter_vars, sch.get_loops(block)
+        fastest = self._fastest(sch.get(block))
+        outer = [x for x, v in zip(loops, axes, strict=True) if not self._reduces(v)]
+        reduced = [x for x, v in zip(loops, axes, strict=True) if self._reduces(v)]
+        count = self._steps(block)
+        inner = []
+        if fastest is not None and not self._reduces(axes[fastest]):
+            column = loops[fastest]
+            outer.remove(column)
+            inner.append(column)
+            columns = self._extent(column)
+            width = next(w for w in range(min(columns, _CHUNK), 0, -1) if columns % w == 0)
+            if columns > width >= _NARROWEST:
+                chunk, inner[0] = sch.split(column, factors=[None, width])
+                outer.append(chunk)
+        sch.reorder(*outer, *reduced, *inner)
+        if outer:
+            self._share(outer, count)
+        sch.decompose_reduction(block, reduced[0])
+
+    def _pointwise(self, block: Any) -> None:
+        """Share the outer loops; the innermost is left to LLVM."""
+        loops = self.sch.get_loops(block)
+        if len(loops) > 1:
+            self._share(loops[:-1], self._steps(block))
+
+    def _share(self, loops: Sequence[Any], count: int) -> None:
+        """Have threads share loops that lie side by side, where that is worth waking them."""
+        loop = self.sch.fuse(*loops) if len(loops) > 1 else loops[0]
+        if count >= _PARALLEL and self._extent(loop) > 1:
+            self.sch.parallel(loop)
+
+    def _fastest(self, block: Any) -> int | None:
+        """Which axis of a block runs along memory where it reads most; None where none does."""
+        axes = {v.var: k for k, v in enumerate(block.iter_vars)}
+        largest = max(block.reads, key=lambda r: _elements(self.tvm.buffer(r).shape), default=None)
+        if largest is None or not largest.region:
+            return None
+        return axes.get(largest.region[-1].min)
+
+    def _product(self, followed: bool = True) -> None:
+        """Compute a product with packed weights tile by tile, and what follows it on each tile.
+
+        A tile's sums stay in registers, so its loops are written out. Threads share the panels, or
+        the tiles where panels are few.
+
+        Args:
+            followed: compute what reads the product on each tile; else once it is whole.
+        """
+        sch = self.sch
+        self._inline({packed.PRODUCT, packed.ROWS})
+        product = self.tvm.block(sch, packed.PRODUCT)
+        high = int(sch.get(product).annotations[packed.TILE_ROWS])
+        wide = int(self.tvm.buffer(sch.get(product).reads[1]).shape[-1])
+        readers = list(sch.get_consumers(product)) if followed else []
+        if readers:
+            sch.set_scope(product, 0, "local")
+        else:
+            readers = [sch.cache_write(product, 0, "local")]
+        done = {packed.PRODUCT, *map(self._name, readers)}
+        others = [b for b in self._blocks() if self._name(b) not in done]
+        rows, columns, inner = sch.get_loops(product)
+        tiles, row = sch.split(rows, factors=[None, high])
+        panel, column = sch.split(columns, factors=[None, wide])
+        vectors, lane = sch.split(column, factors=[None, packed.LANES])
+        sch.reorder(panel, tiles, inner, row, vectors, lane)
+        for reader in readers:
+            sch.reverse_compute_at(reader, tiles)
+            *_, last = sch.get_loops(reader)
+            if self._extent(last) % packed.LANES == 0:
+                _, last = sch.split(last, factors=[None, packed.LANES])
+                sch.vectorize(last)
+        if self._extent(panel) < _PANELS:
+            sch.parallel(sch.fuse(panel, tiles))
+        else:
+            sch.parallel(panel)
+        sch.vectorize(lane)
+        sch.unroll(vectors)
+        sch.unroll(row)
+        sch.decompose_reduction(product, inner)
+        for block in others:
+            self._pointwise(block)
+
+
+def _elements(shape: Sequence[Any]) -> int:
+    return math.prod(int(d) for d in shape)
