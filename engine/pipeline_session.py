@@ -418,8 +418,8 @@ class PipelineSession:
         """Build, compare, and time against PyTorch eager, interleaved."""
         if captured is None and self._end(source, pipeline, progress).program.gradients:
             raise _whole_joint("timed")
-        built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.5))
-        set_threads(threads)
+        part = _part(progress, 0.0, 0.5)
+        built = self._build(source, pipeline, captured, target, part, threads)
         return measure(built, self.ir, target, repeats, _part(progress, 0.5, 1.0), rivals)
 
     def compile(
@@ -485,7 +485,8 @@ class PipelineSession:
         """Build, compare, and time every kernel by itself."""
         if captured is None and self._end(source, pipeline, progress).program.gradients:
             raise _whole_joint("profiled")
-        built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.3))
+        part = _part(progress, 0.0, 0.3)
+        built = self._build(source, pipeline, captured, target, part, threads)
         progress(0.3, "building it to be watched")
         watched = self._backend.watched
         if captured is None:
@@ -537,7 +538,8 @@ class PipelineSession:
         set_threads(threads)
         if all(f.watched is not None for f in functions.values()):
             progress(0.7, "building the program to be run")
-            built = self._build(source, pipeline, captured, target, _part(progress, 0.7, 0.9))
+            part = _part(progress, 0.7, 0.9)
+            built = self._build(source, pipeline, captured, target, part, threads)
             masks = built.masks(source.seed)
             _, captures = built.forward(masks)
             values = {**built.values, **masks, **captures}
@@ -753,9 +755,12 @@ class PipelineSession:
         captured: tuple[str, ...] | None,
         target: str,
         progress: Progress,
+        threads: int = 0,
     ) -> Built:
+        """Build a program, to use so many threads, on which hangs which records it takes."""
         steps, building = _part(progress, 0.0, 0.4), _part(progress, 0.4, 1.0)
         _check_runs(self._backend.target(target))
+        set_threads(threads)
         halves = None
         if captured is None:
             state = self._end(source, pipeline, steps)

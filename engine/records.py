@@ -176,16 +176,24 @@ def add(place: Path, name: str, lines: Sequence[Trial] | Sequence[Rival]) -> Non
     Raises:
         EngineError: kind "file"; it cannot be written.
     """
-    text = "".join(json.dumps(asdict(line)) + "\n" for line in lines)
+    append(place / name, "".join(json.dumps(asdict(line)) + "\n" for line in lines))
+
+
+def append(path: Path, text: str) -> None:
+    """Add whole lines to a file, behind whole lines; they are on disk when this returns.
+
+    Raises:
+        EngineError: kind "file"; it cannot be written.
+    """
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        mend(place / name)
-        with (place / name).open("a", encoding="utf-8") as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mend(path)
+        with path.open("a", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
     except OSError as wrong:
-        raise _unusable(place, wrong) from wrong
+        raise _unusable(path.parent, wrong) from wrong
 
 
 def mend(path: Path) -> str:

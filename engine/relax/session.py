@@ -16,7 +16,7 @@ from engine.model import Model
 from engine.narrowing import Cut, Written
 from engine.pipeline_session import PipelineSession
 from engine.relax import extract as cutting
-from engine.relax import libraries, replay, runtime
+from engine.relax import libraries, measuring, replay, runtime
 from engine.relax.frontend import import_model
 from engine.relax.short_text import short_text
 from engine.relax.targets import target, targets
@@ -109,14 +109,14 @@ class RelaxBackend:
     def tunable(
         self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], target: str, watch: bool
     ) -> Tunable:
-        """The kernels of one function that can be tuned."""
-        raise EngineError("engine", "Relax's kernels cannot be tuned yet.", target, "Wait.")
+        """The kernels of one function that can be tuned; see `engine.relax.measuring`."""
+        return measuring.tunable(program, name, exprs, target, watch)
 
     def tuner(
         self, target: str, threads: int, fleet: Fleet | None
     ) -> AbstractContextManager[Tuner]:
-        """What measures schedules."""
-        raise EngineError("engine", "Relax's kernels cannot be tuned yet.", target, "Wait.")
+        """What measures schedules; see `engine.relax.measuring`."""
+        return measuring.tuner(target, threads, fleet)
 
     def version(self) -> str:
         """Of TVM, which records are kept by."""

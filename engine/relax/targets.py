@@ -12,6 +12,7 @@ from tvm import relax
 from engine import typed
 from engine.devices import Tvm
 from engine.session import Target
+from engine.tuning import RECORDS
 
 BLAS = "-libs=blas"
 """What a CPU target says to have its matmuls done by PyTorch's BLAS; see `engine.relax.blas`."""
@@ -20,7 +21,7 @@ BLAS = "-libs=blas"
 SCHEDULES = "-schedules=relascope"
 """What a CPU target says to have the other kernels scheduled; see `engine.relax.schedules`."""
 
-_OURS = (BLAS, SCHEDULES)
+_OURS = (BLAS, SCHEDULES, RECORDS)
 _FLAGS = ("fast-math-reassoc", "fast-math-contract", "fast-math-nsz")
 """With our schedules LLVM may sum in any order and join products with sums, which vectors need.
 NaN and infinities stay what they are."""
@@ -56,6 +57,7 @@ def parse(target: str) -> Any:
 _WAYS = {
     BLAS: "matmuls by PyTorch's BLAS",
     f"{BLAS} {SCHEDULES}": "matmuls by PyTorch's BLAS, the rest by our schedules",
+    f"{BLAS} {SCHEDULES} {RECORDS}": "so too, and what tuning found faster",
 }
 
 

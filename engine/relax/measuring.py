@@ -1,0 +1,114 @@
+"""Tuning of Relax programs: their tasks, and what measures them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from engine import timing
+from engine.building import BuildOptions, Found
+from engine.relax import kernel_tasks, runtime
+from engine.relax.search import Search, best
+from engine.relax.targets import SCHEDULES, parse
+from engine.relax.trial_runs import values
+from engine.relax.watched import Watched
+from engine.relax.workers import Local, shapes
+from engine.session import EngineError
+from engine.tuner import Tunable, Tuner, Workload
+from engine.tuning import RECORDS, Fleet
+from passes.relax.program import RelaxProgram
+
+ROUNDS = 5
+"""How often a kernel as built without records and its best record are timed in turn."""
+
+
+def plain(target: str) -> str:
+    """A target's text without its records."""
+    return " ".join(o for o in target.split() if o != RECORDS)
+
+
+def tunable(
+    program: RelaxProgram, name: str, exprs: Mapping[str, Any], target: str, watch: bool
+) -> Tunable:
+    """The kernels of one function that can be tuned; see `engine.pipeline_session.Backend`."""
+    text = plain(target)
+    made = parse(text)
+    mod = runtime.module_of(program, name, program.mod[name])
+    found, calls = kernel_tasks.tasks_of(
+        kernel_tasks.kernels(runtime.dispatched(mod, text), made)
+    )  # fmt: skip
+    workloads = tuple(found.values())
+    if not watch or not _is_here(made):
+        keys = tuple(key for _, key in calls)
+        return Tunable(workloads, keys, ((),) * len(keys), None)
+    watched = Watched(program, name, exprs, BuildOptions(text))
+    sites = [site.name for site in watched.kernels]
+    return Tunable(
+        workloads, tuple(_keys(sites, calls)), tuple(s.nodes for s in watched.kernels), watched
+    )
+
+
+def _keys(sites: list[str], calls: list[tuple[str, str | None]]) -> list[str | None]:
+    """The task of each kernel that runs: calls in the same order, some of which became views."""
+    keys: list[str | None] = []
+    rest = iter(calls)
+    for symbol in sites:
+        keys.append(next((key for name, key in rest if name == symbol), None))
+    return keys
+
+
+def tuner(target: str, threads: int, fleet: Fleet | None) -> AbstractContextManager[Tuner]:
+    """What measures schedules; see `engine.pipeline_session.Backend`."""
+    if fleet is not None:
+        raise EngineError("target", "Fleets do not measure for Relax yet.", fleet.tracker)
+    text = plain(target)
+    made = parse(text)
+    if not _is_here(made):
+        raise EngineError(
+            "target", "What is built for this target cannot be measured here.", target,
+            "Measure on a fleet: give its tracker and key.",
+        )  # fmt: skip
+    ours = SCHEDULES in text.split()
+    measurer = Local(made, ours, threads, threads)
+
+    def before(workload: Workload, place: Path) -> tuple[float, float | None]:
+        return _duel(workload, text, place)
+
+    return Search(made, threads, measurer, before)
+
+
+def _is_here(target: Any) -> bool:
+    return bool(_device(target).exist)
+
+
+def _device(target: Any) -> Any:
+    kind = str(target.kind.name)
+    return tvm.device("cpu" if kind == "llvm" else kind, 0)
+
+
+def _duel(workload: Workload, target: str, place: Path) -> tuple[float, float | None]:
+    """Milliseconds of a kernel as built without records, and with its best, timed in turn.
+
+    Both run as they do in a program: called by the virtual machine, a library as such.
+    """
+    device = _device(parse(target))
+    kernel = workload.program
+    contenders = {"before": (kernel_tasks.alone(workload, True), BuildOptions(target))}
+    if best(place, kernel.mod) is not None:
+        found = Found(place.parent, "", always=True)
+        ours = BuildOptions(target, records=found)
+        contenders["ours"] = (kernel_tasks.alone(workload, False), ours)
+    given = values(shapes(workload.arguments[: -kernel.results]), device)
+    runs = {}
+    for name, (mod, options) in contenders.items():
+        machine = relax.VirtualMachine(runtime.make(mod, options), device)
+        runs[name] = lambda main=machine["main"]: main(*given)
+    measured = timing.interleave(runs, ROUNDS, device.sync, lambda fraction, text: None)
+    medians = {n: 1e3 * statistics.median(m.runs) for n, m in measured.items()}
+    return medians["before"], medians.get("ours")
