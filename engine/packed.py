@@ -33,8 +33,8 @@ LANES = 8
 """float32 numbers in a vector register of 32 bytes."""
 
 _TILES = {(4, 3): 1.0, (5, 2): 1.0, (6, 2): 1.04, (3, 3): 1.1, (2, 3): 1.4, (4, 2): 1.25}
-"""Rows and vectors of a tile whose sums, with what they are summed from, fit into 16 registers; and
-what an element of the result costs with it, over the best. Fewer sums than 8 wait for each other."""
+"""Rows and vectors of tiles whose sums, with what they are summed from, fit into 16 registers; and
+what an element of the result costs, over the best. Fewer sums than 8 wait for each other."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
         te, tir: the TVM's modules.
         data: of shape (rows, inner), or with several axes in place of the rows.
         weight: as `panels` gives it.
-        outer: the axes of the result in place of its rows. A tile must not go over an edge of them: TVM's
-            schedule primitives lose such edges.
+        outer: the axes of the result in place of its rows. A tile must not go over an edge of
+            them: TVM's schedule primitives lose such edges.
 
     Returns:
         A tensor of shape (*outer, columns).

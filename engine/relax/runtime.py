@@ -19,7 +19,7 @@ from tvm import relax
 
 from engine import steps
 from engine.building import Builder, BuildOptions
-from engine.relax import blas, kernels, reuse, schedules, vector_math
+from engine.relax import blas, kernels, reuse, schedules
 from engine.relax.targets import BLAS, SCHEDULES, parse
 from engine.relax.to_graph import tensor_types
 from engine.typed import gpu_index
@@ -149,7 +149,7 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
         pipeline = reuse.pipeline(target, ours, found)
     else:
         pipeline = schedules.pipeline(target) if ours else relax.get_default_pipeline(target)
-    with vector_math.used(ours), tvm.transform.PassContext(
+    with schedules.ARITHMETIC.used(ours), tvm.transform.PassContext(
         opt_level=options.opt_level, disabled_pass=list(options.disabled),
         instruments=list(instruments),
     ):  # fmt: skip

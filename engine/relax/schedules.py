@@ -10,6 +10,9 @@ from tvm import s_tir, tirx
 from tvm.relax.backend.cpu_generic import pipeline as cpu
 
 from engine.scheduling import Dialect, scheduled
+from engine.vector_math import VectorMath
+
+ARITHMETIC = VectorMath(tvm, tirx, "tirx", tirx.call_llvm_pure_intrin)
 
 
 def pipeline(target: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from engine.relax import vector_math
+from engine.relax import schedules
 
 REPEATS = 3
 SHORTEST_MS = 20
@@ -34,7 +34,7 @@ def build(slot: int, mod: Any, target: Mapping[str, Any], ours: bool) -> None:
         ours: whether it is a target with our schedules: then exp and the like are our polynomials.
     """
     made = tvm.target.Target(dict(target))
-    with vector_math.used(ours):
+    with schedules.ARITHMETIC.used(ours):
         plain = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
         _built[slot] = tvm.tirx.build(plain, target=made)
 

@@ -1,0 +1,154 @@
+"""Exponentials and the like in float32 as arithmetic that LLVM can vectorise.
+
+By itself TVM calls the C library for each element of `exp`, `erf`, `tanh` and `sigmoid`, so that
+a loop with one of them runs an element at a time. Here they are polynomials, a few units in the
+last place from the exact value. NaN stays NaN, and infinities give their limits. Other dtypes are
+computed as before.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+_DTYPE = "float32"
+
+_LOG2E = 1.0 / math.log(2.0)
+_LN2_HIGH = 0.693359375
+"""The first nine bits of ln 2: its product with a small whole number is exact."""
+_LN2_LOW = math.log(2.0) - _LN2_HIGH
+
+_EXP_FIRST, _EXP_LAST = -87.33654, 88.72283
+"""Outside of these exp is below the normal numbers of float32, or above its largest."""
+
+_ERF_END = 3.95
+"""From here on erf is 1 in float32."""
+_ERF_TOP = (
+    1.1283791065216064, 0.19153116643428802, 0.052872929722070694, 0.003807354485616088,
+    0.0002846718125510961, 2.026076117545017e-06,
+)  # fmt: skip
+_ERF_BOTTOM = (
+    1.0, 0.5030727386474609, 0.11455172300338745, 0.01505345944315195, 0.0011705351062119007,
+    3.783273132285103e-05,
+)  # fmt: skip
+"""erf(x) / x as a quotient of polynomials in x², fitted on [0, 3.95] by least squares, weighted
+anew until the largest relative error is as small as it gets (Lawson's method): 2.1e-8."""
+
+_TANH_SERIES = (1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835)
+_TANH_SMALL = 0.3
+"""Below this the series is within 5e-8 of tanh; above, 1 - 2 / (exp(2x) + 1) loses no digits."""
+
+
+_ATTRIBUTE = "llvm.FLowerIntrinsic"
+
+
+class VectorMath:
+    """These rules in one TVM.
+
+    Args:
+        tvm: the module.
+        tir: its module of TensorIR.
+        prefix: of TensorIR's operators: "tir" or "tirx".
+        call: an LLVM intrinsic by dtype, name and arguments.
+    """
+
+    def __init__(
+        self, tvm: ModuleType, tir: ModuleType, prefix: str, call: Callable[..., Any]
+    ) -> None:
+        self._tir, self._call = tir, call
+        self._used = False
+        rules = {"exp": self._exp, "erf": self._erf, "tanh": self._tanh, "sigmoid": self._sigmoid}
+        for name, rule in rules.items():
+            name = f"{prefix}.{name}"
+            theirs = tvm.ir.Op.get(name).get_attr(_ATTRIBUTE)
+            lowered = functools.partial(self._lowered, rule, theirs)
+            # Stand before TVM's own rules for LLVM.
+            tvm.ir.register_op_attr(name, _ATTRIBUTE, lowered, level=99)
+
+    @contextmanager
+    def used(self, here: bool) -> Iterator[None]:
+        """Build with these rules, or with TVM's own, inside: they hold for a whole process."""
+        before, self._used = self._used, here
+        try:
+            yield
+        finally:
+            self._used = before
+
+    def _lowered(
+        self, rule: Callable[[Any], Any], theirs: Callable[[Any], Any] | None, call: Any
+    ) -> Any:
+        if self._used and str(_type_of(call).dtype) == _DTYPE:
+            return self._bound(call.args[0], rule)
+        return call if theirs is None else theirs(call)
+
+    def _bound(self, value: Any, rule: Callable[[Any], Any]) -> Any:
+        """A rule's result for a value that is computed once."""
+        x = self._tir.Var("x", _DTYPE)
+        return self._tir.Let(x, value, rule(x))
+
+    def _constant(self, value: float) -> Any:
+        return self._tir.const(value, _DTYPE)
+
+    def _polynomial(self, x: Any, coefficients: Sequence[float]) -> Any:
+        """Horner's rule; the constant term comes first."""
+        result = self._constant(coefficients[-1])
+        for c in coefficients[-2::-1]:
+            result = result * x + self._constant(c)
+        return result
+
+    def _joined(self, a: Any, b: Any, c: Any) -> Any:
+        """a * b + c, which LLVM keeps together when it may sum in any order elsewhere."""
+        return self._call(_DTYPE, "llvm.fmuladd", a, b, c)
+
+    def _exp(self, x: Any) -> Any:
+        """exp by range reduction (Cody and Waite): 2^n times the series of a rest below ln 2 / 2.
+
+        n is added to the exponent in the series' bits. Results below the normal numbers are 0.
+        """
+        inside = self._tir.max(
+            self._tir.min(x, self._constant(_EXP_LAST)), self._constant(_EXP_FIRST)
+        )
+        whole = self._tir.floor(inside * self._constant(_LOG2E) + self._constant(0.5))
+        rest = self._joined(whole, self._constant(-_LN2_HIGH), inside)
+        rest = self._joined(whole, self._constant(-_LN2_LOW), rest)
+        series = self._polynomial(rest, [1 / math.factorial(k) for k in range(8)])
+        bits = self._tir.reinterpret("int32", series) + (whole.astype("int32") << 23)
+        result = self._tir.reinterpret(_DTYPE, bits)
+        result = self._tir.Select(x < self._constant(_EXP_FIRST), self._constant(0.0), result)
+        result = self._tir.Select(x > self._constant(_EXP_LAST), self._tir.infinity(_DTYPE), result)
+        return self._unless_nan(x, result)
+
+    def _erf(self, x: Any) -> Any:
+        inside = self._tir.max(
+            self._tir.min(x, self._constant(_ERF_END)), self._constant(-_ERF_END)
+        )
+        square = inside * inside
+        result = inside * self._polynomial(square, _ERF_TOP) / self._polynomial(square, _ERF_BOTTOM)
+        return self._unless_nan(x, result)
+
+    def _tanh(self, x: Any) -> Any:
+        square = x * x
+        small = x * self._polynomial(square, _TANH_SERIES)
+        doubled = self._tir.min(x + x, self._constant(80.0))
+        large = self._constant(1.0) - self._constant(2.0) / (
+            self._bound(doubled, self._exp) + self._constant(1.0)
+        )
+        bound = self._constant(_TANH_SMALL * _TANH_SMALL)
+        return self._unless_nan(x, self._tir.Select(square < bound, small, large))
+
+    def _sigmoid(self, x: Any) -> Any:
+        return self._constant(1.0) / (
+            self._constant(1.0) + self._bound(self._constant(0.0) - x, self._exp)
+        )
+
+    def _unless_nan(self, x: Any, result: Any) -> Any:
+        return self._tir.Select(self._tir.isnan(x), x, result)
+
+
+def _type_of(call: Any) -> Any:
+    """What says the dtype of an expression: itself, or its type in newer TVMs."""
+    return call if hasattr(call, "dtype") else call.ty
