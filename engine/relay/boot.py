@@ -31,6 +31,7 @@ from engine.session import EngineError
 SETTING = "RELASCOPE_RELAY_TVM"
 INSTALL = f"{Path(sys.executable).name} -m pip install --no-deps -r requirements-relay.txt"
 
+_ROOT = str(Path(__file__).resolve().parents[2])
 _LIBRARY = re.compile(r"lib(cuda|cudart|nvrtc)\.so(\.[\d.]+)?")
 _PREFIX = {"cuda": "cu[A-Z]", "cudart": "(__)?cuda[A-Z]", "nvrtc": "nvrtc[A-Z]"}
 
@@ -175,6 +176,16 @@ def child_environment() -> dict[str, str]:
         if merged:
             found[name] = os.pathsep.join(merged)
     return {**found, **_library_path(_booted)}
+
+
+@contextlib.contextmanager
+def spawning() -> Iterator[None]:
+    """While this lasts, Python processes that are started import the same TVM, and this project."""
+    variables = child_environment()
+    path = [_ROOT, *variables.get("PYTHONPATH", "").split(os.pathsep)]
+    variables["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(p for p in path if p))
+    with _variables(variables):
+        yield
 
 
 def _library_path(found: Installation) -> dict[str, str]:

@@ -30,7 +30,7 @@ import tvm  # noqa: E402
 from tvm import relay  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
 
-from engine.relay import blas, erf  # noqa: E402
+from engine.relay import blas, erf, history  # noqa: E402
 from engine.relay.targets import BLAS, parse  # noqa: E402
 from engine.typed import gpu_index  # noqa: E402
 from passes.halves import Halves  # noqa: E402
@@ -213,6 +213,7 @@ def library(
     function = program.mod[name]
     builder = _builder if keep else Builder(make, tvm.ir.structural_hash, tvm.ir.structural_equal)
     names = tuple(p.name_hint for p in function.params)
+    options = replace(options, records=history.found(options))
     return builder.build(prepared(program, function, options), names, options)
 
 
@@ -242,7 +243,7 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
     Args:
         instruments: watch TVM's passes.
     """
-    with tvm.transform.PassContext(
+    with history.applied(function, options), tvm.transform.PassContext(
         opt_level=options.opt_level, disabled_pass=list(options.disabled),
         instruments=list(instruments),
     ):  # fmt: skip

@@ -19,7 +19,7 @@ from engine.model import Model  # noqa: E402
 from engine.narrowing import Cut, Written  # noqa: E402
 from engine.pipeline_session import PipelineSession  # noqa: E402
 from engine.relay import extract as cutting  # noqa: E402
-from engine.relay import libraries, replay, runtime  # noqa: E402
+from engine.relay import libraries, replay, runtime, tuning  # noqa: E402
 from engine.relay.frontend import import_model  # noqa: E402
 from engine.relay.short_text import short_text  # noqa: E402
 from engine.relay.targets import target, targets  # noqa: E402
@@ -27,7 +27,7 @@ from engine.relay.to_graph import to_graph  # noqa: E402
 from engine.relay.to_text import to_text  # noqa: E402
 from engine.relay.watched import Watched, kernels_of  # noqa: E402
 from engine.replay import Engine  # noqa: E402
-from engine.session import EngineError, EngineInfo, Progress, Target  # noqa: E402
+from engine.session import EngineInfo, Progress, Target  # noqa: E402
 from engine.takeapart import Compile, Library  # noqa: E402
 from engine.tuner import Tunable, Tuner  # noqa: E402
 from engine.tuning import Fleet  # noqa: E402
@@ -112,14 +112,14 @@ class RelayBackend:
     def tunable(
         self, program: RelayProgram, name: str, exprs: Mapping[str, Any], target: str, watch: bool
     ) -> Tunable:
-        """The kernels of one function that can be tuned."""
-        raise EngineError("engine", "Relay's kernels cannot be tuned yet.", target, "Use Relax.")
+        """The kernels of one function that can be tuned; see `engine.relay.tuning`."""
+        return tuning.tunable(program, name, exprs, BuildOptions(target), watch)
 
     def tuner(
         self, target: str, threads: int, fleet: Fleet | None
     ) -> AbstractContextManager[Tuner]:
-        """What measures schedules."""
-        raise EngineError("engine", "Relay's kernels cannot be tuned yet.", target, "Use Relax.")
+        """What measures schedules; see `engine.relay.tuning`."""
+        return tuning.tuner(target, threads, fleet)
 
     def version(self) -> str:
         """Of TVM, which records are kept by."""

@@ -10,7 +10,9 @@ import numpy as np
 from engine import typed
 from engine.devices import Tvm
 from engine.relay.boot import boot, cuda_missing
+from engine.scheduling import FLAGS, SCHEDULES
 from engine.session import Target
+from engine.tuning import RECORDS
 
 BLAS = "-libs=mkl"
 """What a CPU target says to have its matmuls done by PyTorch's BLAS; see `engine.relay.blas`."""
@@ -29,7 +31,9 @@ def parse(target: str) -> Any:
     import tvm
 
     typed.split(target)
-    words = typed.without(target, (typed.GPU,))
+    words = typed.without(target, (typed.GPU, RECORDS, SCHEDULES))
+    if SCHEDULES in target.split():
+        words = " ".join([words, *(f"-{flag}" for flag in FLAGS)])
     return _tvm().made(target, lambda: tvm.target.Target(words))
 
 
