@@ -17,6 +17,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
+from commands import explain
 from commands.shared import (
     Connect,
     Document,
@@ -37,7 +38,6 @@ from passes import cut as cuts
 from passes.catalogue import (
     default_pipeline,
     gradients,
-    last_built,
 )
 from passes.catalogue import info as pass_info
 from passes.pipeline import Pipeline
@@ -267,28 +267,6 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
     }  # fmt: skip
 
 
-def profile(args: argparse.Namespace, connect: Connect) -> Document:
-    """Time every kernel by itself, with the nodes that it computes and what it puts out."""
-    source, pipeline = source_of(args), pipeline_of(args)
-    with Engine(args, connect) as ask:
-        target = args.target or first_target(ask)
-        graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
-        captured = None
-        if source.training:
-            captured = cut_of(joint_of(ask, source, pipeline), args).ids
-        result = ask("profile", source, pipeline, captured, target, args.threads, args.repeats)
-    document = {
-        "model": source.model,
-        "engine": args.engine,
-        "pipeline": str(pipeline),
-        "strategy": args.strategy if source.training else None,
-        **tables.profile_document(result, graph),
-    }
-    if args.output:
-        write(args.output, json.dumps(document, ensure_ascii=False))
-    return document
-
-
 def time_model(args: argparse.Namespace, connect: Connect) -> Document:
     """Compile, compare with PyTorch, and time against PyTorch eager."""
     source, pipeline = source_of(args), pipeline_of(args)
@@ -444,8 +422,10 @@ def _parser() -> argparse.ArgumentParser:
          (options.model, options.target)),
         ("time", time_model, texts.time, "compile, compare and time against PyTorch",
          (*program, options.by_hand, options.rivals, options.output)),
-        ("profile", profile, texts.profile, "time every kernel by itself",
+        ("profile", explain.profile, texts.profile, "time every kernel by itself",
          (*program, options.by_hand, options.time, options.output)),
+        ("lint", explain.lint, texts.lint, "what could be faster, and the pass that makes it so",
+         (*program, options.lint, options.output)),
     ):  # fmt: skip
         command = commands.add_parser(name, help=help_, description=run.__doc__, allow_abbrev=False)
         command.set_defaults(run=run, text=text)

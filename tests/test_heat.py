@@ -8,7 +8,7 @@ import pytest
 
 from engine.kernels import Kernel, Profile
 from engine.session import plain
-from viz import palette, tables
+from viz import explained, palette
 
 
 def kernel(name, share, *nodes):
@@ -21,7 +21,7 @@ def profile(*kernels):
 
 def test_a_node_that_is_computed_twice_has_the_shares_of_both():
     found = profile(kernel("a", 0.25, "x", "y"), kernel("b", 0.5, "y"), kernel("c", 0.25))
-    assert tables.heat(found) == {"x": 0.25, "y": 0.75}
+    assert explained.heat(found) == {"x": 0.25, "y": 0.75}
     assert found.first_bad is None
     assert plain(found)["kernels"][0]["nodes"] == ["x", "y"]
 

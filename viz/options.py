@@ -173,6 +173,17 @@ def rivals(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def lint(command: argparse.ArgumentParser) -> None:
+    """What findings cost, and what is timed for that."""
+    by_hand(command)
+    time(command)
+    command.add_argument(
+        "--measure", action="store_true",
+        help="time the kernels: each finding has its time, and what the build removed by itself "
+        "is left out",
+    )  # fmt: skip
+
+
 def output(command: argparse.ArgumentParser) -> None:
     """A file to write."""
     command.add_argument("-o", dest="output", type=Path, metavar="FILE", help="write a file, too")

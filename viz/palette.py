@@ -183,6 +183,13 @@ def category(op: str) -> str:
     return "call"
 
 
+def between(key: str) -> str:
+    """A colour for charts, which have one for both themes: between an entry's two outlines."""
+    pairs = [(STYLES["light"][key].stroke[i : i + 2], STYLES["dark"][key].stroke[i : i + 2])
+             for i in (1, 3, 5)]  # fmt: skip
+    return "#" + "".join(f"{(int(a, 16) + int(b, 16)) // 2:02x}" for a, b in pairs)
+
+
 def style_key(node: Node) -> str:
     """Which entry of STYLES a node takes: its role if it has one, else its kind or category.
 

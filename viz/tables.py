@@ -11,7 +11,6 @@ from typing import Any
 
 from engine import bisection, nodewise, truth
 from engine.bisection import Bisection, Try
-from engine.kernels import Profile
 from engine.nodewise import Inside
 from engine.session import (
     Comparison,
@@ -490,65 +489,6 @@ def _step_at(pipeline: Pipeline, index: int) -> Row:
 def time_document(result: TimeResult) -> Row:
     """The document of `time MODEL`: the machine, the rows, and the comparisons behind them."""
     return plain(result)
-
-
-def profile_document(profile: Profile, graph: Graph) -> Row:
-    """What `profile MODEL` prints: a row a kernel in order of execution, and a row a phase.
-
-    Args:
-        graph: that the ids of the kernels' nodes are of.
-    """
-    by_id = graph.by_id
-    return {
-        "machine": profile.machine,
-        "target": profile.target,
-        "threads": profile.threads,
-        "repeats": profile.repeats,
-        "build_seconds": profile.build_seconds,
-        "phases": [{**plain(p), "unexplained_ms": p.unexplained_ms} for p in profile.phases],
-        "kernels": [
-            {
-                **plain(k),
-                "index": i,
-                "operators": [by_id[n].title for n in k.nodes if n in by_id],
-                "scope": by_id[k.nodes[-1]].scope if k.nodes and k.nodes[-1] in by_id else "",
-                "bad": k.bad,
-            }
-            for i, k in enumerate(profile.kernels)
-        ],
-        "peak_bytes": profile.peak_bytes,
-        "estimated_peak_bytes": profile.estimated_peak_bytes,
-        "first_bad": profile.first_bad,
-        "error": worst(profile.comparisons),
-        "notes": list(profile.notes),
-    }
-
-
-def heat(profile: Profile) -> dict[str, float]:
-    """By a node's id, the share of all time of the kernels that compute it."""
-    shares: dict[str, float] = {}
-    for kernel in profile.kernels:
-        for node in kernel.nodes:
-            shares[node] = shares.get(node, 0.0) + kernel.share
-    return shares
-
-
-def phase_text(phase: Row) -> str:
-    """Where the time of a phase went, in a sentence; from a row of `profile_document`."""
-    rest = phase["unexplained_ms"]
-    words = (
-        f"{rest:.3f} ms are not in kernels: room for results, copies, the calls themselves"
-        if rest >= 0
-        else f"watching them one by one cost {-rest:.3f} ms more than the whole takes unwatched"
-    )
-    unmapped = phase["unmapped_ms"]
-    made_up = f"; {unmapped:.3f} ms in kernels of no node of the graph" if unmapped else ""
-    return (
-        f"{phase['name']}: {phase['median_ms']:.3f} ms from end to end, "
-        f"{phase['kernels_ms']:.3f} ms in kernels{made_up}; {words}. "
-        f"Its kernels write to {size(phase['memory_bytes'])} of memory, "
-        f"{size(phase['estimated_bytes'])} by the estimate."
-    )
 
 
 def size(count: int | float | None) -> str:

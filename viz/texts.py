@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from viz import tables
+from viz import explained, tables
 
 Document = dict[str, Any]
+
+MOST_FINDINGS = 60
 
 TIME_COLUMNS = (
     "what", "phase", "median_ms", "q1_ms", "q3_ms", "ratio_to_eager", "max_abs_error",
@@ -310,15 +312,52 @@ def profile(document: Document) -> str:
         {
             **k,
             "share": tables.work_text(k["share"], 1.0),
+            "of_peak": explained.share_text(k["of_peak"]),
+            "flops": tables.flops(k["flops"]),
+            "FLOP/s": explained.rate_text(k["flops_per_second"], ""),
+            "B/s": explained.rate_text(k["bytes_per_second"], ""),
             "reads": tables.size(k["bytes_in"]),
             "writes": tables.size(k["bytes_out"]),
             "computes": ", ".join(k["operators"]) or "no node of the graph",
         }
         for k in sorted(document["kernels"], key=lambda k: -k["median_ms"])
     ]
-    columns = ["name", "phase", "median_ms", "share", "reads", "writes", "scope", "computes"]
-    lines = [head, *map(tables.phase_text, document["phases"]), *document["notes"]]
+    columns = ["name", "phase", "median_ms", "share", "of_peak", "roof", "flops", "FLOP/s", "B/s",
+               "reads", "writes", "scope", "computes"]  # fmt: skip
+    lines = [head, explained.peaks_text(document["peaks"])]
+    lines += [*map(explained.phase_text, document["phases"]), *document["notes"]]
     if document["first_bad"] is not None:
         bad = document["kernels"][document["first_bad"]]
         lines.append(f"The first kernel that puts out NaN or infinity: {bad['name']}.")
     return "\n".join([*lines, "", tables.text_table(rows, columns)])
+
+
+def lint(document: Document) -> str:
+    """What `lint` says: the hazards, and each place where one was found."""
+    how = "measured" if document["measured"] else "estimated"
+    head = (
+        f"{document['model']} ({document['engine']}), {document['pipeline'] or 'as imported'}; "
+        f"costs are {how}"
+    )
+    if not document["findings"]:
+        return f"{head}\nNothing was found."
+    hazards = [{**h, "moves": tables.size(h["bytes"])} for h in document["hazards"]]
+    rows = [
+        {
+            **f,
+            "moves": tables.size(f["bytes"]),
+            "node": f["nodes"][0],
+            "operator": f["operators"][0],
+            "what": f"{f['message']} {f['advice']}".strip(),
+        }
+        for f in document["findings"][:MOST_FINDINGS]
+    ]
+    more = len(document["findings"]) - len(rows)
+    parts = [
+        head,
+        tables.text_table(hazards, ["title", "found", "ms", "moves", "remedy"]),
+        tables.text_table(
+            rows, ["title", "ms", "moves", "remedy", "operator", "scope", "node", "what"]
+        ),
+    ]
+    return "\n\n".join([*parts, f"{more} more; --json has all."] if more else parts)

@@ -31,7 +31,6 @@ from viz.graph import TensorType
 import tvm  # isort: skip
 from tvm import relay  # isort: skip
 from tvm.ir.instrument import pass_instrument  # isort: skip
-from tvm.tir.analysis import estimate_tir_flops  # isort: skip
 
 _DROPS_SPANS = "ToBasicBlockNormalForm"
 _VIEW = "__nop"
@@ -85,7 +84,6 @@ class Watched:
         self.groups = None if groups is None else [groups[i] for i in self._kernels]
         ordinary = json.loads(runtime.build(program, options, name).library.get_graph_json())
         self.memory_bytes: int | None = _held(ordinary)
-        counted = _counted(seen.modules)
         self.note = "" if groups is not None else _LOST
         if _names(ordinary["nodes"]) != _names(self._nodes):
             self.note = (
@@ -96,7 +94,6 @@ class Watched:
             Site(
                 str(self._nodes[i]["attrs"]["func_name"]).removeprefix("tvmgen_default_"),
                 tuple(ids[k] for k in sorted(_inside(groups[i].op.body) if groups else ())),
-                counted.get(str(self._nodes[i]["attrs"]["func_name"])),
             )
             for i in self._kernels
         )
@@ -200,20 +197,6 @@ class _Passes:
     def run_after_pass(self, mod: Any, info: Any) -> None:
         if info.name in ("FuseOps", "LowerTE"):
             self.modules[info.name] = mod
-
-
-def _counted(modules: Mapping[str, Any]) -> dict[str, int]:
-    """By a kernel's symbol, the FLOPs that TVM counts in its loops, where it has and can."""
-    found: dict[str, int] = {}
-    functions = modules["LowerTE"].functions if "LowerTE" in modules else {}
-    for variable, function in functions.items():
-        if isinstance(function, tvm.tir.PrimFunc):
-            try:
-                flops = estimate_tir_flops(tvm.IRModule({"main": function}))
-            except (tvm.TVMError, ValueError, TypeError):
-                continue  # unknown extents
-            found[str(variable.name_hint)] = round(flops)
-    return found
 
 
 def _groups(modules: Mapping[str, Any], nodes: list[Any]) -> dict[int, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterator
+from dataclasses import replace
 
 from passes.lint.names import WEIGHTED
 from passes.lint.subject import Finding, Subject
@@ -38,12 +39,14 @@ def find(subject: Subject) -> Iterator[Finding]:
         if len({n.edges[0] for n in group}) > 1:  # by several views of it, which must be one
             remedy = f"{subject.remedy('duplicates')}|{remedy}"
         read = subject.base(group[0].edges[0])
-        yield subject.finding(
+        again = (len(group) - 1) * (read.bytes or 0)
+        found = subject.finding(
             NAME, [n.id for n in group],
             f"{len(group)} products read {read.title or 'one operand'} with a weight each; one "
             "product reads it once.",
             remedy, (), advice,
         )  # fmt: skip
+        yield replace(found, bytes=again, seconds=subject.work.machine.seconds(0, again))
 
 
 def _key(subject: Subject, node: Node) -> Hashable | None:

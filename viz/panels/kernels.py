@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
-from engine.kernels import Profile
+from engine.kernels import Peaks, Profile
 from engine.session import EngineError
 from passes.catalogue import last_built
-from viz import palette, tables
+from viz import explained, palette, tables
 from viz.component import graph_view
 from viz.graph import Graph
 from viz.panels.desk import Desk, Request, Waiting
 from viz.panels.frame import heading, show_error, strip, waiting
 from viz.panels.screen import Screen
+from viz.roofline import CHOICE, roofline
 
 _HEIGHT = 560
+_CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked last
+_TURN = "peaks_turn"  # how often the peaks were measured anew
 
 
 def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
@@ -29,6 +33,7 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
     if st.button("Time each kernel", key="profile"):
         desk.forget(Request("profile", request))
         st.session_state.profile_of = request
+        st.session_state[_CHOSEN] = None
     if st.session_state.get("profile_of") != request:
         st.caption(
             "Runs the same program kernel by kernel: what each takes, reads and writes, what is in "
@@ -46,7 +51,11 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
         show_error(error)
         st.session_state.profile_of = None
         return
-    document = desk.derive(lambda: tables.profile_document(profile, graph), "kernels", request)
+    peaks = _peaks(desk, profile, request)
+    document = desk.derive(
+        lambda: explained.profile_document(replace(profile, peaks=peaks), graph),
+        "kernels", request, peaks,
+    )  # fmt: skip
     strip(
         [
             (document["machine"], ""),
@@ -55,15 +64,24 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
             (f"{float(document['error']['max_abs']):.1e}", "largest error against PyTorch"),
         ]
     )
+    strip(
+        [
+            (explained.share_text(p["of_peak"]), f"{p['name']}, of the machine's peak")
+            for p in document["phases"]
+            if p["of_peak"] is not None
+        ],
+        large=True,
+    )
     for note in document["notes"]:
         st.warning(note)
     for phase in document["phases"]:
-        st.caption(tables.phase_text(phase))
+        st.caption(explained.phase_text(phase))
     if document["first_bad"] is not None:
         bad = document["kernels"][document["first_bad"]]
         st.error(f"The first kernel that puts out NaN or infinity is {bad['name']}.")
+    _roofline(document)
     chosen = _table(document["kernels"])
-    shares = tables.heat(profile)
+    shares = explained.heat(profile)
     graph_view(
         graph,
         key="heat_view",
@@ -74,19 +92,82 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
     )
 
 
+def _peaks(desk: Desk, profile: Profile, request: tuple[Any, ...]) -> Peaks | None:
+    """What the machine does at best: as measured with the profile, or since then on request."""
+    turn = st.session_state.get(_TURN, 0)
+    if not turn:
+        return profile.peaks
+    types = tuple(dict.fromkeys(k.dtype for k in profile.kernels if k.dtype))
+    try:
+        found: Peaks = desk.ask("peaks", request[3], request[4], types, turn)
+    except Waiting:
+        waiting(desk, "_peaks")
+        return profile.peaks
+    except EngineError as error:
+        show_error(error, desk, "_peaks")
+        return profile.peaks
+    return found
+
+
+def _roofline(document: tables.Row) -> None:
+    """The kernels under the machine's roofs; a click on one chooses it, as one in the table."""
+    table, at = _selected("kernel_table"), st.session_state.get(_CHOSEN)
+    chart = roofline(document, at if table else None)
+    words, again = st.columns([5, 1.4], vertical_alignment="center")
+    words.caption(explained.peaks_text(document["peaks"]))
+    if again.button("Measure the peaks again", key="peaks_again", width="stretch"):
+        st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
+        st.rerun()
+    if chart is None:
+        return
+    st.altair_chart(
+        chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE]
+    )  # fmt: skip
+    hidden = sum(not (k["intensity"] and k["flops_per_second"]) for k in document["kernels"])
+    if hidden:
+        st.caption(
+            f"{hidden} of {len(document['kernels'])} kernels compute nothing, or it is unknown "
+            "what: they stand in the table alone."
+        )
+
+
+def _selected(key: str) -> list[int]:
+    """The rows that are selected in a table of the run before."""
+    state = st.session_state.get(key)
+    return list(state["selection"]["rows"]) if state else []
+
+
+def _from_chart() -> None:
+    """A click on a dot, or beside one."""
+    points = st.session_state["roofline_chart"]["selection"].get(CHOICE) or []
+    st.session_state[_CHOSEN] = int(points[0]["index"]) if points else None
+
+
 def _table(kernels: list[tables.Row]) -> tables.Row | None:
-    """The kernels, the slowest first; the chosen one."""
+    """The kernels, the slowest first; the chosen one, by its row or its dot in the chart."""
     rows = sorted(kernels, key=lambda k: -k["median_ms"])
+
+    def from_table() -> None:
+        chosen = _selected("kernel_table")
+        here = chosen and chosen[0] < len(rows)
+        st.session_state[_CHOSEN] = rows[chosen[0]]["index"] if here else None
+
     number = st.column_config.NumberColumn(format="%.4g")
-    event = st.dataframe(
+    st.dataframe(
         [
             {
                 "kernel": k["name"],
                 "phase": k["phase"],
                 "median": k["median_ms"],
                 "share": 100 * k["share"],
+                "of peak": None if k["of_peak"] is None else 100 * k["of_peak"],
+                "bound by": k["roof"] or "unknown",
                 "computes": ", ".join(k["operators"]) or "no node of the graph",
                 "in": k["scope"],
+                "FLOPs": tables.flops(k["flops"]),
+                "achieves": explained.rate_text(k["flops_per_second"], "FLOP/s"),
+                "and moves": explained.rate_text(k["bytes_per_second"], "B/s"),
+                "FLOPs a byte": k["intensity"],
                 "reads": tables.size(k["bytes_in"]),
                 "writes": tables.size(k["bytes_out"]),
                 **_output(k["outputs"]),
@@ -96,17 +177,22 @@ def _table(kernels: list[tables.Row]) -> tables.Row | None:
         ],
         hide_index=True,
         key="kernel_table",
-        on_select="rerun",
+        on_select=from_table,
         selection_mode="single-row",
         placeholder="–",
         column_config={
             "median": st.column_config.NumberColumn(format="%.3f ms"),
             "share": st.column_config.NumberColumn(format="%.1f %%"),
+            "of peak": st.column_config.ProgressColumn(
+                format="%.0f %%", min_value=0, max_value=100,
+                help="The least time that the machine's peaks allow, over the time it takes; "
+                "empty where its FLOPs are unknown.",
+            ),
+            "FLOPs a byte": number,
             "min": number, "max": number, "mean": number,
         },
     )  # fmt: skip
-    chosen = event["selection"]["rows"]
-    return rows[chosen[0]] if chosen and chosen[0] < len(rows) else None
+    return next((k for k in rows if k["index"] == st.session_state.get(_CHOSEN)), None)
 
 
 def _output(outputs: list[tables.Row]) -> tables.Row:

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from engine.session import RIVALS, EngineError, EngineInfo, Target, TimeResult
 from passes.catalogue import GRADIENTS
 from viz import charts, tables
-from viz.panels import kernels, truth
+from viz.panels import hazards, kernels, truth
 from viz.panels.choice import cut_of
 from viz.panels.desk import Desk, Request
 from viz.panels.frame import heading, show_error, strip
@@ -45,6 +45,7 @@ def show(desk: Desk, screen: Screen) -> None:
     _results(request)
     if target is not None and target.runs_here:
         kernels.show(desk, screen, request[:-1])
+        hazards.show(desk, screen, request[:-1])
         truth.show(desk, screen, target.name)
 
 

@@ -1,0 +1,78 @@
+"""The commands that explain a program's speed: its kernels' times, and what could be faster."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from commands.shared import (
+    Connect,
+    Document,
+    Engine,
+    cut_of,
+    first_target,
+    pipeline_of,
+    source_of,
+    write,
+)
+from engine.cutting import joint_of
+from engine.kernels import Profile
+from engine.session import Ask
+from passes.catalogue import last_built
+from viz import explained
+from viz.graph import Graph
+
+
+def profile(args: argparse.Namespace, connect: Connect) -> Document:
+    """Time every kernel by itself, against what the machine does at best."""
+    source, pipeline = source_of(args), pipeline_of(args)
+    with Engine(args, connect) as ask:
+        graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
+        result = _profile(args, ask)
+    return _kept(args, {
+        "model": source.model,
+        "engine": args.engine,
+        "pipeline": str(pipeline),
+        "strategy": args.strategy if source.training else None,
+        **explained.profile_document(result, graph),
+    })  # fmt: skip
+
+
+def lint(args: argparse.Namespace, connect: Connect) -> Document:
+    """What could be faster in the program, and the passes that make it so."""
+    source, pipeline = source_of(args), pipeline_of(args)
+    result = kernels = None
+    with Engine(args, connect) as ask:
+        target = args.target or first_target(ask)
+        graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
+        if args.measure:
+            result = _profile(args, ask)
+        else:
+            kernels = ask("kernels", source, pipeline, True)
+    return _kept(args, {
+        "model": source.model,
+        "engine": args.engine,
+        "pipeline": str(pipeline),
+        "target": target,
+        "measured": args.measure,
+        **explained.lint_document(explained.findings(graph, kernels, result, target)),
+    })  # fmt: skip
+
+
+def _profile(args: argparse.Namespace, ask: Ask) -> Profile:
+    source, pipeline = source_of(args), pipeline_of(args)
+    captured = None
+    if source.training:
+        captured = cut_of(joint_of(ask, source, pipeline), args).ids
+    target = args.target or first_target(ask)
+    found: Profile = ask(
+        "profile", source, pipeline, captured, target, args.threads, args.repeats
+    )  # fmt: skip
+    return found
+
+
+def _kept(args: argparse.Namespace, document: Document) -> Document:
+    """The document, written to a file as well where one is named."""
+    if args.output:
+        write(args.output, json.dumps(document, ensure_ascii=False))
+    return document

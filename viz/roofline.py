@@ -1,0 +1,149 @@
+"""The roofline of a profile as a chart (Williams, Waterman, Patterson, "Roofline", CACM 2009)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from viz import palette
+from viz.charts import CHOSEN, QUIET
+from viz.explained import rate_text, share_text
+from viz.tables import Row
+
+CHOICE = "kernel"
+"""Name of the chart's selection, which holds the index of the kernel that was clicked."""
+
+
+def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
+    """A dot a kernel under the machine's roofs; None where no kernel's FLOPs are known.
+
+    Args:
+        document: of `viz.explained.profile_document`, with peaks.
+        chosen: index of the kernel with a ring.
+    """
+    dots = _dots(document["kernels"])
+    if document["peaks"] is None or not dots:
+        return None
+    sorts = [k for k in palette.STYLES["light"] if k in {d["sort"] for d in dots}]
+    names = [palette.STYLES["light"][k].label for k in sorts]
+    colours = [palette.between(k) for k in sorts]
+    low, high = min(d["intensity"] for d in dots), max(d["intensity"] for d in dots)
+    roofs, labels = _roofs(document["peaks"], {d["dtype"] for d in dots}, low / 2, high * 4)
+    top = max(r["rate"] for r in roofs)
+    bottom = min(d["rate"] for d in dots)
+    x = alt.X(
+        "intensity:Q", title="FLOPs for each byte moved",
+        scale=alt.Scale(type="log", domain=[low / 2, high * 4], nice=False),
+        axis=alt.Axis(format="~g", tickCount=6, grid=True),
+    )  # fmt: skip
+    y = alt.Y(
+        "rate:Q", title="FLOP/s",
+        scale=alt.Scale(type="log", domain=[bottom / 2, top * 2], nice=False),
+        axis=alt.Axis(format="~s", tickCount=6, grid=True),
+    )  # fmt: skip
+    click = alt.selection_point(name=CHOICE, fields=["index"])
+    lines = (
+        alt.Chart(pd.DataFrame(roofs))
+        .mark_line(strokeWidth=1.6, color=QUIET)
+        .encode(
+            x=x, y=y, detail="roof:N", order="intensity:Q",
+            strokeDash=alt.StrokeDash(
+                "memory:N", legend=None, scale=alt.Scale(domain=[0, 1], range=[[1, 0], [5, 4]])
+            ),
+        )
+    )  # fmt: skip
+    words = [
+        alt.Chart(pd.DataFrame([one]))
+        .mark_text(
+            color=QUIET, fontSize=11, align=one["align"], dx=one["dx"], dy=one["dy"],
+        )
+        .encode(x=x, y=y, text="word:N")
+        for one in labels
+    ]  # fmt: skip
+    points = (
+        alt.Chart(pd.DataFrame(dots))
+        .mark_point(filled=True, opacity=0.85, cursor="pointer")
+        .encode(
+            x=x, y=y,
+            size=alt.Size(
+                "share:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[30, 1600]),
+            ),
+            color=alt.Color(
+                "sort name:N", scale=alt.Scale(domain=names, range=colours),
+                legend=alt.Legend(title=None, orient="bottom", columns=3, labelLimit=220),
+            ),
+            tooltip=[
+                alt.Tooltip(f"{name}:N")
+                for name in ("kernel", "phase", "computes", "time", "of all time", "achieves",
+                             "and moves", "of peak", "bound by")
+            ],
+        )
+        .add_params(click)
+    )  # fmt: skip
+    layers = [lines, *words, points]
+    marked = [d for d in dots if d["index"] == chosen]
+    if marked:
+        ring = alt.Chart(pd.DataFrame(marked)).mark_point(
+            filled=False, color=CHOSEN, size=420, strokeWidth=2.5, opacity=1
+        )
+        layers.append(ring.encode(x=x, y=y))
+    return alt.layer(*layers).properties(height=360, width="container")
+
+
+def _dots(kernels: Sequence[Row]) -> list[Row]:
+    """The kernels that compute something and of which it is known how much."""
+    return [
+        {
+            "index": k["index"],
+            "intensity": k["intensity"],
+            "rate": k["flops_per_second"],
+            "share": k["share"],
+            "sort": k["sort"],
+            "dtype": next((o["dtype"] for o in k["outputs"] if "float" in o["dtype"]), ""),
+            "sort name": palette.STYLES["light"][k["sort"]].label,
+            "kernel": k["name"],
+            "phase": k["phase"],
+            "computes": ", ".join(k["operators"])[:80] or "no node of the graph",
+            "time": f"{k['median_ms']:.3g} ms",
+            "of all time": f"{k['share']:.1%}",
+            "achieves": rate_text(k["flops_per_second"], "FLOP/s"),
+            "and moves": rate_text(k["bytes_per_second"], "B/s"),
+            "of peak": share_text(k["of_peak"]),
+            "bound by": k["roof"] or "unknown",
+        }
+        for k in kernels
+        if k["intensity"] and k["flops_per_second"]
+    ]
+
+
+def _roofs(peaks: Row, dtypes: set[str], low: float, high: float) -> tuple[list[Row], list[Row]]:
+    """Corners of the roofs, and what is written on them."""
+    products = [(d, rate) for d, rate in peaks["flops"] if d in dtypes] or peaks["flops"]
+    quick, slow = peaks["bandwidth"][0][1], peaks["bandwidth"][-1][1]
+    top = max((rate for _, rate in products), default=quick * high)
+    corners: list[Row] = []
+    labels: list[Row] = []
+    for name, rate, memory in (("cache", quick, 0), ("memory", slow, 1)):
+        ridge = min(max(top / rate, low), high)
+        places = [low, ridge]
+        corners += [
+            {"roof": name, "intensity": p, "rate": p * rate, "memory": memory} for p in places
+        ]
+        at = (low * ridge) ** 0.5
+        labels.append(
+            {"intensity": at, "rate": at * rate, "word": f"{name}, {rate_text(rate, 'B/s')}",
+             "align": "right" if name == "cache" else "left",
+             "dx": -8 if name == "cache" else 8, "dy": -6 if name == "cache" else 10}
+        )  # fmt: skip
+    for dtype, rate in products:
+        start = min(max(rate / quick, low), high)
+        corners += [
+            {"roof": dtype, "intensity": p, "rate": rate, "memory": 0} for p in (start, high)
+        ]
+        labels.append(
+            {"intensity": high, "rate": rate, "word": f"{dtype}, {rate_text(rate, 'FLOP/s')}",
+             "align": "right", "dx": -6, "dy": -8}
+        )  # fmt: skip
+    return corners, labels
