@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ import torch
 
 from engine import timing
 from engine.compiled import CannotCompile, compiled, error_of, first_run
+from engine.memory import torch_peak
 from engine.model import Model, draw_masks
 from engine.session import Comparison, EngineError, Progress, Spread, TimeResult, TimeRow
 
@@ -21,6 +23,14 @@ class Step(Protocol):
     """Something that was built and runs on torch tensors, all by name."""
 
     has_backward: bool
+
+    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
+        """What a run holds at most beside PyTorch's tensors; None where that cannot be told.
+
+        Args:
+            values: inputs, parameters, masks and grad_outs by name.
+            backward: the run goes on to the gradients.
+        """
 
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """From inputs, parameters and masks to the outputs, and the captures by name."""
@@ -154,27 +164,97 @@ def comparison(
     return Comparison(name, worst, worst / unit, scale, dtype, spread)
 
 
+@dataclass(frozen=True)
+class Contender:
+    """Something of ours that is timed: what its rows are called, and what it was built for."""
+
+    what: str
+    target: str
+    built: Built
+
+
 def measure(
-    built: Built,
-    ir: str,
-    target: str,
+    ours: Sequence[Contender],
     repeats: int,
     progress: Progress,
     rivals: Sequence[str] = (),
 ) -> TimeResult:
-    """Compare with PyTorch, then time against PyTorch eager, interleaved.
+    """Compare with PyTorch, then time against PyTorch eager, all in turns.
 
     Every run counts the whole way: PyTorch draws the masks, tensors go in, results come out as
     tensors of their own, and the device has finished. With a backward, forward alone and forward
-    and backward are timed. The number of threads is set before.
+    and backward are timed. The number of threads is set before. What memory a run takes is
+    measured afterwards, in a run that is not timed.
 
     Args:
-        rivals: in `engine.session.RIVALS`, timed in turn with both; one that cannot be compiled
+        ours: of one model on one device, the one that the result is about first.
+        rivals: in `engine.session.RIVALS`, timed in turn with them; one that cannot be compiled
             is left out, and a note says why.
     """
-    comparisons = compare(built, lambda f, t: progress(0.2 * f, t))
-    model = built.model
+    first = ours[0].built
+    model, phases = first.model, ["forward"]
+    if first.step.has_backward:
+        phases.append("forward_backward")
+    compared = {
+        c.what: compare(c.built, _part(progress, 0.2 * i / len(ours), 0.2 * (i + 1) / len(ours)))
+        for i, c in enumerate(ours)
+    }
 
+    def wait() -> None:
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)
+
+    modules, seconds, notes = _compiled(model, rivals, _part(progress, 0.2, 0.5))
+    start = 0.5 if rivals else 0.2
+    rows: list[TimeRow] = []
+    for index, phase in enumerate(phases):
+        share = (1 - start) / len(phases)
+        backward = phase == "forward_backward"
+        runs = {"pytorch eager": model.eager(backward)}
+        runs |= {c.what: _run(c.built, backward) for c in ours}
+        runs |= {n: model.eager(backward, module) for n, module in modules.items()}
+        part = _part(progress, start + share * index, start + share * (index + 1))
+        words = phase.replace("_", " and ")
+        measured = timing.interleave(
+            runs,
+            repeats,
+            wait,
+            lambda f, t, part=part, words=words: part(f, f"{words}, {t}"),  # type: ignore[misc]
+        )
+        peaks = {name: torch_peak(run, model.device) for name, run in runs.items()}
+        eager = measured["pytorch eager"]
+        rows.append(
+            timing.row("pytorch eager", phase, eager, None, None, peaks["pytorch eager"])
+        )  # fmt: skip
+        for one in ours:
+            built, found = one.built, compared[one.what]
+            counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
+            own = built.step.own_bytes({**built.values, **built.masks(None)}, backward)
+            peak = None if own is None else own + peaks[one.what]
+            row = timing.row(one.what, phase, measured[one.what], eager, max(counted), peak)
+            rows.append(
+                replace(
+                    row, build_seconds=built.seconds, target=one.target,
+                    capture_bytes=built.capture_bytes,
+                )
+            )  # fmt: skip
+        for name, module in modules.items():
+            error = error_of(model, module)
+            row = timing.row(name, phase, measured[name], eager, error, peaks[name])
+            over = timing.ratio(measured[ours[0].what], measured[name])
+            rows.append(replace(row, ours_over=over, build_seconds=seconds[name]))
+    return TimeResult(
+        timing.machine(),
+        ours[0].target,
+        torch.get_num_threads(),
+        tuple(rows),
+        compared[ours[0].what],
+        first.seconds,
+        (*notes, *timing.unsteady(rows)),
+    )
+
+
+def _run(built: Built, backward: bool) -> Callable[[], object]:
     def forward() -> object:
         return built.forward(built.masks(None))
 
@@ -183,67 +263,30 @@ def measure(
         _, captures = built.forward(masks)
         return built.backward(masks, captures)
 
-    def wait() -> None:
-        if model.device.type == "cuda":
-            torch.cuda.synchronize()
+    return forward_backward if backward else forward
 
-    runs: dict[str, Callable[[], object]] = {"forward": forward}
-    if built.step.has_backward:
-        runs["forward_backward"] = forward_backward
-    modules, notes = _compiled(model, rivals, lambda f, t: progress(0.2 + 0.3 * f, t))
-    start = 0.5 if rivals else 0.2
-    rows: list[TimeRow] = []
-    for index, (phase, run) in enumerate(runs.items()):
-        share = (1 - start) / len(runs)
-        low = start + share * index
-        backward = phase == "forward_backward"
-        contenders = {"eager": model.eager(backward), "ours": run}
-        contenders |= {n: model.eager(backward, module) for n, module in modules.items()}
-        measured = timing.interleave(
-            contenders, repeats, wait,
-            lambda f, t, low=low, share=share, phase=phase: progress(  # type: ignore[misc]
-                low + share * f, f"{phase.replace('_', ' and ')}, {t}"
-            ),
-        )  # fmt: skip
-        outputs = [c.max_abs for c in comparisons if c.name.startswith("output")]
-        everything = [c.max_abs for c in comparisons]
-        eager = measured["eager"]
-        rows += [
-            timing.row("pytorch eager", phase, eager, None, None, None),
-            timing.row(
-                f"{ir}, {target}", phase, measured["ours"], eager,
-                max(everything if backward else outputs), built.capture_bytes,
-            ),
-        ]  # fmt: skip
-        for name, module in modules.items():
-            row = timing.row(name, phase, measured[name], eager, error_of(model, module), None)
-            rows.append(replace(row, ours_over=timing.ratio(measured["ours"], measured[name])))
-    return TimeResult(
-        timing.machine(),
-        target,
-        torch.get_num_threads(),
-        tuple(rows),
-        comparisons,
-        built.seconds,
-        (*notes, *timing.unsteady(rows)),
-    )
+
+def _part(progress: Progress, low: float, high: float) -> Progress:
+    return lambda fraction, text: progress(low + (high - low) * fraction, text)
 
 
 def _compiled(
     model: Model, rivals: Sequence[str], progress: Progress
-) -> tuple[dict[str, Callable[..., Any]], list[str]]:
-    """What torch.compile makes of the model, compiled; and why of some it makes nothing."""
+) -> tuple[dict[str, Callable[..., Any]], dict[str, float], list[str]]:
+    """What torch.compile makes of the model, compiled; in what time; and why of some nothing."""
     found: dict[str, Callable[..., Any]] = {}
+    seconds: dict[str, float] = {}
     notes = []
     if rivals:
         torch._dynamo.reset()  # or what an earlier model made it give up on is remembered
     for index, name in enumerate(rivals):
         progress(index / len(rivals), f"{name}, which compiles first")
         try:
+            began = time.perf_counter()
             module = compiled(model, name)
             for backward in {False, model.source.training}:
                 first_run(model.eager(backward, module))
-            found[name] = module
+            found[name], seconds[name] = module, time.perf_counter() - began
         except CannotCompile as error:
             notes.append(f"{name} is not timed: {error}.")
-    return found, notes
+    return found, seconds, notes

@@ -32,7 +32,7 @@ from engine.inside import (
     values_inside,
 )
 from engine.kernels import Peaks, Profile
-from engine.measure import Built, compare, measure, values_for
+from engine.measure import Built, Contender, compare, measure, values_for
 from engine.measure import Step as TrainingStep
 from engine.memo import Memo
 from engine.model import Model, draw_masks, load_model
@@ -54,6 +54,7 @@ from engine.session import (
     StepRecord,
     Target,
     TimeResult,
+    Way,
 )
 from engine.takeapart import Compile, Library, take_apart
 from engine.threads import set_threads
@@ -412,15 +413,34 @@ class PipelineSession:
         threads: int,
         repeats: int,
         rivals: tuple[str, ...] = (),
+        ways: tuple[Way, ...] = (),
         *,
         progress: Progress,
     ) -> TimeResult:
         """Build, compare, and time against PyTorch eager, interleaved."""
         if captured is None and self._end(source, pipeline, progress).program.gradients:
             raise _whole_joint("timed")
-        part = _part(progress, 0.0, 0.5)
-        built = self._build(source, pipeline, captured, target, part, threads)
-        return measure(built, self.ir, target, repeats, _part(progress, 0.5, 1.0), rivals)
+        share = 0.5 / (1 + len(ways))
+        built = self._build(
+            source, pipeline, captured, target, _part(progress, 0.0, share), threads
+        )  # fmt: skip
+        others: dict[str, Built] = {}
+        notes = []
+        for index, way in enumerate(ways, 1):
+            part = _part(progress, share * index, share * (index + 1))
+            try:
+                if torch_device(way.target) != torch_device(target):
+                    raise EngineError("target", "It runs on another device.", way.target)
+                others[f"{self.ir}, {way.name}"] = self._build(
+                    source, way.pipeline, way.captured, way.target, part, threads
+                )
+            except EngineError as error:
+                notes.append(f"{way.name} is not timed: {error.message}")
+        targets = {f"{self.ir}, {way.name}": way.target for way in ways}
+        contenders = [Contender(f"{self.ir}, {target}", target, built)]
+        contenders += [Contender(n, targets[n], b) for n, b in others.items()]
+        result = measure(contenders, repeats, _part(progress, 0.5, 1.0), rivals)
+        return replace(result, notes=(*notes, *result.notes))
 
     def compile(
         self,

@@ -224,9 +224,15 @@ class TimeRow:
         ratio_to_eager: median of the ratios to the eager run measured beside it; below 1 is faster.
         max_abs_error: the largest difference of this build's outputs (and, with the backward, its
             gradients) to PyTorch's; None for PyTorch itself.
-        peak_bytes: bytes of the captures held between forward and backward, where there is one.
+        peak_bytes: the most memory that a run takes at one time, inputs and parameters left out:
+            what PyTorch's allocator has out, as measured, and what TVM's functions hold for
+            themselves. None of what runs in memory that neither counts.
         ours_over: of another compiler than ours, the median of the ratios of our time to its; below
             1 ours is faster.
+        ratio_of_minima: our best run over eager's best.
+        build_seconds: what building, or compiling, took.
+        target: what it was built for; "" of PyTorch's own.
+        capture_bytes: of the captures held between forward and backward, where there is one.
     """
 
     what: str
@@ -239,6 +245,26 @@ class TimeRow:
     peak_bytes: int | None
     samples_ms: tuple[float, ...] = ()
     ours_over: float | None = None
+    ratio_of_minima: float | None = None
+    build_seconds: float | None = None
+    target: str = ""
+    capture_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Way:
+    """Another way to build the same model, to be timed beside others.
+
+    Args:
+        name: what its rows are called, behind the IR: "library".
+        pipeline: of passes, from the import.
+        captured: as of `Session.time`, ids of nodes at this pipeline's end.
+    """
+
+    name: str
+    target: str
+    pipeline: Pipeline
+    captured: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -465,6 +491,7 @@ class Session(Protocol):
         threads: int,
         repeats: int,
         rivals: tuple[str, ...] = (),
+        ways: tuple[Way, ...] = (),
         *,
         progress: Progress,
     ) -> TimeResult:
@@ -475,6 +502,8 @@ class Session(Protocol):
                 nodes, and forward and forward+backward are timed.
             threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
             rivals: names in `RIVALS`, timed with them.
+            ways: built, compared and timed with them too, on the same device; one that cannot be
+                is left out, and a note says why.
         """
 
     def compile(

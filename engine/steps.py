@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -14,10 +15,28 @@ from viz.graph import TensorType
 Tensors = Mapping[str, torch.Tensor]
 
 
+@dataclass(frozen=True)
+class Held:
+    """What TVM holds for a call of a function, beside PyTorch's tensors.
+
+    Args:
+        peak: the most bytes at one time.
+        results: the part of it that the results keep.
+        between: whether it is held between calls too.
+    """
+
+    peak: int
+    results: int
+    between: bool
+
+
 class Compiled(Protocol):
     """One function that was built; `used` names the arguments that some result depends on."""
 
     used: tuple[str, ...]
+
+    def held(self, values: Tensors) -> Held | None:
+        """What TVM holds for a call; None where it cannot be told."""
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
         """From a tensor an argument to the results; those in `keep` stay where they are."""
@@ -37,6 +56,11 @@ class InferenceStep:
     def __init__(self, program: Program, build: Build) -> None:
         self._parameters = tuple(program.params)
         self._whole = build(program, name="main")
+
+    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
+        """What TVM holds at most for a run; see `engine.measure.Step`."""
+        found = self._whole.held(values)
+        return None if found is None else found.peak
 
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """The outputs for inputs, parameters and masks by name; there are no captures."""
@@ -66,6 +90,25 @@ class TrainingStep:
         self._forward = build(halves.forward, name="forward")
         self._backward = build(halves.backward, name="backward")
         self.read_by_backward = frozenset(self._backward.used)
+
+    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
+        """What TVM holds at most for a run; see `engine.measure.Step`.
+
+        While the backward runs, the forward's results are held too; and where a function holds its
+        memory between calls, both hold theirs always.
+        """
+        first = self._forward.held(values)
+        if first is None:
+            return None
+        if not backward and not first.between:
+            return first.peak
+        _, captures = self.forward(values)
+        second = self._backward.held({**values, **captures})
+        if second is None:
+            return None
+        if first.between:
+            return first.peak + second.peak
+        return max(first.peak, first.results + second.peak)
 
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """Run the forward.
@@ -106,6 +149,11 @@ class JointStep:
         self._outputs, self._gradients = program.outputs, program.gradients
         self._parameters = tuple(program.params)
         self._whole = build(program, name="main")
+
+    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
+        """What TVM holds at most for a run; see `engine.measure.Step`."""
+        found = self._whole.held(values)
+        return None if found is None else found.peak
 
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """From inputs, parameters, masks and grad_outs by name to the outputs and gradients."""

@@ -69,6 +69,12 @@ def ratio(ours: Measured, rival: Measured) -> float:
     )
 
 
+def ratio_of_minima(ours: Measured, rival: Measured) -> float:
+    """Our best run over the rival's: what little disturbs, which a median on a busy machine is not
+    free of; but a best run may be luck."""
+    return min(ours.runs) / min(rival.runs)
+
+
 def row(
     what: str,
     phase: str,
@@ -83,6 +89,7 @@ def row(
     return TimeRow(
         what, phase, median, q1, q3, None if rival is None else ratio(measured, rival),
         max_abs_error, peak_bytes, tuple(runs),
+        ratio_of_minima=None if rival is None else ratio_of_minima(measured, rival),
     )  # fmt: skip
 
 

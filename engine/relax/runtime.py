@@ -20,6 +20,7 @@ from tvm import relax
 from engine import steps
 from engine.building import Builder, BuildOptions
 from engine.relax import blas, kernels, reuse, schedules
+from engine.relax.held import held
 from engine.relax.targets import BLAS, SCHEDULES, parse
 from engine.relax.to_graph import tensor_types
 from engine.typed import gpu_index
@@ -51,6 +52,7 @@ class Compiled:
         kind = str(parse(target).kind.name)
         self.device = tvm.device("cpu" if kind == "llvm" else kind, gpu_index(target))
         self.machine = relax.VirtualMachine(executable, self.device)
+        self._bytecode = executable
         self._main = self.machine["main"]
         self._held: dict[str, tuple[int, Any]] = {}
 
@@ -82,6 +84,21 @@ class Compiled:
             own.append(tensor.clone() if tensor.data_ptr() in seen else tensor)
             seen.add(tensor.data_ptr())
         return tuple(own)
+
+    def held(self, values: Mapping[str, torch.Tensor]) -> steps.Held | None:
+        """What the virtual machine holds for a call, seen in one."""
+        sizes: list[int] = []
+
+        def around(callee: Any, symbol: str, before: bool, result: Any, *args: Any) -> None:
+            if before and symbol == "vm.builtin.alloc_storage":
+                sizes.append(int(args[1][0]))
+
+        self.machine.set_instrument(around)
+        try:
+            self.run(values)
+        finally:
+            self.machine.set_instrument(lambda *_: None)
+        return held(str(self._bytecode.as_text()), sizes)
 
     def _array(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> Any:
         kind = self.arguments[name]

@@ -12,7 +12,7 @@ fresh tensors for the outputs. It is not safe, and a copy is made, where
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -71,6 +71,8 @@ class Compiled:
         self.used = tuple(n for n in self.arguments if n in given)
         self._pointed_in = {n for n in self.used if given[n] not in views.inputs}
         self._pointed_out = views.outputs
+        pointed = {given[n] for n in self._pointed_in}
+        self._own_bytes = _pool_bytes(layout, pointed)
         self._held: dict[str, tuple[int, Any]] = {}
 
     def run(
@@ -100,6 +102,13 @@ class Compiled:
             if name not in kept:
                 self._held.pop(name, None)
         return tuple(self._copied(i) if r is None else r for i, r in enumerate(results))
+
+    def held(self, values: Mapping[str, torch.Tensor]) -> steps.Held | None:
+        """What the executor holds, from its making on: its pool, as its plan has it.
+
+        Left out is the room for arguments that it is pointed at instead: nothing writes there.
+        """
+        return steps.Held(self._own_bytes, 0, True)
 
     def _set(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> None:
         kind = self.arguments[name]
@@ -168,6 +177,25 @@ def _views(layout: Mapping[str, Any]) -> _Views:
     }
     inputs = {s for s, _ in viewed} | {h for h, _ in heads if nodes[h]["op"] == "null"}
     return _Views(frozenset(inputs), frozenset(outputs))
+
+
+def _pool_bytes(layout: Mapping[str, Any], pointed: Collection[int]) -> int:
+    """Bytes of the storages of an executor's plan that are not only those of some nodes.
+
+    Args:
+        pointed: numbers of nodes.
+    """
+    attributes, rows = layout["attrs"], layout["node_row_ptr"]
+    left_out = {rows[n] for n in pointed}
+    storages: dict[int, int] = {}
+    for entry, storage in enumerate(attributes["storage_id"][1]):
+        if entry in left_out:
+            continue
+        kind = TensorType(
+            tuple(attributes["shape"][1][entry]), str(attributes["dltype"][1][entry])
+        )
+        storages[storage] = max(storages.get(storage, 0), kind.bytes or 0)
+    return sum(storages.values())
 
 
 def _torch(device: Any) -> torch.device:

@@ -1,0 +1,37 @@
+"""The most memory that one run takes at one time.
+
+Of PyTorch's allocator it is measured: on the CPU by its profiler, which sees every tensor that is
+made and freed; on a GPU by the allocator's own count. What TVM's functions take for themselves
+they say (`engine.steps.Compiled.own_bytes`), as TVM's allocator is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.autograd.profiler import profile
+
+
+def torch_peak(run: Callable[[], object], device: torch.device) -> int:
+    """The most bytes that PyTorch's allocator had out during a run, beyond those before it.
+
+    Args:
+        run: what it returns is held until it is over.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        run()
+        torch.cuda.synchronize(device)
+        return int(torch.cuda.max_memory_allocated(device)) - int(before)
+    with profile(profile_memory=True) as watched:
+        result = run()
+    del result
+    events = [e for e in watched.kineto_results.events() if e.name() == "[memory]"]
+    held = most = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        held += event.nbytes()
+        most = max(most, held)
+    return most
