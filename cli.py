@@ -18,6 +18,7 @@ from itertools import zip_longest
 from typing import Any
 
 from commands import explain
+from commands import tuning
 from commands.shared import (
     Connect,
     Document,
@@ -43,7 +44,7 @@ from passes.catalogue import info as pass_info
 from passes.pipeline import Pipeline
 from passes.user import name_files
 from samples import SAMPLES
-from viz import options, reports, tables, texts
+from viz import options, reports, tables, texts, tuned
 from viz.align import align
 from viz.changes import step_details
 from viz.export import to_dot
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None, connect: Connect = EngineClient) -> 
         print(args.text(document) if text is None else text, flush=True)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    return 1 if document.get("cancelled") else 0
 
 
 def _fail(args: argparse.Namespace, error: EngineError) -> int:
@@ -424,6 +425,10 @@ def _parser() -> argparse.ArgumentParser:
          (*program, options.by_hand, options.rivals, options.output)),
         ("profile", explain.profile, texts.profile, "time every kernel by itself",
          (*program, options.by_hand, options.time, options.output)),
+        ("tasks", tuning.tasks, tuned.tasks_text, "the kernels that can be tuned",
+         (*program, options.by_hand, tuning.options, options.output)),
+        ("tune", tuning.tune, tuned.tune_text, "measure schedules of kernels, and keep the best",
+         (*program, options.by_hand, tuning.options, tuning.more_options, options.output)),
         ("lint", explain.lint, texts.lint, "what could be faster, and the pass that makes it so",
          (*program, options.lint, options.output)),
     ):  # fmt: skip

@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from passes import cut as cuts
 from passes.catalogue import default_pipeline, read_pipeline
 from passes.pipeline import Pipeline
 from samples import SAMPLES
-from viz import tables
+from viz import tables, tuned
 
 Connect = Callable[[str], EngineClient]
 Document = dict[str, Any]
@@ -41,6 +42,21 @@ class Engine:
 
     def __call__(self, method: str, *arguments: Any) -> Any:
         return self._client.call(method, *arguments, on_progress=self._line)
+
+    def timed(self, method: str, *arguments: Any) -> Any:
+        """The same for what takes long at an even pace: progress has the time that is left."""
+        began: list[tuple[float, float]] = []
+
+        def show(fraction: float, text: str) -> None:
+            now = time.perf_counter()
+            began.append((fraction, now))
+            (first, start), last = began[0], began.pop() if len(began) > 1 else began[0]
+            if last[0] > first:
+                left = (1 - last[0]) * (last[1] - start) / (last[0] - first)
+                text += f"; {tuned.duration(left)} left"
+            self._line(fraction, text)
+
+        return self._client.call(method, *arguments, on_progress=show)
 
 
 class ProgressLine:

@@ -266,8 +266,10 @@ def _lines(path: Path, kind: type[Any], notes: list[str]) -> Iterable[Any]:
         except (ValueError, TypeError):
             bad.append(number)
     if bad:
-        where = f"line {bad[0]}" if len(bad) == 1 else f"{len(bad)} lines from {bad[0]} on"
-        notes.append(f"{path.name}: {where} cannot be read and is left out.")
+        which = f"line {bad[0]} cannot be read and is"
+        if len(bad) > 1:
+            which = f"{len(bad)} lines, the first of them {bad[0]}, cannot be read and are"
+        notes.append(f"{path.name}: {which} left out.")
 
 
 def _unusable(place: Path, wrong: OSError) -> EngineError:

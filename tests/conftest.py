@@ -17,8 +17,9 @@ from browser import CHROMIUM, Server  # noqa: E402
 
 @pytest.fixture(scope="session", autouse=True)
 def own_settings(tmp_path_factory) -> None:
-    """No test reads or changes what the page remembers for the person who runs it."""
+    """No test reads or changes what the page, or tuning, keeps for the person who runs it."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+    os.environ["RELASCOPE_RECORDS"] = str(tmp_path_factory.mktemp("records"))
 
 
 @pytest.fixture(autouse=True)

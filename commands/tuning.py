@@ -1,0 +1,180 @@
+"""`tasks` and `tune`: the kernels of a model that can be tuned, and tuning them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from commands.shared import (
+    Connect,
+    Document,
+    Engine,
+    cut_of,
+    first_target,
+    pipeline_of,
+    source_of,
+    write,
+)
+from engine import records, timing
+from engine.cutting import joint_of
+from engine.session import Ask, EngineError
+from engine.tuning import Fleet, Tuned, TuneResult, TuneTask
+from passes.catalogue import last_built
+from viz import tuned
+
+
+def options(command: argparse.ArgumentParser) -> None:
+    """Whose records count, and which threads."""
+    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
+    command.add_argument(
+        "--threads", type=int, default=0, metavar="N",
+        help="that kernels run with; all cores otherwise",
+    )  # fmt: skip
+    command.add_argument(
+        "--tracker", metavar="HOST:PORT", help="TVM's RPC tracker, whose devices measure"
+    )
+    command.add_argument("--key", metavar="KEY", help="which of the tracker's devices")
+
+
+def more_options(command: argparse.ArgumentParser) -> None:
+    """What is tuned, and for how long."""
+    command.add_argument(
+        "--tasks", metavar="KEYS", help="keys or names of tasks, with commas between; else all"
+    )
+    command.add_argument(
+        "--top", type=int, metavar="N", help="the N tasks that take the largest share"
+    )
+    command.add_argument(
+        "--trials", type=int, default=64, metavar="N",
+        help="schedules to measure of each task, besides those measured before; 64 otherwise",
+    )  # fmt: skip
+
+
+def tasks(args: argparse.Namespace, connect: Connect) -> Document:
+    """The kernels of a model that can be tuned: calls, share of the time, best record."""
+    with Engine(args, connect) as ask:
+        call = _call(args, ask)
+        found: tuple[TuneTask, ...] = ask("tasks", *call, _fleet(args))
+        source, pipeline = call[:2]
+        graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
+        place = _place(args, ask, call[3])
+    document = {**_about(args, call), "records": str(place)}
+    document["tasks"] = tuned.task_rows(found, graph)
+    if args.output:
+        write(args.output, json.dumps(document, ensure_ascii=False))
+    return document
+
+
+def tune(args: argparse.Namespace, connect: Connect) -> Document:
+    """Measure schedules of a model's kernels, and keep the best for builds to come."""
+    if args.trials < 1 or (args.top is not None and args.top < 1):
+        raise EngineError("usage", "There is nothing to measure.", "--trials, --top", "Give 1.")
+    fleet = _fleet(args)
+    with Engine(args, connect) as ask:
+        call = _call(args, ask)
+        found: tuple[TuneTask, ...] = ask("tasks", *call, fleet)
+        keys = _chosen(found, args)
+        place = _place(args, ask, call[3])
+        lines, began = len(records.read(place).trials), time.perf_counter()
+        try:
+            result = ask.timed("tune", *call, keys, args.trials, fleet)
+        except KeyboardInterrupt:
+            seconds = time.perf_counter() - began
+            result = _so_far(place, lines, found, keys, call[3], args, seconds)
+    book = records.read(place)
+    document = {
+        **_about(args, call), "machine": result.machine, "threads": result.threads,
+        "records": result.folder, "run": result.run, "seconds": result.seconds,
+        "cancelled": result.cancelled, "notes": list(result.notes),
+        "tasks": tuned.tuned_rows(result, found),
+        "curve": tuned.curve_rows(book.in_run(result.run), {t.key: t.name for t in found}),
+    }  # fmt: skip
+    if args.output:
+        write(args.output, json.dumps(document, ensure_ascii=False))
+    return document
+
+
+def _call(args: argparse.Namespace, ask: Ask) -> tuple[Any, ...]:
+    """What `tasks` and `tune` of a session begin with."""
+    source, pipeline = source_of(args), pipeline_of(args)
+    target = args.target or first_target(ask)
+    captured = None
+    if source.training:
+        captured = cut_of(joint_of(ask, source, pipeline), args).ids
+    return source, pipeline, captured, target, args.threads
+
+
+def _about(args: argparse.Namespace, call: tuple[Any, ...]) -> Document:
+    source, pipeline, _, target, threads = call
+    return {
+        "model": source.model,
+        "engine": args.engine,
+        "pipeline": str(pipeline),
+        "strategy": args.strategy if source.training else None,
+        "target": target,
+        "threads": threads or len(os.sched_getaffinity(0)),
+    }
+
+
+def _fleet(args: argparse.Namespace) -> Fleet | None:
+    if args.tracker is None and args.key is None:
+        return None
+    return Fleet(args.tracker or "", args.key or "")
+
+
+def _place(args: argparse.Namespace, ask: Ask, target: str) -> Path:
+    version = ask("describe").version
+    return records.folder(args.engine, version, target, args.threads, _fleet(args))
+
+
+def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, ...]:
+    """The keys of the tasks that are asked for.
+
+    Raises:
+        EngineError: kind "usage"; a word names no task.
+    """
+    if not args.tasks:
+        return tuple(t.key for t in found[: args.top])
+    keys: dict[str, None] = {}
+    for word in args.tasks.split(","):
+        named = [t.key for t in found if t.name == word or t.key.startswith(word)]
+        if not word or not named:
+            raise EngineError(
+                "usage", f"The program has no task {word!r}.", "--tasks",
+                "`cli.py tasks` lists keys and names.",
+            )  # fmt: skip
+        keys.update(dict.fromkeys(named))
+    return tuple(keys)[: args.top]
+
+
+def _so_far(
+    place: Path, lines: int, found: Sequence[TuneTask], keys: Sequence[str], target: str,
+    args: argparse.Namespace, seconds: float,
+) -> TuneResult:  # fmt: skip
+    """What a run that was stopped had found: the records have it.
+
+    Args:
+        lines: how many trials they had before it.
+    """
+    book = records.read(place)
+    made = book.trials[lines:]
+    rows = []
+    for task in found:
+        if task.key in keys:
+            mine = [t for t in made if t.task == task.key]
+            rows.append(
+                Tuned(
+                    task.key, task.name, len(mine), sum(t.ms is None for t in mine),
+                    book.before_ms(task.key), task.best_ms, book.best_ms(task.key),
+                    book.takes(task.key),
+                )
+            )  # fmt: skip
+    return TuneResult(
+        made[-1].run if made else "", str(place), timing.machine(), target,
+        args.threads or len(os.sched_getaffinity(0)), tuple(rows), seconds, True, book.notes,
+    )  # fmt: skip
