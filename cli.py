@@ -17,14 +17,12 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
-from commands import explain
-from commands import tuning
+from commands import building, explain, tuning
 from commands.shared import (
     Connect,
     Document,
     Engine,
     bench_of,
-    csv_text,
     cut_of,
     first_target,
     pipeline_of,
@@ -44,7 +42,7 @@ from passes.catalogue import info as pass_info
 from passes.pipeline import Pipeline
 from passes.user import name_files
 from samples import SAMPLES
-from viz import options, reports, tables, texts, tuned
+from viz import artefacts, options, reports, tables, texts, tuned
 from viz.align import align
 from viz.changes import step_details
 from viz.export import to_dot
@@ -268,33 +266,6 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
     }  # fmt: skip
 
 
-def time_model(args: argparse.Namespace, connect: Connect) -> Document:
-    """Compile, compare with PyTorch, and time against PyTorch eager."""
-    source, pipeline = source_of(args), pipeline_of(args)
-    with Engine(args, connect) as ask:
-        target = args.target or first_target(ask)
-        captured = None
-        if source.training:
-            captured = cut_of(joint_of(ask, source, pipeline), args).ids
-        result = ask(
-            "time", source, pipeline, captured, target, args.threads, args.repeats,
-            tuple(args.rival),
-        )  # fmt: skip
-    document = {
-        "model": source.model,
-        "engine": args.engine,
-        "pipeline": str(pipeline),
-        "strategy": args.strategy if source.training else None,
-        **tables.time_document(result),
-    }
-    if args.output:
-        if args.output.suffix == ".csv":
-            write(args.output, csv_text(document["rows"], texts.TIME_COLUMNS))
-        else:
-            write(args.output, json.dumps(document, ensure_ascii=False))
-    return document
-
-
 def compare(args: argparse.Namespace, connect: Connect) -> Document:
     """What each PyTorch operator became in Relay and in Relax."""
     graphs: dict[str, Graph] = {}
@@ -421,10 +392,12 @@ def _parser() -> argparse.ArgumentParser:
          (*program, options.captures, options.time, options.output)),
         ("gradients", both_gradients, texts.gradients, "TVM's gradient beside PyTorch's",
          (options.model, options.target)),
-        ("time", time_model, texts.time, "compile, compare and time against PyTorch",
-         (*program, options.by_hand, options.rivals, options.output)),
+        ("compile", building.compile_model, artefacts.text, "build for a target, and see the code",
+         (*program, options.by_hand, building.compile_options)),
+        ("time", building.time_model, texts.time, "compile, compare and time against PyTorch",
+         (*program, options.by_hand, options.rivals, building.time_options, options.output)),
         ("profile", explain.profile, texts.profile, "time every kernel by itself",
-         (*program, options.by_hand, options.time, options.output)),
+         (*program, options.by_hand, options.time, explain.trace_option, options.output)),
         ("tasks", tuning.tasks, tuned.tasks_text, "the kernels that can be tuned",
          (*program, options.by_hand, tuning.options, options.output)),
         ("tune", tuning.tune, tuned.tune_text, "measure schedules of kernels, and keep the best",

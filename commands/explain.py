@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from commands.shared import (
     Connect,
@@ -21,6 +22,15 @@ from engine.session import Ask
 from passes.catalogue import last_built
 from viz import explained
 from viz.graph import Graph
+from viz.trace import trace_json
+
+
+def trace_option(command: argparse.ArgumentParser) -> None:
+    """A file that shows the kernels on a line of time."""
+    command.add_argument(
+        "--trace", type=Path, metavar="FILE",
+        help="write one run's kernels as a trace for chrome://tracing or Perfetto",
+    )  # fmt: skip
 
 
 def profile(args: argparse.Namespace, connect: Connect) -> Document:
@@ -29,13 +39,16 @@ def profile(args: argparse.Namespace, connect: Connect) -> Document:
     with Engine(args, connect) as ask:
         graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
         result = _profile(args, ask)
-    return _kept(args, {
+    document = {
         "model": source.model,
         "engine": args.engine,
         "pipeline": str(pipeline),
         "strategy": args.strategy if source.training else None,
         **explained.profile_document(result, graph),
-    })  # fmt: skip
+    }
+    if args.trace:
+        write(args.trace, trace_json(document))
+    return _kept(args, document)
 
 
 def lint(args: argparse.Namespace, connect: Connect) -> Document:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from engine.artefact import Artefact, KernelCode
 from engine.kernels import Kernel, Output, Phase, Profile
 from engine.session import (
     Comparison,
@@ -104,6 +105,7 @@ class PageSession(FakeTuning):
         return EngineInfo(
             "relay", "0.0.test", "nowhere",
             (Target("llvm", "the CPU of the test", True),
+             Target("llvm -libs=mkl", "the CPU of the test, with a library", True),
              Target("cuda", "a GPU", False, "this machine has no GPU")),
         )  # fmt: skip
 
@@ -191,7 +193,26 @@ class PageSession(FakeTuning):
             return Rivals(2048, None, "PyTorch's partitioner does not take this module: no.")
         return Rivals(2048, 1024)
 
-    def time(self, source, pipeline, captured, target, threads, repeats, rivals=(), *, progress):
+    def target(self, text, *, progress):
+        if text == "nonsense":
+            raise EngineError("target", "There is no target nonsense.", text, "Write another.")
+        known = {t.name: t for t in self.describe(progress=progress).targets}
+        return known.get(text) or Target(text, "a device of yours", False, "It is elsewhere.")
+
+    def compile(self, source, pipeline, captured, target, folder="", *, progress):
+        """A kernel of each phase; half of them without a size."""
+        found = self.target(target, progress=progress)
+        code = (("CUDA", "__global__ void dense() {\n  fma();\n}"), ("PTX", "fma.rn.f32;"))
+        kernels = [KernelCode("dense", "forward", 2048, code)]
+        if captured is not None:
+            kernels.append(KernelCode("dense", "backward", None, code[:1]))
+        notes = () if found.runs_here else (f"It cannot be timed here. {found.missing}",)
+        files = ("forward.tar",) if folder else ()
+        return Artefact(found, tuple(kernels), 8192, 0.5, notes, files)
+
+    def time(
+        self, source, pipeline, captured, target, threads, repeats, rivals=(), ways=(), *, progress
+    ):
         if repeats == SLOW_REPEATS:
             for i in range(600):
                 progress(i / 600, "timing slowly")
@@ -201,8 +222,12 @@ class PageSession(FakeTuning):
         for phase in phases:
             rows.append(TimeRow("pytorch eager", phase, 1.0, 0.9, 1.1, None, None, None,
                                 (0.9, 1.0, 1.1)))  # fmt: skip
-            rows.append(TimeRow("relay, cpu", phase, 1.32, 1.3, 1.4, 1.32, 3e-6, 2048,
-                                (1.3, 1.32, 1.4)))  # fmt: skip
+            rows.append(TimeRow("relay, cpu", phase, 1.32, 1.3, 1.4, 1.32, 3e-6, 4096,
+                                (1.3, 1.32, 1.4), ratio_of_minima=1.44, build_seconds=0.5,
+                                target=target, capture_bytes=2048))  # fmt: skip
+            rows += [TimeRow(f"relay, {way.name}", phase, 0.66, 0.6, 0.7, 0.66, 1e-5, 512,
+                             (0.6, 0.66, 0.7), ratio_of_minima=0.67, build_seconds=0.25,
+                             target=way.target) for way in ways]  # fmt: skip
             rows += [TimeRow(name, phase, 0.8, 0.7, 0.9, 0.8, 1e-6, None, (0.7, 0.8, 0.9), 1.65)
                      for name in rivals]  # fmt: skip
         comparisons = self.check(source, pipeline, captured, target, progress=progress)

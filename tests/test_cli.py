@@ -4,6 +4,7 @@ The commands run as processes against an engine without a TVM (tests/page_sessio
 test runs the real one.
 """
 
+import csv
 import json
 import os
 import pty
@@ -364,6 +365,69 @@ def test_profile_says_of_each_kernel_what_it_took_and_computes():
     assert "fused_relu_dense." in said
     assert "no node of the graph" in said
     assert said.index("dense  ") < said.index("fused_add  ")  # the slowest first
+
+
+def test_several_ways_are_timed_in_one_run():
+    rows = document("time", "mlp", "--training", "--ways", "all", "--repeats", "3")["rows"]
+    names = [r["what"] for r in rows if r["phase"] == "forward_backward"]
+    assert names == ["pytorch eager", "relay, cpu", "relay, library", "relay, mixed_precision",
+                     "relay, layout"]  # fmt: skip
+    by_name = {r["what"]: r for r in rows}
+    assert by_name["relay, library"]["target"] == "llvm -libs=mkl"
+    assert by_name["relay, layout"]["target"] == "llvm"
+    assert by_name["relay, layout"]["build_seconds"] == 0.25
+    said = run("time", "mlp", "--ways", "library").stdout
+    assert "ratio_of_minima" in said and "1.44" in said and "4.0 KiB" in said
+    assert said.count("relay, ") == 2
+    error = document("time", "mlp", "--ways", "library,magic", status=2)["error"]
+    assert "magic" in error["message"] and "library" in error["hint"]
+
+
+@pytest.mark.parametrize("name", ["runs.csv", "runs.jsonl"])
+def test_a_history_grows_by_each_run(tmp_path, name):
+    file = tmp_path / name
+    document("time", "mlp", "--history", str(file))
+    document("time", "mlp", "--training", "--history", str(file))
+    lines = file.read_text().splitlines()
+    if name.endswith(".csv"):
+        rows = list(csv.DictReader(lines))
+        assert [r["training"] for r in rows] == ["False"] * 2 + ["True"] * 4
+        assert rows[1]["median_ms"] == "1.32" and rows[1]["min_ms"] == "1.3"
+        assert rows[1]["target"] == "llvm" and rows[1]["model"] == "mlp"
+    else:
+        assert [len(json.loads(line)["rows"]) for line in lines] == [2, 4]
+        assert json.loads(lines[0])["when"] <= json.loads(lines[1])["when"]
+    error = document("time", "mlp", "--history", str(tmp_path / "no" / "f.csv"), status=1)["error"]
+    assert error["kind"] == "file"
+
+
+def test_compile_tells_of_what_it_built_and_keeps_it(tmp_path):
+    data = document("compile", "mlp", "--target", "cuda -arch=sm_90", "--training")
+    assert data["target"]["runs_here"] is False
+    assert data["notes"] == ["It cannot be timed here. It is elsewhere."]
+    assert [(k["phase"], k["bytes"]) for k in data["kernels"]] == [
+        ("forward", 2048), ("backward", None),
+    ]  # fmt: skip
+    assert data["code_bytes"] is None and data["library_bytes"] == 8192
+    assert "code" not in data["kernels"][0] and data["kernels"][0]["lines"] == {"CUDA": 3, "PTX": 1}
+    data = document("compile", "mlp", "--target", "llvm", "--code")
+    assert data["code_bytes"] == 2048 and data["notes"] == []
+    assert "fma" in data["kernels"][0]["code"]["CUDA"]
+    said = run("compile", "mlp", "--target", "cuda", "--code", "-o", str(tmp_path / "new")).stdout
+    assert "2.0 KiB" in said and "== forward dense, PTX\nfma.rn.f32;" in said
+    assert "1 files written" in said
+    (tmp_path / "file").write_text("here")
+    error = document("compile", "mlp", "--target", "cuda", "-o", str(tmp_path), status=2)["error"]
+    assert "something here" in error["message"]
+    error = document("compile", "mlp", "--target", "nonsense", status=1)["error"]
+    assert error["kind"] == "target"
+
+
+def test_profile_writes_a_trace(tmp_path):
+    file = tmp_path / "trace.json"
+    document("profile", "mlp", "--trace", str(file))
+    names = [e["name"] for e in json.loads(file.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert names == ["fused_add", "dense", "fused_relu_dense", "not in kernels", "forward"]
 
 
 def test_time_writes_csv(tmp_path):

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from viz import explained, tables
+from viz import explained, tables, timings
 
 Document = dict[str, Any]
 
 MOST_FINDINGS = 60
-
-TIME_COLUMNS = (
-    "what", "phase", "median_ms", "q1_ms", "q3_ms", "ratio_to_eager", "max_abs_error",
-    "peak_bytes", "ours_over",
-)  # fmt: skip
 
 
 def models(document: Document) -> str:
@@ -232,8 +227,19 @@ def time(document: Document) -> str:
         f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
         f"built in {document['build_seconds']:.1f} s"
     )
-    rows = [{**r, "": tables.speed_text(r["ratio_to_eager"])} for r in document["rows"]]
-    table = tables.text_table(rows, [*TIME_COLUMNS, ""])
+    rows = [
+        {
+            **r,
+            "": tables.speed_text(r["ratio_to_eager"]),
+            "peak_bytes": None if r["peak_bytes"] is None else tables.size(r["peak_bytes"]),
+            "capture_bytes": None
+            if r["capture_bytes"] is None
+            else tables.size(r["capture_bytes"]),
+        }
+        for r in document["rows"]
+    ]
+    columns = [c for c in timings.COLUMNS if any(r[c] is not None for r in rows)]
+    table = tables.text_table(rows, [*columns, ""])
     return "\n".join([head, *document["notes"], "", table])
 
 

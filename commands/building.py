@@ -1,0 +1,141 @@
+"""The commands that build: for a target that need not be here, and to be timed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from commands.shared import (
+    Connect,
+    Document,
+    Engine,
+    cut_of,
+    first_target,
+    pipeline_of,
+    source_of,
+    write,
+)
+from engine import ways
+from engine.cutting import joint_of
+from engine.session import Ask, EngineError, ModelSource
+from passes.pipeline import Pipeline
+from viz import artefacts, timings
+
+
+def compile_options(command: argparse.ArgumentParser) -> None:
+    """What is built for, and what is kept of it."""
+    command.add_argument(
+        "--target", metavar="T", required=True,
+        help="a TVM target, whose device need not be here: 'cuda -arch=sm_90'",
+    )  # fmt: skip
+    command.add_argument("--code", action="store_true", help="print each kernel's code, too")
+    command.add_argument(
+        "-o", dest="output", type=Path, metavar="FOLDER",
+        help="write the library's object files and the code into this new folder",
+    )  # fmt: skip
+
+
+def time_options(command: argparse.ArgumentParser) -> None:
+    """What is timed in the same run, and where runs are kept."""
+    command.add_argument(
+        "--ways", metavar="NAMES",
+        help=f"time other ways of building in the same run: some of {', '.join(ways.WAYS)}, "
+        "separated by commas, or all",
+    )  # fmt: skip
+    command.add_argument(
+        "--history", type=Path, metavar="FILE",
+        help="add the run to a file: lines of CSV where it ends in .csv, else one line of JSON",
+    )  # fmt: skip
+
+
+def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
+    """Build for a target, whose device need not be here: sizes, and each kernel's code."""
+    source, pipeline = source_of(args), pipeline_of(args)
+    if args.output:
+        _check_folder(args.output)
+    folder = str(args.output.absolute()) if args.output else ""
+    with Engine(args, connect) as ask:
+        found = ask(
+            "compile", source, pipeline, _captured(ask, source, pipeline, args), args.target, folder
+        )  # fmt: skip
+    return {
+        "model": source.model,
+        "engine": args.engine,
+        "pipeline": str(pipeline),
+        "strategy": args.strategy if source.training else None,
+        **artefacts.document(found, args.code),
+    }
+
+
+def time_model(args: argparse.Namespace, connect: Connect) -> Document:
+    """Compile, compare with PyTorch, and time against PyTorch eager, in one way or several."""
+    source, pipeline = source_of(args), pipeline_of(args)
+    with Engine(args, connect) as ask:
+        target = args.target or first_target(ask)
+        taken: tuple[ways.Offer, ...] = ()
+        if args.ways:
+            offered = ways.offers(args.engine, ask("describe").targets, target)
+            taken = ways.chosen(args.ways, offered)
+        made = ways.ways(
+            source, pipeline, target, taken, lambda s, p: _captured(ask, s, p, args)
+        )  # fmt: skip
+        result = ask(
+            "time", source, pipeline, _captured(ask, source, pipeline, args), target, args.threads,
+            args.repeats, tuple(args.rival), made,
+        )  # fmt: skip
+    document = timings.run_document(
+        result, args.engine, str(pipeline), args.strategy if source.training else None,
+        {
+            "model": source.model,
+            "batch": source.batch,
+            "tokens": source.tokens,
+            "dtype": source.dtype,
+            "training": source.training,
+            "repeats": args.repeats,
+            "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        },
+    )  # fmt: skip
+    if args.output:
+        if args.output.suffix == ".csv":
+            write(args.output, timings.csv_text(document["rows"], (*timings.COLUMNS, "target")))
+        else:
+            write(args.output, json.dumps(document, ensure_ascii=False))
+    if args.history:
+        _append(args.history, document)
+    return document
+
+
+def _captured(
+    ask: Ask, source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
+) -> tuple[str, ...] | None:
+    if not source.training:
+        return None
+    return cut_of(joint_of(ask, source, pipeline), args).ids
+
+
+def _append(path: Path, document: Document) -> None:
+    new = not path.exists() or not path.stat().st_size
+    if path.suffix == ".csv":
+        text = timings.history_csv([document], head=new)
+    else:
+        text = json.dumps(document, ensure_ascii=False) + "\n"
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as wrong:
+        raise EngineError(
+            "file",
+            f"Cannot write: {wrong.strerror or wrong}.",
+            str(path),
+            "Give another --history.",
+        ) from wrong
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise EngineError(
+            "usage", "The library needs a folder of its own, and there is something here.",
+            str(folder), "Give another -o.",
+        )  # fmt: skip
