@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.records import Book, Trial
@@ -56,10 +57,45 @@ def curve_rows(trials: Sequence[Trial], names: Mapping[str, str]) -> list[Row]:
     return [{**plain(t), "name": names.get(t.task, t.task)} for t in trials]
 
 
-def improvement(book: Book, key: str) -> float | None:
-    """What a kernel's best record takes of its time without; None where either is not known."""
-    best, before = book.best_ms(key), book.before_ms(key)
-    return None if best is None or not before else best / before
+def refreshed(tasks: Sequence[TuneTask], book: Book) -> tuple[TuneTask, ...]:
+    """Tasks with what the records say now, the largest share first.
+
+    Args:
+        tasks: as an engine listed them, from fewer records.
+    """
+    known = next((t for t in tasks if t.share and _now(t)), None)
+    new = [
+        replace(
+            t, before_ms=book.before_ms(t.key) or t.before_ms, best_ms=book.best_ms(t.key),
+            trials=len(book.of(t.key)), uses_record=book.takes(t.key),
+        )
+        for t in tasks
+    ]  # fmt: skip
+    if known is None or not known.share:
+        return tuple(new)
+    whole = known.calls * _now(known) / known.share
+    rest = whole * max(0.0, 1 - sum(t.share or 0.0 for t in tasks))  # of kernels that are no task
+    total = sum(t.calls * _now(t) for t in new) + rest
+    shared = [replace(t, share=t.calls * _now(t) / total) for t in new]
+    return tuple(sorted(shared, key=lambda t: -(t.share or 0.0)))
+
+
+def gain(before: float | None, best: float | None) -> float | None:
+    """How many times faster the best record is than the kernel without; None without either."""
+    return before / best if before and best else None
+
+
+def labels(tasks: Sequence[TuneTask]) -> dict[str, str]:
+    """A name of each task that tells it from the others: with the shapes of what it reads."""
+    return {
+        t.key: f"{t.name} " + ", ".join("x".join(map(str, a.shape)) for a in t.arguments[:-1])
+        for t in tasks
+    }
+
+
+def _now(task: TuneTask) -> float:
+    ms = task.best_ms if task.uses_record else task.before_ms
+    return ms or 0.0
 
 
 def tasks_text(document: Row) -> str:

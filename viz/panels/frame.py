@@ -29,9 +29,13 @@ _DOING = {
     "narrow": "Narrowing the fault",
     "report": "Writing the report",
     "inside": "Comparing what is inside with PyTorch",
+    "target": "Looking at the target",
+    "compile": "Compiling",
     "time": "Compiling and timing",
     "rivals": "Asking PyTorch what it keeps",
     "profile": "Compiling and timing each kernel",
+    "tasks": "Listing the kernels that can be tuned",
+    "tune": "Tuning",
 }
 
 

@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.session import RIVALS, EngineError, EngineInfo, Target, TimeResult
+from engine import ways
+from engine.session import (
+    RIVALS,
+    EngineError,
+    EngineInfo,
+    ModelSource,
+    Target,
+    TimeResult,
+    Way,
+)
 from passes.catalogue import GRADIENTS
-from viz import charts, tables
-from viz.panels import hazards, kernels, truth
-from viz.panels.choice import cut_of
+from passes.pipeline import Pipeline
+from viz import artefacts, charts, tables, timings
+from viz.panels import artefact, hazards, kernels, truth, tuning
+from viz.panels.choice import chosen, cut_of
 from viz.panels.desk import Desk, Request
 from viz.panels.frame import heading, show_error, strip
 from viz.panels.screen import Screen
 
 _HISTORY = 20
+_PARTS = 6  # the arguments of `time` that `profile` has too
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A timing under way: what the history will call it, and the arguments of `time`."""
+    """A timing under way: what the history will call it, and the arguments of `time`.
+
+    Args:
+        about: what a file of the history has of it, beside the result.
+    """
 
     title: str
     request: tuple[Any, ...]
+    about: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Past:
+    """A timing that is over: its title, the result, and its document for files."""
+
+    title: str
+    result: TimeResult
+    document: dict[str, Any]
 
 
 def show(desk: Desk, screen: Screen) -> None:
@@ -33,7 +59,9 @@ def show(desk: Desk, screen: Screen) -> None:
     engine: EngineInfo = desk.ask("describe")
     request, target = _settings(desk, screen, engine)
     if target is not None and not target.runs_here:
-        st.info(f"{target.name} does not run on this machine: {target.missing}")
+        st.info(
+            f"{target.name}: what is built for it cannot be timed here. {target.missing}"
+        )  # fmt: skip
     running: _Run | None = st.session_state.get("timing")
     if running is not None:
         try:
@@ -43,9 +71,14 @@ def show(desk: Desk, screen: Screen) -> None:
             if running.request != request:
                 st.session_state.timing = None  # the settings have moved on from what failed
     _results(request)
-    if target is not None and target.runs_here:
-        kernels.show(desk, screen, request[:-1])
-        hazards.show(desk, screen, request[:-1])
+    if target is None:
+        return
+    if target.runs_here:
+        kernels.show(desk, screen, request[:_PARTS])
+        hazards.show(desk, screen, request[:_PARTS])
+    tuning.show(desk, screen, request, target)
+    artefact.show(desk, request[:4])
+    if target.runs_here:
         truth.show(desk, screen, target.name)
 
 
@@ -57,36 +90,95 @@ def _settings(
     state = st.session_state
     state.setdefault("keep_threads", 0)
     state.setdefault("keep_repeats", 30)
-    row, beside = st.container(), st.container()
+    row, below = st.container(), st.container()
     where, threads, repeats, run = row.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
     name = where.selectbox(
-        "Target", list(targets), key="keep_target",
-        format_func=lambda n: f"{targets[n].device}: {n}",
+        "Target", list(targets), key="keep_target", accept_new_options=True,
+        format_func=lambda n: f"{targets[n].device}: {n}" if n in targets else n,
+        help="Choose one, or type TVM's text for any other, such as "
+        + ", ".join(f"`{t}`" for t in artefacts.TYPED)
+        + ". What is not here can be built for and looked at, but not timed.",
     )  # fmt: skip
     count = threads.number_input(
         "Threads, 0 for all", 0, 256, key="keep_threads", help="For TVM and PyTorch alike."
     )
     runs = repeats.number_input("Repeats", 3, 1000, key="keep_repeats")
-    target = targets.get(name or "")
+    target = _target(desk, targets, name or "")
+    named = target.name if target is not None else name or ""
+    beside, other = below.columns([1.2, 2])
+    rivals = _rivals(beside, named)
+    captured = _captured(desk, screen)
     request = (
-        screen.source, screen.pipeline, _captured(desk, screen), name, int(count), int(runs),
-        _rivals(beside, name or ""),
+        screen.source, screen.pipeline, captured, named, int(count), int(runs), rivals,
+        _ways(other, desk, screen, engine, named),
     )  # fmt: skip
     can_run = target is not None and target.runs_here
     if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
         desk.forget(Request("time", request))
-        state.timing = _Run(_title(screen), request)
+        state.timing = _Run(_title(screen), request, _about(screen, int(runs)))
     return request, target
+
+
+def _target(desk: Desk, targets: dict[str, Target], name: str) -> Target | None:
+    """The target of a name that was chosen or typed; None where it is none, which is said."""
+    if not name.strip():
+        return None
+    if name in targets:
+        return targets[name]
+    try:
+        found: Target = desk.ask("target", " ".join(name.split()))
+    except EngineError as error:
+        show_error(error)
+        return None
+    return found
+
+
+def _about(screen: Screen, repeats: int) -> dict[str, Any]:
+    source = screen.source
+    return {
+        "model": screen.label,
+        "batch": source.batch,
+        "tokens": source.tokens,
+        "dtype": source.dtype,
+        "training": source.training,
+        "repeats": repeats,
+        "engine": screen.ir,
+        "pipeline": str(screen.pipeline),
+        "strategy": chosen(screen).strategy if screen.training else None,
+    }
 
 
 def _rivals(place: DeltaGenerator, target: str) -> tuple[str, ...]:
     """What else is timed, beside PyTorch eager."""
     offered = RIVALS if target.startswith("cuda") else RIVALS[:1]
-    chosen = place.pills(
+    picked = place.pills(
         "Time beside PyTorch eager, too", offered, selection_mode="multi", key="keep_rivals",
         help="It is compiled first, which takes from seconds to minutes.",
     )  # fmt: skip
-    return tuple(chosen)
+    return tuple(picked)
+
+
+def _ways(
+    place: DeltaGenerator, desk: Desk, screen: Screen, engine: EngineInfo, target: str
+) -> tuple[Way, ...]:
+    """In which other ways it is built, to be timed in the same run."""
+    try:
+        offered = ways.offers(screen.ir, engine.targets, target) if target else ()
+    except EngineError:  # it is no target, which is said already
+        offered = ()
+    others = {o.name: o for o in offered if o.added or o.target != target}
+    taken = place.pills(
+        "Compare ways of building", list(others), selection_mode="multi", key="keep_ways",
+        format_func=lambda n: n.replace("_", " "),
+        help="Built, checked and timed in the same run as the chosen target.\n\n"
+        + "\n".join(f"- **{n.replace('_', ' ')}**: {ways.WAYS[n]}" for n in others),
+    )  # fmt: skip
+
+    def captured(source: ModelSource, pipeline: Pipeline) -> tuple[str, ...] | None:
+        return _captured(desk, replace(screen, pipeline=pipeline))
+
+    picked = [others[n] for n in taken if n in others]
+    return ways.ways(screen.source, screen.pipeline, target, picked, captured)
 
 
 def _captured(desk: Desk, screen: Screen) -> tuple[str, ...] | None:
@@ -97,11 +189,12 @@ def _captured(desk: Desk, screen: Screen) -> tuple[str, ...] | None:
 
 
 def _remember(run: _Run, result: TimeResult) -> None:
-    history: dict[tuple[Any, ...], tuple[str, TimeResult]] = st.session_state.setdefault(
-        "history", {}
-    )
+    history: dict[tuple[Any, ...], _Past] = st.session_state.setdefault("history", {})
     history.pop(run.request, None)
-    history[run.request] = (run.title, result)
+    about = {**run.about, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    ir, pipeline, strategy = (about.pop(k) for k in ("engine", "pipeline", "strategy"))
+    document = timings.run_document(result, ir, pipeline, strategy, about)
+    history[run.request] = _Past(run.title, result, document)
     while len(history) > _HISTORY:
         history.pop(next(iter(history)))
     st.session_state.timing = None
@@ -115,7 +208,7 @@ def _title(screen: Screen) -> str:
 
 def _results(request: tuple[Any, ...]) -> None:
     """The newest timing, or an older one of this session that the user picks."""
-    history: dict[tuple[Any, ...], tuple[str, TimeResult]] = st.session_state.get("history", {})
+    history: dict[tuple[Any, ...], _Past] = st.session_state.get("history", {})
     if not history:
         st.caption(
             "Run builds the program for the target, compares every output and gradient with "
@@ -124,17 +217,28 @@ def _results(request: tuple[Any, ...]) -> None:
         return
     runs = list(reversed(history))
     shown = request if request in history else runs[0]
+    place, csv, whole = st.columns([5, 1, 1], vertical_alignment="bottom")
     if len(runs) > 1:
-        shown = st.selectbox(
+        shown = place.selectbox(
             "Run", runs, index=runs.index(shown), key="shown_run",
-            format_func=lambda r: _run_name(r, *history[r]),
+            format_func=lambda r: _run_name(r, history[r].title, history[r].result),
         )  # fmt: skip
-    title, result = history[shown]
+    documents = [past.document for past in history.values()]
+    named = f"{len(documents)} runs" if len(documents) > 1 else "This run"
+    csv.download_button(
+        f"{named} (.csv)", timings.history_csv(documents), "timings.csv", "text/csv",
+        key="history_csv", width="stretch",
+    )  # fmt: skip
+    whole.download_button(
+        f"{named} (.json)", timings.history_json(documents), "timings.json", "application/json",
+        key="history_json", width="stretch",
+    )  # fmt: skip
+    title, result = history[shown].title, history[shown].result
     strip(
         [
             (title, ""),
             (result.machine, ""),
-            (str(result.threads), "threads"),
+            (str(result.threads), "threads" if result.threads != 1 else "thread"),
             (tables.milliseconds(result.build_seconds), "to build"),
         ]
     )
@@ -154,7 +258,7 @@ def _results(request: tuple[Any, ...]) -> None:
 
 
 def _run_name(request: tuple[Any, ...], title: str, result: TimeResult) -> str:
-    source, _, captured, _, _, repeats, _ = request
+    source, _, captured, _, _, repeats, *_ = request
     sizes = [f"batch {source.batch}"] if source.batch else []
     sizes += [f"{source.tokens} tokens"] if source.tokens else []
     kept = [] if captured is None else [f"{len(captured)} captures"]
@@ -172,27 +276,42 @@ def _table(result: TimeResult) -> None:
             "q3": r.q3_ms,
             "against eager": tables.speed_text(r.ratio_to_eager),
             "ratio": r.ratio_to_eager,
+            "of minima": r.ratio_of_minima,
             "ours over it": r.ours_over,
             "max abs error": r.max_abs_error,
-            "captures held": tables.size(r.peak_bytes) if r.peak_bytes is not None else None,
+            "peak memory": None if r.peak_bytes is None else tables.size(r.peak_bytes),
+            "captures held": None if r.capture_bytes is None else tables.size(r.capture_bytes),
+            "build": None if r.build_seconds is None else tables.milliseconds(r.build_seconds),
         }
         for r in result.rows
     ]
+    always = ("what", "phase", "median", "against eager")
+    columns = [c for c in rows[0] if c in always or any(r[c] is not None for r in rows)]
     ms = st.column_config.NumberColumn(format="%.3f ms")
     st.dataframe(
         rows,
         hide_index=True,
         placeholder="–",
+        column_order=columns,
         column_config={
             "median": ms,
             "q1": ms,
             "q3": ms,
-            "ratio": st.column_config.NumberColumn(format="%.2f"),
+            "ratio": st.column_config.NumberColumn(
+                format="%.2f", help="Median over the rounds of our time over eager's beside it."
+            ),
+            "of minima": st.column_config.NumberColumn(
+                format="%.2f", help="Our best run over eager's best."
+            ),
             "ours over it": st.column_config.NumberColumn(
                 format="%.2f",
                 help="The median of our time over this compiler's; below 1, ours is faster.",
             ),
             "max abs error": st.column_config.NumberColumn(format="%.1e"),
+            "peak memory": st.column_config.TextColumn(
+                help="The most that one run takes at a time beside inputs and parameters: what "
+                "PyTorch's allocator has out, and what TVM's functions hold."
+            ),
         },
     )
 
