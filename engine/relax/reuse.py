@@ -21,11 +21,11 @@ from engine.tuning import RECORDS
 
 
 def found(options: BuildOptions) -> Found | None:
-    """What to build with; None where the target does not ask for records."""
+    """What to build with; None where the target does not ask for records, or there are none."""
     if options.records is not None or RECORDS not in options.target.split():
         return options.records
     place = records.folder("relax", str(tvm.__version__), options.target, torch.get_num_threads())
-    return Found(place, records.stamp(place))
+    return Found(place, records.stamp(place)) if (place / records.CURVE).exists() else None
 
 
 def taking(found: Found) -> Callable[[str], bool]:
@@ -43,11 +43,12 @@ def taking(found: Found) -> Callable[[str], bool]:
     return takes
 
 
-def pipeline(target: Any, ours: bool, found: Found) -> Any:
+def pipeline(target: Any, ours: bool, found: Found, faults: list[EngineError]) -> Any:
     """TVM's pipeline for a target, where kernels with a record are scheduled by it.
 
     Args:
         ours: whether our schedules do the others.
+        faults: gets what is wrong with a record; TVM then raises an error without these words.
     """
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.pipeline_with_records")
@@ -56,7 +57,7 @@ def pipeline(target: Any, ours: bool, found: Found) -> Any:
         scheduling = [schedule_kernels] if ours else list(parts.scheduling)
         with target:
             return tvm.transform.Sequential(
-                [*parts.fusing, _scheduling(found), *scheduling, *parts.lowering]
+                [*parts.fusing, by_records(found, faults), *scheduling, *parts.lowering]
             )(mod)
 
     return run
@@ -85,14 +86,20 @@ class _Rewriter(PyExprMutator):
         return relax.call_tir(kernel, made.args[1], made.ty)
 
 
-def _scheduling(found: Found) -> Any:
+def by_records(found: Found, faults: list[EngineError]) -> Any:
+    """A pass that schedules the kernels with a record; `faults` as of `pipeline`."""
+
     @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_by_records")
     def run(mod: Any, context: Any) -> Any:
         takes = taking(found)
-        made = {
-            name: _scheduled(f, found.place, takes) if isinstance(f, tirx.PrimFunc) else f
-            for name, f in mod.functions.items()
-        }
+        try:
+            made = {
+                name: _scheduled(f, found.place, takes) if isinstance(f, tirx.PrimFunc) else f
+                for name, f in mod.functions.items()
+            }
+        except EngineError as wrong:
+            faults.append(wrong)
+            raise
         return tvm.IRModule(made, attrs=mod.attrs)
 
     return run
@@ -106,11 +113,11 @@ def _scheduled(function: Any, place: Path, takes: Callable[[str], bool]) -> Any:
     key = key_of(mod)
     if not takes(key):
         return function
-    record = search.best(place / key, mod)
-    if record is None:
-        return function
     sch = s_tir.Schedule(mod)
     try:
+        record = search.best(place / key, mod)
+        if record is None:
+            return function
         record.trace.apply_to_schedule(sch, remove_postproc=False)
     except Exception as wrong:  # whatever TVM raises of a record that is not of this kernel
         raise EngineError(

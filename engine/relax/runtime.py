@@ -23,6 +23,7 @@ from engine.relax import blas, kernels, reuse, schedules
 from engine.relax.held import held
 from engine.relax.targets import BLAS, SCHEDULES, parse
 from engine.relax.to_graph import tensor_types
+from engine.session import EngineError
 from engine.typed import gpu_index
 from passes.relax.program import RelaxProgram
 from viz.graph import TensorType
@@ -159,18 +160,23 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
     target = parse(options.target)
     ours = SCHEDULES in options.target
     mod = dispatched(mod, options.target)
+    faults: list[EngineError] = []
     found = reuse.found(options)
     if found is not None:
         mod = reuse.instead_of_library(mod, found)
-    if found is not None:
-        pipeline = reuse.pipeline(target, ours, found)
+        pipeline = reuse.pipeline(target, ours, found, faults)
     else:
         pipeline = schedules.pipeline(target) if ours else relax.get_default_pipeline(target)
     with schedules.ARITHMETIC.used(ours), tvm.transform.PassContext(
         opt_level=options.opt_level, disabled_pass=list(options.disabled),
         instruments=list(instruments),
     ):  # fmt: skip
-        return tvm.compile(mod, target, relax_pipeline=pipeline)
+        try:
+            return tvm.compile(mod, target, relax_pipeline=pipeline)
+        except Exception as error:
+            if faults:
+                raise faults[0] from error
+            raise
 
 
 def dispatched(mod: Any, target: str) -> Any:

@@ -1,4 +1,4 @@
-"""What a tuner's worker process does: build a kernel, and time it. It imports no torch.
+"""What a tuner's worker process does: build a kernel, and time it.
 
 TVM's own builder starts new processes for every batch, and each reads the tensor instructions of
 every GPU first, which takes half a minute. These processes stay, and keep what they built until it
