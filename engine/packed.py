@@ -37,6 +37,10 @@ _TILES = {(4, 3): 1.0, (5, 2): 1.0, (6, 2): 1.04, (3, 3): 1.1, (2, 3): 1.4, (4, 
 what an element of the result costs, over the best. Fewer sums than 8 wait for each other."""
 
 
+_FEW = 160
+"""Rows up to which libraries, which pack the weight each time, lose most by that."""
+
+
 @dataclass(frozen=True)
 class Tile:
     """A part of the result that is summed up in registers: `rows` by `columns`."""
@@ -50,17 +54,21 @@ class Tile:
         return not more or last % self.rows == 0
 
 
-def tile(rows: int, columns: int) -> Tile | None:
+def tile(rows: int, columns: int, registers: int = 16) -> Tile | None:
     """The tile for a product of that many rows and columns; None where a library serves it better.
 
     Rows that are no whole tiles are filled up with zeros, columns must be whole panels.
+
+    Args:
+        registers: that LLVM makes good use of. Version 10 keeps sums in memory with tiles that
+            take more than 13 of 16, and smaller ones are worth it for few rows only.
     """
-    if rows < 2:
+    if rows < 2 or (registers < 16 and rows > _FEW):
         return None
     costs = {
         (high, wide): cost * -(-rows // high) * high / rows
         for (high, wide), cost in _TILES.items()
-        if columns % (wide * LANES) == 0
+        if columns % (wide * LANES) == 0 and (high + 1) * wide < registers
     }
     if not costs:
         return None

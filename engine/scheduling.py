@@ -18,6 +18,13 @@ from typing import Any
 
 from engine import packed
 
+SCHEDULES = "-schedules=relascope"
+"""What a CPU target says to have kernels scheduled here."""
+
+FLAGS = ("fast-math-reassoc", "fast-math-contract", "fast-math-nsz")
+"""What such a target lets LLVM do: sum in any order, and join products with sums, which vectors
+need. NaN and infinities stay what they are."""
+
 _PARALLEL = 1 << 15
 """Elements from which a kernel is worth waking other threads for."""
 
@@ -58,14 +65,20 @@ class Dialect:
     called: Callable[[Any], frozenset[str]]
 
 
-def scheduled(dialect: Dialect, function: Any) -> Any:
-    """One kernel, scheduled; one of another form than these rules know comes back as it is."""
+def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None:
+    """A kernel's schedule; None of a kernel of another form than these rules know.
+
+    Args:
+        sure: only where these rules do it well; others are left to TVM's own.
+    """
     kernel = _Kernel(dialect, function)
     try:
+        if sure and not kernel.known():
+            return None
         kernel.schedule()
     except dialect.refused:  # it has no root, or a primitive refused: that is not the same
-        return function
-    return kernel.sch.mod["main"].with_attrs(dict(function.attrs))
+        return None
+    return kernel.sch
 
 
 class _Kernel:
@@ -73,6 +86,27 @@ class _Kernel:
 
     def __init__(self, dialect: Dialect, function: Any) -> None:
         self.tvm, self.sch = dialect, dialect.open(function)
+
+    def known(self) -> bool:
+        """Whether the rules do well here: no reduction over windows, or of two matrices."""
+        return all(
+            self._name(b) == packed.PRODUCT or not self._is_hard(self.sch.get(b))
+            for b in self._blocks()
+            if self._is_reduction(b)
+        )
+
+    def _is_hard(self, block: Any) -> bool:
+        kept = {v.var for v in block.iter_vars if not self._reduces(v)}
+        places = {v.var for v in block.iter_vars}
+        read: list[set[Any]] = []
+        for region in block.reads:
+            starts = [r.min for r in region.region]
+            plain = {v for v in places if any(v.same_as(s) for s in starts)}
+            numbers = sum(isinstance(s, self.tvm.number) for s in starts)
+            if len(plain) + numbers != len(starts):
+                return True
+            read.append(plain & kept)
+        return any(a - b and b - a for a in read for b in read)
 
     def schedule(self) -> None:
         """Schedule every block whose shape is known."""

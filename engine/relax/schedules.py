@@ -40,8 +40,13 @@ def schedule_kernels(mod: Any, context: Any) -> Any:
         ours = isinstance(function, tirx.PrimFunc) and not function.attrs.get(
             "tirx.is_scheduled", False
         )
-        made[name] = scheduled(_DIALECT, function) if ours else function
+        done = scheduled(_DIALECT, function) if ours else None
+        made[name] = function if done is None else _function(done, function)
     return tvm.IRModule(made, attrs=mod.attrs)
+
+
+def _function(schedule: Any, before: Any) -> Any:
+    return schedule.mod["main"].with_attrs(dict(before.attrs))
 
 
 def _open(function: Any) -> Any:

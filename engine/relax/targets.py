@@ -11,6 +11,7 @@ from tvm import relax
 
 from engine import typed
 from engine.devices import Tvm
+from engine.scheduling import FLAGS, SCHEDULES
 from engine.session import Target
 from engine.tuning import RECORDS
 
@@ -18,14 +19,7 @@ BLAS = "-libs=blas"
 """What a CPU target says to have its matmuls done by PyTorch's BLAS; see `engine.relax.blas`."""
 
 
-SCHEDULES = "-schedules=relascope"
-"""What a CPU target says to have the other kernels scheduled; see `engine.relax.schedules`."""
-
 _OURS = (BLAS, SCHEDULES, RECORDS)
-_FLAGS = ("fast-math-reassoc", "fast-math-contract", "fast-math-nsz")
-"""With our schedules LLVM may sum in any order and join products with sums, which vectors need.
-NaN and infinities stay what they are."""
-
 _UNROLL = "-unroll-threshold-aggressive:uint=60"
 """Keeps LLVM from writing a whole loop over a small tensor out, which makes nothing faster and took
 most of the time of building: ten times as long for a layer norm over 8x256 elements."""
@@ -50,7 +44,7 @@ def parse(target: str) -> Any:
     if kind == "llvm":
         found.setdefault("cl-opt", [_UNROLL])
         if SCHEDULES in target.split():
-            found.update(dict.fromkeys(_FLAGS, True))
+            found.update(dict.fromkeys(FLAGS, True))
     return _TVM.made(target, lambda: tvm.target.Target(found))
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 import tvm
+from tvm import te
+from tvm.contrib import mkl
 
 
 @functools.cache
@@ -25,6 +27,46 @@ def register() -> None:
     # refuses a right operand that is not transposed. Shapes were checked by type inference before.
     theirs = sys.modules["tvm.topi.x86.batch_matmul"]
     theirs.batch_matmul_blas_common = _batch_matmul_compute  # type: ignore[attr-defined]
+    mkl.matmul, mkl.batch_matmul = _matmul_stage, _batch_matmul_stage
+
+
+def _matmul_stage(
+    left: Any, right: Any, turn_a: bool = False, turn_b: bool = False, **_: Any
+) -> Any:
+    rows = left.shape[1 if turn_a else 0]
+    columns = right.shape[0 if turn_b else 1]
+    return _stage("tvm.contrib.mkl.matmul", (rows, columns), left, right, turn_a, turn_b)
+
+
+def _batch_matmul_stage(
+    left: Any, right: Any, turn_a: bool = False, turn_b: bool = False, **_: Any
+) -> Any:
+    batch = te.max(left.shape[0], right.shape[0])
+    rows = left.shape[2 if turn_a else 1]
+    columns = right.shape[1 if turn_b else 2]
+    shape = (batch, rows, columns)
+    return _stage("tvm.contrib.mkl.batch_matmul", shape, left, right, turn_a, turn_b)
+
+
+def _stage(
+    name: str, shape: tuple[Any, ...], left: Any, right: Any, turn_a: bool, turn_b: bool
+) -> Any:
+    """A call of a packed function that writes a tensor.
+
+    TVM's own way gives every buffer an unknown offset, which a kernel that is lowered to TensorIR
+    is never told; here all begin where they are allocated.
+    """
+
+    def buffer(of: Any) -> Any:
+        return tvm.tir.decl_buffer(of.shape, of.dtype)
+
+    given = [buffer(left), buffer(right)]
+    made = tvm.tir.decl_buffer(shape, left.dtype)
+    return te.extern(
+        shape, [left, right],
+        lambda ins, outs: tvm.tir.call_packed(name, ins[0], ins[1], outs[0], turn_a, turn_b),
+        name="C", in_buffers=given, out_buffers=[made],
+    )  # fmt: skip
 
 
 def _batch_matmul_compute(

@@ -30,8 +30,9 @@ import tvm  # noqa: E402
 from tvm import relay  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
 
-from engine.relay import blas, erf, history  # noqa: E402
+from engine.relay import blas, erf, history, schedules  # noqa: E402
 from engine.relay.targets import BLAS, parse  # noqa: E402
+from engine.scheduling import SCHEDULES  # noqa: E402
 from engine.typed import gpu_index  # noqa: E402
 from passes.halves import Halves  # noqa: E402
 from passes.relay.absorb_transposes import absorb_transposes  # noqa: E402
@@ -191,9 +192,7 @@ def _pool_bytes(layout: Mapping[str, Any], pointed: Collection[int]) -> int:
     for entry, storage in enumerate(attributes["storage_id"][1]):
         if entry in left_out:
             continue
-        kind = TensorType(
-            tuple(attributes["shape"][1][entry]), str(attributes["dltype"][1][entry])
-        )
+        kind = TensorType(tuple(attributes["shape"][1][entry]), str(attributes["dltype"][1][entry]))
         storages[storage] = max(storages.get(storage, 0), kind.bytes or 0)
     return sum(storages.values())
 
@@ -249,10 +248,13 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
     """A function of a program as it is given to TVM to build: alone, with what it calls put in."""
     if len(program.mod.functions) > 1:
         function = _alone(program, function)
-    if BLAS not in options.target:
-        return function
-    blas.register()
-    return absorb_transposes(replace(program, mod=tvm.IRModule({"main": function}))).main
+    program = replace(program, mod=tvm.IRModule({"main": function}))
+    if SCHEDULES in options.target.split():
+        program = schedules.pack(program)
+    if BLAS in options.target:
+        blas.register()
+        program = absorb_transposes(program)
+    return program.main
 
 
 def _alone(program: RelayProgram, function: Any) -> Any:
@@ -271,9 +273,10 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
     Args:
         instruments: watch TVM's passes.
     """
-    with history.applied(function, options), tvm.transform.PassContext(
+    ours = SCHEDULES in options.target.split()
+    with history.applied(function, options), schedules.used(ours), tvm.transform.PassContext(
         opt_level=options.opt_level, disabled_pass=list(options.disabled),
-        instruments=list(instruments),
+        instruments=list(instruments), config=schedules.CONFIG if ours else None,
     ):  # fmt: skip
         return relay.build(tvm.IRModule({"main": function}), parse(options.target))
 

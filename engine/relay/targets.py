@@ -37,13 +37,19 @@ def parse(target: str) -> Any:
     return _tvm().made(target, lambda: tvm.target.Target(words))
 
 
+_WAYS = {
+    BLAS: "matmuls by PyTorch's BLAS",
+    f"{BLAS} {SCHEDULES}": "matmuls by PyTorch's BLAS, the rest by our schedules",
+}
+
+
 @functools.cache
 def targets() -> tuple[Target, ...]:
     """The targets, the best first; those that do not run here come last and say why.
 
     A kernel is built and run for each once in a process, a few tens of milliseconds.
     """
-    found = (*_tvm().gpus(), *_tvm().cpu({BLAS: "matmuls by PyTorch's BLAS"}))
+    found = (*_tvm().gpus(), *reversed(_tvm().cpu(_WAYS)))
     return tuple(sorted(found, key=lambda t: not t.runs_here))
 
 

@@ -1,0 +1,168 @@
+"""Our schedules in Relay's build for the CPU; see `engine.scheduling`.
+
+Relay asks a database of tuning records for each kernel that it lowers, MetaSchedule's. The one here
+schedules the kernel by rule when it is asked. What the rules do not know, convolutions and the
+like, it has no record of, and TVM schedules it as always.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import tvm
+from tvm import meta_schedule, relay, te, tir
+from tvm.meta_schedule.database.database import _PyDatabase
+
+from engine import packed
+from engine.scheduling import Dialect, scheduled
+from engine.vector_math import VectorMath
+from passes.relay.program import RelayProgram
+from passes.relay.rewrite import op_name, rewrite
+
+CONFIG = {
+    "relay.backend.use_meta_schedule": True,
+    "relay.backend.tir_converter": "allow_extern",  # kernels that call a library, too
+}
+"""What makes Relay ask, in a pass context."""
+
+_REGISTERS = 14
+"""See `engine.packed.tile`: this TVM comes with LLVM 10."""
+
+_PACKED = "nn.contrib_dense_pack"
+
+_used = False
+
+
+@contextlib.contextmanager
+def used(here: bool) -> Iterator[None]:
+    """Build with these schedules inside, where that is asked for."""
+    global _used
+    _register()
+    before, _used = _used, here
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_arithmetic().used(here))
+            if here:
+                stack.enter_context(_database())
+            yield
+    finally:
+        _used = before
+
+
+@functools.cache
+def _arithmetic() -> VectorMath:
+    def call(dtype: str, name: str, *arguments: Any) -> Any:
+        count = tir.const(len(arguments), "uint32")  # of those whose types say which one is meant
+        return tir.call_llvm_pure_intrin(dtype, name, count, *arguments)
+
+    return VectorMath(tvm, tir, "tir", call)
+
+
+def _database() -> Any:
+    """A database that has a record of every kernel that our rules know."""
+
+    def nothing(*_: Any) -> None:
+        """What it is not asked for here."""
+
+    def query(mod: Any, target: Any, name: str) -> Any:
+        made = scheduled(_DIALECT, mod["main"], sure=True)
+        if made is None:
+            return None
+        workload = meta_schedule.database.Workload(mod)
+        return meta_schedule.database.TuningRecord(made.trace, workload)
+
+    return _PyDatabase(
+        lambda mod: False, meta_schedule.database.Workload, nothing, lambda workload, k: [],
+        lambda: [], query, nothing, nothing, lambda: 0,
+    )  # fmt: skip
+
+
+@functools.cache
+def _register() -> None:
+    """Compute products with packed weights in the form that the schedules know."""
+    theirs = relay.op.get(_PACKED).get_attr("FTVMStrategy")
+
+    @tvm.target.override_native_generic_func("relascope_dense_pack_strategy")
+    def strategy(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
+        tile = _tile(*inputs[:2]) if len(inputs[1].shape) == 3 else None
+        if tile is None:
+            return theirs(attrs, inputs, out_type, target)
+
+        def compute(attrs: Any, inputs: Any, out_type: Any) -> list[Any]:
+            rows = [int(inputs[0].shape[0])]
+            return [packed.product(te, tir, inputs[0], inputs[1], tile, rows)]
+
+        def unscheduled(attrs: Any, outs: Any, target: Any) -> Any:
+            return te.create_schedule(outs[0].op)
+
+        made = relay.op.OpStrategy()
+        made.add_implementation(compute, unscheduled, name="packed.relascope")
+        return made
+
+    relay.op.op.register_strategy(_PACKED, strategy, level=20)
+
+
+def pack(program: RelayProgram) -> RelayProgram:
+    """The program with products of constant weights as products of packed ones, where that pays."""
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) != "nn.dense" or not isinstance(call.args[1], relay.Constant):
+            return None
+        kinds = [a.checked_type for a in call.args]
+        if any(str(k.dtype) != packed.DTYPE for k in kinds):
+            return None
+        weight = call.args[1].data.numpy()
+        tile = _tile_of(kinds[0].shape[0], weight.shape[0])
+        if tile is None:
+            return None
+        panels = relay.const(packed.panels(weight.T, tile))
+        return relay.nn.contrib_dense_pack(
+            args[0], panels, f"NC{tile.columns}n", None, packed.DTYPE
+        )
+
+    return rewrite(program, visit)
+
+
+def _tile(data: Any, weight: Any) -> packed.Tile | None:
+    """The tile of a product that `pack` made; None of another."""
+    count, _, width = (int(d) for d in weight.shape)
+    if not _used or str(data.dtype) != packed.DTYPE:
+        return None
+    tile = _tile_of(data.shape[0], count * width)
+    return tile if tile is not None and tile.columns == width else None
+
+
+def _tile_of(rows: Any, columns: int) -> packed.Tile | None:
+    known = isinstance(rows, tir.IntImm)
+    return packed.tile(int(rows), columns, _REGISTERS) if known else None
+
+
+def _open(function: Any) -> Any:
+    return tir.Schedule(tvm.IRModule({"main": function}))
+
+
+def _called(statement: Any) -> frozenset[str]:
+    found: set[str] = set()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tir.Call) and isinstance(node.op, tvm.ir.Op):
+            found.add(re.sub(r"^tir\.", "", str(node.op.name)))
+
+    tir.stmt_functor.post_order_visit(statement, visit)
+    return frozenset(found)
+
+
+_DIALECT = Dialect(
+    open=_open,
+    block=lambda sch, name: sch.get_block(name),
+    refused=tir.ScheduleError,
+    number=tir.IntImm,
+    parallel=tir.IterVar.DataPar,
+    reduced=tir.IterVar.CommReduce,
+    buffer=lambda region: region.buffer,
+    called=_called,
+)
