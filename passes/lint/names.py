@@ -7,6 +7,7 @@ from collections.abc import Mapping
 TRANSPOSES = frozenset({"transpose", "permute_dims"})
 CASTS = frozenset({"cast", "astype"})
 LAYOUTS = frozenset({"layout_transform"})
+BROADCASTS = frozenset({"broadcast_to"})
 PADS = frozenset({"nn.pad"})
 SUMS = frozenset({"add", "nn.bias_add", "subtract"})
 FACTORS = frozenset({"multiply", "divide"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from passes.lint.names import SUMS, WEIGHTED
+from passes.lint.names import FACTORS, SUMS, WEIGHTED
 from passes.lint.subject import Finding, Subject
 from viz.graph import Graph, Kind, Node
 
@@ -12,14 +12,14 @@ NAME = "scales"
 
 
 def find(subject: Subject) -> Iterator[Finding]:
-    """A product of weights alone and what a convolution or dense layer puts out."""
+    """A product, or quotient, of what a convolution or dense layer puts out and weights alone."""
     if subject.graph.forward_outputs is not None:
         return  # weights that get a gradient stay as they are
     for node in subject.graph.nodes:
-        if node.kind is not Kind.CALL or node.op != "multiply" or node.id not in subject.live:
+        if node.kind is not Kind.CALL or node.op not in FACTORS or node.id not in subject.live:
             continue
         left, right = (*node.edges, "", "")[:2]
-        for data, scale in ((left, right), (right, left)):
+        for data, scale in ((left, right), (right, left))[: 1 if node.op == "divide" else 2]:
             if not data or scale not in subject.weights or data in subject.weights:
                 continue
             layer = _layer(subject, data)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from passes.cost import is_product
+from passes.cost import is_product, is_view
+from passes.lint.names import BROADCASTS
 from passes.lint.subject import Finding, Subject, axes_of, is_transpose, turns_matrix
 from viz.graph import Kind, Node
 
@@ -40,13 +41,14 @@ def _twice(subject: Subject, first: Node, second: Node) -> Finding:
 def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
     """A matrix that is turned before a product, or behind one."""
     graph = subject.graph
-    readers = [graph.by_id[r] for r in graph.readers[node.id]]
+    last = _shown(subject, node)
+    readers = [graph.by_id[r] for r in graph.readers[last.id]]
     products = [r for r in readers if r.kind is Kind.CALL and is_product(r)]
-    if products and len(products) == len(readers) and node.id not in graph.outputs:
+    if products and len(products) == len(readers) and last.id not in graph.outputs:
         if subject.reads_turned or not subject.alone(node.id):
             return  # the library reads it as it lies, or the copy is made for other reasons too
         remedy = ""
-        if all(r.edges[1:2] == (node.id,) and r.edges[0] != node.id for r in products):
+        if all(r.edges[1:2] == (last.id,) and r.edges[0] != last.id for r in products):
             weight = len(node.outputs[0].shape) == 2 and products[0].op == "nn.batch_matmul"
             remedy = subject.remedy("transposed weight" if weight else "transposed operand")
         yield subject.finding(
@@ -71,3 +73,18 @@ def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
             "A product is written out once more, transposed; the product of the transposed "
             "operands is the same.", remedy, [node.id],
         )  # fmt: skip
+
+
+def _shown(subject: Subject, node: Node) -> Node:
+    """What its reader sees of a value: the last of the views, or broadcasts that repeat nothing,
+    that stand between."""
+    graph = subject.graph
+    while len(graph.readers[node.id]) == 1 and node.id not in graph.outputs:
+        reader = graph.by_id[graph.readers[node.id][0]]
+        same = is_view(reader) or (
+            reader.op in BROADCASTS and reader.outputs[0].elements == node.outputs[0].elements
+        )
+        if reader.kind is not Kind.CALL or not same:
+            break
+        node = reader
+    return node
