@@ -15,6 +15,9 @@ from viz.tables import Row, size, worst
 EXPLAINED = 0.1
 """So much of the time from end to end may be other than that of kernels of nodes."""
 
+BEATEN = 1.1
+"""Over so many times its peak no kernel can be; less may be a matter of how it was timed."""
+
 
 def profile_document(profile: Profile, graph: Graph) -> Row:
     """What `profile MODEL` prints: a row a kernel in order of execution, and a row a phase.
@@ -37,8 +40,21 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
         "estimated_peak_bytes": profile.estimated_peak_bytes,
         "first_bad": profile.first_bad,
         "error": worst(profile.comparisons),
-        "notes": list(profile.notes),
+        "notes": [*profile.notes, *_beaten(profile)],
     }
+
+
+def _beaten(profile: Profile) -> list[str]:
+    """What to say where kernels were quicker than what was measured as the machine's best."""
+    roofs = [(k, profile.roof(k)) for k in profile.kernels]
+    over = sum(r is not None and r.least_ms > BEATEN * k.median_ms for k, r in roofs)
+    if not over:
+        return []
+    kernels = "One kernel is" if over == 1 else f"{over} kernels are"
+    return [
+        f"{kernels} quicker than the peaks allow: the machine was busy while they were measured. "
+        "Measure them again when it is quiet."
+    ]
 
 
 def _phase(profile: Profile, phase: Phase) -> Row:

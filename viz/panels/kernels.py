@@ -66,7 +66,7 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
     )
     strip(
         [
-            (explained.share_text(p["of_peak"]), f"{p['name']}, of the machine's peak")
+            (f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at")
             for p in document["phases"]
             if p["of_peak"] is not None
         ],
@@ -113,19 +113,18 @@ def _roofline(document: tables.Row) -> None:
     """The kernels under the machine's roofs; a click on one chooses it, as one in the table."""
     table, at = _selected("kernel_table"), st.session_state.get(_CHOSEN)
     chart = roofline(document, at if table else None)
+    if chart is not None:
+        st.altair_chart(
+            chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE]
+        )  # fmt: skip
     words, again = st.columns([5, 1.4], vertical_alignment="center")
     words.caption(explained.peaks_text(document["peaks"]))
     if again.button("Measure the peaks again", key="peaks_again", width="stretch"):
         st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
         st.rerun()
-    if chart is None:
-        return
-    st.altair_chart(
-        chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE]
-    )  # fmt: skip
     hidden = sum(not (k["intensity"] and k["flops_per_second"]) for k in document["kernels"])
     if hidden:
-        st.caption(
+        words.caption(
             f"{hidden} of {len(document['kernels'])} kernels compute nothing, or it is unknown "
             "what: they stand in the table alone."
         )
