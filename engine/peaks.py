@@ -7,9 +7,9 @@ moment does no harm; on a busy machine they go on for longer. It takes a second 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
 
 import torch
 
@@ -28,6 +28,7 @@ _MOST_LARGEST = 2**31
 _SIDES = {"cpu": (1024, 4096), "cuda": (4096, 16384)}
 """Rows of the matrices whose product is timed: at first, and on a machine that is quick with
 these."""
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _TYPES = ("float32", "float64", "float16", "bfloat16")
 
 Work = Callable[[], object]
@@ -145,9 +146,16 @@ def _largest(device: torch.device) -> int:
     cache = 0
     if device.type == "cuda":
         cache = int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0))
-    elif "SC_LEVEL3_CACHE_SIZE" in os.sysconf_names:
-        cache = max(0, os.sysconf("SC_LEVEL3_CACHE_SIZE"))
+    else:
+        cache = _last_cache(_CACHES)
     largest = _LEAST_LARGEST
     while largest < min(4 * cache, _MOST_LARGEST):
         largest *= 2
     return largest
+
+
+def _last_cache(folder: Path) -> int:
+    """Bytes of the largest cache in Linux's list; 0 where there is none."""
+    units = {"K": 2**10, "M": 2**20, "G": 2**30}
+    texts = [f.read_text().strip() for f in folder.glob("index*/size")]
+    return max((int(t[:-1]) * units[t[-1]] for t in texts if t[-1:] in units), default=0)

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 
 from engine.artefact import Artefact, KernelCode
-from engine.kernels import Kernel, Output, Phase, Profile
+from engine.kernels import Kernel, Output, Peaks, Phase, Profile
 from engine.session import (
     Comparison,
     EngineError,
@@ -242,13 +242,31 @@ class PageSession(FakeTuning):
         bad = Output((8, 4), "float32", -1.0, 2.0, 0.5, 3, 0)
         kernels = (
             Kernel("fused_add", "forward", (), 0.02, 0.02, 64, 1024, (out,)),
-            Kernel("dense", "forward", ("d0",), 0.8, 0.8, 4096, 1024, (out,)),
-            Kernel("fused_relu_dense", "forward", ("r", "d1"), 0.08, 0.08, 1024, 128, (bad,)),
+            Kernel("dense", "forward", ("d0",), 0.8, 0.8, 4096, 1024, (out,), 8192.0, 0, 2048),
+            Kernel(
+                "fused_relu_dense",
+                "forward",
+                ("r", "d1"),
+                0.08,
+                0.08,
+                1024,
+                128,
+                (bad,),
+                2304.0,
+                0,
+                512,
+            ),
         )
         phases = (Phase("forward", 1.0, 0.9, 0.02, 4096, 2048, 1024),)
         comparisons = self.check(source, pipeline, captured, target, progress=progress)
+        peaks = self.peaks(target, threads, ("float32",), progress=progress)
         return Profile("a test machine", target, threads or 2, repeats, kernels, phases,
-                       comparisons, 0.5, ("A note of the profile.",))  # fmt: skip
+                       comparisons, 0.5, ("A note of the profile.",), peaks, 8192)  # fmt: skip
+
+    def peaks(self, target, threads, dtypes, turn=0, *, progress):
+        """Twice as quick when they are measured again."""
+        return Peaks("a test machine", threads or 2, (("float32", 2e7 * (1 + turn)),),
+                     ((2**18, 4e7), (2**28, 1e7)), 0.5)  # fmt: skip
 
 
 def relax_graph() -> Graph:

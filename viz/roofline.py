@@ -29,13 +29,17 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
     sorts = [k for k in palette.STYLES["light"] if k in {d["sort"] for d in dots}]
     names = [palette.STYLES["light"][k].label for k in sorts]
     colours = [palette.between(k) for k in sorts]
-    low, high = min(d["intensity"] for d in dots), max(d["intensity"] for d in dots)
-    roofs, labels = _roofs(document["peaks"], {d["dtype"] for d in dots}, low / 2, high * 4)
+    products, rates = _products(document["peaks"], {d["dtype"] for d in dots})
+    best = max((rate for _, rate in products), default=max(d["rate"] for d in dots))
+    # Wide enough to show the corners of the roofs, too.
+    low = min(best / rates[0], *(d["intensity"] for d in dots)) / 2
+    high = max(best / rates[1], *(d["intensity"] for d in dots)) * 3
+    roofs, labels = _roofs(products, rates, best, low, high)
     top = max(r["rate"] for r in roofs)
     bottom = min(d["rate"] for d in dots)
     x = alt.X(
         "intensity:Q", title="FLOPs for each byte moved",
-        scale=alt.Scale(type="log", domain=[low / 2, high * 4], nice=False),
+        scale=alt.Scale(type="log", domain=[low, high], nice=False),
         axis=alt.Axis(format="~g", tickCount=6, grid=True),
     )  # fmt: skip
     y = alt.Y(
@@ -118,29 +122,37 @@ def _dots(kernels: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _roofs(peaks: Row, dtypes: set[str], low: float, high: float) -> tuple[list[Row], list[Row]]:
+def _products(peaks: Row, dtypes: set[str]) -> tuple[list[tuple[str, float]], tuple[float, float]]:
+    """FLOPs a second in the types that occur; bytes a second of the quickest cache, and memory."""
+    rates = [rate for _, rate in peaks["bandwidth"]]
+    return [(d, rate) for d, rate in peaks["flops"] if d in dtypes], (rates[0], rates[-1])
+
+
+def _roofs(
+    products: Sequence[tuple[str, float]],
+    rates: tuple[float, float],
+    best: float,
+    low: float,
+    high: float,
+) -> tuple[list[Row], list[Row]]:
     """Corners of the roofs, and what is written on them."""
-    products = [(d, rate) for d, rate in peaks["flops"] if d in dtypes] or peaks["flops"]
-    quick, slow = peaks["bandwidth"][0][1], peaks["bandwidth"][-1][1]
-    top = max((rate for _, rate in products), default=quick * high)
     corners: list[Row] = []
     labels: list[Row] = []
-    for name, rate, memory in (("cache", quick, 0), ("memory", slow, 1)):
-        ridge = min(max(top / rate, low), high)
-        places = [low, ridge]
+    for memory, (name, rate) in enumerate(zip(("cache", "memory"), rates, strict=True)):
+        ridge = best / rate
         corners += [
-            {"roof": name, "intensity": p, "rate": p * rate, "memory": memory} for p in places
+            {"roof": name, "intensity": p, "rate": p * rate, "memory": memory} for p in (low, ridge)
         ]
         at = (low * ridge) ** 0.5
         labels.append(
             {"intensity": at, "rate": at * rate, "word": f"{name}, {rate_text(rate, 'B/s')}",
-             "align": "right" if name == "cache" else "left",
-             "dx": -8 if name == "cache" else 8, "dy": -6 if name == "cache" else 10}
+             "align": "left" if memory else "right", "dx": 8 if memory else -8,
+             "dy": 10 if memory else -6}
         )  # fmt: skip
     for dtype, rate in products:
-        start = min(max(rate / quick, low), high)
         corners += [
-            {"roof": dtype, "intensity": p, "rate": rate, "memory": 0} for p in (start, high)
+            {"roof": dtype, "intensity": p, "rate": rate, "memory": 0}
+            for p in (rate / rates[0], high)
         ]
         labels.append(
             {"intensity": high, "rate": rate, "word": f"{dtype}, {rate_text(rate, 'FLOP/s')}",

@@ -67,8 +67,8 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
         key="hazard_view",
         height=_HEIGHT,
         fewer_than=screen.fewer_than,
-        highlight=dict.fromkeys(chosen["nodes"], "changed"),
-        shines_through=("changed",),
+        highlight=dict.fromkeys(chosen["nodes"], "hazard"),
+        shines_through=("hazard",),
         focus=chosen["nodes"][0],
         notes={chosen["nodes"][0]: chosen["message"]},
     )
