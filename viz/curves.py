@@ -11,7 +11,10 @@ import pandas as pd
 
 from engine.records import Trial
 
-_MOST_NAMED = 8  # kernels; a legend of more says nothing
+_COLORS = ["#2f7fd6", "#d97706", "#11a37f", "#c2497f", "#8a6bb0", "#a08c22", "#2e9fb3", "#d9483b"]
+"""Readable on light and dark, since Altair takes one set."""
+
+_MOST_NAMED = len(_COLORS)  # kernels; a legend of more says nothing
 
 
 def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerChart | None:
@@ -47,8 +50,14 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
                      "best": ms})  # fmt: skip
     most = max(counts.values())
     order = list(dict.fromkeys(r["kernel"] for r in rows))
-    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=300, symbolType="stroke")
-    color = alt.Color("kernel:N", sort=order, legend=legend if len(order) <= _MOST_NAMED else None)
+    legend = alt.Legend(
+        title=None, orient="bottom", columns=2, labelLimit=300, symbolType="stroke", symbolOpacity=1
+    )
+    color = alt.Color(
+        "kernel:N",
+        scale=alt.Scale(domain=order, range=_COLORS),
+        legend=legend if len(order) <= _MOST_NAMED else None,
+    )
     x = alt.X(
         "trial:Q",
         title="trial",

@@ -75,7 +75,10 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...], target: Target) -
                 _table(desk, screen, listed, book, chooses=False)
             else:
                 st.caption("Another target is being tuned.")
-            _live(desk, run)
+            shown: list[Desk] = st.session_state.setdefault("progress_shown", [])
+            if desk not in shown:
+                shown.append(desk)
+                _live(desk, run)
             return
         if run is not None and ours:
             _outcome(desk, run)
@@ -158,6 +161,8 @@ def _table(
         }
         for row in tuned.task_rows(listed, graph)
     ]
+    if not any(row["computes"] for row in rows):
+        rows = [{k: v for k, v in row.items() if k != "computes"} for row in rows]
     ms = st.column_config.NumberColumn(format="%.4f ms")
     event: Any = st.dataframe(
         rows,
@@ -168,7 +173,7 @@ def _table(
         placeholder="–",
         column_config={
             "share": st.column_config.ProgressColumn(
-                format="%.1f %%", min_value=0, max_value=100, color="auto-inverse",
+                format="%.1f %%", min_value=0, max_value=100,
                 help="Of the time of all kernels, with the records that there are.",
             ),
             "without": st.column_config.NumberColumn(
