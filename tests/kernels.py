@@ -48,6 +48,17 @@ def check_figures(found, repeats=2):
         assert kernel.bytes_in > 0
         sizes = [math.prod(o.shape) * getattr(torch, o.dtype).itemsize for o in kernel.outputs]
         assert kernel.bytes_out == sum(sizes)
+        assert 0 < kernel.moved <= kernel.bytes_in + kernel.bytes_out
+        assert 0 <= kernel.weights <= kernel.bytes_in
+    assert found.peaks is not None
+    assert found.peaks.threads == found.threads
+    assert found.working_set > sum(p.memory_bytes for p in found.phases)
+    products = [k for k in found.kernels if k.flops and k.flops > 1e5]
+    assert products
+    for kernel in products:
+        roof = found.roof(kernel)
+        assert roof is not None
+        assert roof.least_ms > 0
 
 
 def check_node(kernel, ident, values):

@@ -59,4 +59,4 @@ def traced(folder, module, shape):
     """The source of a module's trace."""
     file = folder / "traced.pt"
     torch.jit.trace(module, torch.ones(*shape)).save(str(file))
-    return source_from_file(str(file), f"={'x'.join(map(str, shape))}:float32")
+    return source_from_file(str(file), f"{'x'.join(map(str, shape))}:float32")

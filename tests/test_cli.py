@@ -367,6 +367,52 @@ def test_profile_says_of_each_kernel_what_it_took_and_computes():
     assert said.index("dense  ") < said.index("fused_add  ")  # the slowest first
 
 
+def test_profile_holds_kernels_against_the_machines_peaks():
+    data = document("profile", "mlp", "--repeats", "3")
+    assert data["peaks"]["flops"] == [["float32", 2e7]]
+    (phase,) = data["phases"]
+    assert phase["mapped_share"] == pytest.approx(0.88)
+    assert not phase["explained"]
+    unknown, product, _ = data["kernels"]
+    assert (unknown["flops"], unknown["of_peak"], unknown["roof"]) == (None, None, None)
+    assert product["roof"] == "compute"
+    assert product["of_peak"] == pytest.approx(8192 / 2e7 / 0.8e-3)
+    assert product["flops_per_second"] == pytest.approx(8192 / 0.8e-3)
+    assert phase["of_peak"] == pytest.approx((8192 + 2304) / 2e7 / 1e-3)
+    said = run("profile", "mlp").stdout
+    assert "20 MFLOP/s in float32" in said
+    assert "88.0% of it (0.880 ms)" in said
+    assert "unknown" in said
+
+
+def test_lint_names_the_place_and_the_pass():
+    data = document("lint", "mlp", "--passes", "")
+    assert not data["measured"]
+    (hazard,) = data["hazards"]
+    (finding,) = data["findings"]
+    assert (finding["hazard"], finding["remedy"]) == ("constants", "bind|fold")
+    assert (finding["nodes"], finding["scope"]) == (["t0"], "layers.0")
+    assert hazard["found"] == 1
+    assert hazard["bytes"] == finding["bytes"] == 2 * 4 * 32 * 16
+    said = run("lint", "mlp", "--passes", "").stdout
+    assert "Constant work" in said
+    assert "layers.0.weight" in said
+    assert "costs are estimated" in said
+
+
+def test_lint_with_times_leaves_out_what_the_build_removed():
+    data = document("lint", "mlp", "--passes", "", "--measure")
+    assert data["measured"]
+    assert data["findings"] == []  # no kernel computes the transpose
+    assert "Nothing was found." in run("lint", "mlp", "--passes", "", "--measure").stdout
+
+
+def test_lint_writes_its_document(tmp_path):
+    file = tmp_path / "findings.json"
+    data = document("lint", "mlp", "--passes", "", "-o", str(file))
+    assert json.loads(file.read_text()) == data
+
+
 def test_several_ways_are_timed_in_one_run():
     rows = document("time", "mlp", "--training", "--ways", "all", "--repeats", "3")["rows"]
     names = [r["what"] for r in rows if r["phase"] == "forward_backward"]

@@ -1,5 +1,6 @@
 """The page's logic, tab by tab, without a browser and without a TVM (tests/page_session.py)."""
 
+import json
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ from passes.pipeline import Pipeline
 from tests import page_session
 from viz.panels import spare, step_list
 from viz.panels.desk import KEPT, Desk, Request, Waiting
+from viz.timings import history_csv, history_json
 
 INFERENCE, TRAINING = default_pipeline("relay", False), default_pipeline("relay", True)
 
@@ -232,7 +234,39 @@ def test_each_kernel_has_a_row_and_its_nodes_the_colour_of_its_time(page):
     assert list(table["NaN or Inf"]) == [0, 3, 0]
     assert "fused_relu_dense" in page.error[0].value
     assert "A note of the profile." in words(page)
-    assert any("0.100 ms are not in kernels" in c.value for c in page.caption)
+    assert any("10.0% (0.100 ms) are not in kernels" in c.value for c in page.caption)
+
+
+def test_kernels_stand_under_roofs_that_can_be_measured_again(page):
+    open_tab(page, "Compile & time")
+    page.button(key="profile").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "kernel" in d.value)
+    assert list(table["bound by"]) == ["compute", "compute", "unknown"]
+    assert table["of peak"][0] == pytest.approx(51.2)
+    assert any("20 MFLOP/s in float32" in c.value for c in page.caption)
+    assert any("runs at 52% of peak" in c.value for c in page.caption)
+    page.button(key="peaks_again").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "kernel" in d.value)
+    assert table["of peak"][0] == pytest.approx(25.6)
+    assert any("40 MFLOP/s in float32" in c.value for c in page.caption)
+
+
+def test_what_could_be_faster_is_listed_and_its_pass_added(page):
+    page.session_state["pipeline_relay_inference"] = "cse"
+    open_tab(page, "Compile & time")
+    page.button(key="lint").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "hazard" in d.value)
+    assert list(table["hazard"]) == ["Constant work"]
+    assert list(table["removed by"]) == ["bind|fold"]
+    page.button(key="remedy_0").click()
+    settle(page.run())
+    assert page.session_state["pipeline_relay_inference"] == "cse|bind|fold"
+    page.button(key="lint").click()
+    settle(page.run())
+    assert "None of 13 linters" in page.success[0].value
 
 
 def test_two_timings_are_a_history(page):
@@ -242,6 +276,13 @@ def test_two_timings_are_a_history(page):
         page.button(key="run").click()
         settle(page.run())
     assert len(page.selectbox(key="shown_run").options) == 2
+    buttons = {b.proto.label for b in page.get("download_button")}
+    assert {"2 runs (.csv)", "2 runs (.json)"} <= buttons
+    past = [p.document for p in page.session_state["history"].values()]
+    assert [d["repeats"] for d in past] == [5, 6]
+    lines = history_csv(past).splitlines()
+    assert len(lines) == 5 and lines[0].startswith("when,model,batch")
+    assert json.loads(history_json(past))["runs"] == past
 
 
 def test_the_truth_table_has_the_rows_of_the_command_line(page):
@@ -268,6 +309,56 @@ def test_a_wrong_stage_shows_its_first_bad_node_in_the_graph(page):
     page.session_state["truth_table"] = {"selection": {"rows": [2], "columns": [], "cells": []}}
     settle(page.run())
     assert "held against aten::relu in layers.1" in words(page)
+
+
+def test_a_target_can_be_typed_and_built_for_without_its_device(page):
+    page.session_state["keep_target"] = (
+        "llvm  -mtriple=aarch64-linux-gnu"  # as typed; the test driver can only choose
+    )
+    open_tab(page, "Compile & time")
+    assert page.button(key="run").disabled
+    said = words(page)
+    assert "llvm -mtriple=aarch64-linux-gnu: what is built for it cannot be timed here" in said
+    assert "It is elsewhere." in said
+    page.button(key="compile").click()
+    settle(page.run())
+    assert "<b>8.0 KiB</b> library" in words(page)
+    table = next(d.value for d in page.dataframe if "machine code" in d.value)
+    assert list(table["machine code"]) == ["2.0 KiB"]
+    assert any("fma();" in c.value for c in page.code)
+    page.segmented_control(key="code_language").set_value("PTX")
+    page.text_input(key="code_search").set_value("FMA")
+    settle(page.run())
+    assert "1 lines of PTX in 1 kernels" in words(page)
+    assert any("     1  fma.rn.f32;" in c.value for c in page.code)
+
+
+def test_a_target_that_is_none_is_a_sentence(page):
+    page.session_state["keep_target"] = "nonsense"  # as typed; the test driver can only choose
+    open_tab(page, "Compile & time")
+    assert page.button(key="run").disabled
+    assert "There is no target nonsense." in page.error[0].value
+    assert not [b for b in page.button if b.key in ("compile", "profile")]
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_ways_are_compared_in_one_table(page, mode):
+    if mode == "training":
+        training(page)
+    open_tab(page, "Compile & time")
+    page.button_group(key="keep_ways").set_value(["library", "layout"])
+    settle(page.run())
+    page.button(key="run").click()
+    settle(page.run())
+    table = page.dataframe[0].value
+    forward = table[table["phase"] == "forward"]
+    assert list(forward["what"]) == [
+        "pytorch eager", "relay, cpu", "relay, library", "relay, layout",
+    ]  # fmt: skip
+    assert list(forward["of minima"])[1:] == [1.44, 0.67, 0.67]
+    assert list(forward["peak memory"])[1] == "4.0 KiB"
+    assert list(forward["build"])[1:] == ["500 ms", "250 ms", "250 ms"]
+    assert "library, forward" in words(page)
 
 
 def test_a_target_that_does_not_run_here_says_why(page):
