@@ -147,7 +147,9 @@ def _on_host(library: Library, objects: list[bytes], device: _Device | None) -> 
             made.append(_device_kernel(library.phase, name, parts.pop(name), device))
             continue
         size = sum(functions.get(n, 0) for n in names) if symbol in functions else None
-        written = (("LLVM IR", code.joined(bodies, names)), ("assembly", code.joined(lines, names)))
+        # The loops first: before them come some hundred lines that check the arguments.
+        order = (*names[1:], symbol)
+        written = (("LLVM IR", code.joined(bodies, order)), ("assembly", code.joined(lines, order)))
         made.append(
             KernelCode(name, library.phase, size, tuple(w for w in written if w[1]))
         )  # fmt: skip

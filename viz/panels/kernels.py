@@ -16,6 +16,7 @@ from viz.graph import Graph
 from viz.panels.desk import Desk, Request, Waiting
 from viz.panels.frame import heading, show_error, strip, waiting
 from viz.panels.screen import Screen
+from viz.panels.trace import trace_button
 from viz.roofline import CHOICE, roofline
 
 _HEIGHT = 560
@@ -76,6 +77,7 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
         st.warning(note)
     for phase in document["phases"]:
         st.caption(explained.phase_text(phase))
+    trace_button(document, screen.label, screen.ir)
     if document["first_bad"] is not None:
         bad = document["kernels"][document["first_bad"]]
         st.error(f"The first kernel that puts out NaN or infinity is {bad['name']}.")

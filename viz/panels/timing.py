@@ -17,6 +17,7 @@ from engine.session import (
     ModelSource,
     Target,
     TimeResult,
+    TimeRow,
     Way,
 )
 from passes.catalogue import GRADIENTS
@@ -25,7 +26,7 @@ from viz import artefacts, charts, tables, timings
 from viz.panels import artefact, hazards, kernels, truth, tuning
 from viz.panels.choice import chosen, cut_of
 from viz.panels.desk import Desk, Request
-from viz.panels.frame import heading, show_error, strip
+from viz.panels.frame import heading, show_error, side_by_side, strip
 from viz.panels.screen import Screen
 
 _HISTORY = 20
@@ -90,10 +91,12 @@ def _settings(
     state = st.session_state
     state.setdefault("keep_threads", 0)
     state.setdefault("keep_repeats", 30)
-    row, below = st.container(), st.container()
+    row, (beside, other) = st.container(), side_by_side("ways", [1.2, 2])
     where, threads, repeats, run = row.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
+    typed = state.get("keep_target")
+    options = list(targets) if typed is None or typed in targets else [*targets, typed]
     name = where.selectbox(
-        "Target", list(targets), key="keep_target", accept_new_options=True,
+        "Target", options, key="keep_target", accept_new_options=True,
         format_func=lambda n: f"{targets[n].device}: {n}" if n in targets else n,
         help="Choose one, or type TVM's text for any other, such as "
         + ", ".join(f"`{t}`" for t in artefacts.TYPED)
@@ -105,7 +108,6 @@ def _settings(
     runs = repeats.number_input("Repeats", 3, 1000, key="keep_repeats")
     target = _target(desk, targets, name or "")
     named = target.name if target is not None else name or ""
-    beside, other = below.columns([1.2, 2])
     rivals = _rivals(beside, named)
     captured = _captured(desk, screen)
     request = (
@@ -244,7 +246,7 @@ def _results(request: tuple[Any, ...]) -> None:
     )
     strip(
         [
-            (tables.speed_text(r.ratio_to_eager), charts.PHASES.get(r.phase, r.phase))
+            (tables.speed_text(r.ratio_to_eager), _label(result, r))
             for r in result.rows
             if r.ratio_to_eager is not None
         ],
@@ -255,6 +257,14 @@ def _results(request: tuple[Any, ...]) -> None:
     _table(result)
     st.altair_chart(charts.times(result.rows), key="time_chart")
     _comparisons(result)
+
+
+def _label(result: TimeResult, row: TimeRow) -> str:
+    """What a large figure is of: the phase, and of what is not the chosen target, its name too."""
+    phase = charts.PHASES.get(row.phase, row.phase)
+    if row.what.endswith(f", {result.target}"):
+        return phase
+    return f"{row.what.partition(', ')[2] if row.target else row.what}, {phase}"
 
 
 def _run_name(request: tuple[Any, ...], title: str, result: TimeResult) -> str:
@@ -294,6 +304,7 @@ def _table(result: TimeResult) -> None:
         placeholder="–",
         column_order=columns,
         column_config={
+            "what": st.column_config.TextColumn(width="medium"),
             "median": ms,
             "q1": ms,
             "q3": ms,
