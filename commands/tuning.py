@@ -170,7 +170,7 @@ def _so_far(
             rows.append(
                 Tuned(
                     task.key, task.name, len(mine), sum(t.ms is None for t in mine),
-                    book.before_ms(task.key), task.best_ms, book.best_ms(task.key),
+                    book.before_ms(task.key), task.best_ms, book.with_record_ms(task.key),
                     book.takes(task.key),
                 )
             )  # fmt: skip

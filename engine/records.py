@@ -113,12 +113,16 @@ class Book:
 
         Times measured in turn decide; where a better record was found since, its own time does.
         """
+        ours, before = self.with_record_ms(task), self.before_ms(task)
+        return ours is not None and (before is None or ours < before)
+
+    def with_record_ms(self, task: str) -> float | None:
+        """A task's time with its best record: measured in turn with the rival, where it was."""
         best, rival = self.best_ms(task), self._rival(task)
-        if best is None or rival is None:
-            return best is not None
+        if best is None or rival is None or rival.ours_ms is None:
+            return best
         earlier = [t.ms for t in self.of(task) if t.ms is not None and t.trial <= rival.trial]
-        same = rival.ours_ms is not None and min(earlier, default=best) <= best
-        return (rival.ours_ms if same and rival.ours_ms is not None else best) < rival.ms
+        return rival.ours_ms if min(earlier, default=best) <= best else best
 
     def _rival(self, task: str) -> Rival | None:
         return next((r for r in reversed(self.rivals) if r.task == task), None)

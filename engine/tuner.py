@@ -132,7 +132,7 @@ def tasks(
         measured = book.before_ms(key)
         if measured is None and runs:
             measured = statistics.mean(watched[key])
-        best = book.best_ms(key)
+        best = book.with_record_ms(key)
         found.append(
             TuneTask(
                 key, workload.name, workload.arguments, tuple(nodes[key]), calls[key],
@@ -197,8 +197,8 @@ def _tune_one(
     progress: Progress,
 ) -> Tuned:  # fmt: skip
     key, own = workload.key, place / workload.key
-    history = records.read(place).of(key)
-    best = earlier = min((t.ms for t in history if t.ms is not None), default=None)
+    start = records.read(place)
+    history, best, earlier = start.of(key), start.best_ms(key), start.with_record_ms(key)
     number = max((t.trial for t in history), default=0)
     known = {t.candidate: t.ms for t in history}
     progress(0.0, f"{workload.name}: as it is built without records")
@@ -224,8 +224,9 @@ def _tune_one(
         progress(min(1.0, made / trials), _words(workload, made, trials, best, before))
     if made:
         before = _rival(workload, place, run, number, tuner)
-    takes = records.read(place).takes(key)
-    return Tuned(key, workload.name, made, failed, before, earlier, best, takes)
+    book = records.read(place)
+    best = book.with_record_ms(key)
+    return Tuned(key, workload.name, made, failed, before, earlier, best, book.takes(key))
 
 
 def _rival(workload: Workload, place: Path, run: str, trial: int, tuner: Tuner) -> float | None:

@@ -35,7 +35,8 @@ class TuneTask:
         before_ms: milliseconds of a call as it is built without records (by a library, our
             schedules, TVM's own), measured in tuning or by running the program; None where neither
             could be done.
-        best_ms: milliseconds of a call with its best record; None without one.
+        best_ms: milliseconds of a call with its best record, measured in turn with `before_ms`
+            where that could be done; None without one.
         trials: how many measurements are on disk, those that failed included.
         uses_record: whether a build with `RECORDS` takes the best record: nothing known is faster.
     """

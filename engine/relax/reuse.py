@@ -113,17 +113,11 @@ def _scheduled(function: Any, place: Path, takes: Callable[[str], bool]) -> Any:
     key = key_of(mod)
     if not takes(key):
         return function
-    sch = s_tir.Schedule(mod)
-    try:
-        record = search.best(place / key, mod)
-        if record is None:
-            return function
-        record.trace.apply_to_schedule(sch, remove_postproc=False)
-    except Exception as wrong:  # whatever TVM raises of a record that is not of this kernel
-        raise EngineError(
-            "file", "A record of tuning does not fit its kernel.", str(place / key),
-            "Take this folder away, and tune the kernel anew.",
-        ) from wrong  # fmt: skip
+    record = search.best(place / key, mod)
+    if record is None:
+        return function
+    sch = s_tir.Schedule(record.workload.mod)
+    record.trace.apply_to_schedule(sch, remove_postproc=False)
     plain = s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(sch.mod)
     attrs = {**dict(plain["main"].attrs), **dict(function.attrs), "tirx.is_scheduled": True}
     return plain["main"].without_attr("global_symbol").with_attrs(attrs)

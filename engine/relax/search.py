@@ -20,10 +20,12 @@ from types import ModuleType
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm.s_tir import meta_schedule as ms
 
 from engine import records
 from engine.relax.kernel_tasks import key_of
+from engine.session import EngineError
 from engine.tuner import Measured, Workload
 
 WORKLOAD, RECORD = "database_workload.json", "database_tuning_record.json"
@@ -86,11 +88,12 @@ class Search(AbstractContextManager["Search"]):
         self, workload: Workload, place: Path, trials: int, known: Mapping[str, float | None]
     ) -> Iterator[tuple[Measured, ...]]:
         """Measure schedules; see `engine.tuner.Tuner`."""
+        first = kept(place, workload.program.mod)
         database = ms.database.MemoryDatabase()
-        committed = database.commit_workload(workload.program.mod)
+        committed = database.commit_workload(first.mod)
         for record in stored(place, committed):
             database.commit_tuning_record(record)
-        context = self._context(workload)
+        context = self._context(workload, first.mod)
         spaces = context.generate_design_space()
         model = ms.cost_model.RandomModel()
         context.pre_tuning(1 << 30, BATCH, spaces, database, model)
@@ -124,10 +127,10 @@ class Search(AbstractContextManager["Search"]):
             model.update(context, candidates, results)
         context.post_tuning()
 
-    def _context(self, workload: Workload) -> Any:
+    def _context(self, workload: Workload, mod: Any) -> Any:
         _load_intrinsics(self._target)
         return ms.TuneContext(
-            workload.program.mod, target=self._target, space_generator="post-order-apply",
+            mod, target=self._target, space_generator="post-order-apply",
             task_name=workload.name,
             search_strategy=ms.search_strategy.EvolutionarySearch(
                 population_size=POPULATION, init_min_unmeasured=SAMPLED,
@@ -138,11 +141,34 @@ class Search(AbstractContextManager["Search"]):
         )  # fmt: skip
 
 
+def kept(place: Path, mod: Any) -> Any:
+    """TVM's workload of a task: the kernel that its records are of, or this one where it has none.
+
+    Both compute the same, but records name steps of a kernel, which may have other names in another
+    program.
+
+    Raises:
+        EngineError: kind "file"; what is kept there is another kernel.
+    """
+    for line in _lines(place / WORKLOAD):
+        try:
+            found = ms.database.Workload.from_json(json.loads(line))
+        except ValueError:  # a line that was not finished
+            continue
+        if not tvm_ffi.structural_equal(found.mod, mod):
+            raise EngineError(
+                "file", "The records of a kernel are another's.", str(place),
+                "Take this folder away, and tune the kernel anew.",
+            )  # fmt: skip
+        return found
+    return ms.database.Workload(mod)
+
+
 def stored(place: Path, workload: Any) -> list[Any]:
     """TVM's records of a task; a line that was not finished is left out.
 
     Args:
-        workload: as a database of TVM's committed it.
+        workload: as `kept` gives it.
     """
     found = []
     for line in _lines(place / RECORD):
@@ -155,14 +181,18 @@ def stored(place: Path, workload: Any) -> list[Any]:
 
 
 def best(place: Path, mod: Any) -> Any | None:
-    """TVM's record of a kernel's fastest schedule; None where there is none."""
-    found = stored(place, ms.database.Workload(mod))
+    """TVM's record of a kernel's fastest schedule; None where there is none.
+
+    Raises:
+        EngineError: as of `kept`.
+    """
+    found = stored(place, kept(place, mod))
     return min(found, key=lambda r: min(float(s) for s in r.run_secs), default=None)
 
 
 def store(place: Path, workload: Any, record: Any) -> None:
     """Add a record of TVM's to a task's folder."""
-    if not (place / WORKLOAD).exists():
+    if not _lines(place / WORKLOAD):
         records.append(place / WORKLOAD, json.dumps(_plain(workload.as_json())) + "\n")
     records.append(place / RECORD, json.dumps([0, _plain(record.as_json())]) + "\n")
 

@@ -16,7 +16,7 @@ from engine.model import Model
 from engine.narrowing import Cut, Written
 from engine.pipeline_session import PipelineSession
 from engine.relax import extract as cutting
-from engine.relax import libraries, measuring, replay, runtime
+from engine.relax import libraries, measuring, remote, replay, runtime
 from engine.relax.frontend import import_model
 from engine.relax.short_text import short_text
 from engine.relax.targets import target, targets
@@ -24,7 +24,7 @@ from engine.relax.to_graph import to_graph
 from engine.relax.to_text import to_text
 from engine.relax.watched import Watched, kernels_of
 from engine.replay import Engine
-from engine.session import EngineError, EngineInfo, Progress, Target
+from engine.session import EngineInfo, Progress, Target
 from engine.takeapart import Compile, Library
 from engine.tuner import Tunable, Tuner
 from engine.tuning import Fleet
@@ -82,6 +82,13 @@ class RelaxBackend:
     def build(self, program: RelaxProgram, halves: Halves | None, target: str) -> Step:
         """Build a program whole, or as the halves it was split into."""
         return runtime.step(program, halves, BuildOptions(target))
+
+    def remote(
+        self, program: RelaxProgram, options: BuildOptions, session: Any, name: str
+    ) -> remote.RemoteFunction:
+        """One function on a device of a fleet; see `engine.relax.remote`."""
+        remote.check(options.target)
+        return remote.RemoteFunction(program, options, session, name)
 
     def library(self, program: RelaxProgram, name: str, phase: str, target: str) -> Library:
         """One function, built for a target that need not be here; see `engine.relax.libraries`."""
