@@ -11,6 +11,8 @@ import pytest
 import cli
 from passes.catalogue import CATALOGUE, default_pipeline, gradients, names
 from passes.cut import STRATEGIES
+from passes.lint import LINTERS
+from passes.lint.names import REMEDIES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -96,6 +98,17 @@ def test_the_examples_of_the_command_line_are_accepted():
     for line in lines:
         arguments = [re.sub(r"^'|'$", "", a) for a in re.findall(r"'[^']*'|\S+", line)]
         cli._parser().parse_args(arguments)  # leaves with status 2 where it does not understand
+
+
+def test_every_linter_has_a_section_and_each_section_is_a_linters():
+    assert re.findall(r"^## (.+)$", text_of("docs/linters.md"), re.MULTILINE) == list(LINTERS)
+
+
+def test_the_sections_of_linters_name_the_passes_that_remove_what_they_find():
+    text = text_of("docs/linters.md")
+    for remedies in REMEDIES.values():
+        for remedy in remedies.values():
+            assert all(f"`{name}`" in text or remedy in text for name in remedy.split("|"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
