@@ -10,7 +10,7 @@ import difflib
 import platform
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,15 +106,24 @@ class Tvm:
                 return Target(target, device, True), *others
         return (Target("llvm", device, False, f"TVM cannot build for the CPU here: {problem}"),)
 
-    def gpus(self) -> tuple[Target, ...]:
+    def gpus(self, ways: Mapping[str, str] | None = None) -> tuple[Target, ...]:
         """Every GPU that this TVM can write code for and drive; and why there is none of NVIDIA's.
 
         Of other makers' GPUs nothing is said where the TVM has no runtime for them.
+
+        Args:
+            ways: as of `cpu`, for each of NVIDIA's.
         """
         found: list[Target] = []
         for kind in _GPUS:
             if kind == "cuda" or (self._drives(kind) and self._writes(kind)):
-                found += self._of_kind(kind)
+                for one in self._of_kind(kind):
+                    others = (ways or {}) if kind == "cuda" and one.runs_here else {}
+                    found.append(one)
+                    found += [
+                        replace(one, name=f"{one.name} {o}", device=f"{one.device}, {words}")
+                        for o, words in others.items()
+                    ]
         return tuple(found)
 
     def _of_kind(self, kind: str) -> list[Target]:

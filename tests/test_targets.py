@@ -274,6 +274,17 @@ def test_every_gpu_is_listed_with_what_it_is():
     ]
 
 
+def test_ways_are_listed_for_nvidias_gpus_that_run():
+    functions = {"device_api.cuda", "target.build.cuda"}
+    ways = {"-graphs=cuda": "as graphs"}
+    found = fake_tvm({"cuda": [Device(True, "one")]}, functions).gpus(ways)
+    assert [(t.name, t.device) for t in found] == [
+        ("cuda -arch=sm_90", "one (compute capability 9.0)"),
+        ("cuda -arch=sm_90 -graphs=cuda", "one (compute capability 9.0), as graphs"),
+    ]
+    assert len(fake_tvm({}, functions).gpus(ways)) == 1
+
+
 def test_a_gpu_that_computes_wrongly_is_said_not_to_run():
     functions = {"device_api.cuda", "target.build.cuda"}
     wrong = fake_tvm({"cuda": [Device(True)]}, functions, lambda t, d, given: np.zeros_like(given))

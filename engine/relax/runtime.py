@@ -21,7 +21,7 @@ from engine import steps
 from engine.building import Builder, BuildOptions
 from engine.relax import blas, kernels, reuse, schedules
 from engine.relax.held import held
-from engine.relax.targets import BLAS, SCHEDULES, parse
+from engine.relax.targets import BLAS, GRAPHS, SCHEDULES, parse
 from engine.relax.to_graph import tensor_types
 from engine.session import EngineError
 from engine.typed import gpu_index
@@ -75,7 +75,7 @@ class Compiled:
         """
         kept = frozenset(keep)
         given = [self._array(name, values, name in kept) for name in self.arguments]
-        made = self._main(*given)
+        made = self._main(*given) if self.device.type == "cpu" else self._on_torchs_stream(given)
         results = list(made) if isinstance(made, tvm.ir.Array | list | tuple) else [made]
         tensors = tuple(torch.from_dlpack(r) for r in results)
         # An argument that is returned as it is, or twice, must not share its memory.
@@ -85,6 +85,11 @@ class Compiled:
             own.append(tensor.clone() if tensor.data_ptr() in seen else tensor)
             seen.add(tensor.data_ptr())
         return tuple(own)
+
+    def _on_torchs_stream(self, given: Sequence[Any]) -> Any:
+        """Run behind what PyTorch queued, in its order, without waiting for it."""
+        with tvm_ffi.use_torch_stream():
+            return self._main(*given)
 
     def held(self, values: Mapping[str, torch.Tensor]) -> steps.Held | None:
         """What the virtual machine holds for a call, seen in one."""
@@ -170,6 +175,7 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
     with schedules.ARITHMETIC.used(ours), tvm.transform.PassContext(
         opt_level=options.opt_level, disabled_pass=list(options.disabled),
         instruments=list(instruments),
+        config={"relax.backend.use_cuda_graph": GRAPHS in options.target.split()},
     ):  # fmt: skip
         try:
             return tvm.compile(mod, target, relax_pipeline=pipeline)

@@ -12,14 +12,19 @@ from tvm import relax
 from engine import typed
 from engine.devices import Tvm
 from engine.scheduling import FLAGS, SCHEDULES
-from engine.session import Target
+from engine.session import EngineError, Target
 from engine.tuning import RECORDS
 
 BLAS = "-libs=blas"
-"""What a CPU target says to have its matmuls done by PyTorch's BLAS; see `engine.relax.blas`."""
+"""What a target says to have its matmuls done by PyTorch's library; see `engine.relax.blas`."""
 
+DLIGHT = "-schedules=dlight"
+"""What a GPU's target may say: its kernels are scheduled by TVM's DLight, which they are anyway."""
 
-_OURS = (BLAS, SCHEDULES, RECORDS)
+GRAPHS = "-graphs=cuda"
+"""What a CUDA target says to have kernels recorded once, and launched together from then on."""
+
+_OURS = (BLAS, SCHEDULES, RECORDS, DLIGHT, GRAPHS)
 _UNROLL = "-unroll-threshold-aggressive:uint=60"
 """Keeps LLVM from writing a whole loop over a small tensor out, which makes nothing faster and took
 most of the time of building: ten times as long for a layer norm over 8x256 elements."""
@@ -35,9 +40,10 @@ def parse(target: str) -> Any:
 
     Raises:
         EngineError: kind "target"; an option is not written as `-name=value`, TVM refuses it, or
-            LLVM has no such architecture.
+            LLVM has no such architecture; or an option of ours is not for this kind.
     """
     kind, options = typed.split(target)
+    _check_ours(kind, target)
     ours = [n for n in options if n == typed.GPU or f"-{n}={options[n]}" in _OURS]
     found: dict[str, Any] = {"kind": kind}
     found |= typed.typed({n: t for n, t in options.items() if n not in ours})
@@ -48,10 +54,31 @@ def parse(target: str) -> Any:
     return _TVM.made(target, lambda: tvm.target.Target(found))
 
 
+def _check_ours(kind: str, target: str) -> None:
+    words = target.split()
+    for option, kinds, why in (
+        (SCHEDULES, ("llvm",), "Our schedules are for a CPU; a GPU's kernels DLight schedules."),
+        (
+            DLIGHT,
+            ("cuda", "rocm", "metal", "opencl", "vulkan"),
+            "DLight schedules a GPU's kernels.",
+        ),
+        (GRAPHS, ("cuda",), "CUDA graphs are NVIDIA's."),
+    ):
+        if option in words and kind not in kinds:
+            raise EngineError("target", why, target, f"Leave out {option}.")
+
+
 _WAYS = {
     BLAS: "matmuls by PyTorch's BLAS",
     f"{BLAS} {SCHEDULES}": "matmuls by PyTorch's BLAS, the rest by our schedules",
     f"{BLAS} {SCHEDULES} {RECORDS}": "so too, and what tuning found faster",
+}
+
+
+_CUDA_WAYS = {
+    BLAS: "matmuls by PyTorch's cuBLAS",
+    GRAPHS: "kernels launched as CUDA graphs",
 }
 
 
@@ -62,7 +89,7 @@ def targets() -> tuple[Target, ...]:
     A function is built and run for each once in a process, a few tens of milliseconds.
     """
     # TVM's own matmuls are slow on the CPU.
-    found = (*_TVM.gpus(), *reversed(_TVM.cpu(_WAYS)))
+    found = (*_TVM.gpus(_CUDA_WAYS), *reversed(_TVM.cpu(_WAYS)))
     return tuple(sorted(found, key=lambda t: not t.runs_here))
 
 

@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+from engine.building import BuildOptions
+from engine.relax import runtime
 from engine.relax.session import RelaxSession
 from engine.session import EngineError, ModelSource
 from passes.catalogue import default_pipeline
@@ -99,3 +101,46 @@ def test_what_is_not_here_is_not_run(session):
         with pytest.raises(EngineError, match="cannot run here") as caught:
             session.time(MLP, default_pipeline("relax", False), None, target, 1, 1, progress=silent)
         assert "cli.py compile" in caught.value.hint
+
+
+def test_cuda_graphs_are_recorded_of_what_depends_on_no_address_of_the_callers(session):
+    pipeline = default_pipeline("relax", False)
+    program = session.program_after(ModelSource("bert_layer"), pipeline)
+    recorded = {}
+    for target in ("cuda -arch=sm_90", "cuda -arch=sm_90 -graphs=cuda"):
+        made = runtime.executable(program, BuildOptions(target))
+        recorded[target] = str(made.as_text()).count("vm.builtin.cuda_graph.run_or_capture in")
+    assert list(recorded.values())[0] == 0
+    assert list(recorded.values())[1] > 0
+
+
+def test_a_gpus_products_by_pytorchs_library(session):
+    target = "cuda -arch=sm_90"
+    program = session.program_after(MLP, default_pipeline("relax", False).upto(-1))
+    calls = {
+        t: str(runtime.executable(program, BuildOptions(t)).as_text()).count("relascope.matmul_n")
+        for t in (target, f"{target} -libs=blas")
+    }
+    assert calls[target] == 0 and calls[f"{target} -libs=blas"] > 0
+    found = compiled(session, f"{target} -libs=blas")
+    assert not [k.name for k in found.kernels if k.name.startswith("fused_matmul")]
+    assert any("relascope.matmul" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("target", "part"),
+    [
+        ("cuda -arch=sm_90 -schedules=relascope", "DLight"),
+        ("llvm -schedules=dlight", "DLight"),
+        ("llvm -graphs=cuda", "NVIDIA"),
+    ],
+)
+def test_options_that_are_not_for_a_kind_of_target_are_refused(session, target, part):
+    with pytest.raises(EngineError, match=part) as caught:
+        session.target(target, progress=silent)
+    assert "Leave out" in caught.value.hint
+
+
+def test_dlight_can_be_named(session):
+    plain, named = (compiled(session, t) for t in ("cuda", "cuda -schedules=dlight"))
+    assert [k.code[0] for k in plain.kernels] == [k.code[0] for k in named.kernels]
