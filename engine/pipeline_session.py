@@ -18,11 +18,13 @@ from typing import Any, Protocol
 
 import torch
 
-from engine import narrowing, records, replay, reporting, tuner
+from engine import narrowing, records, replay, reporting, steps, tuner
 from engine.artefact import Artefact
+from engine.building import BuildOptions, Found
 from engine.devices import torch_device
 from engine.examples import FunctionText, run_example
 from engine.fault import Report, Shown, Suspects, Told, Where
+from engine.fleet import connect
 from engine.inside import (
     Counterparts,
     Part,
@@ -39,6 +41,7 @@ from engine.model import Model, draw_masks, load_model
 from engine.peaks import measure as measure_peaks
 from engine.profiling import Watched, profile
 from engine.reference import Reference, run_inside
+from engine.remote import Remote, measure_remote, threads_of
 from engine.rivals import rivals
 from engine.session import (
     Comparison,
@@ -59,7 +62,7 @@ from engine.session import (
 from engine.takeapart import Compile, Library, take_apart
 from engine.threads import set_threads
 from engine.tuner import Tunable, Tuner
-from engine.tuning import Fleet, TuneResult, TuneTask
+from engine.tuning import RECORDS, Fleet, TuneResult, TuneTask
 from engine.worker import explain
 from passes.catalogue import PassInfo, check_gradient
 from passes.catalogue import info as pass_info
@@ -110,6 +113,16 @@ class Backend(Protocol):
 
     def build(self, program: Program, halves: Halves | None, target: str) -> TrainingStep:
         """Build a program whole, or as the halves it was split into."""
+
+    def remote(self, program: Program, options: BuildOptions, session: Any, name: str) -> Remote:
+        """Build one function of a program and hand it to a device of a fleet.
+
+        Args:
+            session: TVM's, on the device.
+
+        Raises:
+            EngineError: kind "target"; such a device cannot run what is built for this target.
+        """
 
     def library(self, program: Program, name: str, phase: str, target: str) -> Library:
         """Build one function of a program for a target that need not be here."""
@@ -441,6 +454,49 @@ class PipelineSession:
         contenders += [Contender(n, targets[n], b) for n, b in others.items()]
         result = measure(contenders, repeats, _part(progress, 0.5, 1.0), rivals)
         return replace(result, notes=(*notes, *result.notes))
+
+    def time_remote(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        repeats: int,
+        fleet: Fleet,
+        *,
+        progress: Progress,
+    ) -> TimeResult:
+        """Build, compare, and time on a device of a fleet."""
+        if captured is None and self._end(source, pipeline, progress).program.gradients:
+            raise _whole_joint("timed")
+        session = connect(fleet, progress)
+        halves = None
+        if captured is None:
+            state = self._end(source, pipeline, _part(progress, 0.0, 0.3))
+        else:
+            state, halves = self._halves(source, pipeline, captured, _part(progress, 0.0, 0.3))
+        model, found = self._load(source, progress).model, None
+        if RECORDS in target.split():
+            version = self._backend.version()
+            place = records.folder(self.ir, version, target, threads, fleet)
+            found = Found(place, records.stamp(place))
+        functions: dict[str, Remote] = {}
+        count = threads_of(session, threads)
+
+        def build(program: Program, *, name: str) -> Remote:
+            progress(0.3, f"building for {target}, and sending it")
+            made = self._backend.remote(program, BuildOptions(target, records=found), session, name)
+            functions["backward" if name == "backward" else "forward"] = made
+            return made
+
+        began = time.perf_counter()
+        step = steps.built(state.program, halves, build)
+        seconds = time.perf_counter() - began
+        held = None if halves is None else halves.cut.bytes
+        built = Built(model.on("cpu"), state.program, step, held, seconds)
+        about = (self.ir, target, count)
+        return measure_remote(built, functions, about, fleet, repeats, _part(progress, 0.5, 1.0))
 
     def compile(
         self,

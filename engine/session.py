@@ -506,6 +506,27 @@ class Session(Protocol):
                 is left out, and a note says why.
         """
 
+    def time_remote(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        repeats: int,
+        fleet: Fleet,
+        *,
+        progress: Progress,
+    ) -> TimeResult:
+        """Build, run once on a device of a fleet to compare with PyTorch here, and time there.
+
+        Times are of the program alone, by the device's clock; PyTorch does not run beside it.
+
+        Args:
+            target: for the device; without PyTorch's BLAS, which is not there.
+            threads: of the device; 0 for its own number.
+        """
+
     def compile(
         self,
         source: ModelSource,

@@ -19,7 +19,7 @@ from engine.model import Model  # noqa: E402
 from engine.narrowing import Cut, Written  # noqa: E402
 from engine.pipeline_session import PipelineSession  # noqa: E402
 from engine.relay import extract as cutting  # noqa: E402
-from engine.relay import libraries, replay, runtime, tuning  # noqa: E402
+from engine.relay import libraries, remote, replay, runtime, tuning  # noqa: E402
 from engine.relay.frontend import import_model  # noqa: E402
 from engine.relay.short_text import short_text  # noqa: E402
 from engine.relay.targets import target, targets  # noqa: E402
@@ -85,6 +85,13 @@ class RelayBackend:
     def build(self, program: RelayProgram, halves: Halves | None, target: str) -> Step:
         """Build a program whole, or as the halves it was split into."""
         return runtime.step(program, halves, BuildOptions(target))
+
+    def remote(
+        self, program: RelayProgram, options: BuildOptions, session: Any, name: str
+    ) -> remote.RemoteFunction:
+        """One function on a device of a fleet; see `engine.relay.remote`."""
+        remote.check(options.target)
+        return remote.RemoteFunction(program, options, session, name)
 
     def library(self, program: RelayProgram, name: str, phase: str, target: str) -> Library:
         """One function, built for a target that need not be here; see `engine.relay.libraries`."""

@@ -1,0 +1,38 @@
+"""TVM's RPC tracker and server, as TVM has them, with the TVM of an engine.
+
+    python -m engine.serve relax tracker --host 0.0.0.0 --port 9190
+    python -m engine.serve relay server --tracker 127.0.0.1:9190 --key pi
+
+What follows the second word is TVM's own; `--help` lists it. The tracker is the same for both
+engines; a server serves the engine whose TVM it runs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import runpy
+import sys
+
+_MODULES = {"tracker": "tvm.exec.rpc_tracker", "server": "tvm.exec.rpc_server"}
+_NEEDS = {"tracker": "tornado", "server": "cloudpickle"}
+
+
+def main() -> None:
+    """Run one until it is ended."""
+    engine, what, *rest = sys.argv[1:] if len(sys.argv) > 2 else ("", "")
+    if engine not in ("relay", "relax") or what not in _MODULES:
+        sys.exit(__doc__)
+    if importlib.util.find_spec(_NEEDS[what]) is None:
+        sys.exit(f"TVM's {what} needs the package {_NEEDS[what]}: pip install {_NEEDS[what]}")
+    if engine == "relay":
+        from engine.relay.boot import boot, child_environment
+
+        boot()
+        os.environ.update(child_environment())  # it starts a process of its own
+    sys.argv = [_MODULES[what], *rest]
+    runpy.run_module(_MODULES[what], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
