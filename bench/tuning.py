@@ -1,0 +1,233 @@
+"""Print what tuning gains, what it costs, and what is left of a run that was killed.
+
+Run `python bench/tuning.py` from the project's root on a machine that does nothing else; name
+samples to have only those (mlp and bert_layer otherwise), add `--engine`, `--threads N`, `--trials
+N`, `--top N` (the tasks with the largest share), `--target T`, `--repeats N`, `-o FILE` for the
+figures as JSON. The records are new ones, in a folder that is taken away at the end, unless
+`--records FOLDER` names one to go on from.
+
+First a run is killed (SIGKILL of the process that the app is) in the middle of its batches and
+another goes on from its records. Then each sample is timed as built without records, tuned, and
+timed with them, with the same number of threads. Returns 1 where a trial that was written down is
+lost, measured twice, or a tuned program is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from engine import records, timing  # noqa: E402
+from engine.client import EngineClient  # noqa: E402
+from engine.session import ModelSource, TimeResult  # noqa: E402
+from engine.tuning import RECORDS, TuneResult, TuneTask  # noqa: E402
+from passes.catalogue import default_pipeline  # noqa: E402
+from samples import SAMPLES  # noqa: E402
+from viz.tables import text_table  # noqa: E402
+from viz.tuned import duration  # noqa: E402
+
+MOST_ERROR = 1e-5
+"""Of the scale of an output, in float32."""
+AT_LEAST = 2
+"""Batches that are on disk when the run is killed."""
+Row = dict[str, Any]
+
+
+def main() -> int:
+    """Measure, print, and return 0 where nothing is lost and nothing wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("samples", nargs="*", choices=[[], *SAMPLES], metavar="SAMPLE")
+    parser.add_argument("--engine", choices=("relax", "relay"), default="relax")
+    parser.add_argument("--threads", type=int, default=1, metavar="N")
+    parser.add_argument("--trials", type=int, default=64, metavar="N")
+    parser.add_argument("--top", type=int, default=4, metavar="N")
+    parser.add_argument("--target", metavar="T")
+    parser.add_argument("--repeats", type=int, default=30, metavar="N")
+    parser.add_argument("--records", type=Path, metavar="FOLDER")
+    parser.add_argument("-o", dest="output", type=Path, metavar="FILE")
+    # What the run that is killed calls; not for people.
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.run:
+        with EngineClient(args.engine) as client:
+            _tune(client, args, ModelSource("mlp"), args.run, (), 1 << 20)
+        return 0
+    made = args.records or Path(tempfile.mkdtemp(prefix="relascope-records-"))
+    os.environ[records.VARIABLE] = str(made)
+    try:
+        document = _measure(args)
+    finally:
+        if args.records is None:
+            shutil.rmtree(made)
+    _print(document)
+    if args.output:
+        args.output.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    wrong = [r["sample"] for r in document["samples"] if not r["error"] <= MOST_ERROR]
+    if wrong:
+        print(f"With its records {', '.join(wrong)} is wrong.")
+    return 1 if wrong or not document["killed"]["kept"] else 0
+
+
+def _measure(args: argparse.Namespace) -> Row:
+    with EngineClient(args.engine) as client:
+        info = client.call("describe")
+    target = args.target or next(t.name for t in info.targets if t.runs_here)
+    plain = " ".join(o for o in target.split() if o != RECORDS)
+    place = records.folder(args.engine, info.version, plain, args.threads)
+    killed = _killed(args, plain, place)
+    return {
+        "machine": {
+            "processor": timing.machine(),
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+            **{name: version(name) for name in ("torch", "apache-tvm", "bitblas")},
+        },
+        "engine": args.engine,
+        "target": plain,
+        "threads": args.threads,
+        "killed": killed,
+        "samples": [
+            _sample(args, name, plain, place) for name in args.samples or ("mlp", "bert_layer")
+        ],
+    }
+
+
+def _killed(args: argparse.Namespace, target: str, place: Path) -> Row:
+    """Kill a run when some batches are on disk, and go on."""
+    before = len(records.read(place).trials)
+    command = [sys.executable, __file__, "--engine", args.engine, "--threads", str(args.threads)]
+    app = subprocess.Popen([*command, "--run", target], stdout=subprocess.DEVNULL)
+    sizes: list[int] = []
+    while len(sizes) < AT_LEAST:
+        if app.poll() is not None:
+            raise SystemExit("The run that was to be killed ended by itself.")
+        now = len(records.read(place).trials) - before
+        if now > sum(sizes):
+            sizes.append(now - sum(sizes))
+        time.sleep(0.01)
+    time.sleep(0.5)  # into the next batch
+    known = records.read(place)
+    app.send_signal(signal.SIGKILL)
+    app.wait()
+    time.sleep(1.0)  # the engine ends with it
+    left = records.read(place)
+    task = left.trials[-1].task
+    with EngineClient(args.engine) as client:
+        result: TuneResult = _tune(client, args, ModelSource("mlp"), target, (task,), 4)
+    after = records.read(place)
+    mine = after.of(task)
+    kept = (
+        set(known.trials) <= set(left.trials) <= set(after.trials)
+        and len({t.candidate for t in mine}) == len(mine)
+        and [t.trial for t in mine] == list(range(1, len(mine) + 1))
+    )
+    return {
+        "batches": sizes,
+        "trials_before": len(known.trials) - before,
+        "trials_after": len(left.trials) - before,
+        "notes": list(left.notes),
+        "went_on_with": result.tasks[0].trials,
+        "kept": kept,
+    }
+
+
+def _tune(
+    client: EngineClient, args: argparse.Namespace, source: ModelSource, target: str,
+    keys: tuple[str, ...], trials: int,
+) -> TuneResult:  # fmt: skip
+    pipeline = default_pipeline(args.engine, False)
+    found: TuneResult = client.call(
+        "tune", source, pipeline, None, target, args.threads, keys, trials
+    )
+    return found
+
+
+def _sample(args: argparse.Namespace, name: str, target: str, place: Path) -> Row:
+    """Time a sample without records, tune it, and time it with them."""
+    source, pipeline = ModelSource(name), default_pipeline(args.engine, False)
+    call = (source, pipeline, None)
+    with EngineClient(args.engine) as client:
+
+        def timed(text: str) -> TimeResult:
+            result: TimeResult = client.call("time", *call, text, args.threads, args.repeats)
+            return result
+
+        before = timed(target)
+        listed: tuple[TuneTask, ...] = client.call("tasks", *call, target, args.threads)
+        keys = tuple(t.key for t in listed[: args.top])
+        result = _tune(client, args, source, target, keys, args.trials)
+        after = timed(f"{target} {RECORDS}")
+        again = timed(target)  # for a machine whose speed changes meanwhile
+    made = records.read(place).in_run(result.run)
+    trials = sum(t.trials for t in result.tasks)
+    ours = after.rows[1]
+    return {
+        "sample": name,
+        "eager_ms": after.rows[0].median_ms,
+        "untuned_ms": before.rows[1].median_ms,
+        "tuned_ms": ours.median_ms,
+        "untuned_ratio": before.rows[1].ratio_to_eager,
+        "tuned_ratio": ours.ratio_to_eager,
+        "untuned_again_ratio": again.rows[1].ratio_to_eager,
+        "error": max(c.max_rel for c in after.comparisons),
+        "trials": trials,
+        "seconds": result.seconds,
+        "seconds_a_trial": result.seconds / max(1, trials),
+        "tasks": [
+            {
+                "name": t.name, "key": t.key, "trials": t.trials, "failed": t.failed,
+                "before_ms": t.before_ms, "best_ms": t.best_ms, "uses_record": t.uses_record,
+                "curve": [
+                    {"trial": c.trial, "best_ms": c.best_ms, "seconds": c.seconds}
+                    for c in made if c.task == t.key
+                ],
+            }
+            for t in result.tasks
+        ],
+        "notes": [*before.notes, *after.notes],
+    }  # fmt: skip
+
+
+def _print(document: Row) -> None:
+    print(json.dumps(document["machine"]))
+    print(f"{document['engine']}, {document['target']}, {document['threads']} threads")
+    killed = document["killed"]
+    verdict = "nothing that was on disk is lost" if killed["kept"] else "TRIALS ARE LOST"
+    print(
+        f"Killed with {killed['trials_before']} trials on disk in batches of {killed['batches']}; "
+        f"{killed['trials_after']} afterwards, {killed['went_on_with']} more when it went on: "
+        f"{verdict}."
+    )
+    columns = ["sample", "eager_ms", "untuned_ms", "tuned_ms", "untuned_ratio", "tuned_ratio",
+               "untuned_again_ratio", "error", "trials", "seconds_a_trial"]  # fmt: skip
+    print("\n" + text_table(document["samples"], columns))
+    for sample in document["samples"]:
+        print(f"\n{sample['sample']}: {duration(sample['seconds'])} of tuning")
+        for note in sample["notes"]:
+            print(note)
+        rows = []
+        for task in sample["tasks"]:
+            curve = task["curve"]
+            at = {n: c["best_ms"] for n in (1, 4, 16, 64) for c in curve[n - 1 : n]}
+            rows.append({**task, **{f"best of {n}": ms for n, ms in at.items()}})
+        columns = ["name", "trials", "failed", "before_ms", "best of 1", "best of 4", "best of 16",
+                   "best of 64", "best_ms", "uses_record"]  # fmt: skip
+        print(text_table(rows, columns))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
