@@ -88,12 +88,12 @@ def profile(
     whole: dict[str, list[float]] = {}
     for index, (phase, run) in enumerate(runs.items()):
         low, share = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs)
-        progress(low, f"{phase}, from end to end")
-        whole[phase] = _alone(run, repeats, built.model.device)
+        alone = _Alone(run, built.model.device)
         found, written[phase] = _kernels(
-            phase, watched[phase], graphs[phase], values, repeats,
-            lambda f, t, low=low, share=share: progress(low + 0.98 * share * (0.3 + 0.7 * f), t),  # type: ignore[misc]
+            phase, watched[phase], graphs[phase], values, repeats, alone,
+            lambda f, t, low=low, share=share: progress(low + 0.98 * share * f, t),  # type: ignore[misc]
         )  # fmt: skip
+        whole[phase] = alone.taken
         kernels += found
     plans = {
         name: plan(
@@ -141,16 +141,19 @@ def profile(
     )
 
 
-def _alone(run: Callable[[], object], repeats: int, device: torch.device) -> list[float]:
-    """Milliseconds of each run, behind two that are not counted."""
-    taken = []
-    for _ in range(repeats + 2):
+class _Alone:
+    """Runs a function that nobody watches; `taken` has the milliseconds of each run."""
+
+    def __init__(self, run: Callable[[], object], device: torch.device) -> None:
+        self._run, self._device = run, device
+        self.taken: list[float] = []
+
+    def __call__(self) -> None:
         began = time.perf_counter()
-        run()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        taken.append(1e3 * (time.perf_counter() - began))
-    return taken[2:]
+        self._run()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        self.taken.append(1e3 * (time.perf_counter() - began))
 
 
 def _kernels(
@@ -159,9 +162,14 @@ def _kernels(
     graph: Graph,
     values: Tensors,
     repeats: int,
+    alone: _Alone,
     progress: Progress,
 ) -> tuple[list[Kernel], int]:
-    """A function's kernels in order of execution, with no share yet; bytes of all they write to."""
+    """A function's kernels in order of execution, with no share yet; bytes of all they write to.
+
+    Runs that are watched and runs that are not take turns, so that what disturbs the machine
+    disturbs both.
+    """
     first: list[tuple[int, tuple[Output, ...]]] = []
     places: list[tuple[int, int]] = []
 
@@ -170,8 +178,12 @@ def _kernels(
         places.extend((t.data_ptr(), t.data_ptr() + t.nbytes) for t in wrote)
 
     function.watch(values, note)
+    for _ in range(2):
+        alone()
+    alone.taken.clear()  # they warmed up
     times: list[list[float]] = [[] for _ in function.kernels]
     for turn in range(repeats):
+        alone()
         progress(turn / repeats, f"{phase}, kernel by kernel, run {turn + 1} of {repeats}")
         run: list[float] = []
         function.watch(values, lambda seconds, read, wrote, run=run: run.append(seconds))  # type: ignore[misc]

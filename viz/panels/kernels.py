@@ -121,7 +121,10 @@ def _roofline(document: tables.Row) -> None:
         )  # fmt: skip
     words, again = st.columns([5, 1.4], vertical_alignment="center")
     words.caption(explained.peaks_text(document["peaks"]))
-    if again.button("Measure the peaks again", key="peaks_again", width="stretch"):
+    if again.button(
+        "Measure again", key="peaks_again", width="stretch",
+        help="Measures the machine's peaks anew; on a busy machine they come out too low.",
+    ):  # fmt: skip
         st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
         st.rerun()
     hidden = sum(not (k["intensity"] and k["flops_per_second"]) for k in document["kernels"])
