@@ -177,3 +177,12 @@ def test_what_cannot_be_built_is_said():
     with pytest.raises(EngineError, match="refuses this target") as raised:
         compiled(relay.tanh(x), "no_such_target")
     assert raised.value.kind == "target"
+
+
+def test_the_executors_pool_is_what_it_holds():
+    product = relay.nn.dense(var("x", 8, 64), var("w", 256, 64))
+    body = relay.nn.relu(relay.nn.softmax(product))
+    found = compiled(body, opt_level=0).held({})
+    assert found.between
+    # Three tensors of 8x256 take turns in two storages; arguments are pointed at, not copied.
+    assert found.peak == 2 * 8 * 256 * 4
