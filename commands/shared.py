@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from passes import cut as cuts
 from passes.catalogue import default_pipeline, read_pipeline
 from passes.pipeline import Pipeline
 from samples import SAMPLES
-from viz import tables, tuned
+from viz import tuned
 
 Connect = Callable[[str], EngineClient]
 Document = dict[str, Any]
@@ -179,12 +177,3 @@ def write(path: Path, text: str) -> None:
         raise EngineError(
             "file", f"Cannot write: {wrong.strerror or wrong}.", str(path), "Give another -o."
         ) from wrong
-
-
-def csv_text(rows: Sequence[tables.Row], columns: Sequence[str]) -> str:
-    """Rows as CSV, with a line of headings."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
