@@ -9,6 +9,8 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from engine.session import EngineError, Progress
@@ -40,8 +42,9 @@ def check(fleet: Fleet) -> int:
     return keys.count(fleet.key)
 
 
-def connect(fleet: Fleet, progress: Progress, seconds: float = PATIENCE) -> Any:
-    """A session on a free device: an `RPCSession` of this process's TVM.
+@contextmanager
+def connected(fleet: Fleet, progress: Progress, seconds: float = PATIENCE) -> Iterator[Any]:
+    """A session on a free device, an `RPCSession` of this process's TVM; frees it at the end.
 
     Args:
         seconds: to wait for a device to be free.
@@ -49,11 +52,21 @@ def connect(fleet: Fleet, progress: Progress, seconds: float = PATIENCE) -> Any:
     Raises:
         EngineError: kind "target"; there is none, or it does not understand this TVM.
     """
+    session = _connect(fleet, progress, seconds)
+    try:
+        yield session
+    finally:
+        # What is on the device may outlive this in Python; the device is not to wait for that.
+        with suppress(Exception):  # the device may be gone
+            session.get_function("CloseRPCConnection")()
+
+
+def _connect(fleet: Fleet, progress: Progress, seconds: float) -> Any:
     count, until = check(fleet), time.monotonic() + seconds
     while not _free(fleet):
         if time.monotonic() >= until:
             raise EngineError(
-                "target", f"All {count} devices with the key {fleet.key!r} are in use.",
+                "target", f"All devices with the key {fleet.key!r} are in use ({count}).",
                 fleet.tracker, "Wait until others are done, or add a device.",
             )  # fmt: skip
         progress(0.0, f"waiting for a device with the key {fleet.key}")
@@ -62,7 +75,6 @@ def connect(fleet: Fleet, progress: Progress, seconds: float = PATIENCE) -> Any:
     wrong: list[Exception] = []
 
     def request() -> None:
-        import tvm
         from tvm import rpc
 
         try:
@@ -73,7 +85,6 @@ def connect(fleet: Fleet, progress: Progress, seconds: float = PATIENCE) -> Any:
             found.append(session)
         except Exception as error:  # whatever TVM makes of what it did not understand
             wrong.append(error)
-        del tvm
 
     # What hangs in TVM's C++ cannot be ended, but it need not be waited for.
     thread = threading.Thread(target=request, daemon=True)

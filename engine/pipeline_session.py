@@ -24,7 +24,7 @@ from engine.building import BuildOptions, Found
 from engine.devices import torch_device
 from engine.examples import FunctionText, run_example
 from engine.fault import Report, Shown, Suspects, Told, Where
-from engine.fleet import connect
+from engine.fleet import connected
 from engine.inside import (
     Counterparts,
     Part,
@@ -470,7 +470,15 @@ class PipelineSession:
         """Build, compare, and time on a device of a fleet."""
         if captured is None and self._end(source, pipeline, progress).program.gradients:
             raise _whole_joint("timed")
-        session = connect(fleet, progress)
+        with connected(fleet, progress) as session:
+            return self._timed_there(
+                source, pipeline, captured, target, threads, repeats, fleet, session, progress
+            )
+
+    def _timed_there(
+        self, source: ModelSource, pipeline: Pipeline, captured: tuple[str, ...] | None,
+        target: str, threads: int, repeats: int, fleet: Fleet, session: Any, progress: Progress,
+    ) -> TimeResult:  # fmt: skip
         halves = None
         if captured is None:
             state = self._end(source, pipeline, _part(progress, 0.0, 0.3))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,15 +12,18 @@ from typing import Any
 
 import tvm
 from tvm import relax
+from tvm.support import tar
 
 from engine import timing
 from engine.building import BuildOptions, Found
-from engine.relax import kernel_tasks, runtime
+from engine.fleet import check, connected
+from engine.relax import kernel_tasks, remote, runtime
 from engine.relax.search import Search, best
 from engine.relax.targets import SCHEDULES, parse
-from engine.relax.trial_runs import values
+from engine.relax.trial_runs import SHORTEST_MS, values
 from engine.relax.watched import Watched
-from engine.relax.workers import Local, shapes
+from engine.relax.workers import Workers, shapes
+from engine.remote import threads_of, upload
 from engine.session import EngineError
 from engine.tuner import Tunable, Tuner, Workload
 from engine.tuning import RECORDS, Fleet
@@ -65,20 +70,24 @@ def _keys(sites: list[str], calls: list[tuple[str, str | None]]) -> list[str | N
 
 def tuner(target: str, threads: int, fleet: Fleet | None) -> AbstractContextManager[Tuner]:
     """What measures schedules; see `engine.pipeline_session.Backend`."""
-    if fleet is not None:
-        raise EngineError("target", "Fleets do not measure for Relax yet.", fleet.tracker)
     text = plain(target)
     made = parse(text)
-    if not _is_here(made):
+    if fleet is not None:
+        remote.check(text)
+        check(fleet)
+    elif not _is_here(made):
         raise EngineError(
             "target", "What is built for this target cannot be measured here.", target,
             "Measure on a fleet: give its tracker and key.",
         )  # fmt: skip
     ours = SCHEDULES in text.split()
-    measurer = Local(made, ours, threads, threads)
+    cores = len(os.sched_getaffinity(0))
+    measurer = Workers(made, ours, threads, threads if fleet is None else cores, fleet)
 
     def before(workload: Workload, place: Path) -> tuple[float, float | None]:
-        return _duel(workload, text, place)
+        if fleet is None:
+            return _duel(workload, text, place)
+        return _duel_there(workload, text, place, fleet, threads)
 
     return Search(made, threads, measurer, before)
 
@@ -98,17 +107,50 @@ def _duel(workload: Workload, target: str, place: Path) -> tuple[float, float | 
     Both run as they do in a program: called by the virtual machine, a library as such.
     """
     device = _device(parse(target))
-    kernel = workload.program
-    contenders = {"before": (kernel_tasks.alone(workload, True), BuildOptions(target))}
-    if best(place, kernel.mod) is not None:
-        found = Found(place.parent, "", always=True)
-        ours = BuildOptions(target, records=found)
-        contenders["ours"] = (kernel_tasks.alone(workload, False), ours)
-    given = values(shapes(workload.arguments[: -kernel.results]), device)
+    given = values(shapes(workload.arguments[: -workload.program.results]), device)
     runs = {}
-    for name, (mod, options) in contenders.items():
-        machine = relax.VirtualMachine(runtime.make(mod, options), device)
+    for name, executable in _contenders(workload, target, place).items():
+        machine = relax.VirtualMachine(executable, device)
         runs[name] = lambda main=machine["main"]: main(*given)
     measured = timing.interleave(runs, ROUNDS, device.sync, lambda fraction, text: None)
     medians = {n: 1e3 * statistics.median(m.runs) for n, m in measured.items()}
     return medians["before"], medians.get("ours")
+
+
+def _duel_there(
+    workload: Workload, target: str, place: Path, fleet: Fleet, threads: int
+) -> tuple[float, float | None]:
+    """The same on a device of a fleet, by its clock."""
+    built = _contenders(workload, target, place)
+    with connected(fleet, lambda fraction, text: None) as session:
+        return _timed_there(built, workload, target, session, threads)
+
+
+def _timed_there(
+    built: Mapping[str, Any], workload: Workload, target: str, session: Any, threads: int
+) -> tuple[float, float | None]:
+    threads_of(session, threads)
+    device = session.device(_device(parse(target)).dlpack_device_type())
+    given = values(shapes(workload.arguments[: -workload.program.results]), device)
+    timed, taken = {}, defaultdict(list)
+    for name, executable in built.items():
+        machine = relax.VirtualMachine(upload(session, executable, name, tar.tar), device)
+        machine.set_input("main", *given)
+        timed[name] = machine.time_evaluator(
+            "invoke_stateful", device, number=1, repeat=1, min_repeat_ms=SHORTEST_MS
+        )
+    for _ in range(ROUNDS):
+        for name, run in timed.items():
+            taken[name].append(1e3 * float(run("main").mean))
+    medians = {n: statistics.median(t) for n, t in taken.items()}
+    return medians["before"], medians.get("ours")
+
+
+def _contenders(workload: Workload, target: str, place: Path) -> dict[str, Any]:
+    """A kernel built as a program: "before" without records, "ours" with the best there is."""
+    built = {"before": (kernel_tasks.alone(workload, True), BuildOptions(target))}
+    if best(place, workload.program.mod) is not None:
+        found = Found(place.parent, "", always=True)
+        ours = BuildOptions(target, records=found)
+        built["ours"] = (kernel_tasks.alone(workload, False), ours)
+    return {name: runtime.make(mod, options) for name, (mod, options) in built.items()}

@@ -13,8 +13,12 @@ from typing import Any
 
 import numpy as np
 import tvm
+from tvm.support import tar
 
+from engine.fleet import connected
 from engine.relax import schedules
+from engine.remote import threads_of, upload
+from engine.tuning import Fleet
 
 REPEATS = 3
 SHORTEST_MS = 20
@@ -53,6 +57,26 @@ def time(slot: int, arguments: Shapes, device: str) -> float | None:
         "main", where, number=1, repeat=REPEATS, min_repeat_ms=SHORTEST_MS
     )
     return 1e3 * statistics.median(timed(*values(arguments, where)).results)
+
+
+def time_there(
+    slot: int, arguments: Shapes, device: str, fleet: Fleet, threads: int
+) -> float | None:
+    """The same on a free device of a fleet, by its clock.
+
+    Args:
+        threads: that the device is to use.
+    """
+    if slot not in _built:
+        return None
+    library = _built.pop(slot)
+    with connected(fleet, lambda fraction, text: None) as session:
+        threads_of(session, threads)
+        where = session.device(device)
+        timed = upload(session, library, "kernel", tar.tar).time_evaluator(
+            "main", where, number=1, repeat=REPEATS, min_repeat_ms=SHORTEST_MS
+        )
+        return 1e3 * float(statistics.median(timed(*values(arguments, where)).results))
 
 
 def values(arguments: Shapes, device: Any) -> list[Any]:

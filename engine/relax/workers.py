@@ -1,4 +1,4 @@
-"""Measuring kernels on this machine: built on all cores at a time, timed one by one."""
+"""Measuring kernels: built here on all cores at a time, timed one by one, here or on a fleet."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from typing import Any, Protocol
 from tvm.support.popen_pool import PopenWorker
 
 from engine.relax import trial_runs
+from engine.tuning import Fleet
 from viz.graph import TensorType
 
 BUILD_SECONDS = 30.0
 RUN_SECONDS = 20.0
-"""What building a kernel, and timing it, may take."""
+FLEET_SECONDS = 60.0
+"""What building a kernel, timing it here, and timing it on a fleet may take; the last includes
+waiting for a device."""
 
 BUILDS = 400
 """After so many kernels workers start anew: LLVM keeps some memory of everything it built."""
@@ -33,17 +36,21 @@ class Measurer(Protocol):
         """Time scheduled kernels, each "main" of a module, which all take the same arguments."""
 
 
-class Local:
-    """A `Measurer` on this machine; to be closed.
+class Workers:
+    """A `Measurer` whose processes build on this machine; to be closed.
 
     Args:
         target: TVM's.
         ours: whether it is a target with our schedules.
         threads: that kernels use.
         cores: how many kernels are built at a time.
+        fleet: whose device times them; None for this machine.
     """
 
-    def __init__(self, target: Any, ours: bool, threads: int, cores: int) -> None:
+    def __init__(
+        self, target: Any, ours: bool, threads: int, cores: int, fleet: Fleet | None = None
+    ) -> None:
+        self._fleet = fleet
         path = os.environ.get("PYTHONPATH", "")
         if _ROOT not in path.split(os.pathsep):  # where the workers find this project
             os.environ["PYTHONPATH"] = os.pathsep.join(p for p in (_ROOT, path) if p)
@@ -73,13 +80,18 @@ class Local:
         found: list[Outcome] = [(None, "")] * len(mods)
         for worker, share in zip(self._workers, shares, strict=True):
             for slot in share:
-                request = (slot, types, self._device)
                 if not errors[slot]:
-                    found[slot] = _asked(worker, trial_runs.time, request, RUN_SECONDS)
+                    found[slot] = self._time(worker, slot, types)
                 if found[slot] == (None, "") and not errors[slot]:
                     build(worker, [slot])  # its process ended with a kernel before it
-                    found[slot] = _asked(worker, trial_runs.time, request, RUN_SECONDS)
+                    found[slot] = self._time(worker, slot, types)
         return [(ms, error or errors[i]) for i, (ms, error) in enumerate(found)]
+
+    def _time(self, worker: PopenWorker, slot: int, types: trial_runs.Shapes) -> Outcome:
+        if self._fleet is None:
+            return _asked(worker, trial_runs.time, (slot, types, self._device), RUN_SECONDS)
+        there = (slot, types, self._device, self._fleet, self._threads)
+        return _asked(worker, trial_runs.time_there, there, FLEET_SECONDS)
 
     def close(self) -> None:
         """End the workers."""

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,10 @@ from tvm.autotvm.measure import MeasureInput, measure_methods  # noqa: E402
 from tvm.contrib import graph_executor, tar  # noqa: E402
 
 from engine.building import BuildOptions  # noqa: E402
+from engine.fleet import connected  # noqa: E402
 from engine.relay import runtime  # noqa: E402
 from engine.relay.targets import parse  # noqa: E402
+from engine.remote import threads_of, upload  # noqa: E402
 from engine.threads import set_threads  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
 from viz.graph import TensorType  # noqa: E402
@@ -176,17 +177,10 @@ def _loaded(libraries: list[Any], place: Place) -> Iterator[tuple[list[Any], Any
     if place.fleet is None:
         yield libraries, tvm.device(kind, gpu_index(place.target))
         return
-    tracker = tvm.rpc.connect_tracker(place.fleet.host, place.fleet.port)
-    remote = tracker.request(place.fleet.key, session_timeout=_SESSION_SECONDS)
-    remote.get_function("runtime.config_threadpool")(0, place.threads)
-    loaded = []
-    with tempfile.TemporaryDirectory() as folder:
-        for index, library in enumerate(libraries):
-            file = Path(folder) / f"alone{index}.tar"
-            library.export_library(str(file), fcompile=tar.tar)
-            remote.upload(str(file))
-            loaded.append(remote.load_module(file.name))
-    yield loaded, remote.device(kind, gpu_index(place.target))
+    with connected(place.fleet, lambda fraction, text: None) as session:
+        threads_of(session, place.threads)
+        there = [upload(session, x, f"alone{k}", tar.tar) for k, x in enumerate(libraries)]
+        yield there, session.device(kind, gpu_index(place.target))
 
 
 def _whole(module: Any, given: dict[str, Any], device: Any) -> Any:

@@ -15,11 +15,13 @@ from typing import Any
 
 from engine import records
 from engine.building import BuildOptions
+from engine.fleet import check
 from engine.memo import Memo
 from engine.relay import measuring
 from engine.relay.boot import spawning
 from engine.relay.history import ABOUT, RECORDED, best_record
 from engine.relay.measuring import CannotMeasure, Place
+from engine.relay.remote import check as check_target
 from engine.relay.runtime import prepared
 from engine.relay.targets import BLAS, parse
 from engine.relay.targets import target as examined
@@ -103,6 +105,9 @@ def tuner(target: str, threads: int, fleet: Fleet | None) -> Iterator[RelayTuner
             "target", f"Nothing can be measured for it here. {known.missing}", target,
             "Name a tracker and a key of devices that can, or tune for a target of this machine.",
         )  # fmt: skip
+    if fleet is not None:
+        check_target(target)
+        check(fleet)
     process = Process()
     try:
         yield RelayTuner(process, Place(target, threads, fleet))
