@@ -40,12 +40,12 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
     x = alt.X(
         "intensity:Q", title="FLOPs for each byte moved",
         scale=alt.Scale(type="log", domain=[low, high], nice=False),
-        axis=alt.Axis(format="~g", tickCount=6, grid=True),
+        axis=alt.Axis(format="~g", tickCount=6, grid=True, gridOpacity=0.4),
     )  # fmt: skip
     y = alt.Y(
         "rate:Q", title="FLOP/s",
         scale=alt.Scale(type="log", domain=[bottom / 2, top * 2], nice=False),
-        axis=alt.Axis(format="~s", tickCount=6, grid=True),
+        axis=alt.Axis(format="~s", tickCount=6, grid=True, gridOpacity=0.4),
     )  # fmt: skip
     click = alt.selection_point(name=CHOICE, fields=["index"])
     lines = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from passes.cost import REDUCTIONS, is_fusible, is_view
 from passes.lint.subject import Finding, Subject
@@ -28,12 +28,12 @@ def find(subject: Subject) -> Iterator[Finding]:
         if any(subject.place[n.id] != {index} or n.id in subject.weights for n in inside):
             continue  # another kernel computes it too, or it is constant work
         last = inside[-1]
-        found = _reader(subject, index, nodes)
+        found = _reader(subject, nodes)
         if found is not None:
             yield subject.finding(
                 NAME, [last.id, found.id],
                 f"{last.title} and the {found.title} that reads it are two kernels.",
-                "" if fused else subject.remedy("unfused"), [last.id],
+                "" if fused else subject.remedy("unfused"), nodes,
                 "TVM's fusion leaves them apart." if fused else "",
             )  # fmt: skip
 
@@ -42,10 +42,9 @@ def _light(node: Node) -> bool:
     return is_view(node) or is_fusible(node)
 
 
-def _reader(subject: Subject, index: int, nodes: object) -> Node | None:
+def _reader(subject: Subject, nodes: Collection[str]) -> Node | None:
     """The first reader of a kernel's results, where one kernel has all of them and can take it."""
-    graph = subject.graph
-    kernel = set(subject.kernels[index]) if subject.kernels else set()
+    graph, kernel = subject.graph, set(nodes)
     todo = [r for i in kernel for r in graph.readers[i] if r not in kernel]
     if not todo or kernel & set(graph.outputs):
         return None
@@ -67,7 +66,7 @@ def _reader(subject: Subject, index: int, nodes: object) -> Node | None:
     if len(places) != 1:
         return None
     (behind,) = places
-    first = [graph.by_id[r] for r in graph.by_id if r in readers]
+    first = [n for n in graph.nodes if n.id in readers]
     if not all(_light(n) or n.op in REDUCTIONS for n in first):
         return None
     others = [graph.by_id[i] for i in (subject.kernels or ())[behind]]
