@@ -7,6 +7,7 @@ so does not run, and is not kept.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -79,6 +80,11 @@ def compiler_for(target: str) -> Any:
     def compile_cuda(source: str, form: str) -> bytes:
         from tvm.contrib import nvcc
 
+        if shutil.which("nvcc") is None:
+            raise RuntimeError(
+                "There is no nvcc here: install CUDA's toolkit. (With nvrtc, this TVM compiles for "
+                "a GPU that is here alone)"
+            )
         return bytes(nvcc.compile_cuda(source, form, arch=arch))
 
     return compile_cuda
