@@ -33,6 +33,11 @@ ROUNDS = 5
 """How often a kernel as built without records and its best record are timed in turn."""
 
 
+MOST_BUILDERS = 8
+"""Kernels that are built at a time, on as many cores; each process takes a second to start, and a
+quarter of a gigabyte."""
+
+
 def plain(target: str) -> str:
     """A target's text without its records."""
     return " ".join(o for o in target.split() if o != RECORDS)
@@ -81,8 +86,8 @@ def tuner(target: str, threads: int, fleet: Fleet | None) -> AbstractContextMana
             "Measure on a fleet: give its tracker and key.",
         )  # fmt: skip
     ours = SCHEDULES in text.split()
-    cores = len(os.sched_getaffinity(0))
-    measurer = Workers(made, ours, threads, threads if fleet is None else cores, fleet)
+    builders = min(MOST_BUILDERS, len(os.sched_getaffinity(0)))
+    measurer = Workers(made, ours, threads, builders, fleet)
 
     def before(workload: Workload, place: Path) -> tuple[float, float | None]:
         if fleet is None:

@@ -287,7 +287,7 @@ def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(monkeypa
     _, program = imported(Function(lambda x: x * 2 + 1), draw(8, 16))
     (task,) = measuring.tunable(program, "main", {}, "llvm", False).workloads
     good = task.program.mod
-    local = workers.Local(parse("llvm"), False, 1, 1)
+    local = workers.Workers(parse("llvm"), False, 1, 1)
     try:
         found = local.measure([good, None, good], task.arguments)
         assert found[0][0] > 0 and found[2][0] > 0
