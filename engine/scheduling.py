@@ -25,6 +25,12 @@ FLAGS = ("fast-math-reassoc", "fast-math-contract", "fast-math-nsz")
 """What such a target lets LLVM do: sum in any order, and join products with sums, which vectors
 need. NaN and infinities stay what they are."""
 
+SMALL = "small_product"
+"""Name of a stage that multiplies small matrices, where a library's call would cost more."""
+
+FEW_FLOPS = 1_000_000
+"""Below so many multiplications and additions a product of two results is small."""
+
 _PARALLEL = 1 << 15
 """Elements from which a kernel is worth waking other threads for."""
 
@@ -90,7 +96,7 @@ class _Kernel:
     def known(self) -> bool:
         """Whether the rules do well here: no reduction over windows, or of two matrices."""
         return all(
-            self._name(b) == packed.PRODUCT or not self._is_hard(self.sch.get(b))
+            self._name(b) in (packed.PRODUCT, SMALL) or not self._is_hard(self.sch.get(b))
             for b in self._blocks()
             if self._is_reduction(b)
         )

@@ -20,6 +20,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from engine import packed
 from engine.relax.convolution import dispatched
+from engine.scheduling import FEW_FLOPS
 
 _NAME = "relascope.matmul"
 _SERVED = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv2d_transpose")
@@ -87,6 +88,8 @@ class _Rewriter(PyExprMutator):
         instead = self.packed(made) if self.pack else None
         if instead is not None:
             return instead
+        if self.pack and _is_small(made):
+            return made
         (left, turn_a), (right, turn_b) = (self.turned(a) for a in made.args)
         return relax.op.call_dps_packed(_name(turn_a, turn_b), (left, right), kind)
 
@@ -128,3 +131,10 @@ class _Rewriter(PyExprMutator):
             if axes == [*range(rank - 2), rank - 1, rank - 2]:
                 return bound.args[0], True
         return operand, False
+
+
+def _is_small(call: Any) -> bool:
+    """Whether calling a library costs more than multiplying."""
+    extents = [*call.ty.shape, call.args[0].ty.shape[-1]]
+    known = all(isinstance(d, tvm.tirx.IntImm) for d in extents)
+    return known and 2 * math.prod(int(d) for d in extents) < FEW_FLOPS

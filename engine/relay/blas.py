@@ -17,6 +17,9 @@ import tvm
 from tvm import te
 from tvm.contrib import mkl
 
+from engine.relay import schedules
+from engine.scheduling import FEW_FLOPS, SMALL
+
 
 @functools.cache
 def register() -> None:
@@ -41,10 +44,21 @@ def _matmul_stage(
 def _batch_matmul_stage(
     left: Any, right: Any, turn_a: bool = False, turn_b: bool = False, **_: Any
 ) -> Any:
-    batch = te.max(left.shape[0], right.shape[0])
+    batch = max(int(left.shape[0]), int(right.shape[0]))
     rows = left.shape[2 if turn_a else 1]
     columns = right.shape[1 if turn_b else 2]
     shape = (batch, rows, columns)
+    inner = left.shape[1 if turn_a else 2]
+    if schedules.active() and 2 * batch * rows * columns * inner < FEW_FLOPS:
+        k = te.reduce_axis((0, inner), name="k")
+        only_left, only_right = int(left.shape[0]) == 1, int(right.shape[0]) == 1
+
+        def summed(b: Any, i: Any, j: Any) -> Any:
+            one = (0 if only_left else b, *((k, i) if turn_a else (i, k)))
+            other = (0 if only_right else b, *((j, k) if turn_b else (k, j)))
+            return te.sum(left[one] * right[other], axis=k)
+
+        return te.compute(shape, summed, name=SMALL)
     return _stage("tvm.contrib.mkl.batch_matmul", shape, left, right, turn_a, turn_b)
 
 

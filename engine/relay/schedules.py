@@ -53,6 +53,11 @@ def used(here: bool) -> Iterator[None]:
         _used = before
 
 
+def active() -> bool:
+    """Whether what is built now is scheduled here."""
+    return _used
+
+
 @functools.cache
 def _arithmetic() -> VectorMath:
     def call(dtype: str, name: str, *arguments: Any) -> Any:
@@ -69,7 +74,8 @@ def _database() -> Any:
         """What it is not asked for here."""
 
     def query(mod: Any, target: Any, name: str) -> Any:
-        made = scheduled(_DIALECT, mod["main"], sure=True)
+        kernel = mod["main"]
+        made = None if _offset(kernel.body) else scheduled(_DIALECT, kernel, sure=True)
         if made is None:
             return None
         workload = meta_schedule.database.Workload(mod)
@@ -139,6 +145,24 @@ def _tile(data: Any, weight: Any) -> packed.Tile | None:
 def _tile_of(rows: Any, columns: int) -> packed.Tile | None:
     known = isinstance(rows, tir.IntImm)
     return packed.tile(int(rows), columns, _REGISTERS) if known else None
+
+
+def _offset(statement: Any) -> bool:
+    """Whether a kernel has a stage of TVM's that counts from a buffer's offset, which it is never told.
+
+    Concatenating is such, and sorting; they are written as loops or calls, not as expressions.
+    """
+    found = False
+
+    def visit(node: Any) -> None:
+        nonlocal found
+        if isinstance(node, tir.BufferStore | tir.BufferLoad):
+            found = found or isinstance(node.buffer.elem_offset, tir.Var)
+        elif isinstance(node, tir.Var):
+            found = found or node.name == "elem_offset"
+
+    tir.stmt_functor.post_order_visit(statement, visit)
+    return found
 
 
 def _open(function: Any) -> Any:

@@ -1,0 +1,92 @@
+"""Products with constant weights by our own kernels hold what NumPy computes in float64."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from engine.building import BuildOptions
+from engine.relax import blas
+from engine.relax.runtime import make
+from engine.relax.targets import BLAS, SCHEDULES
+
+OURS = f"llvm {BLAS} {SCHEDULES}"
+
+
+def layer(shape, columns, dtype="float32", turned=False, last=None):
+    """x @ w + b by way of `last`, with w and b constant; and w and b."""
+    random = np.random.default_rng(0)
+    weight = random.normal(size=(shape[-1], columns)).astype(dtype)
+    bias = random.normal(size=columns).astype(dtype)
+    x = relax.Var("x", relax.TensorType(shape, dtype))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            right = relax.const(weight.T.copy() if turned else weight, dtype)
+            if turned:
+                right = builder.emit(relax.op.permute_dims(right))
+            found = builder.emit(relax.op.matmul(x, right))
+            found = builder.emit(relax.op.add(found, relax.const(bias, dtype)))
+            found = builder.emit_output(last(found) if last else found)
+        builder.emit_func_output(found)
+    return builder.get(), weight, bias
+
+
+def kernels(mod):
+    return {str(g.name_hint) for g in blas.dispatch(mod, pack=True).functions}
+
+
+SHAPES = [(14, 32), (1, 14, 48), (3, 14, 48), (8, 128, 64), (2, 3, 4, 16), (7, 40), (197, 24),
+          (2, 5, 3072), (2, 8)]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [16, 48, 192, 768])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_agree_with_numpy(shape, columns):
+    mod, weight, bias = layer(shape, columns, turned=len(shape) == 3, last=relax.op.nn.relu)
+    assert "packed_matmul" in kernels(mod)
+    machine = relax.VirtualMachine(make(mod, BuildOptions(OURS)), tvm.cpu())
+    x = np.random.default_rng(1).normal(size=shape).astype("float32")
+    for _ in range(2):  # a second run finds nothing of the first
+        found = machine["main"](tvm.runtime.tensor(x)).numpy()
+        exact = np.maximum(x.astype("float64") @ weight.astype("float64") + bias, 0)
+        assert found.shape == exact.shape
+        assert np.abs(found - exact).max() < 1e-6 * np.abs(exact).max() * shape[-1] ** 0.5
+        x = -x
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns", "dtype"),
+    [((1, 768), 768, "float32"), ((14, 8), 10, "float32"), ((14, 8), 48, "float64")],
+)
+def test_other_products_go_to_pytorch(shape, columns, dtype):
+    mod, weight, bias = layer(shape, columns, dtype)
+    assert "packed_matmul" not in kernels(mod)
+    machine = relax.VirtualMachine(make(mod, BuildOptions(OURS)), tvm.cpu())
+    x = np.random.default_rng(1).normal(size=shape).astype(dtype)
+    found = machine["main"](tvm.runtime.tensor(x)).numpy()
+    assert found == pytest.approx(x @ weight + bias, rel=1e-3, abs=1e-4)
+
+
+def test_what_follows_is_computed_on_each_tile():
+    mod, *_ = layer((1, 14, 48), 48, last=relax.op.nn.gelu)
+    seen = {}
+
+    @tvm.ir.instrument.pass_instrument
+    class Watch:
+        def run_after_pass(self, mod, info):
+            if info.name == "FuseTIR":
+                seen["names"] = [str(g.name_hint) for g in mod.functions]
+
+    make(mod, BuildOptions(OURS), [Watch()])
+    assert any("packed_matmul_add" in n and "gelu" in n for n in seen["names"])
+
+
+def test_a_weight_that_is_an_argument_is_not_packed():
+    x, w = (relax.Var(n, relax.TensorType((32, 48), "float32")) for n in "xw")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            found = builder.emit_output(relax.op.matmul(x, relax.op.permute_dims(w)))
+        builder.emit_func_output(found)
+    assert "packed_matmul" not in kernels(builder.get())

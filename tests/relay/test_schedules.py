@@ -1,0 +1,96 @@
+"""Relay kernels scheduled by us hold what PyTorch computes; what the rules do not know is TVM's."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from tvm import relay
+
+from engine.relay import schedules
+from engine.relay.targets import BLAS
+from engine.scheduling import SCHEDULES
+from tests.relay.test_runtime import compiled, var
+
+OURS = f"llvm {BLAS} {SCHEDULES}"
+
+
+def constant(tensor):
+    return relay.const(tensor.numpy())
+
+
+@pytest.mark.parametrize("shape", [(14, 32), (3, 48), (42, 64), (129, 24), (2, 8), (500, 16)])
+@pytest.mark.parametrize("columns", [16, 48, 768])
+def test_products_with_constant_weights(shape, columns):
+    weight, bias = torch.randn(columns, shape[1]), torch.randn(columns)
+    product = relay.nn.dense(var("x", *shape), constant(weight))
+    function = compiled(relay.nn.relu(relay.add(product, constant(bias))), OURS)
+    names = function.library.get_graph_json()
+    assert ("contrib_dense_pack" in names) == (shape[0] <= 160)
+    x = torch.randn(shape)
+    for given in (x, -x):
+        (found,) = function.run({"x": given})
+        exact = F.linear(given.double(), weight.double(), bias.double()).relu()
+        assert (found - exact).abs().max() < 1e-6 * exact.abs().max() * shape[1] ** 0.5
+
+
+EXPRESSIONS = {
+    "softmax": (lambda x: relay.nn.softmax(x, -1), lambda x: x.softmax(-1)),
+    "erf": (lambda x: relay.erf(x) * x, lambda x: x.erf() * x),
+    "tanh and exp": (lambda x: relay.tanh(x) + relay.exp(x), lambda x: x.tanh() + x.exp()),
+    "sigmoid": (relay.sigmoid, torch.sigmoid),
+    "sum of rows": (lambda x: relay.sum(x * x, 1), lambda x: (x * x).sum(1)),
+    "sum of columns": (lambda x: relay.sum(relay.exp(x), (0, 1)), lambda x: x.exp().sum((0, 1))),
+    "variance": (lambda x: relay.variance(x, -1), lambda x: x.var(-1, correction=0)),
+    "largest": (lambda x: relay.max(x, -1), lambda x: x.amax(-1)),
+    "joined": (
+        lambda x: relay.concatenate([relay.exp(x), x], 1) * relay.const(2.0),
+        lambda x: torch.cat([x.exp(), x], 1) * 2,
+    ),
+    "turned": (lambda x: relay.transpose(relay.tanh(x), (2, 0, 1)),
+               lambda x: x.tanh().permute(2, 0, 1)),
+    "running sum": (lambda x: relay.cumsum(x, 1), lambda x: x.cumsum(1)),
+    "sorted": (lambda x: relay.sort(x, 2), lambda x: x.sort(2).values),
+    "small products": (
+        lambda x: relay.nn.batch_matmul(x, x, transpose_b=True), lambda x: x @ x.mT
+    ),
+    "pooled": (
+        lambda x: relay.nn.max_pool2d(relay.expand_dims(x, 0), (2, 2)),
+        lambda x: F.max_pool2d(x[None], 2, stride=1),
+    ),
+    "convolution": (
+        lambda x: relay.nn.conv2d(
+            relay.expand_dims(x, 0), relay.const(torch.ones(4, 3, 3, 3).numpy()),
+            channels=4, kernel_size=(3, 3),
+        ),
+        lambda x: F.conv2d(x[None], torch.ones(4, 3, 3, 3, dtype=x.dtype)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_expressions_agree_with_pytorch(name):
+    ours, theirs = EXPRESSIONS[name]
+    x = torch.randn(3, 40, 96)
+    (found,) = compiled(ours(var("x", 3, 40, 96)), OURS).run({"x": x})
+    exact = theirs(x.double())
+    assert found.shape == exact.shape
+    assert (found - exact).abs().max() < 2e-5 * max(1.0, float(exact.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["softmax", "erf", "variance", "sum of columns"])
+def test_float64_keeps_its_digits(name):
+    ours, theirs = EXPRESSIONS[name]
+    x = torch.randn(3, 40, 96, dtype=torch.float64)
+    expression = ours(var("x", 3, 40, 96, dtype="float64"))
+    (found,) = compiled(expression, OURS).run({"x": x})
+    assert (found - theirs(x)).abs().max() < 1e-12 * float(theirs(x).abs().max())
+
+
+def test_other_targets_are_not_scheduled_here(monkeypatch):
+    asked = []
+    own = schedules.scheduled
+    monkeypatch.setattr(schedules, "scheduled", lambda *a, **k: asked.append(1) or own(*a, **k))
+    expression = relay.nn.softmax(var("x", 5, 33))
+    compiled(expression, "llvm")
+    assert not asked
+    compiled(expression, OURS)
+    assert asked

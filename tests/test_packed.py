@@ -1,0 +1,48 @@
+"""Tiles of products with packed weights, and the order that weights are put into."""
+
+import numpy as np
+import pytest
+
+from engine import packed
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "expected"),
+    [
+        (1024, 768, (4, 24)),  # nothing to fill up
+        (14, 768, (5, 16)),  # 15 rows rather than 16
+        (8, 64, (4, 16)),  # no panels of 24
+        (2, 24, (2, 24)),
+    ],
+)
+def test_tiles_fit_rows_and_columns(rows, columns, expected):
+    tile = packed.tile(rows, columns)
+    assert (tile.rows, tile.columns) == expected
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 768), (14, 10), (14, 1000 + 4)])
+def test_what_a_library_does_better_is_left_to_it(rows, columns):
+    assert packed.tile(rows, columns) is None
+
+
+def test_an_llvm_that_spills_gets_smaller_tiles_and_few_rows():
+    assert packed.tile(1024, 768, registers=14) is None
+    tile = packed.tile(16, 768, registers=14)
+    assert (tile.rows + 1) * tile.columns // packed.LANES < 14
+
+
+@pytest.mark.parametrize(
+    ("outer", "within"),
+    [((15,), True), ((1, 14), True), ((3, 14), False), ((3, 15), True), ((2, 1, 7, 1), False)],
+)
+def test_a_tile_goes_over_no_edge(outer, within):
+    assert packed.Tile(5, 16).within(outer) == within
+
+
+def test_panels_hold_the_weight_column_by_column_of_panels():
+    weight = np.arange(3 * 32, dtype="float32").reshape(3, 32)
+    panels = packed.panels(weight, packed.Tile(5, 16))
+    assert panels.shape == (2, 3, 16)
+    assert panels.flags.c_contiguous
+    for column in range(32):
+        assert np.array_equal(panels[column // 16, :, column % 16], weight[:, column])
