@@ -14,6 +14,8 @@ from kernels import (
     quiet,
 )
 
+from engine import pipeline_session
+from engine.kernels import Peaks
 from engine.relax.session import RelaxSession
 from engine.relax.targets import BLAS, SCHEDULES
 from engine.session import EngineError, ModelSource
@@ -93,3 +95,24 @@ def test_a_joint_program_is_profiled_as_two_functions(session):
     source = ModelSource("mlp", training=True)
     with pytest.raises(EngineError, match="two functions"):
         session.profile(source, default_pipeline("relax", True), None, TARGET, 1, 2, progress=quiet)
+
+
+def test_peaks_are_measured_once_for_a_number_of_threads_and_anew_on_request(monkeypatch):
+    asked = []
+
+    def measure(device, dtypes):
+        asked.append((device, torch.get_num_threads(), tuple(dtypes)))
+        return Peaks("m", 1, (), ((1, 1.0),), float(len(asked)))
+
+    monkeypatch.setattr(pipeline_session, "measure_peaks", measure)
+    own, before = RelaxSession(), torch.get_num_threads()
+    try:
+        first = own.peaks(TARGET, 1, ("float32",), progress=quiet)
+        assert own.peaks(TARGET, 1, ("float32",), progress=quiet) is first
+        assert own.peaks(TARGET, 1, ("float32",), 1, progress=quiet).seconds == 2.0
+        assert own.peaks(TARGET, 2, ("float32",), progress=quiet).seconds == 3.0
+        assert own.peaks("cuda", 1, ("float16",), progress=quiet).seconds == 4.0
+    finally:
+        torch.set_num_threads(before)
+    assert asked == [("cpu", 1, ("float32",)), ("cpu", 1, ("float32",)),
+                     ("cpu", 2, ("float32",)), ("cuda", 1, ("float16",))]  # fmt: skip

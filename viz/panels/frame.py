@@ -34,6 +34,8 @@ _DOING = {
     "time": "Compiling and timing",
     "rivals": "Asking PyTorch what it keeps",
     "profile": "Compiling and timing each kernel",
+    "peaks": "Measuring the machine's peaks",
+    "kernels": "Asking TVM what it fuses",
     "tasks": "Listing the kernels that can be tuned",
     "tune": "Tuning",
 }
