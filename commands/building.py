@@ -13,6 +13,8 @@ from commands.shared import (
     Engine,
     cut_of,
     first_target,
+    fleet_of,
+    fleet_options,
     pipeline_of,
     source_of,
     write,
@@ -48,6 +50,7 @@ def time_options(command: argparse.ArgumentParser) -> None:
         "--history", type=Path, metavar="FILE",
         help="add the run to a file: lines of CSV where it ends in .csv, else one line of JSON",
     )  # fmt: skip
+    fleet_options(command)
 
 
 def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
@@ -72,6 +75,9 @@ def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
 def time_model(args: argparse.Namespace, connect: Connect) -> Document:
     """Compile, compare with PyTorch, and time against PyTorch eager, in one way or several."""
     source, pipeline = source_of(args), pipeline_of(args)
+    fleet = fleet_of(args)
+    if fleet is not None:
+        _check_there(args)
     with Engine(args, connect) as ask:
         target = args.target or first_target(ask)
         taken: tuple[ways.Offer, ...] = ()
@@ -81,10 +87,14 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
         made = ways.ways(
             source, pipeline, target, taken, lambda s, p: _captured(ask, s, p, args)
         )  # fmt: skip
-        result = ask(
-            "time", source, pipeline, _captured(ask, source, pipeline, args), target, args.threads,
-            args.repeats, tuple(args.rival), made,
+        about = (
+            source, pipeline, _captured(ask, source, pipeline, args), target, args.threads,
+            args.repeats,
         )  # fmt: skip
+        if fleet is not None:
+            result = ask("time_remote", *about, fleet)
+        else:
+            result = ask("time", *about, tuple(args.rival), made)
     document = timings.run_document(
         result, args.engine, str(pipeline), args.strategy if source.training else None,
         {
@@ -105,6 +115,24 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
     if args.history:
         _append(args.history, document)
     return document
+
+
+def _check_there(args: argparse.Namespace) -> None:
+    """Refuse what is not done on a fleet's device.
+
+    Raises:
+        EngineError: kind "usage".
+    """
+    if args.rival or args.ways:
+        raise EngineError(
+            "usage", "On a device of a fleet the program is timed by itself.", "--rival, --ways",
+            "Leave them out: PyTorch is not there.",
+        )  # fmt: skip
+    if not args.target:
+        raise EngineError(
+            "usage", "What the devices of the fleet are is not said.", "--target",
+            "Give a target, such as 'llvm -mtriple=aarch64-linux-gnu' or 'cuda -arch=sm_90'.",
+        )  # fmt: skip
 
 
 def _captured(

@@ -14,6 +14,7 @@ from engine import cutting
 from engine.client import EngineClient
 from engine.session import EngineError, ModelSource
 from engine.source import source_from_file
+from engine.tuning import Fleet
 from passes import cut as cuts
 from passes.catalogue import default_pipeline, read_pipeline
 from passes.pipeline import Pipeline
@@ -163,6 +164,26 @@ def first_target(ask: Callable[..., Any]) -> str:
 def bench_of(args: argparse.Namespace, ask: Callable[..., Any]) -> cutting.Bench:
     """Where and how to measure."""
     return cutting.Bench(args.target or first_target(ask), args.threads, args.repeats)
+
+
+def fleet_options(command: argparse.ArgumentParser) -> None:
+    """Whose device measures."""
+    command.add_argument(
+        "--tracker", metavar="HOST:PORT", help="TVM's RPC tracker, whose devices measure"
+    )
+    command.add_argument("--key", metavar="KEY", help="which of the tracker's devices")
+
+
+def fleet_of(args: argparse.Namespace) -> Fleet | None:
+    """Whose device measures; None for this machine."""
+    if args.tracker is None and args.key is None:
+        return None
+    if args.tracker is None:
+        raise EngineError(
+            "usage", "Where the tracker of these devices is, is not said.", "--tracker",
+            "Give its host:port, too.",
+        )  # fmt: skip
+    return Fleet(args.tracker, args.key or "")
 
 
 def write(path: Path, text: str) -> None:

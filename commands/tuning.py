@@ -16,6 +16,8 @@ from commands.shared import (
     Engine,
     cut_of,
     first_target,
+    fleet_of,
+    fleet_options,
     pipeline_of,
     source_of,
     write,
@@ -23,7 +25,7 @@ from commands.shared import (
 from engine import records, timing
 from engine.cutting import joint_of
 from engine.session import Ask, EngineError
-from engine.tuning import Fleet, Tuned, TuneResult, TuneTask
+from engine.tuning import Tuned, TuneResult, TuneTask
 from passes.catalogue import last_built
 from viz import tuned
 
@@ -35,10 +37,7 @@ def options(command: argparse.ArgumentParser) -> None:
         "--threads", type=int, default=0, metavar="N",
         help="that kernels run with; all cores otherwise",
     )  # fmt: skip
-    command.add_argument(
-        "--tracker", metavar="HOST:PORT", help="TVM's RPC tracker, whose devices measure"
-    )
-    command.add_argument("--key", metavar="KEY", help="which of the tracker's devices")
+    fleet_options(command)
 
 
 def more_options(command: argparse.ArgumentParser) -> None:
@@ -59,7 +58,7 @@ def tasks(args: argparse.Namespace, connect: Connect) -> Document:
     """The kernels of a model that can be tuned: calls, share of the time, best record."""
     with Engine(args, connect) as ask:
         call = _call(args, ask)
-        found: tuple[TuneTask, ...] = ask("tasks", *call, _fleet(args))
+        found: tuple[TuneTask, ...] = ask("tasks", *call, fleet_of(args))
         source, pipeline = call[:2]
         graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
         place = _place(args, ask, call[3])
@@ -74,7 +73,7 @@ def tune(args: argparse.Namespace, connect: Connect) -> Document:
     """Measure schedules of a model's kernels, and keep the best for builds to come."""
     if args.trials < 1 or (args.top is not None and args.top < 1):
         raise EngineError("usage", "There is nothing to measure.", "--trials, --top", "Give 1.")
-    fleet = _fleet(args)
+    fleet = fleet_of(args)
     with Engine(args, connect) as ask:
         call = _call(args, ask)
         found: tuple[TuneTask, ...] = ask("tasks", *call, fleet)
@@ -121,15 +120,9 @@ def _about(args: argparse.Namespace, call: tuple[Any, ...]) -> Document:
     }
 
 
-def _fleet(args: argparse.Namespace) -> Fleet | None:
-    if args.tracker is None and args.key is None:
-        return None
-    return Fleet(args.tracker or "", args.key or "")
-
-
 def _place(args: argparse.Namespace, ask: Ask, target: str) -> Path:
     version = ask("describe").version
-    return records.folder(args.engine, version, target, args.threads, _fleet(args))
+    return records.folder(args.engine, version, target, args.threads, fleet_of(args))
 
 
 def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, ...]:

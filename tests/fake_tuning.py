@@ -7,7 +7,7 @@ import uuid
 
 from engine import records
 from engine.records import Rival, Trial
-from engine.session import EngineError
+from engine.session import EngineError, TimeResult, TimeRow
 from engine.tuning import Tuned, TuneResult, TuneTask
 from viz.graph import TensorType
 
@@ -79,6 +79,17 @@ class FakeTuning:
         return TuneResult(
             run, str(place), "a test machine", target, threads or 2, tuple(done), seconds
         )
+
+    def time_remote(
+        self, source, pipeline, captured, target, threads, repeats, fleet, *, progress
+    ):  # fmt: skip
+        samples = tuple(0.5 + 0.01 * k for k in range(repeats))
+        row = TimeRow(f"relay, {target} on {fleet.key}", "forward", 0.5, 0.5, 0.5, None, 1e-6, None,
+                      samples, build_seconds=0.1, target=target)  # fmt: skip
+        return TimeResult(
+            f"{fleet.key} at {fleet.tracker}", target, threads or 4, (row,), (), 0.1,
+            ("PyTorch does not run beside it.",),
+        )  # fmt: skip
 
     def _place(self, target, threads, fleet):
         return records.folder(self.ir, "0.0.test", target, threads, fleet)

@@ -121,3 +121,34 @@ def test_progress_has_the_best_so_far_and_the_time_left(place):
             os.kill(pid, 0)
     after = document("tune", "mlp", "--trials", "1", "--tasks", DENSE)
     assert after["curve"][0]["trial"] == dense["trials"] + 1
+
+
+def test_a_program_is_timed_on_a_fleet():
+    fleet = ("--tracker", "127.0.0.1:9190", "--key", "board")
+    data = document("time", "mlp", "--target", "llvm", "--repeats", "3", *fleet)
+    assert data["machine"] == "board at 127.0.0.1:9190"
+    (row,) = data["rows"]
+    assert row["what"] == "relay, llvm on board"
+    assert row["ratio_to_eager"] is None
+    assert len(row["samples_ms"]) == 3
+    text = run("time", "mlp", "--target", "llvm", *fleet).stdout
+    assert "PyTorch does not run beside it." in text
+
+
+@pytest.mark.parametrize(
+    ("more", "where"),
+    [
+        ((), "--target"),
+        (("--target", "llvm", "--rival", "torch.compile"), "--rival, --ways"),
+        (("--target", "llvm", "--ways", "all"), "--rival, --ways"),
+    ],
+)
+def test_what_is_not_done_on_a_fleet_is_refused(more, where):
+    fleet = ("--tracker", "127.0.0.1:9190", "--key", "board")
+    error = document("time", "mlp", *more, *fleet, status=2)["error"]
+    assert (error["kind"], error["where"]) == ("usage", where)
+
+
+def test_half_a_fleet_is_refused():
+    error = document("time", "mlp", "--target", "llvm", "--key", "board", status=2)["error"]
+    assert (error["kind"], error["where"]) == ("usage", "--tracker")
