@@ -93,8 +93,8 @@ class Builder:
 def _hint(target: str) -> str:
     if target.split()[0] == "rocm":
         return (
-            "For an AMD GPU, TVM needs ROCm's device libraries and its linker ld.lld. It looks for "
-            "them in opt/rocm, or where ROCM_PATH says."
+            "For an AMD GPU, TVM needs ROCm's device libraries, and its linker ld.lld, no older "
+            "than TVM's LLVM. It looks in opt/rocm; in Relax, where ROCM_PATH says, too."
         )
     return "Choose another target, or a smaller part of the model."
 

@@ -356,6 +356,7 @@ class PipelineSession:
         progress: Progress,
     ) -> tuple[NodeError, ...]:
         """Compare the tensors inside a program with those inside PyTorch's run."""
+        _check_runs(self._backend.target(target))
         state = self._end(source, pipeline, _part(progress, 0.0, 0.2))
         if "gradient" in state.done and not state.program.gradients:
             raise EngineError(
@@ -732,6 +733,7 @@ class PipelineSession:
         target: str,
     ) -> narrowing.Values:  # fmt: skip
         """The values of a program's nodes by their ids, arguments included."""
+        _check_runs(self._backend.target(target))
         model = self._load(source, lambda fraction, text: None).model.on(torch_device(target))
         masks = _masks(program, source, model)
         whole = Part(program, "main", graph, exprs, masks, {}, program.gradients)

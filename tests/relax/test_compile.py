@@ -101,6 +101,8 @@ def test_what_is_not_here_is_not_run(session):
         with pytest.raises(EngineError, match="cannot run here") as caught:
             session.time(MLP, default_pipeline("relax", False), None, target, 1, 1, progress=silent)
         assert "cli.py compile" in caught.value.hint
+        with pytest.raises(EngineError, match="cannot run here"):
+            session.inside(MLP, default_pipeline("relax", False), None, target, progress=silent)
 
 
 def test_cuda_graphs_are_recorded_of_what_depends_on_no_address_of_the_callers(session):
@@ -110,8 +112,9 @@ def test_cuda_graphs_are_recorded_of_what_depends_on_no_address_of_the_callers(s
     for target in ("cuda -arch=sm_90", "cuda -arch=sm_90 -graphs=cuda"):
         made = runtime.executable(program, BuildOptions(target))
         recorded[target] = str(made.as_text()).count("vm.builtin.cuda_graph.run_or_capture in")
-    assert list(recorded.values())[0] == 0
-    assert list(recorded.values())[1] > 0
+    plain, graphs = recorded.values()
+    assert plain == 0
+    assert graphs > 0
 
 
 def test_a_gpus_products_by_pytorchs_library(session):

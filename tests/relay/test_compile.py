@@ -99,3 +99,5 @@ def test_what_is_not_here_is_not_run(session):
         with pytest.raises(EngineError, match="cannot run here") as caught:
             session.time(MLP, default_pipeline("relay", False), None, target, 1, 1, progress=silent)
         assert "cli.py compile" in caught.value.hint
+        with pytest.raises(EngineError, match="cannot run here"):
+            session.inside(MLP, default_pipeline("relay", False), None, target, progress=silent)
