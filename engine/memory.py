@@ -7,7 +7,9 @@ they say (`engine.steps.Compiled.own_bytes`), as TVM's allocator is another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch.autograd.profiler import profile
@@ -26,8 +28,14 @@ def torch_peak(run: Callable[[], object], device: torch.device) -> int:
         run()
         torch.cuda.synchronize(device)
         return int(torch.cuda.max_memory_allocated(device)) - int(before)
-    with profile(profile_memory=True) as watched:
+    watched = profile(profile_memory=True)
+    with _quiet():
+        watched.__enter__()
+    try:
         result = run()
+    finally:
+        with _quiet():
+            watched.__exit__(None, None, None)
     del result
     events = [e for e in watched.kineto_results.events() if e.name() == "[memory]"]
     held = most = 0
@@ -35,3 +43,16 @@ def torch_peak(run: Callable[[], object], device: torch.device) -> int:
         held += event.nbytes()
         most = max(most, held)
     return most
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what the profiler says of its starting and stopping out of the process's log."""
+    log, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(log, 2)
+        os.close(log)
+        os.close(nowhere)

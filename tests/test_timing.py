@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
@@ -37,6 +39,15 @@ def test_memory_counts_what_is_alive_at_one_time():
     assert torch_peak(chain, CPU) == 5 * mib
     assert torch_peak(lambda: kept.view(-1), CPU) == 0
     assert torch_peak(lambda: torch.empty(4 * mib, dtype=torch.uint8), CPU) == 4 * mib
+
+
+def test_measuring_memory_says_nothing_and_lets_the_run_speak(capfd):
+    torch_peak(lambda: print("a word", file=sys.stderr, flush=True), CPU)
+    assert capfd.readouterr().err == "a word\n"
+    with pytest.raises(ZeroDivisionError):
+        torch_peak(lambda: 1 / 0, CPU)
+    print("still there", file=sys.stderr, flush=True)
+    assert capfd.readouterr().err == "still there\n"
 
 
 class Function:
