@@ -112,7 +112,8 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
         for extent in given[:0:-1]:
             place.insert(0, row % extent)
             row = row // extent
-        return data[(row, *place)]
+        position = (row, *place)
+        return data[position]
 
     if rows % high:
         # Rows behind the end are zeros.
