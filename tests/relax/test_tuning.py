@@ -33,6 +33,14 @@ SOURCE = ModelSource("mlp", batch=2)
 PIPELINE = default_pipeline("relax", False)
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """One process builds, and the search breeds from few."""
+    monkeypatch.setattr(measuring, "MOST_BUILDERS", 1)
+    for name, value in (("POPULATION", 8), ("SAMPLED", 4), ("GENERATIONS", 1)):
+        monkeypatch.setattr(search, name, value)
+
+
 @pytest.fixture
 def place(monkeypatch, tmp_path):
     monkeypatch.setenv(records.VARIABLE, str(tmp_path))
