@@ -11,6 +11,7 @@ fresh tensors for the outputs. It is not safe, and a copy is made, where
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ boot()
 import tvm  # noqa: E402
 from tvm import relay  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
+from tvm.relay.backend import te_compiler  # noqa: E402
 
 from engine.relay import blas, erf, history, schedules  # noqa: E402
 from engine.relay.targets import BLAS, parse  # noqa: E402
@@ -42,6 +44,8 @@ from passes.relay.rewrite import copied  # noqa: E402
 _ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
 
 erf.register()
+# TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
+te_compiler.libinfo = functools.cache(te_compiler.libinfo)
 
 
 class Compiled:

@@ -68,12 +68,24 @@ def _arithmetic() -> VectorMath:
 
 
 def _database() -> Any:
-    """A database that has a record of every kernel that our rules know."""
+    """A database that has a record of every kernel that our rules know.
+
+    It is asked several times for a kernel, and a model has many that are equal.
+    """
+    known: dict[int, list[tuple[Any, Any]]] = {}
 
     def nothing(*_: Any) -> None:
         """What it is not asked for here."""
 
     def query(mod: Any, target: Any, name: str) -> Any:
+        same = known.setdefault(int(tvm.ir.structural_hash(mod)), [])
+        for other, record in same:
+            if tvm.ir.structural_equal(mod, other):
+                return record
+        same.append((mod, record_of(mod)))
+        return same[-1][1]
+
+    def record_of(mod: Any) -> Any:
         kernel = mod["main"]
         made = None if _offset(kernel.body) else scheduled(_DIALECT, kernel, sure=True)
         if made is None:
@@ -148,7 +160,7 @@ def _tile_of(rows: Any, columns: int) -> packed.Tile | None:
 
 
 def _offset(statement: Any) -> bool:
-    """Whether a kernel has a stage of TVM's that counts from a buffer's offset, which it is never told.
+    """Whether a stage of a kernel counts from a buffer's offset, which it is never told.
 
     Concatenating is such, and sorting; they are written as loops or calls, not as expressions.
     """
