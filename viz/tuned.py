@@ -66,7 +66,7 @@ def refreshed(tasks: Sequence[TuneTask], book: Book) -> tuple[TuneTask, ...]:
     known = next((t for t in tasks if t.share and _now(t)), None)
     new = [
         replace(
-            t, before_ms=book.before_ms(t.key) or t.before_ms, best_ms=book.best_ms(t.key),
+            t, before_ms=book.before_ms(t.key) or t.before_ms, best_ms=book.with_record_ms(t.key),
             trials=len(book.of(t.key)), uses_record=book.takes(t.key),
         )
         for t in tasks
