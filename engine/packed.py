@@ -1,4 +1,5 @@
-"""Products of a matrix with weights that are known when they are built, by kernels of our own.
+"""Products of a matrix of few rows, or with a weight that is known when it is built, by kernels of
+our own.
 
 A library must put a weight into an order fit for the machine at every call, or read it badly. Here
 it is put into that order once, when the program is built: panels of some columns, each with its
@@ -23,8 +24,8 @@ PRODUCT = "packed_product"
 ROWS = "packed_rows"
 """Name of the stage that puts the rows of the left operand into tiles."""
 
-TILE_ROWS = "relascope.tile_rows"
-"""Annotation of that stage: how many rows a tile has."""
+TILE_ROWS, TILE_COLUMNS = "relascope.tile_rows", "relascope.tile_columns"
+"""Annotations of that stage: the size of a tile."""
 
 DTYPE = "float32"
 """What the tiles are made for."""
@@ -39,6 +40,13 @@ what an element of the result costs, over the best. Fewer sums than 8 wait for e
 
 _FEW = 160
 """Rows up to which libraries, which pack the weight each time, lose most by that."""
+
+
+_VERY_FEW = 48
+"""Rows up to which a weight that is not packed is best read as it lies."""
+
+_STRIPS = (128, 96, 64)
+"""Rows of a weight that are read side by side: more, and the processor looks up where each is."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,22 @@ def tile(rows: int, columns: int, registers: int = 16) -> Tile | None:
     return Tile(high, wide * LANES)
 
 
+def strip(rows: int, inner: int) -> int | None:
+    """How many rows of a weight (inner, columns), read as it lies, to go through at a time.
+
+    A library packs a weight at every call, which for few rows takes longer than the product.
+
+    Args:
+        rows: of the result.
+
+    Returns:
+        None where a library serves such a product better.
+    """
+    if rows > _VERY_FEW:
+        return None
+    return next((s for s in _STRIPS if inner % s == 0), None)
+
+
 def panels(weight: np.ndarray, tile: Tile) -> np.ndarray:
     """A weight of shape (inner, columns) as (columns / width, inner, width), without gaps."""
     inner, columns = weight.shape
@@ -89,7 +113,7 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
     Args:
         te, tir: the TVM's modules.
         data: of shape (rows, inner), or with several axes in place of the rows.
-        weight: as `panels` gives it.
+        weight: as `panels` gives it; or of shape (inner, columns), where `strip` finds one.
         outer: the axes of the result in place of its rows. A tile must not go over an edge of
             them: TVM's schedule primitives lose such edges.
 
@@ -103,8 +127,9 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
         raise ValueError(f"tiles of {tile.rows} rows go over edges of {tuple(outer)}")
     *given, inner = (int(d) for d in data.shape)
     rows = math.prod(given)
-    count, _, width = (int(d) for d in weight.shape)
-    high = tile.rows
+    packed = len(weight.shape) == 3
+    high, wide = tile.rows, tile.columns
+    columns = int(weight.shape[0]) * wide if packed else int(weight.shape[1])
     tiles = -(-rows // high)
 
     def read(row: Any, k: Any) -> Any:
@@ -126,13 +151,13 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
         )  # fmt: skip
     k = te.reduce_axis((0, inner), name="k")
     summed = te.compute(
-        (tiles * high, count * width),
+        (tiles * high, columns),
         lambda i, j: te.sum(
             (filled[i // high, k, i % high] if rows % high else read(i, k))
-            * weight[j // width, k, j % width],
+            * (weight[j // wide, k, j % wide] if packed else weight[k, j]),
             axis=k,
         ),
-        name=PRODUCT, attrs={TILE_ROWS: high},
+        name=PRODUCT, attrs={TILE_ROWS: high, TILE_COLUMNS: wide},
     )  # fmt: skip
 
     def at(*index: Any) -> Any:
@@ -141,4 +166,4 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
             row = row if extent == 1 else row * extent + position
         return summed[row, index[-1]]
 
-    return te.compute((*outer, count * width), at, name="product")
+    return te.compute((*outer, columns), at, name="product")

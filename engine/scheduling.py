@@ -2,7 +2,7 @@
 
 After fusion a kernel still writes each step of the group to memory and reads it back in a loop of
 its own. Here steps are computed where they are read, reductions run along memory, large kernels are
-shared out among threads, and products with packed weights (`engine.packed`) are computed in
+shared out among threads, and products of `engine.packed` are computed in
 registers, tile by tile, with what follows them. LLVM makes vectors of the inner loops, for which
 the target lets it add in another order than the program's.
 
@@ -42,6 +42,9 @@ _NARROWEST = 64
 
 _PANELS = 16
 """Panels from which threads share them; each is read once then."""
+
+_PARTS = 4
+"""Parts of the columns of a weight that is read as it lies."""
 
 _DEAR = frozenset(("exp", "erf", "tanh", "sigmoid", "log", "pow", "sin", "cos", "rsqrt"))
 """What is not to be computed once for each of several readers."""
@@ -261,21 +264,21 @@ class _Kernel:
             return None
         return axes.get(largest.region[-1].min)
 
-    def _product(self, followed: bool = True) -> None:
-        """Compute a product with packed weights tile by tile, and what follows it on each tile.
+    def _product(self) -> None:
+        """Compute a product of `engine.packed` tile by tile, and what follows it on each tile.
 
         A tile's sums stay in registers, so its loops are written out. Threads share the panels, or
         the tiles where panels are few.
-
-        Args:
-            followed: compute what reads the product on each tile; else once it is whole.
         """
         sch = self.sch
         self._inline({packed.PRODUCT, packed.ROWS})
         product = self.tvm.block(sch, packed.PRODUCT)
-        high = int(sch.get(product).annotations[packed.TILE_ROWS])
-        wide = int(self.tvm.buffer(sch.get(product).reads[1]).shape[-1])
-        readers = list(sch.get_consumers(product)) if followed else []
+        notes = sch.get(product).annotations
+        high, wide = int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS])
+        if len(self.tvm.buffer(sch.get(product).reads[1]).shape) == 2:
+            self._streamed(product, high, wide)
+            return
+        readers = list(sch.get_consumers(product))
         if readers:
             sch.set_scope(product, 0, "local")
         else:
@@ -301,6 +304,32 @@ class _Kernel:
         sch.unroll(vectors)
         sch.unroll(row)
         sch.decompose_reduction(product, inner)
+        for block in others:
+            self._pointwise(block)
+
+    def _streamed(self, product: Any, high: int, wide: int) -> None:
+        """Compute a product with a weight that is not packed, some rows of the weight at a time.
+
+        Threads share the columns in a few wide parts, so that each reads long runs of memory. What
+        follows comes when the product is whole.
+        """
+        sch = self.sch
+        others = [b for b in self._blocks() if self._name(b) != packed.PRODUCT]
+        rows, columns, inner = sch.get_loops(product)
+        tiles, row = sch.split(rows, factors=[None, high])
+        panels = self._extent(columns) // wide
+        parts = next(p for p in (_PARTS, 3, 2, 1) if panels % p == 0)
+        part, panel, vectors, lane = sch.split(
+            columns, factors=[parts, None, wide // packed.LANES, packed.LANES]
+        )
+        deep = packed.strip(1, self._extent(inner))
+        strips, inner = sch.split(inner, factors=[None, deep])
+        sch.reorder(part, strips, panel, tiles, inner, row, vectors, lane)
+        sch.parallel(part)
+        sch.vectorize(lane)
+        sch.unroll(vectors)
+        sch.unroll(row)
+        sch.decompose_reduction(product, strips)
         for block in others:
             self._pointwise(block)
 

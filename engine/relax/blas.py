@@ -94,25 +94,30 @@ class _Rewriter(PyExprMutator):
         return relax.op.call_dps_packed(_name(turn_a, turn_b), (left, right), kind)
 
     def packed(self, call: Any) -> Any | None:
-        """A matmul as a product with packed weights; None where that does not serve it."""
+        """A matmul as a product of `engine.packed`; None where a library serves it better."""
         left, (right, turned) = call.args[0], self.turned(call.args[1])
         if isinstance(right, tvm.ir.Var):
-            right = self.lookup_binding(right)
-        known = all(isinstance(d, tvm.tirx.IntImm) for d in left.ty.shape)
-        if not (isinstance(right, Constant) and known) or right.ty.ndim != 2:
+            bound = self.lookup_binding(right)
+            right = right if bound is None else bound
+        extents = [*left.ty.shape, *call.ty.shape]
+        known = all(isinstance(d, tvm.tirx.IntImm) for d in extents)
+        if not known or right.ty.ndim != 2 or str(call.ty.dtype) != packed.DTYPE:
             return None
-        if str(call.ty.dtype) != packed.DTYPE:
-            return None
-        weight = right.value.numpy()
-        weight = weight.T if turned else weight
-        *outer, _ = (int(d) for d in left.ty.shape)
-        tile = packed.tile(math.prod(outer), weight.shape[1])
+        *outer, inner = (int(d) for d in left.ty.shape)
+        rows = math.prod(outer)
+        tile = packed.tile(rows, int(extents[-1]))
         if tile is None:
             return None
-        panels = relax.const(packed.panels(weight, tile))
-        shape = outer if tile.within(outer) else [math.prod(outer)]
+        if isinstance(right, Constant):
+            weight = right.value.numpy()
+            right = relax.const(packed.panels(weight.T if turned else weight, tile))
+        elif turned or packed.strip(rows, inner) is None:
+            return None
+        else:
+            right = call.args[1]
+        shape = outer if tile.within(outer) else [rows]
         result = self.builder_.call_te(
-            lambda a, b: packed.product(te, tvm.tirx, a, b, tile, shape), left, panels,
+            lambda a, b: packed.product(te, tvm.tirx, a, b, tile, shape), left, right,
             primfunc_name_hint="packed_matmul", primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
         )  # fmt: skip
         return result if shape == outer else relax.op.reshape(result, call.ty.shape)

@@ -17,6 +17,7 @@ import tvm
 from tvm import te
 from tvm.contrib import mkl
 
+from engine import packed
 from engine.relay import schedules
 from engine.scheduling import FEW_FLOPS, SMALL
 
@@ -38,6 +39,10 @@ def _matmul_stage(
 ) -> Any:
     rows = left.shape[1 if turn_a else 0]
     columns = right.shape[0 if turn_b else 1]
+    if schedules.active() and not (turn_a or turn_b):
+        tile = schedules.tile_for(left, right)
+        if tile is not None:
+            return packed.product(te, tvm.tir, left, right, tile, [int(rows)])
     return _stage("tvm.contrib.mkl.matmul", (rows, columns), left, right, turn_a, turn_b)
 
 

@@ -154,6 +154,19 @@ def _tile(data: Any, weight: Any) -> packed.Tile | None:
     return tile if tile is not None and tile.columns == width else None
 
 
+def tile_for(left: Any, right: Any) -> packed.Tile | None:
+    """The tile for the product of two matrices as they lie; None where a library serves it better.
+
+    Args:
+        left, right: tensors of shape (rows, inner) and (inner, columns).
+    """
+    extents = (*left.shape, right.shape[1])
+    if str(left.dtype) != packed.DTYPE or not all(isinstance(d, tir.IntImm) for d in extents):
+        return None
+    rows, inner, columns = map(int, extents)
+    return packed.tile(rows, columns, _REGISTERS) if packed.strip(rows, inner) else None
+
+
 def _tile_of(rows: Any, columns: int) -> packed.Tile | None:
     known = isinstance(rows, tir.IntImm)
     return packed.tile(int(rows), columns, _REGISTERS) if known else None
