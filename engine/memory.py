@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch.autograd.profiler import profile
@@ -37,7 +38,8 @@ def torch_peak(run: Callable[[], object], device: torch.device) -> int:
         with _quiet():
             watched.__exit__(None, None, None)
     del result
-    events = [e for e in watched.kineto_results.events() if e.name() == "[memory]"]
+    results: Any = watched.kineto_results  # whose types PyTorch's stubs do not know
+    events = [e for e in results.events() if e.name() == "[memory]"]
     held = most = 0
     for event in sorted(events, key=lambda e: e.start_ns()):
         held += event.nbytes()
