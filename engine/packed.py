@@ -24,8 +24,11 @@ PRODUCT = "packed_product"
 ROWS = "packed_rows"
 """Name of the stage that puts the rows of the left operand into tiles."""
 
+DOTS = "row_products"
+"""Name of the stage that multiplies rows with rows, `LANES` sums of each pair at a time."""
+
 TILE_ROWS, TILE_COLUMNS = "relascope.tile_rows", "relascope.tile_columns"
-"""Annotations of that stage: the size of a tile."""
+"""Annotations of these stages: the size of a tile."""
 
 DTYPE = "float32"
 """What the tiles are made for."""
@@ -44,6 +47,10 @@ _FEW = 160
 
 _VERY_FEW = 48
 """Rows up to which a weight that is not packed is best read as it lies."""
+
+_ROW_TILES = ((3, 3), (5, 2))
+ROW_BLOCK = 4
+"""Tiles of a weight's rows that are used for all rows of the left operand before the next."""
 
 _STRIPS = (128, 96, 64)
 """Rows of a weight that are read side by side: more, and the processor looks up where each is."""
@@ -100,6 +107,17 @@ def strip(rows: int, inner: int) -> int | None:
     return next((s for s in _STRIPS if inner % s == 0), None)
 
 
+def row_tile(rows: int, columns: int, inner: int) -> Tile | None:
+    """The tile for a product with a weight of shape (columns, inner) that is not known when built.
+
+    Returns:
+        None where a library serves such a product better, which packs the weight at every call.
+    """
+    if not 2 <= rows <= _VERY_FEW or inner % LANES:
+        return None
+    return next((Tile(*t) for t in _ROW_TILES if columns % (t[1] * ROW_BLOCK) == 0), None)
+
+
 def panels(weight: np.ndarray, tile: Tile) -> np.ndarray:
     """A weight of shape (inner, columns) as (columns / width, inner, width), without gaps."""
     inner, columns = weight.shape
@@ -123,23 +141,10 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
     Raises:
         ValueError: a tile would.
     """
-    if not tile.within(outer):
-        raise ValueError(f"tiles of {tile.rows} rows go over edges of {tuple(outer)}")
-    *given, inner = (int(d) for d in data.shape)
-    rows = math.prod(given)
+    rows, inner, high, tiles, read = _rows_of(data, tile, outer)
     packed = len(weight.shape) == 3
-    high, wide = tile.rows, tile.columns
+    wide = tile.columns
     columns = int(weight.shape[0]) * wide if packed else int(weight.shape[1])
-    tiles = -(-rows // high)
-
-    def read(row: Any, k: Any) -> Any:
-        place = [k]
-        for extent in given[:0:-1]:
-            place.insert(0, row % extent)
-            row = row // extent
-        position = (row, *place)
-        return data[position]
-
     if rows % high:
         # Rows behind the end are zeros.
         filled = te.compute(
@@ -159,11 +164,71 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
         ),
         name=PRODUCT, attrs={TILE_ROWS: high, TILE_COLUMNS: wide},
     )  # fmt: skip
+    return te.compute(
+        (*outer, columns), lambda *at: summed[_row(at, outer), at[-1]], name="product"
+    )
 
-    def at(*index: Any) -> Any:
-        row: Any = 0
-        for position, extent in zip(index[:-1], outer, strict=True):
-            row = row if extent == 1 else row * extent + position
-        return summed[row, index[-1]]
 
-    return te.compute((*outer, columns), at, name="product")
+def dots(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[int]) -> Any:
+    """The product with a weight of shape (columns, inner), which is read row by row as it lies.
+
+    Args:
+        tile: of `row_tile`.
+        te, tir, data, outer: those of `product`.
+
+    Returns:
+        A tensor of shape (*outer, columns).
+
+    Raises:
+        ValueError: a tile would go over an edge of `outer`.
+    """
+    rows, inner, high, tiles, read = _rows_of(data, tile, outer)
+    columns = int(weight.shape[0])
+    if rows % high:
+        filled = te.compute(
+            (tiles * high, inner),
+            lambda i, k: tir.if_then_else(i < rows, read(i, k), tir.const(0, data.dtype)),
+            name=ROWS,
+        )
+    k = te.reduce_axis((0, inner // LANES), name="k")
+    lane = te.reduce_axis((0, LANES), name="lane")
+    lanes = te.compute(
+        (tiles * high, columns, LANES),
+        lambda i, j, v: te.sum(
+            (filled[i, k * LANES + v] if rows % high else read(i, k * LANES + v))
+            * weight[j, k * LANES + v],
+            axis=k,
+        ),
+        name=DOTS, attrs={TILE_ROWS: high, TILE_COLUMNS: tile.columns},
+    )  # fmt: skip
+    return te.compute(
+        (*outer, columns),
+        lambda *at: te.sum(lanes[_row(at, outer), at[-1], lane], axis=lane),
+        name="row_sums",
+    )
+
+
+def _rows_of(data: Any, tile: Tile, outer: Sequence[int]) -> tuple[int, int, int, int, Any]:
+    """Rows, elements of each, rows and number of tiles; and how to read an element of a row."""
+    if not tile.within(outer):
+        raise ValueError(f"tiles of {tile.rows} rows go over edges of {tuple(outer)}")
+    *given, inner = (int(d) for d in data.shape)
+    rows = math.prod(given)
+
+    def read(row: Any, k: Any) -> Any:
+        place = [k]
+        for extent in given[:0:-1]:
+            place.insert(0, row % extent)
+            row = row // extent
+        position = (row, *place)
+        return data[position]
+
+    return rows, inner, tile.rows, -(-rows // tile.rows), read
+
+
+def _row(index: Sequence[Any], outer: Sequence[int]) -> Any:
+    """The number of a row, of an element's place on these axes and a last one."""
+    row: Any = 0
+    for position, extent in zip(index[:-1], outer, strict=True):
+        row = row if extent == 1 else row * extent + position
+    return row

@@ -99,7 +99,8 @@ class _Kernel:
     def known(self) -> bool:
         """Whether the rules do well here: no reduction over windows, or of two matrices."""
         return all(
-            self._name(b) in (packed.PRODUCT, SMALL) or not self._is_hard(self.sch.get(b))
+            self._name(b) in (packed.PRODUCT, packed.DOTS, SMALL)
+            or not self._is_hard(self.sch.get(b))
             for b in self._blocks()
             if self._is_reduction(b)
         )
@@ -120,8 +121,12 @@ class _Kernel:
     def schedule(self) -> None:
         """Schedule every block whose shape is known."""
         opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
-        if packed.PRODUCT in map(self._name, self._blocks()) and not opaque:
+        names = set(map(self._name, self._blocks()))
+        if packed.PRODUCT in names and not opaque:
             self._product()
+            return
+        if packed.DOTS in names and not opaque:
+            self._dots()
             return
         self._inline(opaque)
         blocks = self._blocks()
@@ -306,6 +311,38 @@ class _Kernel:
         sch.decompose_reduction(product, inner)
         for block in others:
             self._pointwise(block)
+
+    def _dots(self) -> None:
+        """Multiply rows with rows of a weight in registers, and sum up what is in each.
+
+        A few rows of the weight stay in the nearest caches until all rows of the left operand have
+        met them, so that the weight is read once, along memory.
+        """
+        sch = self.sch
+        self._inline({packed.DOTS, packed.ROWS})
+        products = self.tvm.block(sch, packed.DOTS)
+        (sums,) = sch.get_consumers(products)
+        after = sch.get_consumers(sums)
+        done = {self._name(b) for b in (products, sums, *after)}
+        others = [b for b in self._blocks() if self._name(b) not in done]
+        notes = sch.get(products).annotations
+        high, wide = int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS])
+        sch.set_scope(products, 0, "local")
+        rows, columns, lane, inner = sch.get_loops(products)
+        tiles, row = sch.split(rows, factors=[None, high])
+        block, pair, column = sch.split(columns, factors=[None, packed.ROW_BLOCK, wide])
+        sch.reorder(block, tiles, pair, inner, row, column, lane)
+        if after:
+            sch.set_scope(sums, 0, "local")
+        for reader in (sums, *after):
+            sch.reverse_compute_at(reader, pair)
+        sch.parallel(block)
+        sch.vectorize(lane)
+        sch.unroll(column)
+        sch.unroll(row)
+        sch.decompose_reduction(products, inner)
+        for other in others:
+            self._pointwise(other)
 
     def _streamed(self, product: Any, high: int, wide: int) -> None:
         """Compute a product with a weight that is not packed, some rows of the weight at a time.

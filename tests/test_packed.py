@@ -32,6 +32,31 @@ def test_an_llvm_that_spills_gets_smaller_tiles_and_few_rows():
 
 
 @pytest.mark.parametrize(
+    ("rows", "columns", "inner", "expected"),
+    [
+        (14, 768, 768, (3, 3)),
+        (14, 64, 24, (5, 2)),  # no tiles of three
+        (14, 12, 20, None),  # an inner extent that is no whole vectors
+        (14, 10, 24, None),
+        (1, 768, 768, None),
+        (1024, 768, 768, None),  # packing pays for a library
+    ],
+)
+def test_a_weight_that_is_an_argument_is_read_row_by_row_for_few_rows(
+    rows, columns, inner, expected
+):
+    tile = packed.row_tile(rows, columns, inner)
+    assert (tile and (tile.rows, tile.columns)) == expected
+
+
+def test_strips_of_a_weight_are_whole():
+    assert packed.strip(14, 768) == 128
+    assert packed.strip(14, 96) == 96
+    assert packed.strip(14, 100) is None
+    assert packed.strip(1024, 768) is None
+
+
+@pytest.mark.parametrize(
     ("outer", "within"),
     [((15,), True), ((1, 14), True), ((3, 14), False), ((3, 15), True), ((2, 1, 7, 1), False)],
 )

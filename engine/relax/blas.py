@@ -105,19 +105,24 @@ class _Rewriter(PyExprMutator):
             return None
         *outer, inner = (int(d) for d in left.ty.shape)
         rows = math.prod(outer)
-        tile = packed.tile(rows, int(extents[-1]))
-        if tile is None:
-            return None
-        if isinstance(right, Constant):
+        columns, make = int(extents[-1]), packed.product
+        tile = packed.tile(rows, columns)
+        if isinstance(right, Constant) and tile is not None:
             weight = right.value.numpy()
             right = relax.const(packed.panels(weight.T if turned else weight, tile))
-        elif turned or packed.strip(rows, inner) is None:
+        elif isinstance(right, Constant):
             return None
+        elif turned:
+            tile, make = packed.row_tile(rows, columns, inner), packed.dots
+            right = self.turned(call.args[1])[0]
         else:
+            tile = tile if packed.strip(rows, inner) else None
             right = call.args[1]
+        if tile is None:
+            return None
         shape = outer if tile.within(outer) else [rows]
         result = self.builder_.call_te(
-            lambda a, b: packed.product(te, tvm.tirx, a, b, tile, shape), left, right,
+            lambda a, b: make(te, tvm.tirx, a, b, tile, shape), left, right,
             primfunc_name_hint="packed_matmul", primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
         )  # fmt: skip
         return result if shape == outer else relax.op.reshape(result, call.ty.shape)

@@ -39,10 +39,11 @@ def _matmul_stage(
 ) -> Any:
     rows = left.shape[1 if turn_a else 0]
     columns = right.shape[0 if turn_b else 1]
-    if schedules.active() and not (turn_a or turn_b):
-        tile = schedules.tile_for(left, right)
+    if schedules.active() and not turn_a:
+        tile = schedules.tile_for(left, right, turn_b)
         if tile is not None:
-            return packed.product(te, tvm.tir, left, right, tile, [int(rows)])
+            make = packed.dots if turn_b else packed.product
+            return make(te, tvm.tir, left, right, tile, [int(rows)])
     return _stage("tvm.contrib.mkl.matmul", (rows, columns), left, right, turn_a, turn_b)
 
 

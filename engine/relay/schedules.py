@@ -154,16 +154,19 @@ def _tile(data: Any, weight: Any) -> packed.Tile | None:
     return tile if tile is not None and tile.columns == width else None
 
 
-def tile_for(left: Any, right: Any) -> packed.Tile | None:
+def tile_for(left: Any, right: Any, turned: bool) -> packed.Tile | None:
     """The tile for the product of two matrices as they lie; None where a library serves it better.
 
     Args:
-        left, right: tensors of shape (rows, inner) and (inner, columns).
+        left, right: tensors of shape (rows, inner) and (inner, columns), or (columns, inner) where
+            it is turned.
     """
-    extents = (*left.shape, right.shape[1])
+    extents = (*left.shape, right.shape[0 if turned else 1])
     if str(left.dtype) != packed.DTYPE or not all(isinstance(d, tir.IntImm) for d in extents):
         return None
     rows, inner, columns = map(int, extents)
+    if turned:
+        return packed.row_tile(rows, columns, inner)
     return packed.tile(rows, columns, _REGISTERS) if packed.strip(rows, inner) else None
 
 

@@ -82,11 +82,41 @@ def test_what_follows_is_computed_on_each_tile():
     assert any("packed_matmul_add" in n and "gelu" in n for n in seen["names"])
 
 
-def test_a_weight_that_is_an_argument_is_not_packed():
-    x, w = (relax.Var(n, relax.TensorType((32, 48), "float32")) for n in "xw")
+def product(shape, weight, turned, dtype="float32"):
+    """A matmul of two arguments, the right one turned or not, plus one."""
+    x = relax.Var("x", relax.TensorType(shape, dtype))
+    w = relax.Var("w", relax.TensorType(weight, dtype))
     builder = relax.BlockBuilder()
     with builder.function("main", [x, w]):
         with builder.dataflow():
-            found = builder.emit_output(relax.op.matmul(x, relax.op.permute_dims(w)))
+            right = builder.emit(relax.op.permute_dims(w)) if turned else w
+            found = builder.emit(relax.op.matmul(x, right))
+            found = builder.emit_output(relax.op.add(found, relax.const(1.0, dtype)))
         builder.emit_func_output(found)
-    assert "packed_matmul" not in kernels(builder.get())
+    return builder.get()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("inner", [64, 128, 768, 96])
+@pytest.mark.parametrize(
+    ("shape", "columns"),
+    [((14,), 48), ((1, 14), 192), ((3, 5), 768), ((7,), 64), ((2, 3, 4), 96), ((48,), 16)],
+)
+def test_few_rows_by_a_weight_that_is_an_argument(shape, columns, inner, turned):
+    weight = (columns, inner) if turned else (inner, columns)
+    mod = product((*shape, inner), weight, turned)
+    assert "packed_matmul" in kernels(mod)
+    machine = relax.VirtualMachine(make(mod, BuildOptions(OURS)), tvm.cpu())
+    random = np.random.default_rng(1)
+    x, w = (random.normal(size=s).astype("float32") for s in ((*shape, inner), weight))
+    for _ in range(2):  # a second run finds nothing of the first
+        found = machine["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(w)).numpy()
+        exact = x.astype("float64") @ (w.T if turned else w).astype("float64") + 1
+        assert found.shape == exact.shape
+        assert np.abs(found - exact).max() < 1e-6 * np.abs(exact).max() * inner**0.5
+        x = -x
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_many_rows_by_a_weight_that_is_an_argument_go_to_pytorch(turned):
+    assert "packed_matmul" not in kernels(product((1024, 128), (128, 128), turned))

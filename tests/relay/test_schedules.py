@@ -32,6 +32,20 @@ def test_products_with_constant_weights(shape, columns):
         assert (found - exact).abs().max() < 1e-6 * exact.abs().max() * shape[1] ** 0.5
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("rows", "inner"), [(14, 768), (6, 64), (48, 128), (500, 64)])
+@pytest.mark.parametrize("columns", [48, 192, 10])
+def test_products_with_weights_that_are_arguments(rows, inner, columns, turned):
+    shape = (columns, inner) if turned else (inner, columns)
+    product = relay.nn.matmul(var("x", rows, inner), var("w", *shape), transpose_b=turned)
+    function = compiled(relay.nn.relu(product), OURS)
+    for _ in range(2):
+        x, w = torch.randn(rows, inner), torch.randn(shape)
+        (found,) = function.run({"x": x, "w": w})
+        exact = (x.double() @ (w.T if turned else w).double()).relu()
+        assert (found - exact).abs().max() < 1e-6 * exact.abs().max() * inner**0.5
+
+
 EXPRESSIONS = {
     "softmax": (lambda x: relay.nn.softmax(x, -1), lambda x: x.softmax(-1)),
     "erf": (lambda x: relay.erf(x) * x, lambda x: x.erf() * x),
