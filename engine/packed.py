@@ -27,6 +27,9 @@ ROWS = "packed_rows"
 DOTS = "row_products"
 """Name of the stage that multiplies rows with rows, `LANES` sums of each pair at a time."""
 
+OUTER = "outer_products"
+"""Name of the stage that sums a few outer products: the gradient of a weight, from few rows."""
+
 TILE_ROWS, TILE_COLUMNS = "relascope.tile_rows", "relascope.tile_columns"
 """Annotations of these stages: the size of a tile."""
 
@@ -118,6 +121,21 @@ def row_tile(rows: int, columns: int, inner: int) -> Tile | None:
     return next((Tile(*t) for t in _ROW_TILES if columns % (t[1] * ROW_BLOCK) == 0), None)
 
 
+def outer_tile(rows: int, columns: int, inner: int, registers: int = 16) -> Tile | None:
+    """The tile for (inner, rows) turned, times (inner, columns), where inner is small.
+
+    Args:
+        registers: that of `tile`.
+
+    Returns:
+        None where a library serves such a product better.
+    """
+    if inner > _VERY_FEW:
+        return None
+    fitting = [w for w in (3, 2) if 5 * w < registers and columns % (w * LANES) == 0]
+    return Tile(4, fitting[0] * LANES) if fitting and rows % 4 == 0 else None
+
+
 def panels(weight: np.ndarray, tile: Tile) -> np.ndarray:
     """A weight of shape (inner, columns) as (columns / width, inner, width), without gaps."""
     inner, columns = weight.shape
@@ -206,6 +224,25 @@ def dots(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[
         lambda *at: te.sum(lanes[_row(at, outer), at[-1], lane], axis=lane),
         name="row_sums",
     )
+
+
+def outer_products(te: Any, left: Any, right: Any, tile: Tile) -> Any:
+    """The sum of outer products of rows, in TVM's tensor expressions.
+
+    Args:
+        te: the TVM's module.
+        left, right: of shape (inner, rows) and (inner, columns).
+        tile: of `outer_tile`.
+
+    Returns:
+        A tensor of shape (rows, columns).
+    """
+    inner, rows = (int(d) for d in left.shape)
+    k = te.reduce_axis((0, inner), name="k")
+    return te.compute(
+        (rows, int(right.shape[1])), lambda i, j: te.sum(left[k, i] * right[k, j], axis=k),
+        name=OUTER, attrs={TILE_ROWS: tile.rows, TILE_COLUMNS: tile.columns},
+    )  # fmt: skip
 
 
 def _rows_of(data: Any, tile: Tile, outer: Sequence[int]) -> tuple[int, int, int, int, Any]:

@@ -43,6 +43,8 @@ _NARROWEST = 64
 _PANELS = 16
 """Panels from which threads share them; each is read once then."""
 
+_PRODUCTS = (packed.PRODUCT, packed.DOTS, packed.OUTER)
+
 _PARTS = 4
 """Parts of the columns of a weight that is read as it lies."""
 
@@ -121,13 +123,11 @@ class _Kernel:
     def schedule(self) -> None:
         """Schedule every block whose shape is known."""
         opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
-        names = set(map(self._name, self._blocks()))
-        if packed.PRODUCT in names and not opaque:
-            self._product()
-            return
-        if packed.DOTS in names and not opaque:
-            self._dots()
-            return
+        ways = dict(zip(_PRODUCTS, (self._product, self._dots, self._outer), strict=True))
+        for name in map(self._name, self._blocks()):
+            if name in ways and not opaque:
+                ways[name]()
+                return
         self._inline(opaque)
         blocks = self._blocks()
         if not opaque and self._row_by_row(blocks):
@@ -297,10 +297,7 @@ class _Kernel:
         sch.reorder(panel, tiles, inner, row, vectors, lane)
         for reader in readers:
             sch.reverse_compute_at(reader, tiles)
-            *_, last = sch.get_loops(reader)
-            if self._extent(last) % packed.LANES == 0:
-                _, last = sch.split(last, factors=[None, packed.LANES])
-                sch.vectorize(last)
+            self._vectorized(reader)
         if self._extent(panel) < _PANELS:
             sch.parallel(sch.fuse(panel, tiles))
         else:
@@ -343,6 +340,44 @@ class _Kernel:
         sch.decompose_reduction(products, inner)
         for other in others:
             self._pointwise(other)
+
+    def _outer(self) -> None:
+        """Sum outer products tile by tile, in the order in which the result lies in memory."""
+        sch = self.sch
+        self._inline({packed.OUTER})
+        product = self.tvm.block(sch, packed.OUTER)
+        notes = sch.get(product).annotations
+        high, wide = int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS])
+        readers = list(sch.get_consumers(product))
+        if readers:
+            sch.set_scope(product, 0, "local")
+        else:
+            readers = [sch.cache_write(product, 0, "local")]
+        done = {packed.OUTER, *map(self._name, readers)}
+        others = [b for b in self._blocks() if self._name(b) not in done]
+        rows, columns, inner = sch.get_loops(product)
+        tiles, row = sch.split(rows, factors=[None, high])
+        panel, vectors, lane = sch.split(
+            columns, factors=[None, wide // packed.LANES, packed.LANES]
+        )
+        sch.reorder(tiles, panel, inner, row, vectors, lane)
+        for reader in readers:
+            sch.reverse_compute_at(reader, panel)
+            self._vectorized(reader)
+        sch.parallel(tiles)
+        sch.vectorize(lane)
+        sch.unroll(vectors)
+        sch.unroll(row)
+        sch.decompose_reduction(product, inner)
+        for block in others:
+            self._pointwise(block)
+
+    def _vectorized(self, block: Any) -> None:
+        """Let a block's innermost loop run in vectors, where it is whole vectors."""
+        *_, last = self.sch.get_loops(block)
+        if self._extent(last) % packed.LANES == 0:
+            _, last = self.sch.split(last, factors=[None, packed.LANES])
+            self.sch.vectorize(last)
 
     def _streamed(self, product: Any, high: int, wide: int) -> None:
         """Compute a product with a weight that is not packed, some rows of the weight at a time.

@@ -49,6 +49,14 @@ def test_a_weight_that_is_an_argument_is_read_row_by_row_for_few_rows(
     assert (tile and (tile.rows, tile.columns)) == expected
 
 
+def test_outer_products_are_for_few_rows():
+    assert packed.outer_tile(768, 3072, 14) == packed.Tile(4, 24)
+    assert packed.outer_tile(768, 64, 14) == packed.Tile(4, 16)
+    assert packed.outer_tile(768, 3072, 14, registers=14) == packed.Tile(4, 16)
+    for rows, columns, inner in ((768, 3072, 1024), (6, 48, 14), (8, 10, 14)):
+        assert packed.outer_tile(rows, columns, inner) is None
+
+
 def test_strips_of_a_weight_are_whole():
     assert packed.strip(14, 768) == 128
     assert packed.strip(14, 96) == 96

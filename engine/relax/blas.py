@@ -96,6 +96,8 @@ class _Rewriter(PyExprMutator):
     def packed(self, call: Any) -> Any | None:
         """A matmul as a product of `engine.packed`; None where a library serves it better."""
         left, (right, turned) = call.args[0], self.turned(call.args[1])
+        if self.turned(left)[1]:
+            return None if turned else self.outer(call)
         if isinstance(right, tvm.ir.Var):
             bound = self.lookup_binding(right)
             right = right if bound is None else bound
@@ -126,6 +128,22 @@ class _Rewriter(PyExprMutator):
             primfunc_name_hint="packed_matmul", primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
         )  # fmt: skip
         return result if shape == outer else relax.op.reshape(result, call.ty.shape)
+
+    def outer(self, call: Any) -> Any | None:
+        """A matmul whose left operand is turned as a sum of outer products, where those are few."""
+        left, right = self.turned(call.args[0])[0], call.args[1]
+        extents = [*left.ty.shape, *right.ty.shape]
+        known = all(isinstance(d, tvm.tirx.IntImm) for d in extents)
+        if not known or len(extents) != 4 or str(call.ty.dtype) != packed.DTYPE:
+            return None
+        inner, rows, _, columns = map(int, extents)
+        tile = packed.outer_tile(rows, columns, inner)
+        if tile is None:
+            return None
+        return self.builder_.call_te(
+            lambda a, b: packed.outer_products(te, a, b, tile), left, right,
+            primfunc_name_hint="packed_matmul", primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
+        )  # fmt: skip
 
     def turned(self, operand: Any) -> tuple[Any, bool]:
         """What a transpose of the last two axes is of, and whether there was one."""

@@ -44,6 +44,10 @@ def _matmul_stage(
         if tile is not None:
             make = packed.dots if turn_b else packed.product
             return make(te, tvm.tir, left, right, tile, [int(rows)])
+    if schedules.active() and turn_a and not turn_b:
+        tile = schedules.outer_tile_for(left, right)
+        if tile is not None:
+            return packed.outer_products(te, left, right, tile)
     return _stage("tvm.contrib.mkl.matmul", (rows, columns), left, right, turn_a, turn_b)
 
 

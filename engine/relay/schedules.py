@@ -170,6 +170,19 @@ def tile_for(left: Any, right: Any, turned: bool) -> packed.Tile | None:
     return packed.tile(rows, columns, _REGISTERS) if packed.strip(rows, inner) else None
 
 
+def outer_tile_for(left: Any, right: Any) -> packed.Tile | None:
+    """The tile for `left` turned times `right`; None where a library serves it better.
+
+    Args:
+        left, right: tensors of shape (inner, rows) and (inner, columns).
+    """
+    extents = (*left.shape, right.shape[1])
+    if str(left.dtype) != packed.DTYPE or not all(isinstance(d, tir.IntImm) for d in extents):
+        return None
+    inner, rows, columns = map(int, extents)
+    return packed.outer_tile(rows, columns, inner, _REGISTERS)
+
+
 def _tile_of(rows: Any, columns: int) -> packed.Tile | None:
     known = isinstance(rows, tir.IntImm)
     return packed.tile(int(rows), columns, _REGISTERS) if known else None

@@ -117,6 +117,24 @@ def test_few_rows_by_a_weight_that_is_an_argument(shape, columns, inner, turned)
         x = -x
 
 
+@pytest.mark.parametrize(("inner", "rows", "columns"), [(14, 48, 72), (1, 8, 16), (48, 4, 768)])
+def test_the_gradient_of_a_weight_from_few_rows(inner, rows, columns):
+    x, y = (relax.Var(n, relax.TensorType((inner, e), "float32"))
+            for n, e in (("x", rows), ("y", columns)))  # fmt: skip
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            turned = builder.emit(relax.op.permute_dims(x))
+            found = builder.emit_output(relax.op.matmul(turned, y))
+        builder.emit_func_output(found)
+    assert "packed_matmul" in kernels(builder.get())
+    machine = relax.VirtualMachine(make(builder.get(), BuildOptions(OURS)), tvm.cpu())
+    random = np.random.default_rng(1)
+    a, b = (random.normal(size=(inner, e)).astype("float32") for e in (rows, columns))
+    found = machine["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b)).numpy()
+    assert np.abs(found - a.T.astype("float64") @ b).max() < 1e-5 * inner**0.5
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_many_rows_by_a_weight_that_is_an_argument_go_to_pytorch(turned):
     assert "packed_matmul" not in kernels(product((1024, 128), (128, 128), turned))

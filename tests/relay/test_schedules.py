@@ -46,6 +46,14 @@ def test_products_with_weights_that_are_arguments(rows, inner, columns, turned):
         assert (found - exact).abs().max() < 1e-6 * exact.abs().max() * inner**0.5
 
 
+@pytest.mark.parametrize(("inner", "rows", "columns"), [(14, 48, 72), (48, 4, 768), (500, 8, 16)])
+def test_the_gradient_of_a_weight(inner, rows, columns):
+    product = relay.nn.matmul(var("x", inner, rows), var("y", inner, columns), transpose_a=True)
+    x, y = torch.randn(inner, rows), torch.randn(inner, columns)
+    (found,) = compiled(product, OURS).run({"x": x, "y": y})
+    assert (found - x.double().T @ y.double()).abs().max() < 1e-5 * inner**0.5
+
+
 EXPRESSIONS = {
     "softmax": (lambda x: relay.nn.softmax(x, -1), lambda x: x.softmax(-1)),
     "erf": (lambda x: relay.erf(x) * x, lambda x: x.erf() * x),
