@@ -31,7 +31,7 @@ SMALL = "small_product"
 FEW_FLOPS = 1_000_000
 """Below so many multiplications and additions a product of two results is small."""
 
-_PARALLEL = 1 << 15
+_PARALLEL = 1 << 17
 """Elements from which a kernel is worth waking other threads for."""
 
 _CHUNK = 512
