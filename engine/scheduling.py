@@ -40,8 +40,8 @@ _CHUNK = 512
 _NARROWEST = 64
 """Columns below which chunks would leave vectors half empty."""
 
-_PANELS = 16
-"""Panels from which threads share them; each is read once then."""
+_SHARES = 16
+"""Panels of a weight, or rows of tiles, from which threads share them whole."""
 
 _PRODUCTS = (packed.PRODUCT, packed.DOTS, packed.OUTER)
 
@@ -270,44 +270,69 @@ class _Kernel:
         return axes.get(largest.region[-1].min)
 
     def _product(self) -> None:
-        """Compute a product of `engine.packed` tile by tile, and what follows it on each tile.
+        """Compute a product of `engine.packed` whose weight is packed, or lies as it is given.
 
-        A tile's sums stay in registers, so its loops are written out. Threads share the panels, or
-        the tiles where panels are few.
+        Of a packed one, each panel is used for all rows before the next.
+        """
+        self._inline({packed.PRODUCT, packed.ROWS})
+        product = self.tvm.block(self.sch, packed.PRODUCT)
+        if len(self.tvm.buffer(self.sch.get(product).reads[1]).shape) == 2:
+            self._streamed(product)
+        else:
+            self._tiled(product, panels_first=True)
+
+    def _outer(self) -> None:
+        """Sum outer products in the order in which the result lies in memory."""
+        self._inline({packed.OUTER})
+        self._tiled(self.tvm.block(self.sch, packed.OUTER), panels_first=False)
+
+    def _tile(self, product: Any) -> tuple[int, int]:
+        notes = self.sch.get(product).annotations
+        return int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS])
+
+    def _but(self, *blocks: Any) -> list[Any]:
+        """The other blocks."""
+        done = set(map(self._name, blocks))
+        return [b for b in self._blocks() if self._name(b) not in done]
+
+    def _tiled(self, product: Any, panels_first: bool) -> None:
+        """Compute a product tile by tile, and what follows it on each tile.
+
+        A tile's sums stay in registers, so its loops are written out. Threads share the outermost
+        loop, or the tiles where that is short.
         """
         sch = self.sch
-        self._inline({packed.PRODUCT, packed.ROWS})
-        product = self.tvm.block(sch, packed.PRODUCT)
-        notes = sch.get(product).annotations
-        high, wide = int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS])
-        if len(self.tvm.buffer(sch.get(product).reads[1]).shape) == 2:
-            self._streamed(product, high, wide)
-            return
+        high, wide = self._tile(product)
         readers = list(sch.get_consumers(product))
         if readers:
             sch.set_scope(product, 0, "local")
         else:
             readers = [sch.cache_write(product, 0, "local")]
-        done = {packed.PRODUCT, *map(self._name, readers)}
-        others = [b for b in self._blocks() if self._name(b) not in done]
+        others = self._but(product, *readers)
         rows, columns, inner = sch.get_loops(product)
         tiles, row = sch.split(rows, factors=[None, high])
-        panel, column = sch.split(columns, factors=[None, wide])
-        vectors, lane = sch.split(column, factors=[None, packed.LANES])
-        sch.reorder(panel, tiles, inner, row, vectors, lane)
+        panels, vectors, lane = sch.split(
+            columns, factors=[None, wide // packed.LANES, packed.LANES]
+        )
+        first, second = (panels, tiles) if panels_first else (tiles, panels)
+        sch.reorder(first, second, inner, row, vectors, lane)
         for reader in readers:
-            sch.reverse_compute_at(reader, tiles)
-            self._vectorized(reader)
-        if self._extent(panel) < _PANELS:
-            sch.parallel(sch.fuse(panel, tiles))
-        else:
-            sch.parallel(panel)
-        sch.vectorize(lane)
-        sch.unroll(vectors)
-        sch.unroll(row)
-        sch.decompose_reduction(product, inner)
+            sch.reverse_compute_at(reader, second)
+            *_, last = sch.get_loops(reader)
+            if self._extent(last) % packed.LANES == 0:
+                _, last = sch.split(last, factors=[None, packed.LANES])
+                sch.vectorize(last)
+        sch.parallel(first if self._extent(first) >= _SHARES else sch.fuse(first, second))
+        self._in_registers(product, inner, row, vectors, lane)
         for block in others:
             self._pointwise(block)
+
+    def _in_registers(self, product: Any, inner: Any, row: Any, column: Any, lane: Any) -> None:
+        """Write the loops of a tile out, and set its sums to zero before the loop `inner`."""
+        self.sch.vectorize(lane)
+        self.sch.unroll(column)
+        self.sch.unroll(row)
+        self.sch.decompose_reduction(product, inner)
 
     def _dots(self) -> None:
         """Multiply rows with rows of a weight in registers, and sum up what is in each.
@@ -320,10 +345,8 @@ class _Kernel:
         products = self.tvm.block(sch, packed.DOTS)
         (sums,) = sch.get_consumers(products)
         after = sch.get_consumers(sums)
-        done = {self._name(b) for b in (products, sums, *after)}
-        others = [b for b in self._blocks() if self._name(b) not in done]
-        notes = sch.get(products).annotations
-        high, wide = int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS])
+        others = self._but(products, sums, *after)
+        high, wide = self._tile(products)
         sch.set_scope(products, 0, "local")
         rows, columns, lane, inner = sch.get_loops(products)
         tiles, row = sch.split(rows, factors=[None, high])
@@ -334,59 +357,19 @@ class _Kernel:
         for reader in (sums, *after):
             sch.reverse_compute_at(reader, pair)
         sch.parallel(block)
-        sch.vectorize(lane)
-        sch.unroll(column)
-        sch.unroll(row)
-        sch.decompose_reduction(products, inner)
+        self._in_registers(products, inner, row, column, lane)
         for other in others:
             self._pointwise(other)
 
-    def _outer(self) -> None:
-        """Sum outer products tile by tile, in the order in which the result lies in memory."""
-        sch = self.sch
-        self._inline({packed.OUTER})
-        product = self.tvm.block(sch, packed.OUTER)
-        notes = sch.get(product).annotations
-        high, wide = int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS])
-        readers = list(sch.get_consumers(product))
-        if readers:
-            sch.set_scope(product, 0, "local")
-        else:
-            readers = [sch.cache_write(product, 0, "local")]
-        done = {packed.OUTER, *map(self._name, readers)}
-        others = [b for b in self._blocks() if self._name(b) not in done]
-        rows, columns, inner = sch.get_loops(product)
-        tiles, row = sch.split(rows, factors=[None, high])
-        panel, vectors, lane = sch.split(
-            columns, factors=[None, wide // packed.LANES, packed.LANES]
-        )
-        sch.reorder(tiles, panel, inner, row, vectors, lane)
-        for reader in readers:
-            sch.reverse_compute_at(reader, panel)
-            self._vectorized(reader)
-        sch.parallel(tiles)
-        sch.vectorize(lane)
-        sch.unroll(vectors)
-        sch.unroll(row)
-        sch.decompose_reduction(product, inner)
-        for block in others:
-            self._pointwise(block)
-
-    def _vectorized(self, block: Any) -> None:
-        """Let a block's innermost loop run in vectors, where it is whole vectors."""
-        *_, last = self.sch.get_loops(block)
-        if self._extent(last) % packed.LANES == 0:
-            _, last = self.sch.split(last, factors=[None, packed.LANES])
-            self.sch.vectorize(last)
-
-    def _streamed(self, product: Any, high: int, wide: int) -> None:
+    def _streamed(self, product: Any) -> None:
         """Compute a product with a weight that is not packed, some rows of the weight at a time.
 
         Threads share the columns in a few wide parts, so that each reads long runs of memory. What
         follows comes when the product is whole.
         """
         sch = self.sch
-        others = [b for b in self._blocks() if self._name(b) != packed.PRODUCT]
+        high, wide = self._tile(product)
+        others = self._but(product)
         rows, columns, inner = sch.get_loops(product)
         tiles, row = sch.split(rows, factors=[None, high])
         panels = self._extent(columns) // wide
@@ -398,10 +381,7 @@ class _Kernel:
         strips, inner = sch.split(inner, factors=[None, deep])
         sch.reorder(part, strips, panel, tiles, inner, row, vectors, lane)
         sch.parallel(part)
-        sch.vectorize(lane)
-        sch.unroll(vectors)
-        sch.unroll(row)
-        sch.decompose_reduction(product, strips)
+        self._in_registers(product, strips, row, vectors, lane)
         for block in others:
             self._pointwise(block)
 
