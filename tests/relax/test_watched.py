@@ -42,8 +42,8 @@ def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(session, tr
         if len(kernel.outputs) == 1:
             check_node(kernel, kernel.nodes[-1], values)
     assert sum(p.unmapped_ms for p in found.phases) == 0
-    # Inference with our schedules has no product left for the library.
-    ours = SCHEDULES in target and not training
+    # With our schedules so small a layer has no product left for the library.
+    ours = SCHEDULES in target
     assert any("packed_matmul" in k.name for k in found.kernels) == ours
     called = any(k.name.startswith("relascope.") for k in found.kernels)
     assert called == (BLAS in target and not ours)
