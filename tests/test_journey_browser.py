@@ -150,6 +150,7 @@ def test_bert_layer_from_trace_to_timing(journey):
     page.get_by_label("Repeats").press("Enter")
     journey.settle()
     journey.press("Run")
+    page.locator("[data-testid=stVegaLiteChart]").first.wait_for(timeout=LONG)
     assert page.locator("[data-testid=stVegaLiteChart]").count() == 1
     journey.shot("time-inference")
 
