@@ -2,9 +2,9 @@
 
 After fusion a kernel still writes each step of the group to memory and reads it back in a loop of
 its own. Here steps are computed where they are read, reductions run along memory, large kernels are
-shared out among threads, and products of `engine.packed` are computed in
-registers, tile by tile, with what follows them. LLVM makes vectors of the inner loops, for which
-the target lets it add in another order than the program's.
+shared out among threads, and products of `engine.packed` are computed in registers, tile by tile,
+with what follows them. LLVM makes vectors of the inner loops, for which the target lets it add in
+another order than the program's.
 
 The primitives are those of TVM's schedules (Feng et al., "TensorIR", ASPLOS 2023).
 """
@@ -44,6 +44,7 @@ _SHARES = 16
 """Panels of a weight, or rows of tiles, from which threads share them whole."""
 
 _PRODUCTS = (packed.PRODUCT, packed.DOTS, packed.OUTER)
+"""Stages that are laid out in tiles."""
 
 _PARTS = 4
 """Parts of the columns of a weight that is read as it lies."""
@@ -101,8 +102,7 @@ class _Kernel:
     def known(self) -> bool:
         """Whether the rules do well here: no reduction over windows, or of two matrices."""
         return all(
-            self._name(b) in (packed.PRODUCT, packed.DOTS, SMALL)
-            or not self._is_hard(self.sch.get(b))
+            self._name(b) in (*_PRODUCTS, SMALL) or not self._is_hard(self.sch.get(b))
             for b in self._blocks()
             if self._is_reduction(b)
         )

@@ -107,6 +107,25 @@ def test_float64_keeps_its_digits(name):
     assert (found - theirs(x)).abs().max() < 1e-12 * float(theirs(x).abs().max())
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "turns"),
+    [((14, 128), (128, 48), (False, False)), ((14, 64), (48, 64), (False, True)),
+     ((14, 48), (14, 64), (True, False))],
+)  # fmt: skip
+def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
+    """A stage of ours that the rules do not know would be left as plain loops, right and slow."""
+    found = []
+    own = schedules.scheduled
+    monkeypatch.setattr(
+        schedules, "scheduled", lambda *a, **k: found.append(own(*a, **k)) or found[-1]
+    )
+    a, b = turns
+    product = relay.nn.matmul(var("x", *left), var("w", *right), transpose_a=a, transpose_b=b)
+    compiled(product, OURS)
+    assert found
+    assert all(made is not None and "vectorized" in made.mod.script() for made in found)
+
+
 def test_other_targets_are_not_scheduled_here(monkeypatch):
     asked = []
     own = schedules.scheduled
