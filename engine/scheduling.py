@@ -124,6 +124,7 @@ class _Kernel:
         """Schedule every block whose shape is known."""
         opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
         ways = dict(zip(_PRODUCTS, (self._product, self._dots, self._outer), strict=True))
+        ways[SMALL] = self._small
         for name in map(self._name, self._blocks()):
             if name in ways and not opaque:
                 ways[name]()
@@ -285,6 +286,29 @@ class _Kernel:
         """Sum outer products in the order in which the result lies in memory."""
         self._inline({packed.OUTER})
         self._tiled(self.tvm.block(self.sch, packed.OUTER), panels_first=False)
+
+    def _small(self) -> None:
+        """Multiply small matrices one pair after another, each in tiles that stay in registers."""
+        sch = self.sch
+        self._inline({SMALL, packed.ROWS})
+        product = self.tvm.block(sch, SMALL)
+        high, wide = self._tile(product)
+        others = self._but(product)
+        filled = [b for b in sch.get_producers(product) if self._name(b) == packed.ROWS]
+        out = sch.cache_write(product, 0, "local")
+        pair, rows, columns, inner = sch.get_loops(product)
+        tile, row = sch.split(rows, factors=[None, high])
+        lanes = next(n for n in (packed.LANES, packed.LANES // 2) if wide % n == 0)
+        panel, vectors, lane = sch.split(columns, factors=[None, wide // lanes, lanes])
+        sch.reorder(pair, panel, tile, inner, row, vectors, lane)
+        sch.reverse_compute_at(out, tile)
+        self._in_registers(product, inner, row, vectors, lane)
+        for block in filled:
+            sch.compute_at(block, pair)
+        done = set(map(self._name, filled))
+        for block in others:
+            if self._name(block) not in done:
+                self._pointwise(block)
 
     def _tile(self, product: Any) -> tuple[int, int]:
         notes = self.sch.get(product).annotations

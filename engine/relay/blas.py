@@ -19,7 +19,8 @@ from tvm.contrib import mkl
 
 from engine import packed
 from engine.relay import schedules
-from engine.scheduling import FEW_FLOPS, SMALL
+from engine.relay.small import small_products
+from engine.scheduling import FEW_FLOPS
 
 
 @functools.cache
@@ -60,15 +61,7 @@ def _batch_matmul_stage(
     shape = (batch, rows, columns)
     inner = left.shape[1 if turn_a else 2]
     if schedules.active() and 2 * batch * rows * columns * inner < FEW_FLOPS:
-        k = te.reduce_axis((0, inner), name="k")
-        only_left, only_right = int(left.shape[0]) == 1, int(right.shape[0]) == 1
-
-        def summed(b: Any, i: Any, j: Any) -> Any:
-            one = (0 if only_left else b, *((k, i) if turn_a else (i, k)))
-            other = (0 if only_right else b, *((j, k) if turn_b else (k, j)))
-            return te.sum(left[one] * right[other], axis=k)
-
-        return te.compute(shape, summed, name=SMALL)
+        return small_products(left, right, turn_a, turn_b)
     return _stage("tvm.contrib.mkl.batch_matmul", shape, left, right, turn_a, turn_b)
 
 

@@ -54,6 +54,27 @@ def test_the_gradient_of_a_weight(inner, rows, columns):
     assert (found - x.double().T @ y.double()).abs().max() < 1e-5 * inner**0.5
 
 
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns", "batches"),
+    [(14, 64, 14, (3, 3)), (7, 5, 48, (1, 4)), (1, 16, 33, (4, 1))],
+)
+@pytest.mark.parametrize("turns", [(False, False), (False, True), (True, False), (True, True)])
+def test_small_products(rows, inner, columns, batches, turns):
+    left = (batches[0], inner, rows) if turns[0] else (batches[0], rows, inner)
+    right = (batches[1], columns, inner) if turns[1] else (batches[1], inner, columns)
+    for dtype, limit in (("float32", 1e-6), ("float64", 1e-14)):
+        x, y = var("x", *left, dtype=dtype), var("y", *right, dtype=dtype)
+        product = relay.nn.batch_matmul(x, y, transpose_a=turns[0], transpose_b=turns[1])
+        function = compiled(relay.nn.relu(product), OURS)
+        a = torch.randn(left, dtype=getattr(torch, dtype))
+        b = torch.randn(right, dtype=getattr(torch, dtype))
+        (found,) = function.run({"x": a, "y": b})
+        one, other = a.double(), b.double()
+        exact = ((one.mT if turns[0] else one) @ (other.mT if turns[1] else other)).relu()
+        assert found.shape == exact.shape
+        assert (found - exact).abs().max() < limit * exact.abs().max() * inner**0.5
+
+
 EXPRESSIONS = {
     "softmax": (lambda x: relay.nn.softmax(x, -1), lambda x: x.softmax(-1)),
     "erf": (lambda x: relay.erf(x) * x, lambda x: x.erf() * x),
@@ -110,7 +131,8 @@ def test_float64_keeps_its_digits(name):
 @pytest.mark.parametrize(
     ("left", "right", "turns"),
     [((14, 128), (128, 48), (False, False)), ((14, 64), (48, 64), (False, True)),
-     ((14, 48), (14, 64), (True, False))],
+     ((14, 48), (14, 64), (True, False)), ((2, 14, 64), (2, 64, 14), (False, False)),
+     ((2, 14, 64), (2, 14, 64), (False, True))],
 )  # fmt: skip
 def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
     """A stage of ours that the rules do not know would be left as plain loops, right and slow."""
@@ -120,8 +142,8 @@ def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
         schedules, "scheduled", lambda *a, **k: found.append(own(*a, **k)) or found[-1]
     )
     a, b = turns
-    product = relay.nn.matmul(var("x", *left), var("w", *right), transpose_a=a, transpose_b=b)
-    compiled(product, OURS)
+    multiply = relay.nn.matmul if len(left) == 2 else relay.nn.batch_matmul
+    compiled(multiply(var("x", *left), var("w", *right), transpose_a=a, transpose_b=b), OURS)
     assert found
     assert all(made is not None and "vectorized" in made.mod.script() for made in found)
 
