@@ -19,6 +19,7 @@ from engine.session import EngineError, Progress, TimeResult
 from engine.steps import Compiled
 from engine.timing import Measured
 from engine.tuning import Fleet
+from engine.typed import library
 
 
 class Remote(Compiled, Protocol):
@@ -41,6 +42,20 @@ def upload(session: Any, library: Any, name: str, pack: Any) -> Any:
         library.export_library(str(file), fcompile=pack)
         session.upload(str(file))
         return session.load_module(file.name)
+
+
+def refuse_library(target: str) -> None:
+    """Refuse a target whose kernels call what a device of a fleet does not have.
+
+    Raises:
+        EngineError: kind "target".
+    """
+    name = library(target)
+    if name:
+        raise EngineError(
+            "target", "A device of a fleet has no PyTorch and no OpenBLAS to call.", target,
+            f"Leave out -libs={name}.",
+        )  # fmt: skip
 
 
 @contextmanager

@@ -67,6 +67,15 @@ def without(target: str, ours: Collection[str]) -> str:
     )
 
 
+def library(target: str) -> str:
+    """The library that a target leaves matrix products to, such as "blas"; "" without one.
+
+    Raises:
+        EngineError: kind "target"; the text is of another form.
+    """
+    return split(target)[1].get("libs", "")
+
+
 def gpu_index(target: str) -> int:
     """Which of several GPUs a target is for.
 

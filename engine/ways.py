@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from engine.openblas import OPENBLAS
 from engine.session import EngineError, ModelSource, Target, Way
 from engine.typed import gpu_index, split
 from passes.catalogue import names as pass_names
@@ -16,7 +17,8 @@ Captured = Callable[[ModelSource, Pipeline], tuple[str, ...] | None]
 WAYS = {
     "tvm": "TVM's own kernels",
     "library": "matrix products and convolutions by PyTorch's library",
-    "schedules": "the library, and our schedules for the rest",
+    "openblas": "matrix products by OpenBLAS, on TVM's threads",
+    "schedules": "the better library here, and our schedules for the rest",
     "tuned": "the same, with what tuning found faster",
     "graphs": "kernels launched as CUDA graphs",
     "mixed_precision": "half precision, by the pass mixed_precision",
@@ -45,7 +47,8 @@ class Offer:
 def way_of(target: str) -> str:
     """Which way a target is by itself, by the option that says most of it."""
     options = split(target)[1]
-    return next((name for option, name in _BY_OPTION.items() if option in options), "tvm")
+    way = next((name for option, name in _BY_OPTION.items() if option in options), "tvm")
+    return "openblas" if way == "library" and OPENBLAS in target.split() else way
 
 
 def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]:

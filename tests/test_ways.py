@@ -11,6 +11,7 @@ from passes.pipeline import Pipeline
 HERE = (
     Target("llvm -libs=blas -schedules=relascope -records=relascope", "a CPU", True),
     Target("llvm -libs=blas -schedules=relascope", "a CPU", True),
+    Target("llvm -libs=openblas", "a CPU", True),
     Target("llvm -libs=blas", "a CPU", True),
     Target("llvm", "a CPU", True),
     Target("cuda -arch=sm_90", "a GPU", True),
@@ -26,7 +27,7 @@ def names(target):
 
 def test_ways_are_those_of_the_chosen_targets_device():
     assert names("llvm") == [
-        "tvm", "library", "schedules", "tuned", "mixed_precision", "layout",
+        "tvm", "library", "openblas", "schedules", "tuned", "mixed_precision", "layout",
     ]  # fmt: skip
     assert names("cuda -arch=sm_90") == ["tvm", "graphs", "mixed_precision", "layout"]
     assert names("cuda -gpu=1") == ["tvm", "mixed_precision", "layout"]
@@ -54,7 +55,9 @@ def test_a_way_has_its_own_pipeline_and_captures(training):
 
     offered = ways.offers("relax", HERE, "llvm")
     made = ways.ways(source, pipeline, "llvm", offered, captured)
-    assert [w.name for w in made] == ["library", "schedules", "tuned", "mixed_precision", "layout"]
+    assert [w.name for w in made] == [
+        "library", "openblas", "schedules", "tuned", "mixed_precision", "layout",
+    ]  # fmt: skip
     by_name = {w.name: w for w in made}
     assert by_name["library"].pipeline == pipeline
     assert by_name["library"].target == "llvm -libs=blas"
@@ -63,4 +66,4 @@ def test_a_way_has_its_own_pipeline_and_captures(training):
         "cse|dce|mixed_precision" if training else "mixed_precision|cse|dce"
     )
     assert mixed.target == "llvm" and mixed.captured == (str(mixed.pipeline),)
-    assert len(asked) == 5
+    assert len(asked) == 6

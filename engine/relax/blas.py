@@ -27,20 +27,33 @@ _SERVED = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv2d_transpose")
 _FUSES_WHAT_FOLLOWS = 4
 """kOutEWiseFusable of TVM's operator patterns."""
 _FLOATS = ("float32", "float64")
+OPAQUE = 8
+"""TVM's mark of a kernel that nothing is fused with."""
 
 
 @functools.cache
 def register() -> None:
     """Give TVM the matmuls, one for each way in which the operands may be turned."""
-    for turn_a in (False, True):
-        for turn_b in (False, True):
-            tvm.register_global_func(
-                _name(turn_a, turn_b), functools.partial(_matmul, turn_a, turn_b), override=True
-            )
+    for name, turns in TURNS.items():
+        tvm.register_global_func(name, functools.partial(_matmul, *turns), override=True)
 
 
 def _name(turn_a: bool, turn_b: bool) -> str:
     return f"{_NAME}_{'t' if turn_a else 'n'}{'t' if turn_b else 'n'}"
+
+
+TURNS = {_name(a, b): (a, b) for a in (False, True) for b in (False, True)}
+"""By the name of a matmul, which of its operands it turns."""
+
+
+def symbol_of(call: Any) -> str:
+    """The symbol of the kernel that a call is of; "" where it is of none."""
+    if not isinstance(call.op, tvm.ir.Op) or call.op.name not in (
+        "relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace",
+    ):  # fmt: skip
+        return ""
+    callee = call.args[0]
+    return str(getattr(callee, "name_hint", "") or getattr(callee, "global_symbol", ""))
 
 
 def _matmul(turn_a: bool, turn_b: bool, a: Any, b: Any, out: Any) -> None:

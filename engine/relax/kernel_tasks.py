@@ -15,7 +15,7 @@ import tvm
 from tvm import relax, s_tir, te, tirx
 from tvm.s_tir import meta_schedule as ms
 
-from engine.relax import blas
+from engine.relax.blas import OPAQUE, TURNS, symbol_of
 from engine.relax.to_graph import tensor_types
 from engine.tuner import Workload
 from viz.graph import TensorType
@@ -34,13 +34,6 @@ class Kernel:
     mod: Any
     results: int
     symbol: str = ""
-
-
-_OPAQUE = 8
-"""TVM's mark of a kernel that nothing is fused with."""
-
-_TURNS = {blas._name(a, b): (a, b) for a in (False, True) for b in (False, True)}
-"""By the name of a library's matmul, which of its operands it turns."""
 
 
 @dataclass(frozen=True)
@@ -109,16 +102,6 @@ def calls_of(function: Any) -> Iterator[Any]:
                 yield value
 
 
-def symbol_of(call: Any) -> str:
-    """The symbol of the kernel that a call is of; "" where it is of none."""
-    if not isinstance(call.op, tvm.ir.Op) or call.op.name not in (
-        "relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace",
-    ):  # fmt: skip
-        return ""
-    callee = call.args[0]
-    return str(getattr(callee, "name_hint", "") or getattr(callee, "global_symbol", ""))
-
-
 def given(call: Any) -> list[Any]:
     """What the call of a kernel hands to it."""
     return list(call.args[1].fields)
@@ -185,9 +168,9 @@ def _flops(mod: Any) -> float | None:
 
 def library_kernel(call: Any) -> Any | None:
     """The kernel by which TVM would do what a library is called for; None where it knows none."""
-    if symbol_of(call) not in _TURNS:
+    if symbol_of(call) not in TURNS:
         return None
-    turn_a, turn_b = _TURNS[symbol_of(call)]
+    turn_a, turn_b = TURNS[symbol_of(call)]
     types = [tensor_types(a.ty)[0] for a in given(call)]
     (out,) = tensor_types(call.ty)
     if any(d is None for t in (*types, out) for d in t.shape):
@@ -204,7 +187,7 @@ def library_kernel(call: Any) -> Any | None:
 
     made = te.compute(out.shape, element, name="matmul")
     function = te.create_prim_func([a, b, made]).without_attr("global_symbol")
-    return function.with_attrs({"op_pattern": _OPAQUE, "tirx.noalias": True})
+    return function.with_attrs({"op_pattern": OPAQUE, "tirx.noalias": True})
 
 
 def _batch(kind: TensorType, at: Sequence[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ import shutil
 from typing import Any
 
 from engine.building import BuildOptions
+from engine.openblas import NOTE, OPENBLAS
 from engine.relax import runtime
 from engine.relax.targets import BLAS, parse
 from engine.takeapart import Library, pack
@@ -43,6 +44,8 @@ def library(program: RelaxProgram, options: BuildOptions, name: str, phase: str)
 
 
 def _note(options: BuildOptions) -> str:
+    if OPENBLAS in options.target.split():
+        return NOTE
     if BLAS not in options.target.split():
         return ""
     return (

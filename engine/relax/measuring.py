@@ -17,7 +17,7 @@ from tvm.support import tar
 from engine import timing
 from engine.building import BuildOptions, Found
 from engine.fleet import check, connected
-from engine.relax import kernel_tasks, remote, runtime
+from engine.relax import kernel_tasks, openblas, remote, runtime
 from engine.relax.search import Search, best
 from engine.relax.targets import SCHEDULES, parse
 from engine.relax.trial_runs import SHORTEST_MS, values
@@ -68,7 +68,7 @@ def _keys(sites: list[str], calls: list[tuple[str, str | None]]) -> list[str | N
     """The task of each kernel that runs: calls in the same order, some of which became views."""
     keys: list[str | None] = []
     rest = iter(calls)
-    for symbol in sites:
+    for symbol in map(openblas.replaced, sites):
         keys.append(next((key for name, key in rest if name == symbol), None))
     return keys
 

@@ -13,10 +13,9 @@ from tvm.support import tar
 from engine import steps
 from engine.building import BuildOptions
 from engine.relax import runtime
-from engine.relax.targets import BLAS, parse
+from engine.relax.targets import parse
 from engine.relax.to_graph import tensor_types
-from engine.remote import understood, upload
-from engine.session import EngineError
+from engine.remote import refuse_library, understood, upload
 from engine.typed import gpu_index
 from passes.relax.program import RelaxProgram
 
@@ -27,11 +26,7 @@ def check(target: str) -> None:
     Raises:
         EngineError: kind "target".
     """
-    if BLAS in target.split():
-        raise EngineError(
-            "target", "A device of a fleet has no PyTorch, and so not its BLAS.", target,
-            f"Leave out {BLAS}.",
-        )  # fmt: skip
+    refuse_library(target)
 
 
 class RemoteFunction:

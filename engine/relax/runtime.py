@@ -19,12 +19,13 @@ from tvm import relax
 
 from engine import steps
 from engine.building import Builder, BuildOptions
-from engine.relax import blas, kernels, reuse, schedules
+from engine.openblas import OPENBLAS
+from engine.relax import blas, kernels, openblas, reuse, schedules
 from engine.relax.held import held
-from engine.relax.targets import BLAS, GRAPHS, SCHEDULES, parse
+from engine.relax.targets import GRAPHS, SCHEDULES, parse
 from engine.relax.to_graph import tensor_types
 from engine.session import EngineError
-from engine.typed import gpu_index
+from engine.typed import gpu_index, library
 from passes.relax.program import RelaxProgram
 from viz.graph import TensorType
 
@@ -172,6 +173,8 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
         pipeline = reuse.pipeline(target, ours, found, faults)
     else:
         pipeline = schedules.pipeline(target) if ours else relax.get_default_pipeline(target)
+    if OPENBLAS in options.target.split():
+        mod = openblas.native(mod)
     with schedules.ARITHMETIC.used(ours), tvm.transform.PassContext(
         opt_level=options.opt_level, disabled_pass=list(options.disabled),
         instruments=list(instruments),
@@ -187,7 +190,7 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
 
 def dispatched(mod: Any, target: str) -> Any:
     """A module with its matmuls and convolutions by a library, where the target says so."""
-    if BLAS not in target:
+    if not library(target):
         return mod
     blas.register()
     return blas.dispatch(mod, pack=SCHEDULES in target)

@@ -11,6 +11,7 @@ from tvm import relax
 
 from engine import typed
 from engine.devices import Tvm
+from engine.openblas import OPENBLAS, cpu_ways
 from engine.scheduling import FLAGS, SCHEDULES
 from engine.session import EngineError, Target
 from engine.tuning import RECORDS
@@ -24,7 +25,7 @@ DLIGHT = "-schedules=dlight"
 GRAPHS = "-graphs=cuda"
 """What a CUDA target says to have kernels recorded once, and launched together from then on."""
 
-_OURS = (BLAS, SCHEDULES, RECORDS, DLIGHT, GRAPHS)
+_OURS = (BLAS, OPENBLAS, SCHEDULES, RECORDS, DLIGHT, GRAPHS)
 _UNROLL = "-unroll-threshold-aggressive:uint=60"
 """Keeps LLVM from writing a whole loop over a small tensor out, which makes nothing faster and took
 most of the time of building: ten times as long for a layer norm over 8x256 elements."""
@@ -64,16 +65,10 @@ def _check_ours(kind: str, target: str) -> None:
             "DLight schedules a GPU's kernels.",
         ),
         (GRAPHS, ("cuda",), "CUDA graphs are NVIDIA's."),
+        (OPENBLAS, ("llvm",), "OpenBLAS is a library for CPUs."),
     ):
         if option in words and kind not in kinds:
             raise EngineError("target", why, target, f"Leave out {option}.")
-
-
-_WAYS = {
-    BLAS: "matmuls by PyTorch's BLAS",
-    f"{BLAS} {SCHEDULES}": "matmuls by PyTorch's BLAS, the rest by our schedules",
-    f"{BLAS} {SCHEDULES} {RECORDS}": "so too, and what tuning found faster",
-}
 
 
 _CUDA_WAYS = {
@@ -89,7 +84,7 @@ def targets() -> tuple[Target, ...]:
     A function is built and run for each once in a process, a few tens of milliseconds.
     """
     # TVM's own matmuls are slow on the CPU.
-    found = (*_TVM.gpus(_CUDA_WAYS), *reversed(_TVM.cpu(_WAYS)))
+    found = (*_TVM.gpus(_CUDA_WAYS), *reversed(_TVM.cpu(cpu_ways(BLAS))))
     return tuple(sorted(found, key=lambda t: not t.runs_here))
 
 

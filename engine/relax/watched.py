@@ -24,6 +24,7 @@ from tvm.ir.instrument import pass_instrument
 from engine.building import BuildOptions
 from engine.profiling import See, Site, Tensors
 from engine.relax import runtime
+from engine.relax.openblas import LIBRARY
 from engine.relax.to_graph import counted_flops, tensor_types
 from passes.relax.program import RelaxProgram
 from passes.relax.rewrite import bindings, op_name, substituted
@@ -199,12 +200,15 @@ def _sites(modules: Mapping[str, Any]) -> _Sites | None:
 
 
 def _counted(modules: Mapping[str, Any]) -> dict[str, int]:
-    """By a kernel's symbol, the FLOPs that TVM counts in its loops, where it has and can."""
+    """By a kernel's symbol, the FLOPs that TVM counts in its loops, where it has and can.
+
+    A kernel that calls a library does nothing in loops.
+    """
     functions = modules["before RewriteDataflowReshape"].functions
     found = {
         str(v.name_hint): counted_flops(f)
         for v, f in functions.items()
-        if isinstance(f, tvm.tirx.PrimFunc)
+        if isinstance(f, tvm.tirx.PrimFunc) and LIBRARY not in f.attrs
     }
     return {name: flops for name, flops in found.items() if flops is not None}
 

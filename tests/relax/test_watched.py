@@ -16,6 +16,7 @@ from kernels import (
 
 from engine import pipeline_session
 from engine.kernels import Peaks
+from engine.openblas import OPENBLAS
 from engine.relax.session import RelaxSession
 from engine.relax.targets import BLAS, SCHEDULES
 from engine.session import EngineError, ModelSource
@@ -29,7 +30,10 @@ def session():
     return RelaxSession()
 
 
-@pytest.mark.parametrize("target", [TARGET, f"{TARGET} {BLAS}", f"{TARGET} {BLAS} {SCHEDULES}"])
+@pytest.mark.parametrize(
+    "target",
+    [TARGET, f"{TARGET} {BLAS}", f"{TARGET} {OPENBLAS}", f"{TARGET} {BLAS} {SCHEDULES}"],
+)
 @pytest.mark.parametrize("training", [False, True])
 def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(session, training, target):
     source = ModelSource("bert_layer", tokens=6, training=training)
@@ -45,8 +49,10 @@ def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(session, tr
     # With our schedules so small a layer has no product left for the library.
     ours = SCHEDULES in target
     assert any("packed_matmul" in k.name for k in found.kernels) == ours
-    called = any(k.name.startswith("relascope.") for k in found.kernels)
-    assert called == (BLAS in target and not ours)
+    for library, prefix in ((BLAS, "relascope."), (OPENBLAS, "openblas_matmul_")):
+        products = [k for k in found.kernels if k.name.startswith(prefix)]
+        assert bool(products) == (library in target.split() and not ours)
+        assert all(k.flops for k in products)
     assert {k.phase for k in found.kernels} == (
         {"forward", "backward"} if training else {"forward"}
     )
