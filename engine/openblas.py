@@ -29,7 +29,7 @@ FUNCTIONS = {"float32": "scipy_cblas_sgemm", "float64": "scipy_cblas_dgemm"}
 """By the type of the elements, the function of the library."""
 
 NOTE = (
-    "The library calls functions of the OpenBLAS in SciPy's wheels, such as scipy_cblas_sgemm: load "
+    "The library calls functions of the OpenBLAS in SciPy's wheels, scipy_cblas_sgemm say: load "
     "that before it, its names for all to see. Convolutions, and products whose shapes are not "
     "known, call functions that relascope registers in Python over PyTorch's."
 )
