@@ -33,6 +33,12 @@ OUTER = "outer_products"
 TILE_ROWS, TILE_COLUMNS = "relascope.tile_rows", "relascope.tile_columns"
 """Annotations of these stages: the size of a tile."""
 
+AHEAD = "relascope.ahead"
+"""Annotation of a loop over a weight that may ask memory for what comes next: the stage's name."""
+
+STRIPS = "strip_product"
+"""Name of the stage that multiplies with some rows of a weight as it lies."""
+
 DTYPE = "float32"
 """What the tiles are made for."""
 
@@ -110,6 +116,11 @@ def strip(rows: int, inner: int) -> int | None:
     return next((s for s in _STRIPS if inner % s == 0), None)
 
 
+def parts(panels: int) -> int:
+    """Into how many parts the panels of a weight that is read as it lies are divided."""
+    return next(p for p in (4, 3, 2, 1) if panels % p == 0)
+
+
 def row_tile(rows: int, columns: int, inner: int) -> Tile | None:
     """The tile for a product with a weight of shape (columns, inner) that is not known when built.
 
@@ -172,16 +183,30 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
             ),
             name=ROWS,
         )  # fmt: skip
-    k = te.reduce_axis((0, inner), name="k")
-    summed = te.compute(
-        (tiles * high, columns),
-        lambda i, j: te.sum(
-            (filled[i // high, k, i % high] if rows % high else read(i, k))
-            * (weight[j // wide, k, j % wide] if packed else weight[k, j]),
-            axis=k,
-        ),
-        name=PRODUCT, attrs={TILE_ROWS: high, TILE_COLUMNS: wide},
-    )  # fmt: skip
+    deep = inner if packed else strip(1, inner) or inner
+    k = te.reduce_axis((0, deep), name="k")
+    notes = {TILE_ROWS: high, TILE_COLUMNS: wide}
+
+    def one(i: Any, k: Any) -> Any:
+        return filled[i // high, k, i % high] if rows % high else read(i, k)
+
+    if packed:
+        summed = te.compute(
+            (tiles * high, columns),
+            lambda i, j: te.sum(one(i, k) * weight[j // wide, k, j % wide], axis=k),
+            name=PRODUCT, attrs=notes,
+        )  # fmt: skip
+    else:
+        parts = te.compute(
+            (inner // deep, tiles * high, columns),
+            lambda s, i, j: te.sum(one(i, s * deep + k) * weight[s * deep + k, j], axis=k),
+            name=STRIPS, attrs=notes,
+        )  # fmt: skip
+        s = te.reduce_axis((0, inner // deep), name="s")
+        summed = te.compute(
+            (tiles * high, columns), lambda i, j: te.sum(parts[s, i, j], axis=s),
+            name=PRODUCT, attrs=notes,
+        )  # fmt: skip
     return te.compute(
         (*outer, columns), lambda *at: summed[_row(at, outer), at[-1]], name="product"
     )

@@ -46,8 +46,8 @@ _SHARES = 16
 _PRODUCTS = (packed.PRODUCT, packed.DOTS, packed.OUTER)
 """Stages that are laid out in tiles."""
 
-_PARTS = 4
-"""Parts of the columns of a weight that is read as it lies."""
+_STEPS = 8
+"""Rows of a weight at most, or vectors of one, between two looks ahead."""
 
 _DEAR = frozenset(("exp", "erf", "tanh", "sigmoid", "log", "pow", "sin", "cos", "rsqrt"))
 """What is not to be computed once for each of several readers."""
@@ -102,7 +102,8 @@ class _Kernel:
     def known(self) -> bool:
         """Whether the rules do well here: no reduction over windows, or of two matrices."""
         return all(
-            self._name(b) in (*_PRODUCTS, SMALL) or not self._is_hard(self.sch.get(b))
+            self._name(b) in (*_PRODUCTS, packed.STRIPS, SMALL)
+            or not self._is_hard(self.sch.get(b))
             for b in self._blocks()
             if self._is_reduction(b)
         )
@@ -275,10 +276,11 @@ class _Kernel:
 
         Of a packed one, each panel is used for all rows before the next.
         """
-        self._inline({packed.PRODUCT, packed.ROWS})
+        self._inline({packed.PRODUCT, packed.ROWS, packed.STRIPS})
         product = self.tvm.block(self.sch, packed.PRODUCT)
-        if len(self.tvm.buffer(self.sch.get(product).reads[1]).shape) == 2:
-            self._streamed(product)
+        strips = [b for b in self._blocks() if self._name(b) == packed.STRIPS]
+        if strips:
+            self._streamed(product, *strips)
         else:
             self._tiled(product, panels_first=True)
 
@@ -295,7 +297,7 @@ class _Kernel:
         high, wide = self._tile(product)
         others = self._but(product)
         filled = [b for b in sch.get_producers(product) if self._name(b) == packed.ROWS]
-        out = sch.cache_write(product, 0, "local")
+        out = sch.cache_write(product, 0, "global")
         pair, rows, columns, inner = sch.get_loops(product)
         tile, row = sch.split(rows, factors=[None, high])
         lanes = next(n for n in (packed.LANES, packed.LANES // 2) if wide % n == 0)
@@ -328,10 +330,8 @@ class _Kernel:
         sch = self.sch
         high, wide = self._tile(product)
         readers = list(sch.get_consumers(product))
-        if readers:
-            sch.set_scope(product, 0, "local")
-        else:
-            readers = [sch.cache_write(product, 0, "local")]
+        if not readers:
+            readers = [sch.cache_write(product, 0, "global")]
         others = self._but(product, *readers)
         rows, columns, inner = sch.get_loops(product)
         tiles, row = sch.split(rows, factors=[None, high])
@@ -347,9 +347,23 @@ class _Kernel:
                 _, last = sch.split(last, factors=[None, packed.LANES])
                 sch.vectorize(last)
         sch.parallel(first if self._extent(first) >= _SHARES else sch.fuse(first, second))
+        if panels_first:
+            inner = self._ahead(inner, packed.PRODUCT)
         self._in_registers(product, inner, row, vectors, lane)
         for block in others:
             self._pointwise(block)
+
+    def _ahead(self, loop: Any, stage: str) -> Any:
+        """Do a loop's work in steps, before each of which memory may be asked for what comes.
+
+        Returns:
+            The loop of the steps.
+        """
+        extent = self._extent(loop)
+        step = next(n for n in range(min(extent, _STEPS), 0, -1) if extent % n == 0)
+        steps, _ = self.sch.split(loop, factors=[None, step])
+        self.sch.annotate(steps, packed.AHEAD, stage)
+        return steps
 
     def _in_registers(self, product: Any, inner: Any, row: Any, column: Any, lane: Any) -> None:
         """Write the loops of a tile out, and set its sums to zero before the loop `inner`."""
@@ -371,21 +385,18 @@ class _Kernel:
         after = sch.get_consumers(sums)
         others = self._but(products, sums, *after)
         high, wide = self._tile(products)
-        sch.set_scope(products, 0, "local")
         rows, columns, lane, inner = sch.get_loops(products)
         tiles, row = sch.split(rows, factors=[None, high])
         block, pair, column = sch.split(columns, factors=[None, packed.ROW_BLOCK, wide])
         sch.reorder(block, tiles, pair, inner, row, column, lane)
-        if after:
-            sch.set_scope(sums, 0, "local")
         for reader in (sums, *after):
             sch.reverse_compute_at(reader, pair)
         sch.parallel(block)
-        self._in_registers(products, inner, row, column, lane)
+        self._in_registers(products, self._ahead(inner, packed.DOTS), row, column, lane)
         for other in others:
             self._pointwise(other)
 
-    def _streamed(self, product: Any) -> None:
+    def _streamed(self, product: Any, parts: Any) -> None:
         """Compute a product with a weight that is not packed, some rows of the weight at a time.
 
         Threads share the columns in a few wide parts, so that each reads long runs of memory. What
@@ -393,19 +404,24 @@ class _Kernel:
         """
         sch = self.sch
         high, wide = self._tile(product)
-        others = self._but(product)
-        rows, columns, inner = sch.get_loops(product)
+        others = self._but(product, parts)
+        rows, columns, strips = sch.get_loops(product)
         tiles, row = sch.split(rows, factors=[None, high])
         panels = self._extent(columns) // wide
-        parts = next(p for p in (_PARTS, 3, 2, 1) if panels % p == 0)
         part, panel, vectors, lane = sch.split(
-            columns, factors=[parts, None, wide // packed.LANES, packed.LANES]
+            columns, factors=[packed.parts(panels), None, wide // packed.LANES, packed.LANES]
         )
-        deep = packed.strip(1, self._extent(inner))
-        strips, inner = sch.split(inner, factors=[None, deep])
-        sch.reorder(part, strips, panel, tiles, inner, row, vectors, lane)
+        sch.reorder(part, strips, panel, tiles, row, vectors, lane)
+        sch.compute_at(parts, tiles)
+        sch.vectorize(lane)
+        sch.unroll(vectors)
+        sch.unroll(row)
+        *_, row, column, inner = sch.get_loops(parts)
+        vectors, lane = sch.split(column, factors=[None, packed.LANES])
+        sch.reorder(inner, row, vectors, lane)
         sch.parallel(part)
-        self._in_registers(product, strips, row, vectors, lane)
+        sch.decompose_reduction(product, strips)
+        self._in_registers(parts, self._ahead(inner, packed.STRIPS), row, vectors, lane)
         for block in others:
             self._pointwise(block)
 

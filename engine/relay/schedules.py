@@ -18,14 +18,22 @@ from tvm import meta_schedule, relay, te, tir
 from tvm.meta_schedule.database.database import _PyDatabase
 
 from engine import packed
+from engine.ahead import read_ahead
 from engine.scheduling import Dialect, scheduled
 from engine.vector_math import VectorMath
 from passes.relay.program import RelayProgram
 from passes.relay.rewrite import op_name, rewrite
 
+
+@tir.transform.prim_func_pass(opt_level=0, name="relascope.read_ahead")
+def _read_ahead(function: Any, module: Any, context: Any) -> Any:
+    return read_ahead(tir, function)
+
+
 CONFIG = {
     "relay.backend.use_meta_schedule": True,
     "relay.backend.tir_converter": "allow_extern",  # kernels that call a library, too
+    "tir.add_lower_pass": [(0, _read_ahead)],
 }
 """What makes Relay ask, in a pass context."""
 
