@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from engine.masks import draw_masks
 from engine.session import EngineError, ModelSource
 
 ENGINES = ("relay", "relax")
@@ -305,13 +306,8 @@ class _Mode:
         return results[:count]
 
     def _draw(self, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
-        device = inputs[0].device if inputs else None
-        return {
-            m.name: torch.nn.functional.dropout(
-                torch.ones(m.shape, dtype=getattr(torch, m.dtype), device=device), m.rate, True
-            )
-            for m in self.live.masks
-        }
+        device = inputs[0].device if inputs else torch.get_default_device()
+        return draw_masks(self.live.masks, None, device)
 
 
 _TENSOR = object()

@@ -12,8 +12,9 @@ import torch
 
 from engine import timing
 from engine.compiled import CannotCompile, compiled, error_of, first_run
+from engine.masks import draw_masks
 from engine.memory import torch_peak
-from engine.model import Model, draw_masks
+from engine.model import Model
 from engine.session import Comparison, EngineError, Progress, Spread, TimeResult, TimeRow
 
 Tensors = Mapping[str, torch.Tensor]
@@ -63,7 +64,7 @@ class Built:
         return values_for(self.model, self.program)
 
     def masks(self, seed: int | None) -> dict[str, torch.Tensor]:
-        """Dropout masks, drawn by PyTorch on the model's device."""
+        """Dropout masks, drawn as PyTorch draws them on the model's device."""
         return draw_masks(self.program.masks, seed, self.model.device)
 
     def forward(self, masks: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
@@ -181,10 +182,10 @@ def measure(
 ) -> TimeResult:
     """Compare with PyTorch, then time against PyTorch eager, all in turns.
 
-    Every run counts the whole way: PyTorch draws the masks, tensors go in, results come out as
-    tensors of their own, and the device has finished. With a backward, forward alone and forward
-    and backward are timed. The number of threads is set before. What memory a run takes is
-    measured afterwards, in a run that is not timed.
+    Every run counts the whole way: masks are drawn as PyTorch draws them, tensors go in, results
+    come out as tensors of their own, and the device has finished. With a backward, forward alone
+    and forward and backward are timed. The number of threads is set before. What memory a run takes
+    is measured afterwards, in a run that is not timed.
 
     Args:
         ours: of one model on one device, the one that the result is about first.

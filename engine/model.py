@@ -9,11 +9,10 @@ import copy
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -26,19 +25,6 @@ from samples import SAMPLES, build
 from viz.graph import TensorType
 
 _TRACE_HINT = "Write it with torch.jit.trace(module.eval(), inputs).save(path)."
-
-
-class MaskLike(Protocol):
-    """What is needed of a mask to draw it; `passes.relay.program.Mask` is one."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def rate(self) -> float: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> str: ...
 
 
 @dataclass
@@ -218,32 +204,6 @@ class Model:
         return torch.autograd.grad(
             [o for o, _ in used], leaves, [g for _, g in used], allow_unused=True
         )
-
-
-def draw_masks(
-    masks: Iterable[MaskLike], seed: int | None, device: torch.device | str = "cpu"
-) -> dict[str, torch.Tensor]:
-    """Draw dropout masks as PyTorch draws them in a forward pass under the same seed.
-
-    Args:
-        masks: in the order in which the model's dropouts run.
-        seed: as `ModelSource.seed`; None draws from where PyTorch's generator stands.
-        device: to draw on: PyTorch draws other numbers on a GPU than on the CPU.
-
-    Returns:
-        By name, 0 and 1/(1-p) in the mask's shape and dtype: what dropout makes of ones, so it
-        draws exactly what the model's own dropout draws (of a contiguous tensor on the CPU).
-    """
-    with nullcontext() if seed is None else seeded(seed):
-        return {m.name: _mask(m, torch.device(device)) for m in masks}
-
-
-def _mask(mask: MaskLike, device: torch.device) -> torch.Tensor:
-    dtype = getattr(torch, mask.dtype)
-    if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does it, without a pass over ones
-        return torch.empty(mask.shape, dtype=dtype).bernoulli_(1 - mask.rate).div_(1 - mask.rate)
-    ones = torch.ones(mask.shape, dtype=dtype, device=device)
-    return torch.nn.functional.dropout(ones, mask.rate, training=True)
 
 
 def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:

@@ -172,9 +172,7 @@ class Product:
         body = tir.IfThenElse(tir.all(top < rows, first < columns), call, None)
         loop = tir.For(part, 0, threads, tir.ForKind.PARALLEL, body)
         count = tir.Cast("int32", tir.call_packed("runtime.NumThreads"))
-        if hasattr(tir, "Bind"):  # the newer TVM's name for it, which holds for what follows
-            return tir.SeqStmt([tir.Bind(threads, count), loop])
-        return tir.LetStmt(threads, count, loop)
+        return let(tir, threads, count, loop)
 
     def _call(
         self, tir: Any, a: Any, b: Any, c: Any, rows: Any, columns: Any,
@@ -198,6 +196,13 @@ class Product:
             _address(tir, b, place, right), self.right[-1], number(self.dtype, 0.0),
             _address(tir, c, place, (top, first)), self.shape[-1],
         ))  # fmt: skip
+
+
+def let(tir: Any, variable: Any, value: Any, body: Any) -> Any:
+    """A statement in which a variable has a value."""
+    if hasattr(tir, "Bind"):  # the newer TVM's name for it, which holds for what follows
+        return tir.SeqStmt([tir.Bind(variable, value), body])
+    return tir.LetStmt(variable, value, body)
 
 
 def _address(tir: Any, buffer: Any, place: Sequence[Any], at: tuple[Any, Any]) -> Any:

@@ -34,10 +34,11 @@ from engine.inside import (
     values_inside,
 )
 from engine.kernels import Peaks, Profile
+from engine.masks import draw_masks
 from engine.measure import Built, Contender, compare, measure, values_for
 from engine.measure import Step as TrainingStep
 from engine.memo import Memo
-from engine.model import Model, draw_masks, load_model
+from engine.model import Model, load_model
 from engine.peaks import measure as measure_peaks
 from engine.profiling import Watched, profile
 from engine.reference import Reference, run_inside

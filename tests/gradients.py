@@ -5,7 +5,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from engine.building import BuildOptions
-from engine.model import draw_masks, model_from_module
+from engine.masks import draw_masks
+from engine.model import model_from_module
 from engine.session import ModelSource
 from passes.catalogue import default_pipeline, info
 from passes.cut import cut

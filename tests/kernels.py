@@ -7,7 +7,7 @@ import math
 import torch
 
 from engine.inside import Part, values_inside
-from engine.model import draw_masks
+from engine.masks import draw_masks
 from passes.cut import Joint, cut
 
 TARGET = "llvm"

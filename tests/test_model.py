@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from engine.model import draw_masks, flat_tensors, load_model, model_from_module
+from engine.masks import draw_masks
+from engine.model import flat_tensors, load_model, model_from_module
 from engine.session import EngineError, ModelSource
 from engine.source import parse_inputs, source_from_file
 from tests.traces import forget_inputs, net, save

@@ -7,6 +7,7 @@ kernels expect or not contiguous, and results that are an argument as it is.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,14 +16,14 @@ from typing import Any
 import torch
 import tvm
 import tvm_ffi
-from tvm import relax
+from tvm import relax, te, tirx
 
-from engine import steps
+from engine import masks, steps, twister
 from engine.building import Builder, BuildOptions
 from engine.openblas import OPENBLAS
 from engine.relax import blas, kernels, openblas, reuse, schedules
 from engine.relax.held import held
-from engine.relax.targets import GRAPHS, SCHEDULES, parse
+from engine.relax.targets import GRAPHS, SCHEDULES, parse, processor
 from engine.relax.to_graph import tensor_types
 from engine.session import EngineError
 from engine.typed import gpu_index, library
@@ -30,6 +31,17 @@ from passes.relax.program import RelaxProgram
 from viz.graph import TensorType
 
 kernels.register()
+
+
+@functools.cache
+def mask_kernel() -> twister.Kernel:
+    """The kernel of `engine.twister`, for this processor."""
+    made = te.create_prim_func(twister.computation(te, tirx))
+    run = tvm.compile(tvm.IRModule({"main": made}), parse(processor()))["main"]
+    return lambda tensors: run(*map(tvm.runtime.from_dlpack, tensors))
+
+
+masks.DRAWING.provide(mask_kernel)
 
 _ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
 

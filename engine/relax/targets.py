@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from engine import typed
+from engine.cpu import cpu_target
 from engine.devices import Tvm
 from engine.openblas import OPENBLAS, cpu_ways
 from engine.scheduling import FLAGS, SCHEDULES
@@ -86,6 +87,11 @@ def targets() -> tuple[Target, ...]:
     # TVM's own matmuls are slow on the CPU.
     found = (*_TVM.gpus(_CUDA_WAYS), *reversed(_TVM.cpu(cpu_ways(BLAS))))
     return tuple(sorted(found, key=lambda t: not t.runs_here))
+
+
+def processor() -> str:
+    """The target for this machine's processor, without any way of ours."""
+    return cpu_target(_TVM.known)[0]
 
 
 @functools.cache

@@ -5,7 +5,8 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from engine.model import draw_masks, model_from_module
+from engine.masks import draw_masks
+from engine.model import model_from_module
 from engine.relay.frontend import import_model
 from engine.session import ModelSource
 

@@ -1,0 +1,68 @@
+"""What the tests of both engines check of the kernel that draws dropout masks."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from engine import twister
+from engine.masks import Drawing, draw_masks
+
+PLACES = pytest.mark.parametrize("before", [0, 1, 2, 3, 310, 311, 623, 624, 625])
+COUNTS = (1, 2, 311, 312, 313, 1000, 5000)
+
+
+def check_numbers(kernel: twister.Kernel, before: int) -> None:
+    """The kernel draws what Python's Mersenne Twister gives from the same state, pair by pair.
+
+    Args:
+        before: how many words are drawn first.
+    """
+    for count in COUNTS:
+        for keep in (0.9, 0.5, 1e-4):
+            torch.manual_seed(count)
+            torch.rand(before)
+            state = np.frombuffer(torch.get_rng_state().numpy(), twister._LAYOUT, count=1)[0]
+            place = 624 if state["left"] == 1 else int(state["next"])
+            theirs = random.Random()
+            theirs.setstate((3, (*map(int, state["words"]), place), None))
+            words = [theirs.getrandbits(32) for _ in range(2 * count)]
+            halves = zip(words[::2], words[1::2], strict=True)
+            pairs = [(a << 32 | b) & ((1 << 53) - 1) for a, b in halves]
+            expected = torch.tensor([p / 2**53 < keep for p in pairs])
+            mask = twister.draw(kernel, torch.empty(count), keep)
+            assert torch.equal(mask != 0, expected)
+            assert set(mask.tolist()) <= {0.0, torch.ones(1).div_(keep).item()}
+            # The generator goes on behind them.
+            following = theirs.getrandbits(32) % (1 << 24) / (1 << 24)
+            assert torch.rand(1).item() == following
+
+
+def check_masks(drawing: Drawing) -> None:
+    """Masks are those that dropout makes under the same seed, large and small in turn."""
+    shapes = [(3, 5), (64, 100), (7,), (8, 1000), (4097,)]
+    masks = [
+        SimpleNamespace(name=str(i), rate=0.1 * (i + 1), shape=s, dtype="float32")
+        for i, s in enumerate(shapes)
+    ]
+    assert drawing.kernel() is None or twister.agrees(drawing.kernel())
+    torch.manual_seed(5)
+    found = draw_masks(masks, None)
+    after = torch.rand(3)
+    torch.manual_seed(5)
+    for mask in masks:
+        ones = torch.ones(mask.shape)
+        assert torch.equal(found[mask.name], torch.nn.functional.dropout(ones, mask.rate))
+    assert torch.equal(torch.rand(3), after)
+
+
+def check_other_numbers() -> None:
+    """A kernel that draws other numbers than PyTorch is not used."""
+    drawing = Drawing()
+    assert drawing.kernel() is None
+    drawing.provide(lambda: lambda tensors: tensors[4].fill_(1.0))
+    assert drawing.kernel() is None
