@@ -7,17 +7,22 @@ fresh tensors for the outputs. It is not safe, and a copy is made, where
 - the memory is not aligned as TVM's kernels expect, or the tensor is not contiguous or a bool;
 - the executor treats a reshape as nothing at all (`__nop`): what lies behind it keeps pointing at
   the executor's own memory.
+
+Memory that is fresh from the system costs more than many a kernel: it gives every page when it is
+first written to. So the memory of a large result is used again once nobody has that result.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from engine import steps
@@ -42,6 +47,9 @@ from passes.relay.program import RelayProgram  # noqa: E402
 from passes.relay.rewrite import copied  # noqa: E402
 
 _ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
+_LARGE = 1 << 17  # bytes, from which an allocator takes a result's pages from the system
+_OWNER = {0: np.empty(0)}
+_UNUSED = sys.getrefcount(_OWNER[0])  # of what only a dictionary has
 
 erf.register()
 # TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
@@ -79,6 +87,7 @@ class Compiled:
         pointed = {given[n] for n in self._pointed_in}
         self._own_bytes = _pool_bytes(layout, pointed)
         self._held: dict[str, tuple[int, Any]] = {}
+        self._room: dict[int, np.ndarray] = {}
 
     def run(
         self, values: Mapping[str, torch.Tensor], keep: Iterable[str] = ()
@@ -109,11 +118,12 @@ class Compiled:
         return tuple(self._copied(i) if r is None else r for i, r in enumerate(results))
 
     def held(self, values: Mapping[str, torch.Tensor]) -> steps.Held | None:
-        """What the executor holds, from its making on: its pool, as its plan has it.
+        """What is held between calls: the executor's pool, as its plan has it, and the room of
+        large results.
 
         Left out is the room for arguments that it is pointed at instead: nothing writes there.
         """
-        return steps.Held(self._own_bytes, 0, True)
+        return steps.Held(self._own_bytes + sum(r.nbytes for r in self._room.values()), 0, True)
 
     def _set(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> None:
         kind = self.arguments[name]
@@ -136,11 +146,20 @@ class Compiled:
             self._held.pop(name, None)
 
     def _empty(self, index: int, kind: TensorType) -> torch.Tensor | None:
-        """A fresh tensor that the executor will write result `index` to; None if it must not."""
+        """A tensor that the executor will write result `index` to; None if it must not.
+
+        Large ones are views of arrays that are kept here: one that nobody else has is written to
+        again. The executor points there already.
+        """
         if index not in self._pointed_out:
             return None
+        if index in self._room and sys.getrefcount(self._room[index]) == _UNUSED:
+            return torch.from_numpy(self._room[index])
         shape = [int(d) for d in kind.shape]
         result = torch.empty(shape, dtype=getattr(torch, kind.dtype), device=_torch(self._device))
+        if result.device.type == "cpu" and result.nbytes >= _LARGE and hasattr(np, kind.dtype):
+            self._room[index] = result.numpy()
+            result = torch.from_numpy(self._room[index])
         if result.data_ptr() % _ALIGNMENT or not result.numel():
             return None
         array, shared = as_array(result, self._device)

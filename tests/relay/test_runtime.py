@@ -36,6 +36,34 @@ def test_results_are_tensors_of_their_own():
     assert first.data_ptr() != second.data_ptr()
 
 
+def test_the_memory_of_a_large_result_is_used_again_when_nobody_has_it():
+    function = compiled(relay.tanh(var("x", 256, 256)))
+
+    def run():
+        x = torch.randn(256, 256)
+        (found,) = function.run({"x": x})
+        assert torch.allclose(found, x.tanh(), atol=1e-6)
+        return found
+
+    first = run()
+    copy, address = first.clone(), first.data_ptr()
+    view = first[3:5].t()
+    del first
+    second = run()  # a part of the first is held still
+    assert second.data_ptr() != address
+    assert torch.equal(view, copy[3:5].t())
+    address = second.data_ptr()
+    array, kept = second.numpy(), second.clone()
+    del second
+    third = run()
+    assert third.data_ptr() != address
+    assert (array == kept.numpy()).all()
+    address = third.data_ptr()
+    del third
+    assert run().data_ptr() == address
+    assert function.held({}).peak >= 256 * 256 * 4
+
+
 def test_views_of_inputs_and_outputs_see_each_call():
     """The executor does nothing for a reshape; what lies behind one must not be stale."""
     x = var("x", 4, 8)
