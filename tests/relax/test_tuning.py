@@ -154,7 +154,7 @@ def test_a_matmul_of_the_library_is_a_task_as_tvm_would_do_it(tmp_path, left, ri
         tuned(program, f"llvm {BLAS}", tmp_path)
         found = Found(tmp_path, "", always=True)
         mod = runtime.module_of(program, "main", program.mod["main"])
-        mod = reuse.instead_of_library(runtime.dispatched(mod, BLAS), found)
+        mod = reuse.instead_of_library(runtime.dispatched(mod, f"llvm {BLAS}"), found)
         symbols = [kernel_tasks.symbol_of(c) for c in kernel_tasks.calls_of(mod["main"])]
         assert symbols == ["tuned_matmul"]
         errors_now = compared(model, program, f"llvm {BLAS}", tmp_path)
