@@ -17,7 +17,7 @@ import tvm
 from tvm import te
 from tvm.contrib import mkl
 
-from engine import packed
+from engine import openblas, packed
 from engine.relay import schedules
 from engine.relay.small import small_products
 from engine.scheduling import FEW_FLOPS
@@ -68,11 +68,16 @@ def _batch_matmul_stage(
 def _stage(
     name: str, shape: tuple[Any, ...], left: Any, right: Any, turn_a: bool, turn_b: bool
 ) -> Any:
-    """A call of a packed function that writes a tensor.
+    """A call of a packed function that writes a tensor; or of OpenBLAS, if that is the library.
 
     TVM's own way gives every buffer an unknown offset, which a kernel that is lowered to TensorIR
     is never told; here all begin where they are allocated.
     """
+
+    if _by_openblas(left, right):
+        one, other = (tuple(int(d) for d in t.shape) for t in (left, right))
+        product = openblas.Product(one, other, turn_a, turn_b, str(left.dtype))
+        return product.kernel(te, tvm.tir, left, right)
 
     def buffer(of: Any) -> Any:
         return tvm.tir.decl_buffer(of.shape, of.dtype)
@@ -84,6 +89,12 @@ def _stage(
         lambda ins, outs: tvm.tir.call_packed(name, ins[0], ins[1], outs[0], turn_a, turn_b),
         name="C", in_buffers=given, out_buffers=[made],
     )  # fmt: skip
+
+
+def _by_openblas(left: Any, right: Any) -> bool:
+    known = all(isinstance(d, tvm.tir.IntImm) for d in (*left.shape, *right.shape))
+    libraries = tvm.target.Target.current().libs
+    return known and "openblas" in libraries and str(left.dtype) in openblas.FUNCTIONS
 
 
 def _batch_matmul_compute(

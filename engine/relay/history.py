@@ -11,9 +11,9 @@ import torch
 
 from engine import records
 from engine.building import BuildOptions, Found
-from engine.relay.targets import BLAS
 from engine.relay.templates import constant_weights
 from engine.tuning import RECORDS, Fleet
+from engine.typed import library
 
 # The targets have loaded the TVM that has Relay.
 import tvm  # isort: skip
@@ -70,7 +70,9 @@ def applied(function: Any, options: BuildOptions) -> AbstractContextManager[Any]
     best = []
     for folder in sorted(p.parent for p in given.place.glob(f"*/{ABOUT}")):
         about = json.loads((folder / ABOUT).read_text())
-        fits = about["library"] == (BLAS in options.target) and (fixed or not about["constants"])
+        fits = about["library"] == bool(library(options.target)) and (
+            fixed or not about["constants"]
+        )
         line = best_record(folder)
         if fits and line is not None and (given.always or book.takes(folder.name)):
             best.append(autotvm.record.decode(line))

@@ -15,6 +15,7 @@ from typing import Any
 import tvm
 
 from engine.building import BuildOptions
+from engine.openblas import NOTE, OPENBLAS
 from engine.relay import runtime
 from engine.relay.targets import BLAS, parse
 from engine.takeapart import Library, pack
@@ -52,6 +53,8 @@ def library(program: RelayProgram, options: BuildOptions, name: str, phase: str)
 
 
 def _note(options: BuildOptions) -> str:
+    if OPENBLAS in options.target.split():
+        return NOTE
     if BLAS not in options.target.split():
         return ""
     return (

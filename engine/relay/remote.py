@@ -11,9 +11,8 @@ import torch
 from engine import steps
 from engine.building import BuildOptions
 from engine.relay import runtime
-from engine.relay.targets import BLAS, parse
-from engine.remote import understood, upload
-from engine.session import EngineError
+from engine.relay.targets import parse
+from engine.remote import refuse_library, understood, upload
 from engine.typed import gpu_index
 from passes.relay.program import RelayProgram
 
@@ -28,11 +27,7 @@ def check(target: str) -> None:
     Raises:
         EngineError: kind "target".
     """
-    if BLAS in target.split():
-        raise EngineError(
-            "target", "A device of a fleet has no PyTorch, and so not its BLAS.", target,
-            f"Leave out {BLAS}.",
-        )  # fmt: skip
+    refuse_library(target)
 
 
 class RemoteFunction:

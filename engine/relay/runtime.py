@@ -25,22 +25,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine import steps
+from engine import masks, openblas, steps, twister
 from engine.building import Builder, BuildOptions
+from engine.openblas import OPENBLAS
 from engine.relay.boot import boot
 from viz.graph import TensorType
 
 boot()
 
 import tvm  # noqa: E402
-from tvm import relay  # noqa: E402
+from tvm import relay, te  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
 from tvm.relay.backend import te_compiler  # noqa: E402
 
 from engine.relay import blas, erf, history, schedules  # noqa: E402
-from engine.relay.targets import BLAS, parse  # noqa: E402
+from engine.relay.targets import parse, processor  # noqa: E402
 from engine.scheduling import SCHEDULES  # noqa: E402
 from engine.typed import gpu_index  # noqa: E402
+from engine.typed import library as library_of  # noqa: E402
 from passes.halves import Halves  # noqa: E402
 from passes.relay.absorb_transposes import absorb_transposes  # noqa: E402
 from passes.relay.program import RelayProgram  # noqa: E402
@@ -54,6 +56,19 @@ _UNUSED = sys.getrefcount(_OWNER[0])  # of what only a dictionary has
 erf.register()
 # TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
 te_compiler.libinfo = functools.cache(te_compiler.libinfo)
+
+
+@functools.cache
+def mask_kernel() -> twister.Kernel:
+    """The kernel of `engine.twister`, for this processor."""
+    made = te.create_prim_func(twister.computation(te, tvm.tir))
+    run = tvm.build(tvm.IRModule({"main": made}), target=parse(processor()))
+    return lambda tensors: run(
+        *(tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(t)) for t in tensors)
+    )
+
+
+masks.DRAWING.provide(mask_kernel)
 
 
 class Compiled:
@@ -274,8 +289,10 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
     program = replace(program, mod=tvm.IRModule({"main": function}))
     if SCHEDULES in options.target.split():
         program = schedules.pack(program)
-    if BLAS in options.target:
+    if library_of(options.target):
         blas.register()
+        if OPENBLAS in options.target.split():
+            openblas.load()
         program = absorb_transposes(program)
     return program.main
 

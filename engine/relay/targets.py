@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from engine import typed
+from engine.cpu import cpu_target
 from engine.devices import Tvm
+from engine.openblas import OPENBLAS, cpu_ways
 from engine.relay.boot import boot, cuda_missing
 from engine.scheduling import FLAGS, SCHEDULES
 from engine.session import Target
@@ -31,17 +33,12 @@ def parse(target: str) -> Any:
     import tvm
 
     typed.split(target)
-    words = typed.without(target, (typed.GPU, RECORDS, SCHEDULES))
+    # TVM's rules know MKL; the second library's name tells `engine.relay.blas` whom to call.
+    named = " ".join(f"{BLAS},openblas" if w == OPENBLAS else w for w in target.split())
+    words = typed.without(named, (typed.GPU, RECORDS, SCHEDULES))
     if SCHEDULES in target.split():
         words = " ".join([words, *(f"-{flag}" for flag in FLAGS)])
     return _tvm().made(target, lambda: tvm.target.Target(words))
-
-
-_WAYS = {
-    BLAS: "matmuls by PyTorch's BLAS",
-    f"{BLAS} {SCHEDULES}": "matmuls by PyTorch's BLAS, the rest by our schedules",
-    f"{BLAS} {SCHEDULES} {RECORDS}": "so too, and what tuning found faster",
-}
 
 
 @functools.cache
@@ -50,8 +47,14 @@ def targets() -> tuple[Target, ...]:
 
     A kernel is built and run for each once in a process, a few tens of milliseconds.
     """
-    found = (*_tvm().gpus(), *reversed(_tvm().cpu(_WAYS)))
+    found = (*_tvm().gpus(), *reversed(_tvm().cpu(cpu_ways(BLAS))))
     return tuple(sorted(found, key=lambda t: not t.runs_here))
+
+
+@functools.cache
+def processor() -> str:
+    """The target of this machine's processor, for kernels that are there whatever the target."""
+    return cpu_target(_tvm().known)[0]
 
 
 @functools.cache

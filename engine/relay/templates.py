@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.building import BuildOptions
-from engine.relay.targets import BLAS, parse
+from engine.relay.targets import parse
 from engine.tuner import Workload
+from engine.typed import library
 from passes.relay.rewrite import children, post_order
 from viz.graph import TensorType
 
@@ -115,7 +116,7 @@ def operators(function: Any, options: BuildOptions) -> list[Operator]:
     made = []
     for text, mod, (_, call) in zip(texts, alone, found, strict=True):
         mine = tuple(sorted(constants[text]))
-        about = json.dumps([text, mine, BLAS in options.target])
+        about = json.dumps([text, mine, bool(library(options.target))])
         digest = hashlib.sha256(about.encode()).hexdigest()[:8]
         key = f"{str(call.op.name).rpartition('.')[2]}-{digest}"
         made.append(Operator(key, call, mod, mine))

@@ -23,7 +23,7 @@ from engine.relay.history import ABOUT, RECORDED, best_record
 from engine.relay.measuring import CannotMeasure, Place
 from engine.relay.remote import check as check_target
 from engine.relay.runtime import prepared
-from engine.relay.targets import BLAS, parse
+from engine.relay.targets import parse
 from engine.relay.targets import target as examined
 from engine.relay.templates import (
     Operator,
@@ -37,7 +37,7 @@ from engine.relay.watched import Watched
 from engine.session import EngineError
 from engine.tuner import Measured, Tunable, Workload
 from engine.tuning import RECORDS, Fleet
-from engine.typed import without
+from engine.typed import library, without
 from passes.relay.program import RelayProgram
 
 # The runtime has loaded the TVM that has Relay.
@@ -174,7 +174,7 @@ class RelayTuner:
         """Measure configurations of a kernel's templates, batch by batch."""
         task: Templates = workload.program
         target = parse(self._place.target)
-        about = {"constants": task.constants, "library": BLAS in self._place.target}
+        about = {"constants": task.constants, "library": bool(library(self._place.target))}
         if not (place / ABOUT).exists():
             records.append(place / ABOUT, json.dumps(about) + "\n")
         choices = [_Choice(name, args, target, known) for name, args in task.choices]
