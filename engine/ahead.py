@@ -13,23 +13,21 @@ from typing import Any
 
 from engine import packed
 from engine.packed import Tile
+from engine.scheduling import Dialect
 
 _LINE = 16  # float32 numbers in a line of the cache
 
 
-def read_ahead(tir: Any, function: Any) -> Any:
-    """A scheduled kernel in which loops marked with `packed.AHEAD` ask for what comes next.
-
-    Args:
-        tir: the module of the TVM that the kernel is of.
-    """
-    dialect = tir.__name__.rpartition(".")[2]
+def read_ahead(dialect: Dialect, function: Any) -> Any:
+    """A scheduled kernel in which loops marked with `packed.AHEAD` ask for what comes next."""
+    tir = dialect.tir
+    prefix = tir.__name__.rpartition(".")[2]
     found = False
 
     def fetch(buffer: Any, place: Sequence[Any]) -> Any:
-        address = tir.call_intrin("handle", f"{dialect}.address_of", tir.BufferLoad(buffer, place))
+        address = tir.call_intrin("handle", f"{prefix}.address_of", tir.BufferLoad(buffer, place))
         read, keep, data = 0, 3, 1
-        asked = tir.call_intrin("int32", f"{dialect}.prefetch", address, read, keep, data)
+        asked = tir.call_intrin("void", f"{prefix}.prefetch", address, read, keep, data)
         return tir.Evaluate(asked)
 
     def visit(loop: Any) -> Any:
@@ -38,38 +36,38 @@ def read_ahead(tir: Any, function: Any) -> Any:
             return None
         found = True
         kept = {k: v for k, v in loop.annotations.items() if k != packed.AHEAD}
-        weight, places = _asked(tir, loop)
+        weight, places = _asked(dialect, loop)
         body = tir.stmt_seq(*(fetch(weight, place) for place in places), loop.body)
         return tir.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, None, kept)
 
-    body = tir.stmt_functor.ir_transform(function.body, None, visit, [f"{dialect}.For"])
+    body = dialect.loops(function.body, visit)
     return function.with_body(body) if found else function
 
 
 Places = list[list[Any]]
 
 
-def _asked(tir: Any, loop: Any) -> tuple[Any, Places]:
+def _asked(dialect: Dialect, loop: Any) -> tuple[Any, Places]:
     """The weight that a loop reads, and places of the lines of it that a step asks for."""
-    inner, blocks = {}, []
+    inner, blocks = [], []
 
     def visit(node: Any) -> None:
-        if isinstance(node, tir.For):
-            inner[node.loop_var] = node.min
-        elif isinstance(node, tir.BlockRealize):
+        if isinstance(node, dialect.tir.For):
+            inner.append((node.loop_var, node.min))
+        elif hasattr(node, "iter_values"):
             blocks.append(node)
 
-    tir.stmt_functor.post_order_visit(loop.body, visit)
+    dialect.walk(loop.body, visit)
     (made,) = blocks
     notes = made.block.annotations
     find = {packed.PRODUCT: _panel, packed.STRIPS: _strip, packed.DOTS: _rows}
     places = find[str(loop.annotations[packed.AHEAD])](
-        [tir.stmt_functor.substitute(value, inner) for value in made.iter_values],
+        [dialect.put(value, inner) for value in made.iter_values],
         [int(v.dom.extent) for v in made.block.iter_vars],
         Tile(int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS])),
         loop,
     )
-    return made.block.reads[-1].buffer, places
+    return dialect.buffer(made.block.reads[-1]), places
 
 
 def _panel(at: Sequence[Any], extents: Sequence[int], tile: Tile, loop: Any) -> Places:

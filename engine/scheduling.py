@@ -65,6 +65,10 @@ class Dialect:
         parallel, reduced: kinds of a block's axes.
         buffer: the buffer of a region that is read.
         called: names of the intrinsics that a statement calls, without their dialect's prefix.
+        tir: the module of the IR.
+        walk: visit everything in a statement.
+        loops: a statement with other loops; what is asked gives one in place of a loop, or None.
+        put: an expression with values in place of variables, given as pairs.
     """
 
     open: Callable[[Any], Any]
@@ -75,6 +79,10 @@ class Dialect:
     reduced: int
     buffer: Callable[[Any], Any]
     called: Callable[[Any], frozenset[str]]
+    tir: Any
+    walk: Callable[[Any, Callable[[Any], None]], Any]
+    loops: Callable[[Any, Callable[[Any], Any | None]], Any]
+    put: Callable[[Any, Sequence[tuple[Any, Any]]], Any]
 
 
 def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None:

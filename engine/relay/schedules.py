@@ -27,7 +27,7 @@ from passes.relay.rewrite import op_name, rewrite
 
 @tir.transform.prim_func_pass(opt_level=0, name="relascope.read_ahead")
 def _read_ahead(function: Any, module: Any, context: Any) -> Any:
-    return read_ahead(tir, function)
+    return read_ahead(_DIALECT, function)
 
 
 CONFIG = {
@@ -238,4 +238,8 @@ _DIALECT = Dialect(
     reduced=tir.IterVar.CommReduce,
     buffer=lambda region: region.buffer,
     called=_called,
+    tir=tir,
+    walk=tir.stmt_functor.post_order_visit,
+    loops=lambda body, visit: tir.stmt_functor.ir_transform(body, None, visit, ["tir.For"]),
+    put=lambda value, pairs: tir.stmt_functor.substitute(value, dict(pairs)),
 )

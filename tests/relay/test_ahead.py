@@ -64,7 +64,7 @@ def asked(function):
 )  # fmt: skip
 def test_all_of_a_weight_but_its_first_part_is_asked_for(kind, rows, inner, columns):
     function, tile = product(kind, rows, inner, columns)
-    loops, places = asked(read_ahead(tir, function))
+    loops, places = asked(read_ahead(schedules._DIALECT, function))
     lines = set()
     for step in itertools.product(*(range(int(loop.extent)) for loop in loops)):
         now = {loop.loop_var: value for loop, value in zip(loops, step, strict=True)}
@@ -84,7 +84,7 @@ def test_all_of_a_weight_but_its_first_part_is_asked_for(kind, rows, inner, colu
 def test_a_loop_that_is_not_marked_stays_as_it_is():
     x = te.placeholder((8, 16), name="x")
     function = te.create_prim_func([x, te.compute((8, 16), lambda i, j: x[i, j] * 2.0)])
-    assert read_ahead(tir, function).same_as(function)
+    assert read_ahead(schedules._DIALECT, function).same_as(function)
 
 
 @pytest.mark.parametrize("kind", ["packed", "turned"])
