@@ -1,4 +1,4 @@
-"""What the tests of both engines check of the kernel that draws dropout masks."""
+"""Tests of the kernel that draws dropout masks, for both engines: each has a fixture `kernel`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import pytest
 import torch
 
 from engine import twister
-from engine.masks import Drawing, draw_masks
+from engine.masks import DRAWING, Drawing, draw_masks
 
-PLACES = pytest.mark.parametrize("before", [0, 1, 2, 3, 310, 311, 623, 624, 625])
 COUNTS = (1, 2, 311, 312, 313, 1000, 5000)
 
 
-def check_numbers(kernel: twister.Kernel, before: int) -> None:
-    """The kernel draws what Python's Mersenne Twister gives from the same state, pair by pair.
+@pytest.mark.parametrize("before", [0, 1, 2, 3, 310, 311, 623, 624, 625])
+def test_the_kernel_draws_the_numbers_of_pytorchs_generator(
+    kernel: twister.Kernel, before: int
+) -> None:
+    """It draws what Python's Mersenne Twister gives from the same state, pair by pair.
 
     Args:
         before: how many words are drawn first.
@@ -42,14 +44,14 @@ def check_numbers(kernel: twister.Kernel, before: int) -> None:
             assert torch.rand(1).item() == following
 
 
-def check_masks(drawing: Drawing) -> None:
-    """Masks are those that dropout makes under the same seed, large and small in turn."""
+def test_masks_are_those_of_dropout() -> None:
+    """Under the same seed, large and small in turn."""
     shapes = [(3, 5), (64, 100), (7,), (8, 1000), (4097,)]
     masks = [
         SimpleNamespace(name=str(i), rate=0.1 * (i + 1), shape=s, dtype="float32")
         for i, s in enumerate(shapes)
     ]
-    assert drawing.kernel() is None or twister.agrees(drawing.kernel())
+    assert DRAWING.kernel() is None or twister.agrees(DRAWING.kernel())
     torch.manual_seed(5)
     found = draw_masks(masks, None)
     after = torch.rand(3)
@@ -60,8 +62,8 @@ def check_masks(drawing: Drawing) -> None:
     assert torch.equal(torch.rand(3), after)
 
 
-def check_other_numbers() -> None:
-    """A kernel that draws other numbers than PyTorch is not used."""
+def test_a_kernel_that_draws_other_numbers_is_not_used() -> None:
+    """PyTorch draws then."""
     drawing = Drawing()
     assert drawing.kernel() is None
     drawing.provide(lambda: lambda tensors: tensors[4].fill_(1.0))
