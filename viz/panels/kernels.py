@@ -119,7 +119,7 @@ def _roofline(document: tables.Row) -> None:
         st.altair_chart(
             chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE]
         )  # fmt: skip
-    words, again = st.columns([5, 1.4], vertical_alignment="center")
+    words, again = st.columns([3, 1.2], vertical_alignment="center")
     words.caption(explained.peaks_text(document["peaks"]))
     if again.button(
         "Measure again", key="peaks_again", width="stretch",

@@ -219,21 +219,23 @@ def _results(request: tuple[Any, ...]) -> None:
         return
     runs = list(reversed(history))
     shown = request if request in history else runs[0]
-    place, csv, whole = st.columns([5, 1, 1], vertical_alignment="bottom")
+    row = st.container(
+        horizontal=True, horizontal_alignment="right", vertical_alignment="bottom"
+    )  # fmt: skip
     if len(runs) > 1:
-        shown = place.selectbox(
+        shown = row.selectbox(
             "Run", runs, index=runs.index(shown), key="shown_run",
             format_func=lambda r: _run_name(r, history[r].title, history[r].result),
         )  # fmt: skip
     documents = [past.document for past in history.values()]
     named = f"{len(documents)} runs" if len(documents) > 1 else "This run"
-    csv.download_button(
+    row.download_button(
         f"{named} (.csv)", timings.history_csv(documents), "timings.csv", "text/csv",
-        key="history_csv", width="stretch",
+        key="history_csv",
     )  # fmt: skip
-    whole.download_button(
+    row.download_button(
         f"{named} (.json)", timings.history_json(documents), "timings.json", "application/json",
-        key="history_json", width="stretch",
+        key="history_json",
     )  # fmt: skip
     title, result = history[shown].title, history[shown].result
     strip(
