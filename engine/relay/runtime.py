@@ -315,7 +315,8 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
     """
     ours = SCHEDULES in options.target.split()
     with history.applied(function, options), schedules.used(ours), tvm.transform.PassContext(
-        opt_level=options.opt_level, disabled_pass=list(options.disabled),
+        opt_level=options.opt_level,
+        disabled_pass=[*options.disabled, *(schedules.IDLE if ours else ())],
         instruments=list(instruments), config=schedules.CONFIG if ours else None,
     ):  # fmt: skip
         return relay.build(tvm.IRModule({"main": function}), parse(options.target))
