@@ -71,7 +71,7 @@ def draw_masks(
 def _mask(mask: MaskLike, device: torch.device) -> torch.Tensor:
     dtype = getattr(torch, mask.dtype)
     if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does it, without a pass over ones
-        made = torch.empty(mask.shape, dtype=dtype)
+        made = torch.empty(mask.shape, dtype=dtype, device=device)
         kernel = DRAWING.kernel() if dtype == torch.float32 and made.numel() > _FEW else None
         if kernel is not None:
             return twister.draw(kernel, made, 1 - mask.rate)

@@ -59,7 +59,8 @@ def _file() -> Path | None:
 def preferred() -> bool:
     """Whether it is the first choice on this machine, before PyTorch's library.
 
-    That is Intel's MKL where there is one, whose kernels for processors of other makers are slower.
+    On AMD's processors it is as fast as MKL, which PyTorch has there, and needs no second pool of
+    threads (`bench/speed.py`). On Intel's, whose own MKL is, that was not measured.
     """
     return here() and cpu_info(Path("/proc/cpuinfo")).get("vendor_id") != "GenuineIntel"
 
@@ -79,6 +80,18 @@ def load() -> None:
         )  # fmt: skip
     library = ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
     library.scipy_openblas_set_num_threads(1)
+
+
+def refuse_elsewhere(target: str) -> None:
+    """Refuse a target that is not a CPU's.
+
+    Raises:
+        EngineError: kind "target".
+    """
+    if OPENBLAS in target.split() and target.split()[0] != "llvm":
+        raise EngineError(
+            "target", "OpenBLAS is a library for CPUs.", target, f"Leave out {OPENBLAS}."
+        )
 
 
 def cpu_ways(blas: str) -> dict[str, str]:

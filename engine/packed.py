@@ -197,14 +197,14 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
             name=PRODUCT, attrs=notes,
         )  # fmt: skip
     else:
-        parts = te.compute(
+        stripped = te.compute(
             (inner // deep, tiles * high, columns),
             lambda s, i, j: te.sum(one(i, s * deep + k) * weight[s * deep + k, j], axis=k),
             name=STRIPS, attrs=notes,
         )  # fmt: skip
         s = te.reduce_axis((0, inner // deep), name="s")
         summed = te.compute(
-            (tiles * high, columns), lambda i, j: te.sum(parts[s, i, j], axis=s),
+            (tiles * high, columns), lambda i, j: te.sum(stripped[s, i, j], axis=s),
             name=PRODUCT, attrs=notes,
         )  # fmt: skip
     return te.compute(

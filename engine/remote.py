@@ -7,7 +7,7 @@ here. It is timed there by the device's own clock: what crosses the network does
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -44,13 +44,16 @@ def upload(session: Any, library: Any, name: str, pack: Any) -> Any:
         return session.load_module(file.name)
 
 
-def refuse_library(target: str) -> None:
+def refuse_library(target: str, ours: Collection[str]) -> None:
     """Refuse a target whose kernels call what a device of a fleet does not have.
+
+    Args:
+        ours: options that name a library.
 
     Raises:
         EngineError: kind "target".
     """
-    name = library(target)
+    name = library(target, ours)
     if name:
         raise EngineError(
             "target", "A device of a fleet has no PyTorch and no OpenBLAS to call.", target,

@@ -1,11 +1,11 @@
 """Dropout masks by PyTorch's own random numbers, drawn by a kernel.
 
-On most processors PyTorch draws `bernoulli_` one number after the other: 64 bits of a Mersenne
-Twister each, which takes a large part of a training step and uses one thread. A kernel of TVM's
+PyTorch may draw `bernoulli_` on a CPU one number after the other: 64 bits of a Mersenne Twister
+each, on one thread, which is a part of a training step (`bench/masks.py`). A kernel of TVM's
 makes vectors of the same steps (Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8, 1998),
 from the state of PyTorch's generator, and leaves it where PyTorch would have. So the masks are
-those that PyTorch draws, bit for bit; where it draws otherwise, as on Intel's processors, that is
-seen at the first mask, and PyTorch draws them.
+those that PyTorch draws, bit for bit; where it draws otherwise, that is seen at the first mask, and
+PyTorch draws them.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ def draw(kernel: Kernel, mask: torch.Tensor, keep: float) -> torch.Tensor:
     state = np.frombuffer(raw.numpy(), _LAYOUT, count=1)  # shares its memory
     drawn = _WORDS if state["left"][0] == 1 else int(state["next"][0])
     limit = math.ceil(keep * (1 << _BITS))  # the product is exact
-    after = torch.empty(_WORDS, dtype=torch.uint32)
-    kernel((
-        torch.tensor(state["words"][0].astype(np.uint32)),
-        torch.tensor([drawn], dtype=torch.int32),
-        torch.tensor([limit >> 32, limit & 0xFFFFFFFF], dtype=torch.uint32),
-        torch.ones(1).div_(keep), mask.view(-1), after,
-        torch.empty(_WORDS + 1, dtype=torch.uint32),
-    ))  # fmt: skip
+    with torch.device("cpu"):  # whatever PyTorch's default is now
+        after = torch.empty(_WORDS, dtype=torch.uint32)
+        kernel((
+            torch.tensor(state["words"][0].astype(np.uint32)),
+            torch.tensor([drawn], dtype=torch.int32),
+            torch.tensor([limit >> 32, limit & 0xFFFFFFFF], dtype=torch.uint32),
+            torch.ones(1, dtype=torch.float32).div_(keep), mask.view(-1), after,
+            torch.empty(_WORDS + 1, dtype=torch.uint32),
+        ))  # fmt: skip
     total = drawn + 2 * mask.numel()
     place = (total - 1) % _WORDS + 1
     state["words"][0] = after.numpy()
@@ -68,15 +69,19 @@ def draw(kernel: Kernel, mask: torch.Tensor, keep: float) -> torch.Tensor:
 
 def agrees(kernel: Kernel) -> bool:
     """Whether PyTorch draws here what the kernel draws, from any place of its state."""
-    with torch.random.fork_rng(devices=[]):
+
+    def room() -> torch.Tensor:
+        return torch.empty(count, dtype=torch.float32)
+
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(0)
         for before, count, keep in ((0, 700, 0.9), (3, 1001, 0.5), (0, 5, 1e-3)):
             torch.rand(before)
             start = torch.get_rng_state()
-            theirs = torch.empty(count).bernoulli_(keep).div_(keep)
+            theirs = room().bernoulli_(keep).div_(keep)
             end = torch.get_rng_state()
             torch.set_rng_state(start)
-            same = torch.equal(draw(kernel, torch.empty(count), keep), theirs)
+            same = torch.equal(draw(kernel, room(), keep), theirs)
             if not same or not torch.equal(torch.get_rng_state(), end):
                 return False
     return True

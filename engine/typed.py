@@ -67,13 +67,15 @@ def without(target: str, ours: Collection[str]) -> str:
     )
 
 
-def library(target: str) -> str:
-    """The library that a target leaves matrix products to, such as "blas"; "" without one.
+def library(target: str, ours: Collection[str]) -> str:
+    """The library of ours that a target leaves matrix products to; "" without one.
 
-    Raises:
-        EngineError: kind "target"; the text is of another form.
+    Libraries of TVM's own, such as cudnn, are none of them.
+
+    Args:
+        ours: such options, of which one may stand in a target: "-libs=blas".
     """
-    return split(target)[1].get("libs", "")
+    return next((part.partition("=")[2] for part in target.split() if part in ours), "")
 
 
 def gpu_index(target: str) -> int:

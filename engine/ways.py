@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from engine.openblas import OPENBLAS
 from engine.session import EngineError, ModelSource, Target, Way
 from engine.typed import gpu_index, split
 from passes.catalogue import names as pass_names
@@ -30,6 +29,7 @@ _BY_OPTION = {
     "records": "tuned",
     "graphs": "graphs",
     "schedules": "schedules",
+    "libs=openblas": "openblas",
     "libs": "library",
 }
 _BY_PASS = {"mixed_precision": "mixed_precision", "layout": "convert_layout"}
@@ -47,8 +47,8 @@ class Offer:
 def way_of(target: str) -> str:
     """Which way a target is by itself, by the option that says most of it."""
     options = split(target)[1]
-    way = next((name for option, name in _BY_OPTION.items() if option in options), "tvm")
-    return "openblas" if way == "library" and OPENBLAS in target.split() else way
+    words = {*options, *(f"{name}={value}" for name, value in options.items())}
+    return next((name for option, name in _BY_OPTION.items() if option in words), "tvm")
 
 
 def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]:

@@ -13,7 +13,7 @@ from tvm.support import tar
 from engine import steps
 from engine.building import BuildOptions
 from engine.relax import runtime
-from engine.relax.targets import parse
+from engine.relax.targets import LIBRARIES, parse
 from engine.relax.to_graph import tensor_types
 from engine.remote import refuse_library, understood, upload
 from engine.typed import gpu_index
@@ -26,7 +26,7 @@ def check(target: str) -> None:
     Raises:
         EngineError: kind "target".
     """
-    refuse_library(target)
+    refuse_library(target, LIBRARIES)
 
 
 class RemoteFunction:

@@ -23,7 +23,7 @@ from engine.building import Builder, BuildOptions
 from engine.openblas import OPENBLAS
 from engine.relax import blas, kernels, openblas, reuse, schedules
 from engine.relax.held import held
-from engine.relax.targets import GRAPHS, SCHEDULES, parse, processor
+from engine.relax.targets import GRAPHS, LIBRARIES, SCHEDULES, parse, processor
 from engine.relax.to_graph import tensor_types
 from engine.session import EngineError
 from engine.typed import gpu_index, library
@@ -202,7 +202,7 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
 
 def dispatched(mod: Any, target: str) -> Any:
     """A module with its matmuls and convolutions by a library, where the target says so."""
-    if not library(target):
+    if not library(target, LIBRARIES):
         return mod
     blas.register()
     return blas.dispatch(mod, pack=SCHEDULES in target)

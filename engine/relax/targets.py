@@ -12,13 +12,16 @@ from tvm import relax
 from engine import typed
 from engine.cpu import cpu_target
 from engine.devices import Tvm
-from engine.openblas import OPENBLAS, cpu_ways
+from engine.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
 from engine.scheduling import FLAGS, SCHEDULES
 from engine.session import EngineError, Target
 from engine.tuning import RECORDS
 
 BLAS = "-libs=blas"
 """What a target says to have its matmuls done by PyTorch's library; see `engine.relax.blas`."""
+
+LIBRARIES = (BLAS, OPENBLAS)
+"""What names a library of ours in a target."""
 
 DLIGHT = "-schedules=dlight"
 """What a GPU's target may say: its kernels are scheduled by TVM's DLight, which they are anyway."""
@@ -57,6 +60,7 @@ def parse(target: str) -> Any:
 
 
 def _check_ours(kind: str, target: str) -> None:
+    refuse_elsewhere(target)
     words = target.split()
     for option, kinds, why in (
         (SCHEDULES, ("llvm",), "Our schedules are for a CPU; a GPU's kernels DLight schedules."),
@@ -66,7 +70,6 @@ def _check_ours(kind: str, target: str) -> None:
             "DLight schedules a GPU's kernels.",
         ),
         (GRAPHS, ("cuda",), "CUDA graphs are NVIDIA's."),
-        (OPENBLAS, ("llvm",), "OpenBLAS is a library for CPUs."),
     ):
         if option in words and kind not in kinds:
             raise EngineError("target", why, target, f"Leave out {option}.")

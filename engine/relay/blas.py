@@ -92,7 +92,8 @@ def _stage(
 
 
 def _by_openblas(left: Any, right: Any) -> bool:
-    known = all(isinstance(d, tvm.tir.IntImm) for d in (*left.shape, *right.shape))
+    extents = (*left.shape, *right.shape)
+    known = all(isinstance(d, tvm.tir.IntImm) and int(d) for d in extents)
     libraries = tvm.target.Target.current().libs
     return known and "openblas" in libraries and str(left.dtype) in openblas.FUNCTIONS
 

@@ -11,6 +11,7 @@ import torch
 
 from engine import records
 from engine.building import BuildOptions, Found
+from engine.relay.targets import LIBRARIES
 from engine.relay.templates import constant_weights
 from engine.tuning import RECORDS, Fleet
 from engine.typed import library
@@ -70,7 +71,7 @@ def applied(function: Any, options: BuildOptions) -> AbstractContextManager[Any]
     best = []
     for folder in sorted(p.parent for p in given.place.glob(f"*/{ABOUT}")):
         about = json.loads((folder / ABOUT).read_text())
-        fits = about["library"] == bool(library(options.target)) and (
+        fits = about["library"] == bool(library(options.target, LIBRARIES)) and (
             fixed or not about["constants"]
         )
         line = best_record(folder)

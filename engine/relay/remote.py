@@ -11,7 +11,7 @@ import torch
 from engine import steps
 from engine.building import BuildOptions
 from engine.relay import runtime
-from engine.relay.targets import parse
+from engine.relay.targets import LIBRARIES, parse
 from engine.remote import refuse_library, understood, upload
 from engine.typed import gpu_index
 from passes.relay.program import RelayProgram
@@ -27,7 +27,7 @@ def check(target: str) -> None:
     Raises:
         EngineError: kind "target".
     """
-    refuse_library(target)
+    refuse_library(target, LIBRARIES)
 
 
 class RemoteFunction:

@@ -27,7 +27,6 @@ import torch
 
 from engine import masks, openblas, steps, twister
 from engine.building import Builder, BuildOptions
-from engine.openblas import OPENBLAS
 from engine.relay.boot import boot
 from viz.graph import TensorType
 
@@ -39,7 +38,7 @@ from tvm.contrib import graph_executor  # noqa: E402
 from tvm.relay.backend import te_compiler  # noqa: E402
 
 from engine.relay import blas, erf, history, schedules  # noqa: E402
-from engine.relay.targets import parse, processor  # noqa: E402
+from engine.relay.targets import LIBRARIES, parse, processor  # noqa: E402
 from engine.scheduling import SCHEDULES  # noqa: E402
 from engine.typed import gpu_index  # noqa: E402
 from engine.typed import library as library_of  # noqa: E402
@@ -289,9 +288,9 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
     program = replace(program, mod=tvm.IRModule({"main": function}))
     if SCHEDULES in options.target.split():
         program = schedules.pack(program)
-    if library_of(options.target):
+    if library_of(options.target, LIBRARIES):
         blas.register()
-        if OPENBLAS in options.target.split():
+        if "openblas" in parse(options.target).libs:
             openblas.load()
         program = absorb_transposes(program)
     return program.main

@@ -10,7 +10,7 @@ import numpy as np
 from engine import typed
 from engine.cpu import cpu_target
 from engine.devices import Tvm
-from engine.openblas import OPENBLAS, cpu_ways
+from engine.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
 from engine.relay.boot import boot, cuda_missing
 from engine.scheduling import FLAGS, SCHEDULES
 from engine.session import Target
@@ -18,6 +18,9 @@ from engine.tuning import RECORDS
 
 BLAS = "-libs=mkl"
 """What a CPU target says to have its matmuls done by PyTorch's BLAS; see `engine.relay.blas`."""
+
+LIBRARIES = (BLAS, OPENBLAS)
+"""What names a library of ours in a target."""
 
 
 def parse(target: str) -> Any:
@@ -27,12 +30,14 @@ def parse(target: str) -> Any:
         target: "llvm -mcpu=znver2", "cuda -arch=sm_90".
 
     Raises:
-        EngineError: kind "target"; TVM refuses it, or LLVM has no such architecture.
+        EngineError: kind "target"; TVM refuses it, LLVM has no such architecture, or OpenBLAS is
+            not for this kind.
     """
     boot()
     import tvm
 
     typed.split(target)
+    refuse_elsewhere(target)
     # TVM's rules know MKL; the second library's name tells `engine.relay.blas` whom to call.
     named = " ".join(f"{BLAS},openblas" if w == OPENBLAS else w for w in target.split())
     words = typed.without(named, (typed.GPU, RECORDS, SCHEDULES))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.building import BuildOptions
-from engine.relay.targets import parse
+from engine.relay.targets import LIBRARIES, parse
 from engine.tuner import Workload
 from engine.typed import library
 from passes.relay.rewrite import children, post_order
@@ -116,7 +116,7 @@ def operators(function: Any, options: BuildOptions) -> list[Operator]:
     made = []
     for text, mod, (_, call) in zip(texts, alone, found, strict=True):
         mine = tuple(sorted(constants[text]))
-        about = json.dumps([text, mine, bool(library(options.target))])
+        about = json.dumps([text, mine, bool(library(options.target, LIBRARIES))])
         digest = hashlib.sha256(about.encode()).hexdigest()[:8]
         key = f"{str(call.op.name).rpartition('.')[2]}-{digest}"
         made.append(Operator(key, call, mod, mine))

@@ -23,7 +23,7 @@ from engine.relay.history import ABOUT, RECORDED, best_record
 from engine.relay.measuring import CannotMeasure, Place
 from engine.relay.remote import check as check_target
 from engine.relay.runtime import prepared
-from engine.relay.targets import parse
+from engine.relay.targets import LIBRARIES, parse
 from engine.relay.targets import target as examined
 from engine.relay.templates import (
     Operator,
@@ -174,7 +174,10 @@ class RelayTuner:
         """Measure configurations of a kernel's templates, batch by batch."""
         task: Templates = workload.program
         target = parse(self._place.target)
-        about = {"constants": task.constants, "library": bool(library(self._place.target))}
+        about = {
+            "constants": task.constants,
+            "library": bool(library(self._place.target, LIBRARIES)),
+        }
         if not (place / ABOUT).exists():
             records.append(place / ABOUT, json.dumps(about) + "\n")
         choices = [_Choice(name, args, target, known) for name, args in task.choices]

@@ -113,3 +113,9 @@ def test_the_first_choice_is_the_faster_library_for_the_processor(monkeypatch, v
 def test_it_is_for_processors_alone():
     with pytest.raises(EngineError, match="CPU"):
         parse(f"cuda {OPENBLAS}")
+
+
+def test_a_library_of_tvms_own_is_not_taken_for_ours():
+    _, program = imported(Function(torch.matmul), draw(40, 70), draw(70, 90))
+    mod = runtime.module_of(program, "main", program.mod["main"])
+    assert runtime.dispatched(mod, "llvm -libs=cudnn").same_as(mod)

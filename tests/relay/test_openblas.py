@@ -10,6 +10,7 @@ from tvm import relay, te
 from engine.openblas import FUNCTIONS, OPENBLAS
 from engine.relay.targets import parse, targets
 from engine.scheduling import SCHEDULES
+from engine.session import EngineError
 from tests.relay.test_runtime import compiled, var
 
 TARGET = f"llvm {OPENBLAS}"
@@ -62,3 +63,14 @@ def test_it_is_offered_with_our_schedules_and_without():
 def test_the_other_library_stays_pytorchs():
     function = compiled(relay.nn.dense(var("a", 300, 50), var("b", 70, 50)), "llvm -libs=mkl")
     assert "scipy_cblas" not in function.library.get_lib().get_source("asm")
+
+
+def test_a_library_of_tvms_own_is_not_taken_for_ours():
+    function = compiled(relay.nn.dense(var("a", 300, 50), var("b", 70, 50)), "llvm -libs=cudnn")
+    code = function.library.get_lib().get_source("asm")
+    assert "scipy_cblas" not in code and "tvm.contrib.mkl" not in code
+
+
+def test_it_is_for_processors_alone():
+    with pytest.raises(EngineError, match="CPU"):
+        parse(f"cuda {OPENBLAS}")
