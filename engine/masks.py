@@ -11,8 +11,8 @@ import torch
 from engine import twister
 from engine.model import seeded
 
-_FEW = 4096
-"""Elements up to which PyTorch draws a mask before its generator's state is read."""
+_FEW = 1 << 15
+"""Elements up to which PyTorch is quicker than reading its generator's state (`bench/masks.py`)."""
 
 
 class MaskLike(Protocol):
