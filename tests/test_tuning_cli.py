@@ -96,8 +96,10 @@ def test_progress_has_the_best_so_far_and_the_time_left(place):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", FAKE, "tune", "mlp", "--trials", str(SLOW_TRIALS), "--json"]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, env=dict(os.environ)
-    )
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, env=dict(os.environ),
+        # Ctrl-C is ignored by whatever a shell runs in the background, tests among it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     os.close(theirs)
     seen, deadline = "", time.monotonic() + 60
     while not re.search(r"dense: trial \d+ of 777, best 0\.\d+ ms; .* left", seen):
