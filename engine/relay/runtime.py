@@ -18,6 +18,7 @@ import functools
 import json
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -37,7 +38,7 @@ from tvm import relay, te  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
 from tvm.relay.backend import te_compiler  # noqa: E402
 
-from engine.relay import blas, erf, history, schedules  # noqa: E402
+from engine.relay import blas, convolution, erf, history, schedules  # noqa: E402
 from engine.relay.targets import LIBRARIES, parse, processor  # noqa: E402
 from engine.scheduling import SCHEDULES  # noqa: E402
 from engine.typed import gpu_index  # noqa: E402
@@ -313,10 +314,13 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
         instruments: watch TVM's passes.
     """
     ours = SCHEDULES in options.target.split()
-    with history.applied(function, options), schedules.used(ours), tvm.transform.PassContext(
-        opt_level=options.opt_level,
-        disabled_pass=[*options.disabled, *(schedules.IDLE if ours else ())],
-        instruments=list(instruments), config=schedules.CONFIG if ours else None,
+    tiles = convolution.Tiles() if ours else nullcontext()
+    with (
+        tiles, history.applied(function, options), schedules.used(ours), tvm.transform.PassContext(
+            opt_level=options.opt_level,
+            disabled_pass=[*options.disabled, *(schedules.IDLE if ours else ())],
+            instruments=list(instruments), config=schedules.CONFIG if ours else None,
+        )
     ):  # fmt: skip
         return relay.build(tvm.IRModule({"main": function}), parse(options.target))
 

@@ -37,9 +37,10 @@ CONFIG = {
 }
 """What makes Relay ask, in a pass context."""
 
-IDLE = ("MetaScheduleLayoutRewrite",)
-"""TVM's passes that find nothing to do with these schedules, and take long to see it: this one
-makes every kernel once more, in case a record wants a weight in another layout."""
+IDLE = ("LabelOps", "MetaScheduleLayoutRewrite")
+"""TVM's passes that find nothing to do with these schedules, and take long to see it: the one
+labels kernels with a hash, for a report that is not asked for here, the other makes every kernel
+once more, in case a record wants a weight in another layout."""
 
 _REGISTERS = 14
 """See `engine.packed.tile`: this TVM comes with LLVM 10."""
@@ -137,9 +138,18 @@ def _register() -> None:
 
 
 def pack(program: RelayProgram) -> RelayProgram:
-    """The program with products of constant weights as products of packed ones, where that pays."""
+    """The program with products of constant weights as products of packed ones, where that pays.
+
+    A bias gets all the axes that TVM would give it in the end: FoldConstant would compute that,
+    one constant after another, with a kernel for each.
+    """
 
     def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) == "nn.bias_add" and isinstance(args[1], relay.Constant):
+            rank = len(call.checked_type.shape)
+            shape = [-1 if axis == int(call.attrs.axis) % rank else 1 for axis in range(rank)]
+            bias = args[1].data.numpy().reshape(shape)
+            return relay.add(args[0], relay.const(bias, str(bias.dtype)))
         if op_name(call) != "nn.dense" or not isinstance(call.args[1], relay.Constant):
             return None
         kinds = [a.checked_type for a in call.args]
