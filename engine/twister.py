@@ -168,7 +168,12 @@ class _Loops:
         )
         begin = tir.max(0, self.skipped - block * _PAIRS)
         end = tir.min(_PAIRS, self.end - block * _PAIRS)
-        draw = self._loop("j", begin, end, lambda j: self._draw(block, j))
+        # Two loops: a compiler makes vectors of what begins at a place that it knows.
+        odd, even = (
+            self._loop("j", begin, end, lambda j, first=first: self._draw(block, j, first))
+            for first in (0, 1)
+        )
+        draw = tir.IfThenElse(self.odd > 0, odd, even)
         return tir.SeqStmt([tir.IfThenElse(block > 0, twist, None), left, temper, draw])
 
     def _number(self, value: int) -> Any:
@@ -188,9 +193,9 @@ class _Loops:
         y = y ^ ((y << number(15)) & number(0xEFC60000))
         return y ^ (y >> number(18))
 
-    def _draw(self, block: Any, j: Any) -> Any:
+    def _draw(self, block: Any, j: Any, first: int) -> Any:
         tir, room = self.tir, self.room
-        at = 2 * j + 1 - self.odd
+        at = 2 * j + first
         high = room[at] & self._number((1 << (_BITS - 32)) - 1)
         low = room[at + 1]
         below = tir.any(high < self.high, tir.all(tir.EQ(high, self.high), low < self.low))

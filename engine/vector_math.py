@@ -43,7 +43,8 @@ _TANH_SMALL = 0.3
 """Below this the series is within 5e-8 of tanh; above, 1 - 2 / (exp(2x) + 1) loses no digits."""
 
 
-_ATTRIBUTE = "llvm.FLowerIntrinsic"
+LOWERING = "llvm.FLowerIntrinsic"
+"""Attribute of an operator: what LLVM is told in its place."""
 
 
 class VectorMath:
@@ -64,10 +65,10 @@ class VectorMath:
         rules = {"exp": self._exp, "erf": self._erf, "tanh": self._tanh, "sigmoid": self._sigmoid}
         for name, rule in rules.items():
             name = f"{prefix}.{name}"
-            theirs = tvm.ir.Op.get(name).get_attr(_ATTRIBUTE)
+            theirs = tvm.ir.Op.get(name).get_attr(LOWERING)
             lowered = functools.partial(self._lowered, rule, theirs)
             # Stand before TVM's own rules for LLVM.
-            tvm.ir.register_op_attr(name, _ATTRIBUTE, lowered, level=99)
+            tvm.ir.register_op_attr(name, LOWERING, lowered, level=99)
 
     @contextmanager
     def used(self, here: bool) -> Iterator[None]:

@@ -20,7 +20,7 @@ from tvm.meta_schedule.database.database import _PyDatabase
 from engine import packed
 from engine.ahead import read_ahead
 from engine.scheduling import Dialect, scheduled
-from engine.vector_math import VectorMath
+from engine.vector_math import LOWERING, VectorMath
 from passes.relay.program import RelayProgram
 from passes.relay.rewrite import op_name, rewrite
 
@@ -55,6 +55,7 @@ def used(here: bool) -> Iterator[None]:
     """Build with these schedules inside, where that is asked for."""
     global _used
     _register()
+    _sums()
     before, _used = _used, here
     try:
         with contextlib.ExitStack() as stack:
@@ -78,6 +79,22 @@ def _arithmetic() -> VectorMath:
         return tir.call_llvm_pure_intrin(dtype, name, count, *arguments)
 
     return VectorMath(tvm, tir, "tir", call)
+
+
+@functools.cache
+def _sums() -> None:
+    """Have TVM leave a sum of products as it is written: LLVM 10 makes no vectors of it otherwise.
+
+    TVM would write each step as one call, `llvm.fmuladd`, which is no sum to that LLVM. The flags
+    of the target let it join them later. A polynomial's steps stay calls, or their order is lost.
+    """
+    theirs = tvm.ir.Op.get("tir.fma").get_attr(LOWERING)
+
+    def lowered(call: Any) -> Any:
+        summed = isinstance(call.args[2], tir.BufferLoad) and "x" not in str(call.dtype)
+        return None if _used and summed else theirs(call)
+
+    tvm.ir.register_op_attr("tir.fma", LOWERING, lowered, level=99)
 
 
 def _database() -> Any:
