@@ -1,13 +1,15 @@
 """Print how long dropout masks take to draw, by the kernel and by PyTorch, and whether they agree.
 
-Run `python bench/masks.py` from the project's root; `--repeats N`. Both draw from one generator,
-in turns, on one thread. Returns 1 where a mask differs from PyTorch's; where PyTorch draws other
-numbers on this processor the kernel is not used, and that is said.
+Run `python bench/masks.py` from the project's root; `--repeats N`, `--engine` for the TVM that
+builds the kernel. Both draw from one generator, in turns, on one thread. Returns 1 where a mask
+differs from PyTorch's; where PyTorch draws other numbers on this processor the kernel is not used,
+and that is said.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import statistics
 import sys
 import time
@@ -20,7 +22,6 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 
 from engine import twister  # noqa: E402
-from engine.relax.runtime import mask_kernel  # noqa: E402
 from viz.tables import text_table  # noqa: E402
 
 SHAPES = ((1, 14, 768), (8, 128, 768), (8, 12, 128, 128))
@@ -31,9 +32,10 @@ def main() -> int:
     """Measure, print, and return 0 where every mask is PyTorch's."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=30, metavar="N")
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--engine", choices=("relax", "relay"), default="relax")
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    kernel = mask_kernel()
+    kernel = importlib.import_module(f"engine.{args.engine}.runtime").mask_kernel()
     if not twister.agrees(kernel):
         print("PyTorch draws other numbers here, so it draws all masks.")
         return 0
@@ -45,7 +47,7 @@ def main() -> int:
             "kernel": lambda mask=drawn: twister.draw(kernel, mask, KEEP),
         }
         taken: dict[str, list[float]] = {name: [] for name in ways}
-        for seed in range(repeats):
+        for seed in range(args.repeats):
             masks = []
             for name, way in ways.items():
                 torch.manual_seed(seed)

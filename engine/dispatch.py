@@ -27,6 +27,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from engine.masks import draw_masks
+from engine.room import Room
 from engine.session import EngineError, ModelSource
 
 ENGINES = ("relay", "relax")
@@ -247,6 +248,7 @@ class _Mode:
             finally:
                 hook.remove()
         self.live = LiveProgram(route.backend, model, route.captures, route.target)
+        self.room = Room()  # of the masks
         self.name = type(module).__name__
         self.inputs = model.input_names
         leaves, self.spec = pytree.tree_flatten(outputs[-1])
@@ -307,7 +309,7 @@ class _Mode:
 
     def _draw(self, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
         device = inputs[0].device if inputs else torch.get_default_device()
-        return draw_masks(self.live.masks, None, device)
+        return draw_masks(self.live.masks, None, device, self.room)
 
 
 _TENSOR = object()

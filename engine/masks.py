@@ -10,6 +10,7 @@ import torch
 
 from engine import twister
 from engine.model import seeded
+from engine.room import Room
 
 _FEW = 1 << 15
 """Elements up to which PyTorch is quicker than reading its generator's state (`bench/masks.py`)."""
@@ -51,7 +52,10 @@ DRAWING = Drawing()
 
 
 def draw_masks(
-    masks: Iterable[MaskLike], seed: int | None, device: torch.device | str = "cpu"
+    masks: Iterable[MaskLike],
+    seed: int | None,
+    device: torch.device | str = "cpu",
+    room: Room | None = None,
 ) -> dict[str, torch.Tensor]:
     """Draw dropout masks as PyTorch draws them in a forward pass under the same seed.
 
@@ -59,19 +63,22 @@ def draw_masks(
         masks: in the order in which the model's dropouts run.
         seed: as `ModelSource.seed`; None draws from where PyTorch's generator stands.
         device: to draw on: PyTorch draws other numbers on a GPU than on the CPU.
+        room: whose memory is used, that of masks of earlier calls say; None takes fresh memory.
 
     Returns:
         By name, 0 and 1/(1-p) in the mask's shape and dtype: what dropout makes of ones, so it
         draws exactly what the model's own dropout draws (of a contiguous tensor on the CPU).
     """
     with nullcontext() if seed is None else seeded(seed):
-        return {m.name: _mask(m, torch.device(device)) for m in masks}
+        return {m.name: _mask(m, torch.device(device), room or Room()) for m in masks}
 
 
-def _mask(mask: MaskLike, device: torch.device) -> torch.Tensor:
+def _mask(mask: MaskLike, device: torch.device, room: Room) -> torch.Tensor:
     dtype = getattr(torch, mask.dtype)
     if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does it, without a pass over ones
-        made = torch.empty(mask.shape, dtype=dtype, device=device)
+        made = room.again(mask.name)
+        if made is None:
+            made = room.fresh(mask.name, mask.shape, dtype, device)
         kernel = DRAWING.kernel() if dtype == torch.float32 and made.numel() > _FEW else None
         if kernel is not None:
             return twister.draw(kernel, made, 1 - mask.rate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from engine.compiled import CannotCompile, compiled, error_of, first_run
 from engine.masks import draw_masks
 from engine.memory import torch_peak
 from engine.model import Model
+from engine.room import Room
 from engine.session import Comparison, EngineError, Progress, Spread, TimeResult, TimeRow
 
 Tensors = Mapping[str, torch.Tensor]
@@ -57,6 +58,8 @@ class Built:
     step: Step
     capture_bytes: int | None
     seconds: float
+    room: Room = field(default_factory=Room, compare=False)
+    """Of the masks."""
 
     @cached_property
     def values(self) -> dict[str, torch.Tensor]:
@@ -65,7 +68,7 @@ class Built:
 
     def masks(self, seed: int | None) -> dict[str, torch.Tensor]:
         """Dropout masks, drawn as PyTorch draws them on the model's device."""
-        return draw_masks(self.program.masks, seed, self.model.device)
+        return draw_masks(self.program.masks, seed, self.model.device, self.room)
 
     def forward(self, masks: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """The model's outputs, then the program's `updates`; and the captures by name."""
@@ -231,7 +234,7 @@ def measure(
             built, found = one.built, compared[one.what]
             counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
             own = built.step.own_bytes({**built.values, **built.masks(None)}, backward)
-            peak = None if own is None else own + peaks[one.what]
+            peak = None if own is None else own + built.room.nbytes + peaks[one.what]
             row = timing.row(one.what, phase, measured[one.what], eager, max(counted), peak)
             rows.append(
                 replace(

@@ -169,10 +169,8 @@ class _Loops:
         begin = tir.max(0, self.skipped - block * _PAIRS)
         end = tir.min(_PAIRS, self.end - block * _PAIRS)
         # Two loops: a compiler makes vectors of what begins at a place that it knows.
-        odd, even = (
-            self._loop("j", begin, end, lambda j, first=first: self._draw(block, j, first))
-            for first in (0, 1)
-        )
+        odd = self._loop("j", begin, end, lambda j: self._draw(block, j, 0))
+        even = self._loop("j", begin, end, lambda j: self._draw(block, j, 1))
         draw = tir.IfThenElse(self.odd > 0, odd, even)
         return tir.SeqStmt([tir.IfThenElse(block > 0, twist, None), left, temper, draw])
 

@@ -22,8 +22,8 @@ from tvm.topi.nn.utils import get_pad_tuple
 _TEMPLATE = "conv2d_NCHWc.x86"
 
 _BYTES = 32
-"""Of a register of a processor with AVX2, which has 16. Those with AVX-512 have twice as many, twice
-as wide, and TVM's own tiles fit."""
+"""Of a register of a processor with AVX2, which has 16. Those with AVX-512 have twice as many, and
+wider ones: TVM's own tiles fit."""
 
 _ROOM = 13
 """Registers that LLVM 10 makes good use of, as in `engine.relay.schedules`."""

@@ -7,28 +7,24 @@ fresh tensors for the outputs. It is not safe, and a copy is made, where
 - the memory is not aligned as TVM's kernels expect, or the tensor is not contiguous or a bool;
 - the executor treats a reshape as nothing at all (`__nop`): what lies behind it keeps pointing at
   the executor's own memory.
-
-Memory that is fresh from the system costs more than many a kernel: it gives every page when it is
-first written to. So the memory of a large result is used again once nobody has that result.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from engine import masks, openblas, steps, twister
 from engine.building import Builder, BuildOptions
 from engine.relay.boot import boot
+from engine.room import Room
 from viz.graph import TensorType
 
 boot()
@@ -49,9 +45,6 @@ from passes.relay.program import RelayProgram  # noqa: E402
 from passes.relay.rewrite import copied  # noqa: E402
 
 _ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
-_LARGE = 1 << 17  # bytes, from which an allocator takes a result's pages from the system
-_OWNER = {0: np.empty(0)}
-_UNUSED = sys.getrefcount(_OWNER[0])  # of what only a dictionary has
 
 erf.register()
 # TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
@@ -102,7 +95,7 @@ class Compiled:
         pointed = {given[n] for n in self._pointed_in}
         self._own_bytes = _pool_bytes(layout, pointed)
         self._held: dict[str, tuple[int, Any]] = {}
-        self._room: dict[int, np.ndarray] = {}
+        self._room = Room()
 
     def run(
         self, values: Mapping[str, torch.Tensor], keep: Iterable[str] = ()
@@ -138,7 +131,7 @@ class Compiled:
 
         Left out is the room for arguments that it is pointed at instead: nothing writes there.
         """
-        return steps.Held(self._own_bytes + sum(r.nbytes for r in self._room.values()), 0, True)
+        return steps.Held(self._own_bytes + self._room.nbytes, 0, True)
 
     def _set(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> None:
         kind = self.arguments[name]
@@ -163,18 +156,15 @@ class Compiled:
     def _empty(self, index: int, kind: TensorType) -> torch.Tensor | None:
         """A tensor that the executor will write result `index` to; None if it must not.
 
-        Large ones are views of arrays that are kept here: one that nobody else has is written to
-        again. The executor points there already.
+        It points to one already whose memory is used again.
         """
         if index not in self._pointed_out:
             return None
-        if index in self._room and sys.getrefcount(self._room[index]) == _UNUSED:
-            return torch.from_numpy(self._room[index])
-        shape = [int(d) for d in kind.shape]
-        result = torch.empty(shape, dtype=getattr(torch, kind.dtype), device=_torch(self._device))
-        if result.device.type == "cpu" and result.nbytes >= _LARGE and hasattr(np, kind.dtype):
-            self._room[index] = result.numpy()
-            result = torch.from_numpy(self._room[index])
+        again = self._room.again(index)
+        if again is not None:
+            return again
+        shape, dtype = [int(d) for d in kind.shape], getattr(torch, kind.dtype)
+        result = self._room.fresh(index, shape, dtype, _torch(self._device))
         if result.data_ptr() % _ALIGNMENT or not result.numel():
             return None
         array, shared = as_array(result, self._device)
