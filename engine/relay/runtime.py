@@ -34,7 +34,7 @@ from tvm import relay, te  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
 from tvm.relay.backend import te_compiler  # noqa: E402
 
-from engine.relay import blas, convolution, erf, history, schedules  # noqa: E402
+from engine.relay import blas, convolution, erf, history, layouts, schedules  # noqa: E402
 from engine.relay.targets import LIBRARIES, parse, processor  # noqa: E402
 from engine.scheduling import SCHEDULES  # noqa: E402
 from engine.typed import gpu_index  # noqa: E402
@@ -312,7 +312,8 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
             instruments=list(instruments), config=schedules.CONFIG if ours else None,
         )
     ):  # fmt: skip
-        return relay.build(tvm.IRModule({"main": function}), parse(options.target))
+        mod, target = tvm.IRModule({"main": function}), parse(options.target)
+        return relay.build(layouts.laid_out(mod, target) if ours else mod, target)
 
 
 _builder = Builder(make, tvm.ir.structural_hash, tvm.ir.structural_equal)

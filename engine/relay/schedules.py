@@ -37,10 +37,9 @@ CONFIG = {
 }
 """What makes Relay ask, in a pass context."""
 
-IDLE = ("LabelOps", "MetaScheduleLayoutRewrite")
-"""TVM's passes that find nothing to do with these schedules, and take long to see it: the one
-labels kernels with a hash, for a report that is not asked for here, the other makes every kernel
-once more, in case a record wants a weight in another layout."""
+IDLE = ("MetaScheduleLayoutRewrite",)
+"""TVM's passes that find nothing to do with these schedules, and take long to see it: this one
+makes every kernel once more, in case a record wants a weight in another layout."""
 
 _REGISTERS = 14
 """See `engine.packed.tile`: this TVM comes with LLVM 10."""

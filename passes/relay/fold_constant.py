@@ -54,10 +54,11 @@ def fold_constant(program: RelayProgram) -> RelayProgram:
     is only transposed. Numpy does what only moves data and plain arithmetic, with the same bits;
     TVM does the rest.
     """
-    return with_mod(program, relay.transform.FoldConstant()(rewrite(program, _folded).mod))
+    return with_mod(program, relay.transform.FoldConstant()(rewrite(program, folded).mod))
 
 
-def _folded(call: Any, args: list[Any]) -> Any:
+def folded(call: Any, args: list[Any]) -> Any:
+    """A call of constants as a constant, where numpy has the bits; a `passes.relay.rewrite.Visit`."""
     if op_name(call) in _MOVES:
         return _moved(call, args)
     kind = str(call.checked_type.dtype) if op_name(call) in EXACT else ""
