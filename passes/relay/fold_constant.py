@@ -58,7 +58,7 @@ def fold_constant(program: RelayProgram) -> RelayProgram:
 
 
 def folded(call: Any, args: list[Any]) -> Any:
-    """A call of constants as a constant, where numpy has the bits; a `passes.relay.rewrite.Visit`."""
+    """A call of constants as a constant, where numpy has its bits; a `Visit` of `rewrite`."""
     if op_name(call) in _MOVES:
         return _moved(call, args)
     kind = str(call.checked_type.dtype) if op_name(call) in EXACT else ""
