@@ -19,6 +19,8 @@ from tvm import autotvm
 from tvm.target.x86 import get_simd_32bit_lanes
 from tvm.topi.nn.utils import get_pad_tuple
 
+from engine.relay.templates import quiet
+
 _TEMPLATE = "conv2d_NCHWc.x86"
 
 _BYTES = 32
@@ -96,13 +98,16 @@ def _divisors(number: int) -> list[int]:
 class Tiles(autotvm.task.DispatchContext):
     """While entered, answers for TVM what tile a convolution has that nobody tuned.
 
-    What is entered inside it, `engine.relay.history.applied` say, is asked before.
+    Records of tuning go before it, whether they are applied inside it or around it.
     """
 
     def _query_inside(self, target: Any, workload: Any) -> Any:
-        """TVM asks with the operator's arguments; None leaves the answer to TVM."""
+        """TVM asks with the operator's arguments; None leaves the answer to what is around."""
         if not workload or workload[0] != _TEMPLATE:
             return None
+        with quiet():
+            if not self._old_ctx.query(target, workload).is_fallback:
+                return None
         with target:
             return _entity(workload[1:]) if get_simd_32bit_lanes() * 4 == _BYTES else None
 

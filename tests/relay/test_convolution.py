@@ -52,6 +52,10 @@ def test_what_was_tuned_goes_first_and_other_processors_keep_tvms_tiles():
         )
         inside.update(parse(AVX2), WORKLOAD, tuned)
         assert answer(AVX2)["tile_ow"].size == [16, 2]
+    with autotvm.apply_history_best([]) as around:
+        around.update(parse(AVX2), WORKLOAD, tuned)
+        with convolution.Tiles(), autotvm.apply_history_best([]):
+            assert answer(AVX2)["tile_ow"].size == [16, 2]
 
 
 CASES = {
