@@ -155,6 +155,23 @@ def test_a_fleet_has_records_of_its_own_and_a_bad_address_is_a_sentence(tab):
     assert list(table(listed(tab))["trials"]) == [0, 0]
 
 
+def test_a_program_is_timed_on_a_fleet_alone(tab):
+    tab.text_input(key="keep_tracker").set_value("127.0.0.1:9190")
+    settle(tab.run())
+    assert "--key" in tab.error[0].value or "key" in tab.error[0].value
+    assert tab.button(key="run").disabled
+    tab.text_input(key="keep_fleet_key").set_value("board")
+    settle(tab.run())
+    tab.button(key="run").click()
+    settle(tab.run())
+    assert not tab.error
+    text = words(tab)
+    assert "board at 127.0.0.1:9190" in text
+    assert "PyTorch does not run beside it." in text
+    assert "eager" not in str(tab.dataframe[0].value)
+    assert list(tab.dataframe[0].value["what"]) == ["relay, llvm on board"]
+
+
 def test_listed_tasks_follow_the_records():
     kind = (TensorType((2, 2), "float32"),)
     tasks = (

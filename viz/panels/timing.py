@@ -20,10 +20,11 @@ from engine.session import (
     TimeRow,
     Way,
 )
+from engine.tuning import Fleet
 from passes.catalogue import GRADIENTS
 from passes.pipeline import Pipeline
 from viz import artefacts, charts, tables, timings
-from viz.panels import artefact, hazards, kernels, truth, tuning
+from viz.panels import artefact, fleets, hazards, kernels, truth, tuning
 from viz.panels.choice import chosen, cut_of
 from viz.panels.desk import Desk, Request
 from viz.panels.frame import heading, show_error, side_by_side, strip
@@ -38,10 +39,12 @@ class _Run:
     """A timing under way: what the history will call it, and the arguments of `time`.
 
     Args:
+        method: of the engine: `time`, or `time_remote` on a fleet.
         about: what a file of the history has of it, beside the result.
     """
 
     title: str
+    method: str
     request: tuple[Any, ...]
     about: dict[str, Any]
 
@@ -58,15 +61,15 @@ class _Past:
 def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab."""
     engine: EngineInfo = desk.ask("describe")
-    request, target = _settings(desk, screen, engine)
-    if target is not None and not target.runs_here:
+    request, target, fleet, told = _settings(desk, screen, engine)
+    if target is not None and not target.runs_here and fleet is None:
         st.info(
             f"{target.name}: what is built for it cannot be timed here. {target.missing}"
         )  # fmt: skip
     running: _Run | None = st.session_state.get("timing")
     if running is not None:
         try:
-            _remember(running, desk.ask("time", *running.request))
+            _remember(running, desk.ask(running.method, *running.request))
         except EngineError as error:
             show_error(error)
             if running.request != request:
@@ -77,7 +80,8 @@ def show(desk: Desk, screen: Screen) -> None:
     if target.runs_here:
         kernels.show(desk, screen, request[:_PARTS])
         hazards.show(desk, screen, request[:_PARTS])
-    tuning.show(desk, screen, request, target)
+    if told:
+        tuning.show(desk, screen, request, target, fleet)
     artefact.show(desk, request[:4])
     if target.runs_here:
         truth.show(desk, screen, target.name)
@@ -85,13 +89,24 @@ def show(desk: Desk, screen: Screen) -> None:
 
 def _settings(
     desk: Desk, screen: Screen, engine: EngineInfo
-) -> tuple[tuple[Any, ...], Target | None]:
-    """The controls; what Run would ask the engine for, and the chosen target."""
+) -> tuple[tuple[Any, ...], Target | None, Fleet | None, bool]:
+    """The controls.
+
+    Returns:
+        What Run would ask the engine for, the chosen target, the fleet that measures in place of
+        this machine, and whether what was typed of a fleet makes sense.
+    """
     targets = {t.name: t for t in engine.targets}
     state = st.session_state
     state.setdefault("keep_threads", 0)
     state.setdefault("keep_repeats", 30)
     row, (beside, other) = st.container(), side_by_side("ways", [1.2, 2])
+    fleet, told = None, True
+    try:
+        fleet = fleets.asked()
+    except EngineError as error:
+        show_error(error)
+        told = False
     where, threads, repeats, run = row.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
     typed = state.get("keep_target")
     options = list(targets) if typed is None or typed in targets else [*targets, typed]
@@ -100,7 +115,7 @@ def _settings(
         format_func=lambda n: f"{targets[n].device}: {n}" if n in targets else n,
         help="Choose one, or type TVM's text for any other, such as "
         + ", ".join(f"`{t}`" for t in artefacts.TYPED)
-        + ". What is not here can be built for and looked at, but not timed.",
+        + ". What is not here can be built for and looked at, and timed on a fleet that has it.",
     )  # fmt: skip
     count = threads.number_input(
         "Threads, 0 for all", 0, 256, key="keep_threads", help="For TVM and PyTorch alike."
@@ -108,17 +123,21 @@ def _settings(
     runs = repeats.number_input("Repeats", 3, 1000, key="keep_repeats")
     target = _target(desk, targets, name or "")
     named = target.name if target is not None else name or ""
-    rivals = _rivals(beside, named)
     captured = _captured(desk, screen)
-    request = (
-        screen.source, screen.pipeline, captured, named, int(count), int(runs), rivals,
-        _ways(other, desk, screen, engine, named),
+    method = "time" if fleet is None else "time_remote"
+    if fleet is None:
+        rivals, more = _rivals(beside, named), _ways(other, desk, screen, engine, named)
+    else:
+        beside.caption("On a fleet the program runs alone: PyTorch is not timed beside it.")
+    request: tuple[Any, ...] = (
+        screen.source, screen.pipeline, captured, named, int(count), int(runs),
+        *((rivals, more) if fleet is None else (fleet,)),
     )  # fmt: skip
-    can_run = target is not None and target.runs_here
+    can_run = target is not None and told and (target.runs_here or fleet is not None)
     if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
-        desk.forget(Request("time", request))
-        state.timing = _Run(_title(screen), request, _about(screen, int(runs)))
-    return request, target
+        desk.forget(Request(method, request))
+        state.timing = _Run(_title(screen), method, request, _about(screen, int(runs)))
+    return request, target, fleet, told
 
 
 def _target(desk: Desk, targets: dict[str, Target], name: str) -> Target | None:
@@ -246,17 +265,18 @@ def _results(request: tuple[Any, ...]) -> None:
             (tables.milliseconds(result.build_seconds), "to build"),
         ]
     )
+    compared = [r for r in result.rows if r.ratio_to_eager is not None]
+    alone = [] if compared else result.rows  # on a fleet
     strip(
         [
-            (tables.speed_text(r.ratio_to_eager), _label(result, r))
-            for r in result.rows
-            if r.ratio_to_eager is not None
+            *((tables.speed_text(r.ratio_to_eager), _label(result, r)) for r in compared),
+            *((tables.milliseconds(r.median_ms / 1e3), _label(result, r)) for r in alone),
         ],
         large=True,
     )
     for note in result.notes:
         st.warning(note)
-    _table(result)
+    _table(result, bool(compared))
     st.altair_chart(charts.times(result.rows), key="time_chart")
     _comparisons(result)
 
@@ -278,7 +298,7 @@ def _run_name(request: tuple[Any, ...], title: str, result: TimeResult) -> str:
                       f"{repeats} repeats"])  # fmt: skip
 
 
-def _table(result: TimeResult) -> None:
+def _table(result: TimeResult, compared: bool) -> None:
     rows = [
         {
             "what": r.what,
@@ -286,7 +306,7 @@ def _table(result: TimeResult) -> None:
             "median": r.median_ms,
             "q1": r.q1_ms,
             "q3": r.q3_ms,
-            "against eager": tables.speed_text(r.ratio_to_eager),
+            "against eager": tables.speed_text(r.ratio_to_eager) if compared else None,
             "ratio": r.ratio_to_eager,
             "of minima": r.ratio_of_minima,
             "ours over it": r.ours_over,
@@ -297,7 +317,7 @@ def _table(result: TimeResult) -> None:
         }
         for r in result.rows
     ]
-    always = ("what", "phase", "median", "against eager")
+    always = ("what", "phase", "median")
     columns = [c for c in rows[0] if c in always or any(r[c] is not None for r in rows)]
     ms = st.column_config.NumberColumn(format="%.3f ms")
     st.dataframe(

@@ -47,20 +47,18 @@ class _Run:
         return int(self.request[6]) * len(self.request[5])
 
 
-def show(desk: Desk, screen: Screen, request: tuple[Any, ...], target: Target) -> None:
+def show(
+    desk: Desk, screen: Screen, request: tuple[Any, ...], target: Target, fleet: Fleet | None
+) -> None:
     """Draw the section.
 
     Args:
         request: the arguments of `time`; the first five are those of `tasks`.
+        fleet: whose devices measure; None for this machine.
     """
     heading("Tune the kernels")
-    try:
-        fleet = _fleet()
-    except EngineError as error:
-        show_error(error)
-        return
     if fleet is None and not target.runs_here:
-        st.caption("This target does not run here: name a fleet whose devices measure.")
+        st.caption("This target does not run here: name a fleet above whose devices measure.")
         return
     engine: EngineInfo = desk.ask("describe")
     asked = (*request[:5], *((fleet,) if fleet else ()))
@@ -90,24 +88,6 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...], target: Target) -
         waiting(desk, "_tuning")
     except EngineError as error:
         show_error(error, desk, "_tuning")
-
-
-def _fleet() -> Fleet | None:
-    """Whose devices measure; None for this machine."""
-    state = st.session_state
-    named = bool(state.get("keep_tracker") or state.get("keep_fleet_key"))
-    with st.expander("Measure on a fleet", expanded=named, icon=":material/lan:"):
-        st.caption(
-            "Devices that registered with TVM's RPC tracker, each with a key: what tunes here "
-            "measures there. `docs/tuning.md` says how to start them."
-        )
-        where, which = st.columns(2)
-        tracker = where.text_input(
-            "Tracker", key="keep_tracker", placeholder="host:port",
-            help="The machine and port that the tracker listens on.",
-        )  # fmt: skip
-        key = which.text_input("Key", key="keep_fleet_key", placeholder="of the devices to take")
-    return Fleet(tracker.strip(), key.strip()) if tracker.strip() or key.strip() else None
 
 
 def _tasks(desk: Desk, asked: tuple[Any, ...], book: Book) -> tuple[TuneTask, ...]:
