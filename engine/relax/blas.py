@@ -63,15 +63,16 @@ def _matmul(turn_a: bool, turn_b: bool, a: Any, b: Any, out: Any) -> None:
     torch.matmul(left, right, out=torch.from_dlpack(out))
 
 
-def dispatch(mod: Any, pack: bool = False) -> Any:
+def dispatch(mod: Any, served: bool = True, pack: bool = False) -> Any:
     """The module with its floating matmuls and convolutions as calls of PyTorch.
 
     Args:
+        served: by PyTorch; else the rest stays TVM's.
         pack: matmuls with weights that are constants become kernels of our own, where those are
             faster; see `engine.packed`.
     """
     rewriter = _Rewriter(mod)
-    rewriter.pack = pack
+    rewriter.served, rewriter.pack = served, pack
     made = {
         name: rewriter.visit_expr(function)
         for name, function in mod.functions.items()
@@ -83,7 +84,7 @@ def dispatch(mod: Any, pack: bool = False) -> Any:
 
 @mutator
 class _Rewriter(PyExprMutator):
-    pack = False
+    served, pack = True, False
 
     def visit_call_(self, call: Any) -> Any:
         made = self.visit_expr_post_order(call)
@@ -94,14 +95,14 @@ class _Rewriter(PyExprMutator):
         if any(str(t.dtype) != str(kind.dtype) or str(t.dtype) not in _FLOATS for t in types):
             return made
         if made.op.name != "relax.matmul":
-            instead = dispatched(self.builder_.normalize(made))
+            instead = dispatched(self.builder_.normalize(made)) if self.served else None
             return made if instead is None else instead
         if any(int(t.ndim) < 2 for t in types):
             return made
         instead = self.packed(made) if self.pack else None
         if instead is not None:
             return instead
-        if self.pack and _is_small(made):
+        if not self.served or (self.pack and _is_small(made)):
             return made
         (left, turn_a), (right, turn_b) = (self.turned(a) for a in made.args)
         return relax.op.call_dps_packed(_name(turn_a, turn_b), (left, right), kind)

@@ -201,11 +201,12 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
 
 
 def dispatched(mod: Any, target: str) -> Any:
-    """A module with its matmuls and convolutions by a library, where the target says so."""
-    if not library(target, LIBRARIES):
+    """A module with its matmuls and convolutions by a library, or by us, as the target says."""
+    served, ours = bool(library(target, LIBRARIES)), SCHEDULES in target.split()
+    if not served and not ours:
         return mod
     blas.register()
-    return blas.dispatch(mod, pack=SCHEDULES in target)
+    return blas.dispatch(mod, served, ours)
 
 
 _builder = Builder(make, tvm_ffi.structural_hash, tvm_ffi.structural_equal)

@@ -7,7 +7,7 @@ from tvm import relax
 
 from engine.building import BuildOptions
 from engine.relax import blas
-from engine.relax.runtime import make
+from engine.relax.runtime import dispatched, make
 from engine.relax.targets import BLAS, SCHEDULES
 
 OURS = f"llvm {BLAS} {SCHEDULES}"
@@ -66,6 +66,19 @@ def test_other_products_go_to_pytorch(shape, columns, dtype):
     x = np.random.default_rng(1).normal(size=shape).astype(dtype)
     found = machine["main"](tvm.runtime.tensor(x)).numpy()
     assert found == pytest.approx(x @ weight + bias, rel=1e-3, abs=1e-4)
+
+
+def test_without_a_library_the_rest_stays_tvms():
+    """As on a device of a fleet."""
+    mod, *_ = layer((14, 32), 48)
+    assert "packed_matmul" in {
+        str(g.name_hint) for g in dispatched(mod, f"llvm {SCHEDULES}").functions
+    }
+    other, *_ = layer((14, 8), 10)
+    left = dispatched(other, f"llvm {SCHEDULES}")
+    assert "R.matmul" in str(left)
+    assert "relascope.matmul" not in str(left)
+    assert dispatched(mod, "llvm").same_as(mod)
 
 
 def test_what_follows_is_computed_on_each_tile():

@@ -118,9 +118,8 @@ def test_a_program_built_with_records_agrees_with_pytorch(tmp_path, dtype):
     tasks = tuned(program, SCHEDULED, tmp_path)
     found = compared(model, program, SCHEDULED, tmp_path)
     assert max(found.values()) <= LIMIT[dtype], found
-    mod = kernel_tasks.kernels(
-        runtime.module_of(program, "main", program.mod["main"]), parse(SCHEDULED)
-    )
+    mod = runtime.module_of(program, "main", program.mod["main"])
+    mod = kernel_tasks.kernels(runtime.dispatched(mod, SCHEDULED), parse(SCHEDULED))
     mod = reuse.by_records(Found(tmp_path, "", always=True), [])(mod)
     kernels = [f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     assert len(kernels) == len(tasks)

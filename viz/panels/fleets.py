@@ -18,7 +18,8 @@ def asked() -> Fleet | None:
     with st.expander("Measure on a fleet", expanded=named, icon=":material/lan:"):
         st.caption(
             "Devices that registered with TVM's RPC tracker, each with a key: what is timed and "
-            "tuned here runs there, alone. `docs/tuning.md` says how to start them."
+            "tuned here runs there, without PyTorch beside it. `docs/tuning.md` says how to start "
+            "them."
         )
         where, which = st.columns(2)
         tracker = where.text_input(

@@ -100,7 +100,7 @@ def _settings(
     state = st.session_state
     state.setdefault("keep_threads", 0)
     state.setdefault("keep_repeats", 30)
-    row, (beside, other) = st.container(), side_by_side("ways", [1.2, 2])
+    row, beside = st.container(), st.container()
     fleet, told = None, True
     try:
         fleet = fleets.asked()
@@ -126,9 +126,9 @@ def _settings(
     captured = _captured(desk, screen)
     method = "time" if fleet is None else "time_remote"
     if fleet is None:
-        rivals, more = _rivals(beside, named), _ways(other, desk, screen, engine, named)
-    else:
-        beside.caption("On a fleet the program runs alone: PyTorch is not timed beside it.")
+        with beside:
+            first, second = side_by_side("ways", [1.2, 2])
+        rivals, more = _rivals(first, named), _ways(second, desk, screen, engine, named)
     request: tuple[Any, ...] = (
         screen.source, screen.pipeline, captured, named, int(count), int(runs),
         *((rivals, more) if fleet is None else (fleet,)),
