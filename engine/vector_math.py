@@ -3,7 +3,7 @@
 By itself TVM calls the C library for each element of `exp`, `erf`, `tanh` and `sigmoid`, so that
 a loop with one of them runs an element at a time. Here they are polynomials, a few units in the
 last place from the exact value. NaN stays NaN, and infinities give their limits. Other dtypes are
-computed as before.
+computed as before. Squares and cubes, which `pow` is asked for, are products, as PyTorch has them.
 """
 
 from __future__ import annotations
@@ -69,6 +69,10 @@ class VectorMath:
             lowered = functools.partial(self._lowered, rule, theirs)
             # Stand before TVM's own rules for LLVM.
             tvm.ir.register_op_attr(name, LOWERING, lowered, level=99)
+        name = f"{prefix}.pow"
+        theirs = tvm.ir.Op.get(name).get_attr(LOWERING)
+        power = functools.partial(self._power, theirs)
+        tvm.ir.register_op_attr(name, LOWERING, power, level=99)
 
     @contextmanager
     def used(self, here: bool) -> Iterator[None]:
@@ -85,6 +89,15 @@ class VectorMath:
         if self._used and str(_type_of(call).dtype) == _DTYPE:
             return self._bound(call.args[0], rule)
         return call if theirs is None else theirs(call)
+
+    def _power(self, theirs: Callable[[Any], Any], call: Any) -> Any:
+        base, exponent = call.args
+        dtype = str(_type_of(call).dtype)
+        times = float(exponent.value) if isinstance(exponent, self._tir.FloatImm) else 0.0
+        if not self._used or dtype not in ("float32", "float64") or times not in (2.0, 3.0):
+            return theirs(call)
+        x = self._tir.Var("x", dtype)
+        return self._tir.Let(x, base, x * x if times == 2.0 else x * x * x)
 
     def _bound(self, value: Any, rule: Callable[[Any], Any]) -> Any:
         """A rule's result for a value that is computed once."""

@@ -21,7 +21,7 @@ from tvm import relax, te, tirx
 from engine import masks, steps, twister
 from engine.building import Builder, BuildOptions
 from engine.openblas import OPENBLAS
-from engine.relax import blas, kernels, openblas, reuse, schedules
+from engine.relax import attention, blas, kernels, openblas, reuse, schedules
 from engine.relax.held import held
 from engine.relax.targets import GRAPHS, LIBRARIES, SCHEDULES, parse, processor
 from engine.relax.to_graph import tensor_types
@@ -44,6 +44,9 @@ def mask_kernel() -> twister.Kernel:
 masks.DRAWING.provide(mask_kernel)
 
 _ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
+
+_LONG = 512
+"""Keys from which PyTorch's kernel of attention is worth its own threads, beside TVM's."""
 
 
 class Compiled:
@@ -206,6 +209,8 @@ def dispatched(mod: Any, target: str) -> Any:
     if not served and not ours:
         return mod
     blas.register()
+    if served:
+        mod = attention.dispatch(mod, _LONG if OPENBLAS in target.split() else 0)
     return blas.dispatch(mod, served, ours)
 
 

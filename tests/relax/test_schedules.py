@@ -90,6 +90,7 @@ FUNCTIONS = {
     "a column's own factor": lambda x: x * x[:1, :1].exp(),
     "running sum": lambda x: x.cumsum(1) * 2,
     "sorted": lambda x: x.sort(-1).values + 1,
+    "powers": lambda x: x**3 + (x * x) ** 2 + (x.abs() + 1) ** 1.5,
 }
 
 

@@ -86,6 +86,14 @@ def test_tasks_are_the_kernels_with_their_nodes_and_shares(place, target):
     assert {t.key for t in same} == {t.key for t in found}
 
 
+def test_a_reshape_that_the_build_makes_a_view_is_no_task(place):
+    found = RelaxSession().tasks(
+        ModelSource("gpt2_block", batch=1, tokens=3), PIPELINE, None, LIBRARY, 1, progress=quiet
+    )
+    assert "reshape" not in {t.name for t in found}
+    assert all(t.calls and t.before_ms > 0 for t in found)
+
+
 def test_equal_kernels_are_one_task_in_every_program():
     class Twice(nn.Module):
         def forward(self, x, y):

@@ -80,6 +80,10 @@ EXPRESSIONS = {
     "erf": (lambda x: relay.erf(x) * x, lambda x: x.erf() * x),
     "tanh and exp": (lambda x: relay.tanh(x) + relay.exp(x), lambda x: x.tanh() + x.exp()),
     "sigmoid": (relay.sigmoid, torch.sigmoid),
+    "powers": (
+        lambda x: relay.power(x, relay.const(3.0)) + relay.power(relay.abs(x), relay.const(1.5)),
+        lambda x: x**3 + x.abs() ** 1.5,
+    ),
     "sum of rows": (lambda x: relay.sum(x * x, 1), lambda x: (x * x).sum(1)),
     "sum of columns": (lambda x: relay.sum(relay.exp(x), (0, 1)), lambda x: x.exp().sum((0, 1))),
     "variance": (lambda x: relay.variance(x, -1), lambda x: x.var(-1, correction=0)),
