@@ -2,7 +2,8 @@
 
 softmax(q k^T scale + mask) v becomes one call of the kernel that PyTorch itself has for it on the
 CPU, which never holds all scores (Dao et al., "FlashAttention", NeurIPS 2022). It reads and writes
-heads as they lie, so transposes that bring them to the front and back are taken along.
+heads as they lie, so transposes that bring them to the front and back are taken along. Where a mask
+leaves a row no key at all it gives zeros, as PyTorch's does; in parts that row is NaN.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from __future__ import annotations
 import collections
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,6 +22,8 @@ from tvm.ir.expr import GenericConst as Constant
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from engine.scheduling import FEW_FLOPS
+from passes.relax.rewrite import op_name
+from passes.relax.transpose_dedup import axes_of
 
 _NAME = "relascope.attention"
 _FLOATS = ("float32", "float64")
@@ -89,35 +91,33 @@ class _Reader:
 
     def __init__(self, function: Any, keys: int) -> None:
         self.keys = keys
-        self.values: dict[Any, Any] = {}
-        uses: collections.Counter[Any] = collections.Counter()
-        for block in function.body.blocks:
-            for binding in block.bindings:
-                self.values[binding.var] = binding.value
+        self.values: dict[Any, Any] = {
+            b.var: b.value for block in function.body.blocks for b in block.bindings
+        }
+        self.uses: collections.Counter[Any] = collections.Counter()
 
         def visit(expr: Any) -> None:
             if isinstance(expr, tvm.ir.Var):
-                uses[expr] += 1
+                self.uses[expr] += 1
 
         relax.analysis.post_order_visit(function.body, visit)
-        self.uses: Mapping[Any, int] = MappingProxyType(uses)
 
     def attention(self, call: Any) -> _Attention | None:
         """The attention whose result a call is; None of any other."""
-        if _op(call) == "relax.permute_dims" and _axes(call) == _HEADS:
-            inner = self.alone(call.args[0], "relax.matmul")
+        if op_name(call) == "permute_dims" and axes_of(call) == _HEADS:
+            inner = self.alone(call.args[0], "matmul")
             found = None if inner is None else self.product(inner)
             return None if found is None else replace(found, back=True)
-        return self.product(call) if _op(call) == "relax.matmul" else None
+        return self.product(call) if op_name(call) == "matmul" else None
 
     def product(self, call: Any) -> _Attention | None:
         """The attention that a product of weights and values is the end of."""
-        weights = self.alone(call.args[0], "relax.nn.softmax")
+        weights = self.alone(call.args[0], "nn.softmax")
         if weights is None or int(weights.attrs.axis) not in (-1, 3) or int(call.ty.ndim) != 4:
             return None
         mask: tuple[Any, ...] = ()
         scaled = self.scaled(weights.args[0])
-        added = self.alone(weights.args[0], "relax.add")
+        added = self.alone(weights.args[0], "add")
         if added is not None:
             sides = list(map(self.scaled, added.args))
             place = 0 if sides[0] is not None else 1
@@ -135,7 +135,7 @@ class _Reader:
     def fits(self, call: Any, product: Any, mask: Sequence[Any]) -> bool:
         """Whether PyTorch has a kernel for these types, and it is worth calling."""
         tensors = (call, product, *call.args, *product.args, *mask)
-        known = all(isinstance(d, tvm.tirx.IntImm) for t in tensors for d in t.ty.shape)
+        known = all(isinstance(d, tvm.tirx.IntImm) for t in tensors for d in t.ty.shape or (None,))
         dtypes = {str(t.ty.dtype) for t in tensors}
         if not known or len(dtypes) > 1 or not dtypes <= set(_FLOATS):
             return False
@@ -146,54 +146,48 @@ class _Reader:
         same = all(o == outer[0] for o in outer) and size == width
         return same and keys >= self.keys and flops >= FEW_FLOPS
 
+    def bound(self, value: Any) -> Any:
+        """What a variable is bound to; None for an argument, and for what is no variable."""
+        return self.values.get(value) if isinstance(value, tvm.ir.Var) else None
+
     def alone(self, value: Any, name: str) -> Any | None:
         """The call of an operator that a variable is bound to, where nothing else reads it."""
-        made = self.values.get(value) if isinstance(value, tvm.ir.Var) else None
-        return made if made is not None and _op(made) == name and self.uses[value] == 1 else None
+        made = self.bound(value)
+        return made if op_name(made) == name and self.uses[value] == 1 else None
 
     def scaled(self, value: Any) -> tuple[Any, float] | None:
         """The product that is scaled by one number, and the number; None of anything else."""
-        product = self.alone(value, "relax.matmul")
+        product = self.alone(value, "matmul")
         if product is not None:
             return product, 1.0
-        for name in ("relax.multiply", "relax.divide"):
+        for name in ("multiply", "divide"):
             made = self.alone(value, name)
             sides = () if made is None else (made.args, made.args[::-1])
-            for inner, number in sides[: 1 if name == "relax.divide" else 2]:
-                product = self.alone(inner, "relax.matmul")
+            for inner, number in sides[: 1 if name == "divide" else 2]:
+                product = self.alone(inner, "matmul")
                 if product is not None and isinstance(number, Constant):
                     values = number.value.numpy()
                     if values.size == 1:
                         scale = float(values.reshape(()))
-                        return product, scale if name == "relax.multiply" else 1 / scale
+                        return product, scale if name == "multiply" else 1 / scale
         return None
 
     def heads(self, value: Any) -> tuple[Any, bool]:
         """What heads are brought to the front of, and whether a transpose does that."""
-        made = self.values.get(value) if isinstance(value, tvm.ir.Var) else None
-        if made is None or _op(made) != "relax.permute_dims" or _axes(made) != _HEADS:
+        made = self.bound(value)
+        if op_name(made) != "permute_dims" or axes_of(made) != _HEADS:
             return value, False
         return made.args[0], True
 
     def turned(self, value: Any) -> tuple[Any, bool] | None:
         """The same of keys whose last two axes are swapped; None where they are not."""
-        made = self.values.get(value) if isinstance(value, tvm.ir.Var) else None
-        if made is None or _op(made) != "relax.permute_dims":
+        made = self.bound(value)
+        if op_name(made) != "permute_dims":
             return None
-        axes = _axes(made)
+        axes = axes_of(made)
         if axes == [0, 2, 3, 1]:
             return made.args[0], True
         return self.heads(made.args[0]) if axes == [0, 1, 3, 2] else None
-
-
-def _op(expr: Any) -> str:
-    return str(getattr(expr.op, "name", "")) if isinstance(expr, tvm.ir.Call) else ""
-
-
-def _axes(call: Any) -> list[int]:
-    rank = int(call.args[0].ty.ndim)
-    axes = call.attrs.axes
-    return list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
 
 
 def _run(

@@ -22,6 +22,8 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from engine import packed
 from engine.relax.convolution import dispatched
 from engine.scheduling import FEW_FLOPS
+from passes.relax.rewrite import op_name
+from passes.relax.transpose_dedup import axes_of
 
 _NAME = "relascope.matmul"
 _SERVED = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv2d_transpose")
@@ -163,15 +165,9 @@ class _Rewriter(PyExprMutator):
     def turned(self, operand: Any) -> tuple[Any, bool]:
         """What a transpose of the last two axes is of, and whether there was one."""
         bound = self.lookup_binding(operand) if isinstance(operand, tvm.ir.Var) else None
-        if (
-            isinstance(bound, tvm.ir.Call)
-            and isinstance(bound.op, tvm.ir.Op)
-            and bound.op.name == "relax.permute_dims"
-        ):
+        if bound is not None and op_name(bound) == "permute_dims":
             rank = int(operand.ty.ndim)
-            axes = bound.attrs.axes
-            axes = list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
-            if axes == [*range(rank - 2), rank - 1, rank - 2]:
+            if axes_of(bound) == [*range(rank - 2), rank - 1, rank - 2]:
                 return bound.args[0], True
         return operand, False
 

@@ -208,8 +208,8 @@ def dispatched(mod: Any, target: str) -> Any:
     served, ours = bool(library(target, LIBRARIES)), SCHEDULES in target.split()
     if not served and not ours:
         return mod
-    blas.register()
     if served:
+        blas.register()
         mod = attention.dispatch(mod, _LONG if OPENBLAS in target.split() else 0)
     return blas.dispatch(mod, served, ours)
 

@@ -19,6 +19,7 @@ from tvm import autotvm
 from tvm.target.x86 import get_simd_32bit_lanes
 from tvm.topi.nn.utils import get_pad_tuple
 
+from engine.relay.schedules import REGISTERS
 from engine.relay.templates import quiet
 
 _TEMPLATE = "conv2d_NCHWc.x86"
@@ -26,9 +27,6 @@ _TEMPLATE = "conv2d_NCHWc.x86"
 _BYTES = 32
 """Of a register of a processor with AVX2, which has 16. Those with AVX-512 have twice as many, and
 wider ones: TVM's own tiles fit."""
-
-_ROOM = 13
-"""Registers that LLVM 10 makes good use of, as in `engine.relay.schedules`."""
 
 _UNDER_WAY = 10
 """Sums that two units of 5 cycles each can work on at a time; a tile of fewer waits for its own."""
@@ -82,8 +80,8 @@ def _best(
 
     def cost(part: tuple[int, int, int]) -> float:
         vectors, count = math.ceil(part[0] / lanes), part[1] * part[2]
-        if vectors * (count + 1) > _ROOM:
-            return math.inf if count > 1 else _ROOM
+        if vectors * (count + 1) >= REGISTERS:
+            return math.inf if count > 1 else REGISTERS
         steps = max(vectors * count, vectors + count, _UNDER_WAY)  # multiplied, read, waited for
         return steps / (part[0] / lanes * count)
 
@@ -92,7 +90,7 @@ def _best(
 
 def _divisors(number: int) -> list[int]:
     """Those that a tile may have, from the largest."""
-    return [d for d in range(_ROOM, 0, -1) if number % d == 0]
+    return [d for d in range(REGISTERS - 1, 0, -1) if number % d == 0]
 
 
 class Tiles(autotvm.task.DispatchContext):

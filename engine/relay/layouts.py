@@ -14,7 +14,8 @@ import tvm
 from tvm import relay
 
 from passes.relay.fold_constant import folded
-from passes.relay.rewrite import op_name, post_order, rewrite_body
+from passes.relay.program import RelayProgram
+from passes.relay.rewrite import op_name, post_order, rewrite
 
 
 def laid_out(mod: Any, target: Any) -> Any:
@@ -27,7 +28,7 @@ def laid_out(mod: Any, target: Any) -> Any:
     if not any(isinstance(c.args[1], relay.Constant) for c in calls):
         return mod
     steps = tvm.transform.Sequential([
-        relay.transform.SimplifyInference(), _fold, relay.transform.BackwardFoldScaleAxis(), _fold,
+        relay.transform.SimplifyInference(), _fold, relay.transform.BackwardFoldScaleAxis(),
         relay.transform.ForwardFoldScaleAxis(), _fold, relay.transform.CanonicalizeOps(),
         relay.transform.AlterOpLayout(), _fold,
     ])  # fmt: skip
@@ -38,7 +39,4 @@ def laid_out(mod: Any, target: Any) -> Any:
 @tvm.transform.module_pass(opt_level=2, name="FoldConstant")
 def _fold(mod: Any, context: Any) -> Any:
     """Of the pass of that name, what moves data or is plain arithmetic."""
-    main = relay.transform.InferType()(mod)["main"]
-    body = rewrite_body(main.body, folded)
-    made = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
-    return relay.transform.InferType()(tvm.IRModule({"main": made}))
+    return rewrite(RelayProgram(relay.transform.InferType()(mod), {}, (), 1), folded).mod

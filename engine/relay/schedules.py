@@ -41,7 +41,7 @@ IDLE = ("MetaScheduleLayoutRewrite",)
 """TVM's passes that find nothing to do with these schedules, and take long to see it: this one
 makes every kernel once more, in case a record wants a weight in another layout."""
 
-_REGISTERS = 14
+REGISTERS = 14
 """See `engine.packed.tile`: this TVM comes with LLVM 10."""
 
 _PACKED = "nn.contrib_dense_pack"
@@ -205,7 +205,7 @@ def tile_for(left: Any, right: Any, turned: bool) -> packed.Tile | None:
     rows, inner, columns = map(int, extents)
     if turned:
         return packed.row_tile(rows, columns, inner)
-    return packed.tile(rows, columns, _REGISTERS) if packed.strip(rows, inner) else None
+    return packed.tile(rows, columns, REGISTERS) if packed.strip(rows, inner) else None
 
 
 def outer_tile_for(left: Any, right: Any) -> packed.Tile | None:
@@ -218,12 +218,12 @@ def outer_tile_for(left: Any, right: Any) -> packed.Tile | None:
     if str(left.dtype) != packed.DTYPE or not all(isinstance(d, tir.IntImm) for d in extents):
         return None
     inner, rows, columns = map(int, extents)
-    return packed.outer_tile(rows, columns, inner, _REGISTERS)
+    return packed.outer_tile(rows, columns, inner, REGISTERS)
 
 
 def _tile_of(rows: Any, columns: int) -> packed.Tile | None:
     known = isinstance(rows, tir.IntImm)
-    return packed.tile(int(rows), columns, _REGISTERS) if known else None
+    return packed.tile(int(rows), columns, REGISTERS) if known else None
 
 
 def _offset(statement: Any) -> bool:

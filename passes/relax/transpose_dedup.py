@@ -7,7 +7,7 @@ from typing import Any
 from tvm import relax
 
 from passes.relax.program import RelaxProgram
-from passes.relax.rewrite import Maker, op_name, rewrite, shape
+from passes.relax.rewrite import Maker, op_name, rewrite
 
 
 def transpose_dedup(program: RelaxProgram) -> RelaxProgram:
@@ -33,5 +33,5 @@ def _joined(call: Any, maker: Maker) -> Any:
 
 def axes_of(call: Any) -> list[int]:
     """The axes of a permute_dims, none below zero; without any it turns them all around."""
-    rank, axes = len(shape(call.args[0])), call.attrs.axes
+    rank, axes = int(call.args[0].ty.ndim), call.attrs.axes
     return list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
