@@ -46,7 +46,8 @@ masks.DRAWING.provide(mask_kernel)
 _ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
 
 _LONG = 512
-"""Keys from which PyTorch's kernel of attention is worth its own threads, beside TVM's."""
+"""Keys from which attention goes to PyTorch's kernel although that has threads of its own, beside
+TVM's: from about here on the scores of a head are larger than a core's caches."""
 
 
 class Compiled:
