@@ -4,7 +4,7 @@ Run `python bench/accuracy.py` from the project's root; name samples to have onl
 `--engine` for one engine, `--gradient pytorch` for PyTorch's joint graph, `-o FILE` for the figures
 as JSON. Inference runs the default inference pipeline; training the default way to the gradient,
 split at the default strategy's captures, with dropout on. Errors are relative to the scale of each
-tensor, as `engine.session.Comparison` defines it. Returns 1 where a bar is missed.
+tensor, as `engine.protocol.accuracy.Comparison` defines it. Returns 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from engine.client import EngineClient  # noqa: E402
-from engine.cutting import joint_of  # noqa: E402
-from engine.session import Comparison, EngineError, ModelSource  # noqa: E402
-from passes.catalogue import GRADIENTS, default_pipeline  # noqa: E402
-from passes.cut import cut  # noqa: E402
-from samples import SAMPLES  # noqa: E402
-from viz.tables import text_table  # noqa: E402
+from relascope.core.errors import EngineError
+from relascope.engine.client import EngineClient
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import GRADIENTS, default_pipeline
+from relascope.passes.cuts.cut import cut
+from relascope.samples import SAMPLES
+from relascope.viz.rows.tables import text_table
 
 ENGINES = ("relay", "relax")
 LIMITS = {

@@ -19,19 +19,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from engine.client import EngineClient  # noqa: E402
-from engine.cutting import joint_of  # noqa: E402
-from engine.session import EngineError, ModelSource  # noqa: E402
-from passes.catalogue import GRADIENTS, default_pipeline  # noqa: E402
-from passes.cost import is_product  # noqa: E402
-from passes.cut import STRATEGIES, Cut, Joint, cut  # noqa: E402
-from samples import SAMPLES  # noqa: E402
-from tests.graphs import joint as transformer  # noqa: E402
-from viz.graph import Graph  # noqa: E402
-from viz.tables import text_table  # noqa: E402
+from graphs import joint as transformer
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.client import EngineClient
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import GRADIENTS, default_pipeline
+from relascope.passes.cost import is_product
+from relascope.passes.cuts.cut import STRATEGIES, Cut, Joint, cut
+from relascope.samples import SAMPLES
+from relascope.viz.rows.tables import text_table
 
 BUDGETS = (0.25, 0.5, 0.75)
 ENGINES = ("relay", "relax")

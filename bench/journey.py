@@ -17,13 +17,15 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from relascope.engine.client import EngineClient
+from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.times import TimeResult
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import cut
 
-from engine.client import EngineClient  # noqa: E402
-from engine.session import Comparison, ModelSource, TimeResult  # noqa: E402
-from passes.catalogue import default_pipeline  # noqa: E402
-from passes.cut import cut  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 Bar = Callable[[str, float, float | None, str], None]
 LAYER = ModelSource("bert_layer", batch=1, tokens=14)

@@ -11,18 +11,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+import torch
 
-import torch  # noqa: E402
-
-from engine import twister  # noqa: E402
-from viz.tables import text_table  # noqa: E402
+from relascope.engine.cpu_kernels import mersenne_twister
+from relascope.viz.rows.tables import text_table
 
 SHAPES = ((1, 14, 768), (8, 128, 768), (8, 12, 128, 128))
 KEEP = 0.9
@@ -36,7 +31,7 @@ def main() -> int:
     args = parser.parse_args()
     torch.set_num_threads(1)
     kernel = importlib.import_module(f"engine.{args.engine}.runtime").mask_kernel()
-    if not twister.agrees(kernel):
+    if not mersenne_twister.agrees(kernel):
         print("PyTorch draws other numbers here, so it draws all masks.")
         return 0
     rows, wrong = [], 0
@@ -44,7 +39,7 @@ def main() -> int:
         drawn = torch.empty(shape, dtype=torch.float32)
         ways: dict[str, Callable[[], torch.Tensor]] = {
             "PyTorch": lambda mask=drawn: mask.bernoulli_(KEEP).div_(KEEP),
-            "kernel": lambda mask=drawn: twister.draw(kernel, mask, KEEP),
+            "kernel": lambda mask=drawn: mersenne_twister.draw(kernel, mask, KEEP),
         }
         taken: dict[str, list[float]] = {name: [] for name in ways}
         for seed in range(args.repeats):

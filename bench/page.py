@@ -132,8 +132,9 @@ def step_to_repainted(title: str = "BERT layer", ir: str = "Relay") -> list[floa
 @contextmanager
 def _page(query: str = "") -> Iterator[Page]:
     """The app's first page, in a Chromium and on a server of its own."""
-    from browser import CHROMIUM, Server
     from playwright.sync_api import sync_playwright
+
+    from browser import CHROMIUM, Server
 
     arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with Server(ROOT / "app.py") as server, sync_playwright() as playwright:

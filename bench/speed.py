@@ -20,16 +20,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from engine.client import EngineClient  # noqa: E402
-from engine.cutting import joint_of  # noqa: E402
-from engine.session import RIVALS, EngineError, ModelSource, TimeResult  # noqa: E402
-from passes.catalogue import default_pipeline  # noqa: E402
-from passes.cut import cut  # noqa: E402
-from samples import SAMPLES  # noqa: E402
-from viz.tables import text_table  # noqa: E402
+from relascope.core.errors import EngineError
+from relascope.engine.client import EngineClient
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.times import RIVALS, TimeResult
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import cut
+from relascope.samples import SAMPLES
+from relascope.viz.rows.tables import text_table
 
 ENGINES = ("relax", "relay")
 WHOLE = "forward_backward"

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from engine.client import EngineClient  # noqa: E402
-from engine.session import ModelSource, StepRecord  # noqa: E402
-from passes.catalogue import default_pipeline  # noqa: E402
+from relascope.engine.client import EngineClient
+from relascope.engine.protocol.results import StepRecord
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import default_pipeline
 
 MOST = 2.0
 

@@ -28,17 +28,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from engine import records, timing  # noqa: E402
-from engine.client import EngineClient  # noqa: E402
-from engine.session import ModelSource, TimeResult  # noqa: E402
-from engine.tuning import RECORDS, TuneResult, TuneTask  # noqa: E402
-from passes.catalogue import default_pipeline  # noqa: E402
-from samples import SAMPLES  # noqa: E402
-from viz.tables import text_table  # noqa: E402
-from viz.tuned import duration  # noqa: E402
+from relascope.engine.client import EngineClient
+from relascope.engine.measure import timing
+from relascope.engine.protocol import records
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.times import TimeResult
+from relascope.engine.protocol.tuning import RECORDS, TuneResult, TuneTask
+from relascope.passes.catalogue import default_pipeline
+from relascope.samples import SAMPLES
+from relascope.viz.rows.tables import text_table
+from relascope.viz.rows.tuning import duration
 
 MOST_ERROR = 1e-5
 """Of the scale of an output, in float32."""

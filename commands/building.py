@@ -7,7 +7,7 @@ import json
 import time
 from pathlib import Path
 
-from commands.shared import (
+from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
@@ -19,11 +19,13 @@ from commands.shared import (
     source_of,
     write,
 )
-from engine import ways
-from engine.cutting import joint_of
-from engine.session import Ask, EngineError, ModelSource
-from passes.pipeline import Pipeline
-from viz import artefacts, timings
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import variants
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.pipeline import Pipeline
+from relascope.viz.rows import artefact, timings
 
 
 def compile_options(command: argparse.ArgumentParser) -> None:
@@ -43,7 +45,7 @@ def time_options(command: argparse.ArgumentParser) -> None:
     """What is timed in the same run, and where runs are kept."""
     command.add_argument(
         "--ways", metavar="NAMES",
-        help=f"time other ways of building in the same run: some of {', '.join(ways.WAYS)}, "
+        help=f"time other ways of building in the same run: some of {', '.join(variants.WAYS)}, "
         "separated by commas, or all",
     )  # fmt: skip
     command.add_argument(
@@ -68,7 +70,7 @@ def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
         "engine": args.engine,
         "pipeline": str(pipeline),
         "strategy": args.strategy if source.training else None,
-        **artefacts.document(found, args.code),
+        **artefact.document(found, args.code),
     }
 
 
@@ -80,11 +82,11 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
         _check_there(args)
     with Engine(args, connect) as ask:
         target = args.target or first_target(ask)
-        taken: tuple[ways.Offer, ...] = ()
+        taken: tuple[variants.Offer, ...] = ()
         if args.ways:
-            offered = ways.offers(args.engine, ask("describe").targets, target)
-            taken = ways.chosen(args.ways, offered)
-        made = ways.ways(
+            offered = variants.offers(args.engine, ask("describe").targets, target)
+            taken = variants.chosen(args.ways, offered)
+        made = variants.ways(
             source, pipeline, target, taken, lambda s, p: _captured(ask, s, p, args)
         )  # fmt: skip
         about = (

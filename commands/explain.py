@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from commands.shared import (
+from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
@@ -16,13 +16,13 @@ from commands.shared import (
     source_of,
     write,
 )
-from engine.cutting import joint_of
-from engine.kernels import Profile
-from engine.session import Ask
-from passes.catalogue import last_built
-from viz import explained
-from viz.graph import Graph
-from viz.trace import trace_json
+from relascope.core.graph import Graph
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.profile import Profile
+from relascope.engine.protocol.session import Ask
+from relascope.passes.catalogue import last_built
+from relascope.viz.rows import profile as explained
+from relascope.viz.rows.chrome_trace import trace_json
 
 
 def trace_option(command: argparse.ArgumentParser) -> None:

@@ -10,16 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine import cutting
-from engine.client import EngineClient
-from engine.session import EngineError, ModelSource
-from engine.source import source_from_file
-from engine.tuning import Fleet
-from passes import cut as cuts
-from passes.catalogue import default_pipeline, read_pipeline
-from passes.pipeline import Pipeline
-from samples import SAMPLES
-from viz import tuned
+from relascope.core.errors import EngineError
+from relascope.engine.client import EngineClient
+from relascope.engine.jobs import cut as cutting
+from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.protocol.tuning import Fleet
+from relascope.passes.catalogue import default_pipeline, read_pipeline
+from relascope.passes.cuts import cut as cuts
+from relascope.passes.pipeline import Pipeline
+from relascope.samples import SAMPLES
+from relascope.viz.rows import tuning as tuned
 
 Connect = Callable[[str], EngineClient]
 Document = dict[str, Any]

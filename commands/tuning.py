@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from commands.shared import (
+from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
@@ -22,12 +22,14 @@ from commands.shared import (
     source_of,
     write,
 )
-from engine import records, timing
-from engine.cutting import joint_of
-from engine.session import Ask, EngineError
-from engine.tuning import Tuned, TuneResult, TuneTask
-from passes.catalogue import last_built
-from viz import tuned
+from relascope.core.errors import EngineError
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.measure import timing
+from relascope.engine.protocol import records
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.tuning import Tuned, TuneResult, TuneTask
+from relascope.passes.catalogue import last_built
+from relascope.viz.rows import tuning as tuned
 
 
 def options(command: argparse.ArgumentParser) -> None:

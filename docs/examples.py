@@ -7,15 +7,15 @@ program (`passes/relay/examples`, `passes/relax/examples`); the tests hold it ag
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from relascope.commands import text as texts
+from relascope.engine.client import EngineClient
+from relascope.passes.catalogue import names
+from relascope.viz.rows import tables
 
-from engine.client import EngineClient  # noqa: E402
-from passes.catalogue import names  # noqa: E402
-from viz import tables, texts  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 PAGES = {"relay": ROOT / "docs" / "passes.md", "relax": ROOT / "docs" / "passes-relax.md"}
 

@@ -24,13 +24,12 @@ import weakref
 from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import wait as wait_for
-from pathlib import Path
 from typing import IO, Any
 
-from engine.session import EngineError
-from engine.worker import SESSIONS
+from relascope.core.errors import EngineError
+from relascope.core.place import IMPORT_ROOT, with_import_root
+from relascope.engine.registry import SESSIONS
 
-_ROOT = Path(__file__).resolve().parent.parent
 _log = logging.getLogger("relascope.engine")
 
 _POLL = 0.25  # s; how late the end of a child is seen when its socket outlives it
@@ -221,15 +220,15 @@ class _Child:
         self.log: IO[bytes] = open(name, "a+b", buffering=0)  # noqa: SIM115
         os.unlink(name)
         self.conn, theirs = Pipe()
-        command = [sys.executable, "-X", "faulthandler", "-m", "engine.worker"]
+        command = [sys.executable, "-X", "faulthandler", "-m", "relascope.engine.worker"]
         command += ["--ir", ir, "--fd", str(theirs.fileno())]
         command += ["--session", session] if session else []
-        path = [str(_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        path = with_import_root(os.environ.get("PYTHONPATH", ""))
         try:
             self.process = subprocess.Popen(
                 command,
-                cwd=_ROOT,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in path if p)},
+                cwd=IMPORT_ROOT,
+                env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,

@@ -1,6 +1,6 @@
 """TVM in training code: a module whose forward and backward run what TVM built.
 
-    from engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch
+    from relascope.engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch
 
     add_tvm_dispatch(model.encoder.layer[0], (hidden_states, attention_mask))
     ...  # train as before
@@ -26,9 +26,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from engine.masks import draw_masks
-from engine.room import Room
-from engine.session import EngineError, ModelSource
+from relascope.core.errors import EngineError
+from relascope.engine.cpu_kernels.buffer_pool import Room
+from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.protocol.source import ModelSource
 
 ENGINES = ("relay", "relax")
 _TENSORS = (torch.Tensor, torch.nn.Parameter)  # no subclasses: what they add would be lost
@@ -53,7 +54,7 @@ def add_tvm_dispatch(
         module: any module whose parameters and inputs are dense tensors on one device.
         sample_inputs: the first positional arguments of forward(), tensors all.
         engine: "relay" or "relax"; one process can have one of them.
-        captures: name of a strategy in `passes.cut.STRATEGIES`: what the forward saves.
+        captures: name of a strategy in `passes.cuts.cut.STRATEGIES`: what the forward saves.
         budget: most bytes to save, for the strategies that have one: a float is a fraction of what
             everything that crosses takes, an int is bytes; None takes half of it.
         target: TVM's target; None takes the device's own, on the CPU with PyTorch's BLAS.
@@ -64,7 +65,7 @@ def add_tvm_dispatch(
             with these inputs; kind "operator" if the IR cannot express what it does; kind "pass" if
             TVM cannot take its gradient.
     """
-    from passes.cut import STRATEGIES
+    from relascope.passes.cuts.cut import STRATEGIES
 
     if engine not in ENGINES:
         raise EngineError(
@@ -89,7 +90,7 @@ def add_tvm_dispatch(
                 "usage", f"Sample input {position} is a {type(value).__name__}, not a tensor.",
                 str(position), "Give tensors, the first positional arguments of forward().",
             )  # fmt: skip
-    from engine.live import load_engine
+    from relascope.engine.in_process import load_engine
 
     backend = load_engine(engine)
     dispatch = module.__dict__.get("forward")
@@ -224,8 +225,8 @@ class _Mode:
     """One trace of a module, what was built of it, and how its outputs are put together."""
 
     def __init__(self, route: _Route) -> None:
-        from engine.live import LiveProgram
-        from engine.model import model_from_module
+        from relascope.engine.in_process import LiveProgram
+        from relascope.engine.pytorch.model import model_from_module
 
         module, samples = route.module, route.samples
         training = self.training = any(m.training for m in module.modules())

@@ -1,7 +1,7 @@
 """TVM's RPC tracker and server, as TVM has them, with the TVM of an engine.
 
-    python -m engine.serve relax tracker --host 0.0.0.0 --port 9190
-    python -m engine.serve relay server --tracker 127.0.0.1:9190 --key pi
+    python -m relascope.engine.serve relax tracker --host 0.0.0.0 --port 9190
+    python -m relascope.engine.serve relay server --tracker 127.0.0.1:9190 --key pi
 
 What follows the second word is TVM's own; `--help` lists it. The tracker is the same for both
 engines; a server serves the engine whose TVM it runs.
@@ -26,7 +26,7 @@ def main() -> None:
     if importlib.util.find_spec(_NEEDS[what]) is None:
         sys.exit(f"TVM's {what} needs the package {_NEEDS[what]}: pip install {_NEEDS[what]}")
     if engine == "relay":
-        from engine.relay.boot import boot, child_environment
+        from relascope.engine.relay.tvm.boot import boot, child_environment
 
         boot()
         os.environ.update(child_environment())  # it starts a process of its own

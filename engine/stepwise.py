@@ -14,13 +14,16 @@ from __future__ import annotations
 import sys
 from typing import Any, TextIO
 
-from engine.live import load_engine
-from engine.pipeline_session import PipelineSession
-from engine.session import Comparison, EngineError, ModelSource, StepRecord
-from engine.truth import LIMITS
-from passes.catalogue import info, last_built, names
-from passes.pipeline import Pipeline, Step
-from viz.graph import Graph
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.in_process import load_engine
+from relascope.engine.jobs.accuracy import LIMITS
+from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.results import StepRecord
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.server.session import PipelineSession
+from relascope.passes.catalogue import info, last_built, names
+from relascope.passes.pipeline import Pipeline, Step
 
 
 class Stepwise:
@@ -92,7 +95,7 @@ class Stepwise:
             target: a TVM target; the best one that runs here otherwise.
 
         Returns:
-            Whether all is within the limits of the truth table (`engine.truth`).
+            Whether all is within the limits of the truth table (`engine.jobs.accuracy`).
 
         Raises:
             EngineError: it cannot be built or run.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 
-from viz.graph import Graph, Kind, Node, TensorType
+from relascope.core.graph import Graph, Kind, Node, TensorType
 
 
 def _words(text: str) -> frozenset[str]:

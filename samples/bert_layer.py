@@ -9,7 +9,7 @@ from torch import nn
 from transformers.models.bert.configuration_bert import BertConfig
 from transformers.models.bert.modeling_bert import BertLayer
 
-from samples.weights import stir
+from relascope.samples.weights import stir
 
 
 def config() -> BertConfig:

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from transformers.models.bert.modeling_bert import BertSelfAttention
 
-from samples.bert_layer import config, layer_inputs
-from samples.weights import stir
+from relascope.samples.bert_layer import config, layer_inputs
+from relascope.samples.weights import stir
 
 
 def make(batch: int, tokens: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:

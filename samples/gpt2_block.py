@@ -9,7 +9,7 @@ from torch import nn
 from transformers.models.gpt2.configuration_gpt2 import GPT2Config
 from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 
-from samples.weights import stir
+from relascope.samples.weights import stir
 
 
 class Block(GPT2Block):

@@ -13,9 +13,9 @@ from transformers.models.llama.modeling_llama import (
     LlamaRotaryEmbedding,
 )
 
-from samples.attention import EAGER, wide
-from samples.gpt2_block import causal_mask
-from samples.weights import stir
+from relascope.samples.attention import EAGER, wide
+from relascope.samples.gpt2_block import causal_mask
+from relascope.samples.weights import stir
 
 
 class RMSNorm(LlamaRMSNorm):

@@ -7,11 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.models.mobilenet_v2.configuration_mobilenet_v2 import MobileNetV2Config
-from transformers.models.mobilenet_v2.modeling_mobilenet_v2 import (
-    MobileNetV2ForImageClassification,
-)
+from transformers.models.mobilenet_v2.modeling_mobilenet_v2 import MobileNetV2ForImageClassification
 
-from samples.weights import settle, stir
+from relascope.samples.weights import settle, stir
 
 
 def make(batch: int, tokens: int | None) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:

@@ -9,7 +9,7 @@ from torch import nn
 from transformers.models.resnet.configuration_resnet import ResNetConfig
 from transformers.models.resnet.modeling_resnet import ResNetForImageClassification
 
-from samples.weights import settle, stir
+from relascope.samples.weights import settle, stir
 
 
 def make(batch: int, tokens: int | None) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:

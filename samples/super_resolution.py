@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from samples.weights import stir
+from relascope.samples.weights import stir
 
 _WIDTH = 64
 _BLOCKS = 17

@@ -9,8 +9,8 @@ from torch import nn
 from transformers.models.vit.configuration_vit import ViTConfig
 from transformers.models.vit.modeling_vit import ViTForImageClassification
 
-from samples.attention import EAGER
-from samples.weights import stir
+from relascope.samples.attention import EAGER
+from relascope.samples.weights import stir
 
 
 def config() -> ViTConfig:

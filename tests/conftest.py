@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+FOLDERS = [str(Path(__file__).parent / name) for name in ("support", "both")]
+sys.path[:0] = FOLDERS
+# The processes that tests start find the sessions that stand in for an engine's.
+os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
 
 from browser import CHROMIUM, Server  # noqa: E402
 

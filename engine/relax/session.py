@@ -9,37 +9,40 @@ from typing import Any
 
 import tvm
 
-from engine.building import BuildOptions
-from engine.examples import FunctionText
-from engine.measure import Step
-from engine.model import Model
-from engine.narrowing import Cut, Written
-from engine.pipeline_session import PipelineSession
-from engine.relax import extract as cutting
-from engine.relax import libraries, measuring, remote, replay, runtime
-from engine.relax.frontend import import_model
-from engine.relax.short_text import short_text
-from engine.relax.targets import target, targets
-from engine.relax.to_graph import to_graph
-from engine.relax.to_text import to_text
-from engine.relax.watched import Watched, kernels_of
-from engine.replay import Engine
-from engine.session import EngineInfo, Progress, Target
-from engine.takeapart import Compile, Library
-from engine.tuner import Tunable, Tuner
-from engine.tuning import Fleet
-from passes.example import Example
-from passes.halves import Halves
-from passes.relax.examples import EXAMPLES
-from passes.relax.origins import imported_order
-from passes.relax.program import RelaxProgram
-from passes.relax.showing import showing
-from passes.relax.split import split
-from viz.graph import Graph
+from relascope.core.graph import Graph
+from relascope.engine.building.disassemble import Compile, Library
+from relascope.engine.building.executables import Step
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.faults.narrow import Cut, Written
+from relascope.engine.faults.replay import Engine
+from relascope.engine.measure.tuner import Tunable, Tuner
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.targets import EngineInfo, Target
+from relascope.engine.protocol.tuning import Fleet
+from relascope.engine.pytorch.model import Model
+from relascope.engine.relax.building import libraries, remote, runtime
+from relascope.engine.relax.building.profiled import Watched, kernels_of
+from relascope.engine.relax.building.targets import target, targets
+from relascope.engine.relax.draw.example_text import short_text
+from relascope.engine.relax.draw.to_graph import to_graph
+from relascope.engine.relax.draw.to_text import to_text
+from relascope.engine.relax.faults import extract as cutting
+from relascope.engine.relax.faults import replay
+from relascope.engine.relax.frontend.importer import import_model
+from relascope.engine.relax.tune import tuning as measuring
+from relascope.engine.server.examples import FunctionText
+from relascope.engine.server.session import PipelineSession
+from relascope.passes.catalogue.example import Example
+from relascope.passes.cuts.halves import Halves
+from relascope.passes.relax.examples import EXAMPLES
+from relascope.passes.relax.ir.intermediates import showing
+from relascope.passes.relax.ir.origins import imported_order
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.training.split import split
 
 
 class RelaxBackend:
-    """See `engine.pipeline_session.Backend`."""
+    """See `engine.server.backend.Backend`."""
 
     ir = "relax"
     replay: Engine = replay
@@ -49,19 +52,19 @@ class RelaxBackend:
         return EngineInfo(self.ir, tvm.__version__, str(Path(tvm.__file__).parent), targets())
 
     def target(self, text: str) -> Target:
-        """A target that somebody wrote; see `engine.relax.targets`."""
+        """A target that somebody wrote; see `engine.relax.building.targets`."""
         return target(text)
 
     def import_model(self, model: Model, progress: Progress) -> RelaxProgram:
-        """Convert a traced model; see `engine.relax.frontend`."""
+        """Convert a traced model; see `engine.relax.frontend.importer`."""
         return import_model(model, progress)
 
     def to_graph(self, program: RelaxProgram, name: str = "main") -> tuple[Graph, dict[str, Any]]:
-        """Draw one function of a program; see `engine.relax.to_graph`."""
+        """Draw one function of a program; see `engine.relax.draw.to_graph`."""
         return to_graph(program, name)
 
     def text(self, program: RelaxProgram) -> str:
-        """The text of a program; see `engine.relax.to_text`."""
+        """The text of a program; see `engine.relax.draw.to_text`."""
         return to_text(program)
 
     def example(self, name: str, dtype: str) -> Example | None:
@@ -70,13 +73,13 @@ class RelaxBackend:
         return None if make is None else make(dtype)
 
     def short_text(self, program: RelaxProgram) -> tuple[FunctionText, ...]:
-        """The text of a small program; see `engine.relax.short_text`."""
+        """The text of a small program; see `engine.relax.draw.example_text`."""
         return short_text(program)
 
     def split(
         self, program: RelaxProgram, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
     ) -> Halves:
-        """Saw a joint program into two; see `passes.relax.split`."""
+        """Saw a joint program into two; see `passes.relax.training.split`."""
         return split(program, graph, exprs, captured)
 
     def build(self, program: RelaxProgram, halves: Halves | None, target: str) -> Step:
@@ -86,12 +89,12 @@ class RelaxBackend:
     def remote(
         self, program: RelaxProgram, options: BuildOptions, session: Any, name: str
     ) -> remote.RemoteFunction:
-        """One function on a device of a fleet; see `engine.relax.remote`."""
+        """One function on a device of a fleet; see `engine.relax.building.remote`."""
         remote.check(options.target)
         return remote.RemoteFunction(program, options, session, name)
 
     def library(self, program: RelaxProgram, name: str, phase: str, target: str) -> Library:
-        """One function, built for a target that need not be here; see `engine.relax.libraries`."""
+        """One function, built for a target that need not be here; see `building.libraries`."""
         return libraries.library(program, BuildOptions(target), name, phase)
 
     def compiler_for(self, target: str) -> Compile:
@@ -100,7 +103,7 @@ class RelaxBackend:
         return made
 
     def showing(self, program: RelaxProgram, name: str, exprs: Sequence[Any]) -> RelaxProgram:
-        """The program that returns what is inside; see `passes.relax.showing`."""
+        """The program that returns what is inside; see `passes.relax.ir.intermediates`."""
         return showing(program, name, exprs)
 
     def can_show(self, expr: Any) -> bool:
@@ -110,19 +113,19 @@ class RelaxBackend:
     def watched(
         self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], target: str
     ) -> Watched:
-        """Build one function to be watched, kernel by kernel; see `engine.relax.watched`."""
+        """Build one function to be watched, kernel by kernel; see `building.profiled`."""
         return Watched(program, name, exprs, BuildOptions(target))
 
     def tunable(
         self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], target: str, watch: bool
     ) -> Tunable:
-        """The kernels of one function that can be tuned; see `engine.relax.measuring`."""
+        """The kernels of one function that can be tuned; see `engine.relax.tune.tuning`."""
         return measuring.tunable(program, name, exprs, target, watch)
 
     def tuner(
         self, target: str, threads: int, fleet: Fleet | None
     ) -> AbstractContextManager[Tuner]:
-        """What measures schedules; see `engine.relax.measuring`."""
+        """What measures schedules; see `engine.relax.tune.tuning`."""
         return measuring.tuner(target, threads, fleet)
 
     def version(self) -> str:
@@ -132,15 +135,15 @@ class RelaxBackend:
     def kernels(
         self, program: RelaxProgram, name: str, exprs: Mapping[str, Any]
     ) -> tuple[tuple[str, ...], ...] | None:
-        """What becomes one kernel each; see `engine.relax.watched`."""
+        """What becomes one kernel each; see `building.profiled`."""
         return kernels_of(program, name, exprs)
 
     def extract(self, program: RelaxProgram, exprs: Mapping[str, Any], cut: Cut) -> RelaxProgram:
-        """A program of a few nodes of another; see `engine.relax.extract`."""
+        """A program of a few nodes of another; see `engine.relax.faults.extract`."""
         return cutting.extract(program, exprs, cut)
 
     def written(self, program: RelaxProgram) -> Written:
-        """A small program as text that TVM reads back; see `engine.relax.extract`."""
+        """A small program as text that TVM reads back; see `engine.relax.faults.extract`."""
         return cutting.written(program)
 
     def ordinal(self, program: RelaxProgram, expr: Any) -> int | None:
@@ -149,7 +152,7 @@ class RelaxBackend:
 
 
 class RelaxSession(PipelineSession):
-    """See `engine.session.Session`."""
+    """See `engine.protocol.session.Session`."""
 
     def __init__(self) -> None:
         super().__init__(RelaxBackend())

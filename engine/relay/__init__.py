@@ -1,1 +1,1 @@
-"""The Relay engine, on a TVM that still has Relay. See `engine.relay.boot` for how it is found."""
+"""The Relay engine, on a TVM that still has Relay. `engine.relay.tvm` finds it."""

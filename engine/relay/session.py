@@ -6,43 +6,47 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from engine.relay.boot import boot, installation
+from relascope.engine.relay.tvm.boot import boot
+from relascope.engine.relay.tvm.find import installation
 
 boot()
 
-import tvm  # noqa: E402
+import tvm
 
-from engine.building import BuildOptions  # noqa: E402
-from engine.examples import FunctionText  # noqa: E402
-from engine.measure import Step  # noqa: E402
-from engine.model import Model  # noqa: E402
-from engine.narrowing import Cut, Written  # noqa: E402
-from engine.pipeline_session import PipelineSession  # noqa: E402
-from engine.relay import extract as cutting  # noqa: E402
-from engine.relay import libraries, remote, replay, runtime, tuning  # noqa: E402
-from engine.relay.frontend import import_model  # noqa: E402
-from engine.relay.short_text import short_text  # noqa: E402
-from engine.relay.targets import target, targets  # noqa: E402
-from engine.relay.to_graph import to_graph  # noqa: E402
-from engine.relay.to_text import to_text  # noqa: E402
-from engine.relay.watched import Watched, kernels_of  # noqa: E402
-from engine.replay import Engine  # noqa: E402
-from engine.session import EngineInfo, Progress, Target  # noqa: E402
-from engine.takeapart import Compile, Library  # noqa: E402
-from engine.tuner import Tunable, Tuner  # noqa: E402
-from engine.tuning import Fleet  # noqa: E402
-from passes.example import Example  # noqa: E402
-from passes.halves import Halves  # noqa: E402
-from passes.relay.examples import EXAMPLES  # noqa: E402
-from passes.relay.program import RelayProgram  # noqa: E402
-from passes.relay.showing import showing  # noqa: E402
-from passes.relay.spans import imported_order  # noqa: E402
-from passes.relay.split import split  # noqa: E402
-from viz.graph import Graph  # noqa: E402
+from relascope.core.graph import Graph
+from relascope.engine.building.disassemble import Compile, Library
+from relascope.engine.building.executables import Step
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.faults.narrow import Cut, Written
+from relascope.engine.faults.replay import Engine
+from relascope.engine.measure.tuner import Tunable, Tuner
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.targets import EngineInfo, Target
+from relascope.engine.protocol.tuning import Fleet
+from relascope.engine.pytorch.model import Model
+from relascope.engine.relay.building import libraries, remote, runtime
+from relascope.engine.relay.building.profiled import Watched, kernels_of
+from relascope.engine.relay.building.targets import target, targets
+from relascope.engine.relay.draw.example_text import short_text
+from relascope.engine.relay.draw.to_graph import to_graph
+from relascope.engine.relay.draw.to_text import to_text
+from relascope.engine.relay.faults import extract as cutting
+from relascope.engine.relay.faults import replay
+from relascope.engine.relay.frontend.importer import import_model
+from relascope.engine.relay.tune import tuning
+from relascope.engine.server.examples import FunctionText
+from relascope.engine.server.session import PipelineSession
+from relascope.passes.catalogue.example import Example
+from relascope.passes.cuts.halves import Halves
+from relascope.passes.relay.examples import EXAMPLES
+from relascope.passes.relay.ir.intermediates import showing
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.spans import imported_order
+from relascope.passes.relay.training.split import split
 
 
 class RelayBackend:
-    """See `engine.pipeline_session.Backend`."""
+    """See `engine.server.backend.Backend`."""
 
     ir = "relay"
     replay: Engine = replay
@@ -52,19 +56,19 @@ class RelayBackend:
         return EngineInfo(self.ir, tvm.__version__, str(installation().python), targets())
 
     def target(self, text: str) -> Target:
-        """A target that somebody wrote; see `engine.relay.targets`."""
+        """A target that somebody wrote; see `engine.relay.building.targets`."""
         return target(text)
 
     def import_model(self, model: Model, progress: Progress) -> RelayProgram:
-        """Convert a traced model; see `engine.relay.frontend`."""
+        """Convert a traced model; see `engine.relay.frontend.importer`."""
         return import_model(model, progress)
 
     def to_graph(self, program: RelayProgram, name: str = "main") -> tuple[Graph, dict[str, Any]]:
-        """Draw one function of a program; see `engine.relay.to_graph`."""
+        """Draw one function of a program; see `engine.relay.draw.to_graph`."""
         return to_graph(program, name)
 
     def text(self, program: RelayProgram) -> str:
-        """The text of a program; see `engine.relay.to_text`."""
+        """The text of a program; see `engine.relay.draw.to_text`."""
         return to_text(program)
 
     def example(self, name: str, dtype: str) -> Example | None:
@@ -73,13 +77,13 @@ class RelayBackend:
         return None if make is None else make(dtype)
 
     def short_text(self, program: RelayProgram) -> tuple[FunctionText, ...]:
-        """The text of a small program; see `engine.relay.short_text`."""
+        """The text of a small program; see `engine.relay.draw.example_text`."""
         return short_text(program)
 
     def split(
         self, program: RelayProgram, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
     ) -> Halves:
-        """Saw a joint program into two; see `passes.relay.split`."""
+        """Saw a joint program into two; see `passes.relay.training.split`."""
         return split(program, graph, exprs, captured)
 
     def build(self, program: RelayProgram, halves: Halves | None, target: str) -> Step:
@@ -89,12 +93,12 @@ class RelayBackend:
     def remote(
         self, program: RelayProgram, options: BuildOptions, session: Any, name: str
     ) -> remote.RemoteFunction:
-        """One function on a device of a fleet; see `engine.relay.remote`."""
+        """One function on a device of a fleet; see `engine.relay.building.remote`."""
         remote.check(options.target)
         return remote.RemoteFunction(program, options, session, name)
 
     def library(self, program: RelayProgram, name: str, phase: str, target: str) -> Library:
-        """One function, built for a target that need not be here; see `engine.relay.libraries`."""
+        """One function, built for a target that need not be here; see `building.libraries`."""
         return libraries.library(program, BuildOptions(target), name, phase)
 
     def compiler_for(self, target: str) -> Compile:
@@ -103,7 +107,7 @@ class RelayBackend:
         return made
 
     def showing(self, program: RelayProgram, name: str, exprs: Sequence[Any]) -> RelayProgram:
-        """The program that returns what is inside; see `passes.relay.showing`."""
+        """The program that returns what is inside; see `passes.relay.ir.intermediates`."""
         return showing(program, name, exprs)
 
     def can_show(self, expr: Any) -> bool:
@@ -113,19 +117,19 @@ class RelayBackend:
     def watched(
         self, program: RelayProgram, name: str, exprs: Mapping[str, Any], target: str
     ) -> Watched:
-        """Build one function to be watched, kernel by kernel; see `engine.relay.watched`."""
+        """Build one function to be watched, kernel by kernel; see `building.profiled`."""
         return Watched(program, name, exprs, BuildOptions(target))
 
     def tunable(
         self, program: RelayProgram, name: str, exprs: Mapping[str, Any], target: str, watch: bool
     ) -> Tunable:
-        """The kernels of one function that can be tuned; see `engine.relay.tuning`."""
+        """The kernels of one function that can be tuned; see `engine.relay.tune.tuning`."""
         return tuning.tunable(program, name, exprs, BuildOptions(target), watch)
 
     def tuner(
         self, target: str, threads: int, fleet: Fleet | None
     ) -> AbstractContextManager[Tuner]:
-        """What measures schedules; see `engine.relay.tuning`."""
+        """What measures schedules; see `engine.relay.tune.tuning`."""
         return tuning.tuner(target, threads, fleet)
 
     def version(self) -> str:
@@ -135,15 +139,15 @@ class RelayBackend:
     def kernels(
         self, program: RelayProgram, name: str, exprs: Mapping[str, Any]
     ) -> tuple[tuple[str, ...], ...] | None:
-        """What becomes one kernel each; see `engine.relay.watched`."""
+        """What becomes one kernel each; see `building.profiled`."""
         return kernels_of(program, name, exprs)
 
     def extract(self, program: RelayProgram, exprs: Mapping[str, Any], cut: Cut) -> RelayProgram:
-        """A program of a few nodes of another; see `engine.relay.extract`."""
+        """A program of a few nodes of another; see `engine.relay.faults.extract`."""
         return cutting.extract(program, exprs, cut)
 
     def written(self, program: RelayProgram) -> Written:
-        """A small program as text that TVM reads back; see `engine.relay.extract`."""
+        """A small program as text that TVM reads back; see `engine.relay.faults.extract`."""
         return cutting.written(program)
 
     def ordinal(self, program: RelayProgram, expr: Any) -> int | None:
@@ -152,7 +156,7 @@ class RelayBackend:
 
 
 class RelaySession(PipelineSession):
-    """See `engine.session.Session`."""
+    """See `engine.protocol.session.Session`."""
 
     def __init__(self) -> None:
         super().__init__(RelayBackend())

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 
-from passes.cost import is_random
-from passes.cuts.flow import cheapest
-from passes.cuts.joint import Joint
-from passes.cuts.problem import Problem, Wish, problem
+from relascope.passes.cost import is_random
+from relascope.passes.cuts.flow import cheapest
+from relascope.passes.cuts.joint import Joint
+from relascope.passes.cuts.problem import Problem, Wish, problem
 
 HALF = 0.5
 """The budget where none is given: a fraction of the bytes of everything that crosses."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from passes.cuts.joint import Joint
+from relascope.passes.cuts.joint import Joint
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix, csr_matrix
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from passes.cuts.problem import Problem
+from relascope.passes.cuts.problem import Problem
 
 _INFINITE = 2**30
 _SOURCE, _SINK = 0, 1

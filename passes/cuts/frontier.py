@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from passes.cost import is_random
-from passes.cuts.budget import budget_bytes
-from passes.cuts.flow import cheapest
-from passes.cuts.joint import Joint
-from passes.cuts.problem import Problem, Wish, problem
+from relascope.passes.cost import is_random
+from relascope.passes.cuts.budget import budget_bytes
+from relascope.passes.cuts.flow import cheapest
+from relascope.passes.cuts.joint import Joint
+from relascope.passes.cuts.problem import Problem, Wish, problem
 
 MOST = 64
 """How many minimum cuts may be asked for; the widest gaps are looked into first."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from passes.cost import Kernels, Measured, Work
-from viz.graph import Graph, Kind, Node
+from relascope.core.graph import Graph, Kind, Node
+from relascope.passes.cost import Kernels, Measured, Work
 
 
 class Joint:

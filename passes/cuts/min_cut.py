@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from passes.cost import is_product, is_random
-from passes.cuts.flow import Answer, cheapest
-from passes.cuts.joint import Joint
-from passes.cuts.problem import Wish, problem
+from relascope.passes.cost import is_product, is_random
+from relascope.passes.cuts.flow import Answer, cheapest
+from relascope.passes.cuts.joint import Joint
+from relascope.passes.cuts.problem import Wish, problem
 
 PRICE = 0.01
 """Bytes worth keeping to save one byte of memory traffic, or the arithmetic of that time."""

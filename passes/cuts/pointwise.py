@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from passes.cost import is_product, is_random, is_reduction
-from passes.cuts.flow import cheapest
-from passes.cuts.joint import Joint
-from passes.cuts.problem import Wish, problem
+from relascope.passes.cost import is_product, is_random, is_reduction
+from relascope.passes.cuts.flow import cheapest
+from relascope.passes.cuts.joint import Joint
+from relascope.passes.cuts.problem import Wish, problem
 
 _TIE = 1e-6
 """Bytes that a second's nanosecond is worth: it only decides between cuts of equal bytes."""

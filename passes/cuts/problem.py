@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from passes.cuts.joint import Joint, is_tensor
+from relascope.passes.cuts.joint import Joint, is_tensor
 
 
 @dataclass(frozen=True)

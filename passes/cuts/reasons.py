@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from passes.cost import is_product, is_random, is_view
-from passes.cuts.joint import Joint
-from passes.cuts.problem import Wish
-from viz.graph import Node
+from relascope.core.graph import Node
+from relascope.passes.cost import is_product, is_random, is_view
+from relascope.passes.cuts.joint import Joint
+from relascope.passes.cuts.problem import Wish
 
 MOST = 32
 """How many nodes a search for one reason may look at, so that all reasons stay linear."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from passes.cost import Kernels, Measured
-from passes.lint import (
+from relascope.core.graph import Graph
+from relascope.passes.cost import Kernels, Measured
+from relascope.passes.lint.rules import (
     casts,
     constants,
     dead,
@@ -25,8 +26,7 @@ from passes.lint import (
     transposes,
     unfused,
 )
-from passes.lint.subject import Finding, Subject
-from viz.graph import Graph
+from relascope.passes.lint.subject import Finding, Subject
 
 __all__ = ["LINTERS", "Finding", "Linter", "Subject", "lint"]
 

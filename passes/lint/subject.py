@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from passes.cost import Kernels, Measured, Work, is_view
-from passes.lint.names import REMEDIES, TRANSPOSES
-from viz.graph import Graph, Kind, Node
+from relascope.core.graph import Graph, Kind, Node
+from relascope.passes.cost import Kernels, Measured, Work, is_view
+from relascope.passes.lint.operators import REMEDIES, TRANSPOSES
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tvm import relax
 
-from passes.relax.program import RelaxProgram
-from passes.relax.rewrite import with_mod
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import with_mod
 
 
 def bind(program: RelaxProgram) -> RelaxProgram:

@@ -9,10 +9,10 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from passes.relax.program import RelaxProgram
-from passes.relax.rewrite import Maker, bindings, dtype, op_name, rewrite, shape
-from passes.relax.tvm_own import canonicalize_bindings
-from passes.relax.weights import is_weight, weights_of
+from relascope.passes.relax.builtin import canonicalize_bindings
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import Maker, bindings, dtype, op_name, rewrite, shape
+from relascope.passes.relax.ir.weights import is_weight, weights_of
 
 
 def combine_conv2d(program: RelaxProgram, branches: int = 2) -> RelaxProgram:

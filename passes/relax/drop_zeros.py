@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from passes.relax.program import RelaxProgram
-from passes.relax.rewrite import Maker, op_name, result_type, rewrite
-from passes.relax.uniform import uniform
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import Maker, op_name, result_type, rewrite
+from relascope.passes.relax.ir.uniform import uniform
 
 
 def drop_zeros(program: RelaxProgram) -> RelaxProgram:

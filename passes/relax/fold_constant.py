@@ -8,10 +8,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from passes.arithmetic import EXACT, Array, cast, computed, is_exact
-from passes.relax.program import RelaxProgram
-from passes.relax.rewrite import Maker, dtype, op_name, rewrite, shape, with_mod
-from passes.relax.transpose_dedup import axes_of
+from relascope.passes.constants import EXACT, Array, cast, computed, is_exact
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import Maker, dtype, op_name, rewrite, shape, with_mod
+from relascope.passes.relax.transpose_dedup import axes_of
 
 _RESHAPED = ("reshape", "expand_dims", "squeeze")
 _DONE = (*EXACT, *_RESHAPED, "permute_dims", "concat", "astype")

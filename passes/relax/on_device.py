@@ -8,9 +8,9 @@ import tvm
 from tvm import relax
 from tvm.relax.global_info import VDevice
 
-from engine.session import EngineError
-from passes.relax.program import RelaxProgram
-from passes.relax.rewrite import Maker, bindings, op_name, rewrite
+from relascope.core.errors import EngineError
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import Maker, bindings, op_name, rewrite
 
 HOST = "cpu"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tvm import relax
 
-from passes.relax.program import RelaxProgram
-from passes.relax.rewrite import Maker, op_name, rewrite
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import Maker, op_name, rewrite
 
 
 def transpose_dedup(program: RelaxProgram) -> RelaxProgram:

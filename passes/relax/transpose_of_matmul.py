@@ -6,9 +6,17 @@ from typing import Any
 
 from tvm import relax
 
-from passes.relax.program import RelaxProgram
-from passes.relax.rewrite import Maker, bindings, op_name, results, rewrite, shape, variables
-from passes.relax.transpose_dedup import axes_of
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import (
+    Maker,
+    bindings,
+    op_name,
+    results,
+    rewrite,
+    shape,
+    variables,
+)
+from relascope.passes.relax.transpose_dedup import axes_of
 
 
 def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:

@@ -6,8 +6,8 @@ from typing import Any
 
 from tvm import relay
 
-from passes.relay.program import RelayProgram
-from passes.relay.rewrite import op_name, rewrite
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, rewrite
 
 
 def absorb_transposes(program: RelayProgram) -> RelayProgram:

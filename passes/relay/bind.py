@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tvm import relay
 
-from passes.relay.program import RelayProgram
-from passes.relay.rewrite import with_main
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import with_main
 
 
 def bind(program: RelayProgram) -> RelayProgram:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from passes.relay.program import RelayProgram
-from passes.relay.rewrite import op_name, rewrite
-from passes.relay.uniform import uniform_values
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, rewrite
+from relascope.passes.relay.ir.uniform import uniform_values
 
 
 def drop_zeros(program: RelayProgram) -> RelayProgram:

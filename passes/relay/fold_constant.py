@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
-from passes.arithmetic import EXACT, cast, computed, is_exact
-from passes.relay.program import RelayProgram
-from passes.relay.rewrite import op_name, rewrite, shape, with_mod
+from relascope.passes.constants import EXACT, cast, computed, is_exact
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape, with_mod
 
 _AXIS = re.compile(r"(\d*)([A-Za-z])")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from passes.relay.fold_constant import fold_constant
-from passes.relay.program import RelayProgram
-from passes.relay.tvm_own import backward_fold_scale_axis, forward_fold_scale_axis
+from relascope.passes.relay.builtin import backward_fold_scale_axis, forward_fold_scale_axis
+from relascope.passes.relay.fold_constant import fold_constant
+from relascope.passes.relay.ir.program import RelayProgram
 
 
 def fold_scale_axis(program: RelayProgram) -> RelayProgram:

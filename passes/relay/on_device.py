@@ -7,9 +7,9 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from engine.session import EngineError
-from passes.relay.program import RelayProgram
-from passes.relay.rewrite import op_name, post_order, rewrite_body, with_main
+from relascope.core.errors import EngineError
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite_body, with_main
 
 HOST = "cpu"
 

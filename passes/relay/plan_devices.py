@@ -7,11 +7,11 @@ from collections import Counter
 import tvm
 from tvm import relay
 
-from engine.session import EngineError
-from passes.relay.on_device import HOST
-from passes.relay.program import RelayProgram
-from passes.relay.rewrite import children, op_name, post_order
-from passes.relay.tvm_own import applied
+from relascope.core.errors import EngineError
+from relascope.passes.relay.builtin import applied
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import children, op_name, post_order
+from relascope.passes.relay.on_device import HOST
 
 
 def plan_devices(program: RelayProgram, device: str = "cuda") -> RelayProgram:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tvm import relay
 
-from passes.relay.decompose_batch_norm import decompose_batch_norm
-from passes.relay.decompose_layer_norm import decompose_layer_norm
-from passes.relay.program import RelayProgram
-from passes.relay.tvm_own import applied
+from relascope.passes.relay.builtin import applied
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.training.decompose_batch_norm import decompose_batch_norm
+from relascope.passes.relay.training.decompose_layer_norm import decompose_layer_norm
 
 
 def simplify_inference(program: RelayProgram) -> RelayProgram:

@@ -1,6 +1,13 @@
 """Tests in this folder run inside the Relax TVM: one process cannot hold two TVMs."""
 
+import os
 import sys
+from pathlib import Path
+
+SUPPORT = str(Path(__file__).parent / "support")
+sys.path.insert(0, SUPPORT)
+os.environ["PYTHONPATH"] = os.pathsep.join([SUPPORT, os.environ.get("PYTHONPATH", "")])
+
 
 if any("bitblas" in str(getattr(m, "__file__", "")) for n, m in sys.modules.items() if n == "tvm"):
     raise RuntimeError("The Relay TVM is loaded here: run pytest tests/relax in a process alone.")

@@ -1,5 +1,13 @@
 """Tests in this folder run inside the Relay TVM: one process cannot hold two TVMs."""
 
-from engine.relay.boot import boot
+import os
+import sys
+from pathlib import Path
+
+SUPPORT = str(Path(__file__).parent / "support")
+sys.path.insert(0, SUPPORT)
+os.environ["PYTHONPATH"] = os.pathsep.join([SUPPORT, os.environ.get("PYTHONPATH", "")])
+
+from relascope.engine.relay.tvm.boot import boot
 
 boot()

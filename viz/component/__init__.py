@@ -18,11 +18,17 @@ from typing import Any
 
 import streamlit as st
 
-from viz import labels, palette
-from viz.collapse import BACKWARD, FORWARD, GroupTree, fold_constants, module_groups
-from viz.frozen import Places
-from viz.graph import Graph, Kind, Literal, Node
-from viz.layout import Direction, Layout, layout
+from relascope.core.graph import Graph, Kind, Literal, Node
+from relascope.viz.drawing import labels, palette
+from relascope.viz.drawing.layout import Direction, Layout, layout
+from relascope.viz.drawing.modules import (
+    BACKWARD,
+    FORWARD,
+    GroupTree,
+    fold_constants,
+    module_groups,
+)
+from relascope.viz.drawing.stable_places import Places
 
 _HERE = Path(__file__).parent
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
@@ -75,7 +81,7 @@ def graph_view(
         fewer_than: constants with fewer elements than this are written into their readers.
         open_groups: groups that are open until the person says otherwise; by default all in a
             small graph and the upper levels in a large one.
-        highlight: for some node ids a style's name in `viz.palette.STYLES` ("added", "changed")
+        highlight: for some node ids a style's name in `palette.STYLES` ("added", "changed")
             or a CSS colour, in place of the node's own.
         show_shapes: whether edges carry their types at first.
         details: whether what is told of the selection stands unfolded at first.
@@ -89,8 +95,8 @@ def graph_view(
         shines_through: styles of `highlight` that a closed group takes from the nodes in it, the
             strongest last.
         keep_places: where another graph of the family was drawn before, leave the boxes of both
-            where they were (`viz.frozen`); new nodes named here stand by the node that is named
-            with them. None lays each graph out by itself.
+            where they were (`viz.drawing.stable_places`); new nodes named here stand by the node
+            that is named with them. None lays each graph out by itself.
         on_select: called before the rerun that a change of the selection starts.
 
     Returns:
@@ -411,10 +417,7 @@ class _Drawing:
         """Nodes and edges, without those that are drawn although they are gone."""
         gone = {i for i, style in styles.items() if style == "removed"}
         edges = sum(len(n.edges) for n in self.graph if n.id in gone)
-        return {
-            "nodes": len(self.graph) - len(gone),
-            "edges": self.graph.edge_count - edges,
-        }
+        return {"nodes": len(self.graph) - len(gone), "edges": self.graph.edge_count - edges}
 
     def _shining(self, styles: Mapping[str, str], kinds: Sequence[str]) -> dict[str, str]:
         """By a group's id, the strongest of these styles among the nodes in it, if any."""

@@ -8,17 +8,17 @@ from functools import partial
 
 import streamlit as st
 
-from engine.session import ModelInfo
-from passes import cut as cuts
-from passes.catalogue import default_pipeline
-from samples import SAMPLES
-from viz.export import to_dot
-from viz.graph import Graph, TensorType
-from viz.panels.choice import chosen, joint_graph
-from viz.panels.desk import Desk
-from viz.panels.frame import heading
-from viz.panels.screen import Screen
-from viz.script import script
+from relascope.core.graph import Graph, TensorType
+from relascope.engine.protocol.results import ModelInfo
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts import cut as cuts
+from relascope.samples import SAMPLES
+from relascope.viz.drawing.export import to_dot
+from relascope.viz.panels.shell.cut_choice import chosen, joint_graph
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import heading
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows.script import script
 
 
 def show(desk: Desk, screen: Screen) -> None:
@@ -48,7 +48,7 @@ def snippet(screen: Screen, info: ModelInfo) -> str:
         sizes = {"batch": source.batch, "tokens": source.tokens, "training": source.training}
         options = "".join(f", {k}={v}" for k, v in sizes.items() if v is not None)
         head = [
-            "from engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch",
+            "from relascope.engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch",
             "from samples import build",
             "",
             f'module, inputs = build("{source.model}"{options})',
@@ -58,7 +58,7 @@ def snippet(screen: Screen, info: ModelInfo) -> str:
         head = [
             "import torch",
             "",
-            "from engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch",
+            "from relascope.engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch",
             "",
             f"module = ...  # the nn.Module that {screen.label} was traced from",
             f"inputs = ({made},)",

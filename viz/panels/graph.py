@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine.session import ModelInfo
-from viz import tables
-from viz.collapse import fold_constants
-from viz.component import graph_view
-from viz.panels.desk import Desk
-from viz.panels.frame import heading, side_by_side, strip
-from viz.panels.screen import Screen
+from relascope.engine.protocol.results import ModelInfo
+from relascope.viz.component import graph_view
+from relascope.viz.drawing.modules import fold_constants
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import heading, side_by_side, strip
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import tables
 
 HEIGHT = 620
 
@@ -37,8 +37,7 @@ def show(desk: Desk, screen: Screen) -> None:
     with left:
         heading("Operators")
         st.dataframe(
-            [{"operator": op, "calls": n} for op, n in facts["operators"].items()],
-            hide_index=True,
+            [{"operator": op, "calls": n} for op, n in facts["operators"].items()], hide_index=True
         )
     with right:
         heading("Arguments")

@@ -9,20 +9,21 @@ from typing import Any
 
 import streamlit as st
 
-from engine.session import EngineError, ModelSource
-from passes.catalogue import gradients, info
-from passes.pipeline import Pipeline
-from viz import tables
-from viz.align import Alignment, Confidence, Counterpart, Group, align
-from viz.collapse import BACKWARD, FORWARD
-from viz.component import focus_on, graph_view, group_of
-from viz.graph import Graph, Kind
-from viz.palette import category
-from viz.panels import sidebar
-from viz.panels.desk import Desk, Waiting
-from viz.panels.frame import boundary, heading, side_by_side, strip
-from viz.panels.screen import Screen
-from viz.panels.spare import desk_of_session
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph, Kind
+from relascope.core.operators import category
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import gradients, info
+from relascope.passes.pipeline import Pipeline
+from relascope.viz.compare.align import Alignment, Confidence, Counterpart, Group, align
+from relascope.viz.component import focus_on, graph_view, group_of
+from relascope.viz.drawing.modules import BACKWARD, FORWARD
+from relascope.viz.panels.shell import sidebar
+from relascope.viz.panels.shell.desk import Desk, Waiting
+from relascope.viz.panels.shell.frame import boundary, heading, side_by_side, strip
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.spare import desk_of_session
+from relascope.viz.rows import tables
 
 HEIGHT = 580
 IRS = ("relay", "relax")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from passes.example import Make
-from passes.relax.examples.functions import EXAMPLES as FUNCTIONS
-from passes.relax.examples.inference import EXAMPLES as INFERENCE
-from passes.relax.examples.kernels import EXAMPLES as KERNELS
-from passes.relax.examples.rewrites import EXAMPLES as REWRITES
-from passes.relax.examples.scales import EXAMPLES as SCALES
-from passes.relax.examples.training import EXAMPLES as TRAINING
+from relascope.passes.catalogue.example import Make
+from relascope.passes.relax.examples.functions import EXAMPLES as FUNCTIONS
+from relascope.passes.relax.examples.inference import EXAMPLES as INFERENCE
+from relascope.passes.relax.examples.kernels import EXAMPLES as KERNELS
+from relascope.passes.relax.examples.rewrites import EXAMPLES as REWRITES
+from relascope.passes.relax.examples.scales import EXAMPLES as SCALES
+from relascope.passes.relax.examples.training import EXAMPLES as TRAINING
 
 EXAMPLES: Mapping[str, Make] = {
     **INFERENCE, **SCALES, **REWRITES, **FUNCTIONS, **TRAINING, **KERNELS,

@@ -8,8 +8,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from passes.example import draw
-from passes.relax.program import RelaxProgram
+from relascope.passes.catalogue.example import draw
+from relascope.passes.relax.ir.program import RelaxProgram
 
 
 def var(name: str, *shape: int, dtype: str) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from passes.example import Example, Make
-from passes.relax.examples.building import Emit, program, var
-from passes.relax.on_device import on_device
-from passes.relax.program import RelaxProgram
+from relascope.passes.catalogue.example import Example, Make
+from relascope.passes.relax.examples.building import Emit, program, var
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.on_device import on_device
 
 
 def _inline(dtype: str) -> Example:

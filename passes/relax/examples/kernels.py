@@ -6,10 +6,10 @@ from typing import Any
 
 from tvm import relax
 
-from passes.example import Example, Make
-from passes.relax.examples.building import Emit, program, var
-from passes.relax.program import RelaxProgram
-from passes.relax.tvm_own import annotate_op_pattern, fuse_ops, legalize_ops
+from relascope.passes.catalogue.example import Example, Make
+from relascope.passes.relax.builtin import annotate_op_pattern, fuse_ops, legalize_ops
+from relascope.passes.relax.examples.building import Emit, program, var
+from relascope.passes.relax.ir.program import RelaxProgram
 
 
 def _two(dtype: str) -> RelaxProgram:

@@ -6,8 +6,8 @@ from typing import Any
 
 from tvm import relax
 
-from passes.example import Example, Make
-from passes.relax.examples.building import Emit, program, var
+from relascope.passes.catalogue.example import Example, Make
+from relascope.passes.relax.examples.building import Emit, program, var
 
 
 def _adapter(dtype: str, body: Any) -> Example:

@@ -6,8 +6,8 @@ from typing import Any
 
 from tvm import relax
 
-from passes.example import Example, Make
-from passes.relax.examples.building import Emit, constant, program, var
+from relascope.passes.catalogue.example import Example, Make
+from relascope.passes.relax.examples.building import Emit, constant, program, var
 
 
 def _backward(dtype: str) -> Example:

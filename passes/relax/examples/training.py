@@ -6,10 +6,10 @@ from typing import Any
 
 from tvm import relax
 
-from passes.example import Example, Make
-from passes.relax.examples.building import Emit, program, var
-from passes.relax.program import RelaxProgram
-from passes.relax.root_grad_out import root_grad_out
+from relascope.passes.catalogue.example import Example, Make
+from relascope.passes.relax.examples.building import Emit, program, var
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.training.root_grad_out import root_grad_out
 
 _NORM = ("weight", "bias")
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from passes.example import Make
-from passes.relay.examples.functions import EXAMPLES as FUNCTIONS
-from passes.relay.examples.inference import EXAMPLES as INFERENCE
-from passes.relay.examples.parallel import EXAMPLES as PARALLEL
-from passes.relay.examples.quantized import EXAMPLES as QUANTIZED
-from passes.relay.examples.rewrites import EXAMPLES as REWRITES
-from passes.relay.examples.scales import EXAMPLES as SCALES
-from passes.relay.examples.training import EXAMPLES as TRAINING
+from relascope.passes.catalogue.example import Make
+from relascope.passes.relay.examples.functions import EXAMPLES as FUNCTIONS
+from relascope.passes.relay.examples.inference import EXAMPLES as INFERENCE
+from relascope.passes.relay.examples.parallel import EXAMPLES as PARALLEL
+from relascope.passes.relay.examples.quantized import EXAMPLES as QUANTIZED
+from relascope.passes.relay.examples.rewrites import EXAMPLES as REWRITES
+from relascope.passes.relay.examples.scales import EXAMPLES as SCALES
+from relascope.passes.relay.examples.training import EXAMPLES as TRAINING
 
 EXAMPLES: Mapping[str, Make] = {
     **INFERENCE, **SCALES, **PARALLEL, **REWRITES, **QUANTIZED, **FUNCTIONS, **TRAINING,

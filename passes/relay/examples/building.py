@@ -8,8 +8,8 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from passes.example import draw
-from passes.relay.program import RelayProgram
+from relascope.passes.catalogue.example import draw
+from relascope.passes.relay.ir.program import RelayProgram
 
 
 def var(name: str, *shape: int, dtype: str) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from passes.example import Example, Make
-from passes.relay.examples.building import of_module, program, var
-from passes.relay.on_device import on_device
-from passes.relay.program import RelayProgram
-from passes.relay.tvm_own import fuse_ops
+from relascope.passes.catalogue.example import Example, Make
+from relascope.passes.relay.builtin import fuse_ops
+from relascope.passes.relay.examples.building import of_module, program, var
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.on_device import on_device
 
 
 def _module(inlined: bool, called: tuple[str, ...], dtype: str) -> RelayProgram:

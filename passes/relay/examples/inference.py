@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tvm import relay
 
-from passes.example import Example, Make
-from passes.relay.examples.building import constant, program, var
+from relascope.passes.catalogue.example import Example, Make
+from relascope.passes.relay.examples.building import constant, program, var
 
 
 def _cse(dtype: str) -> Example:

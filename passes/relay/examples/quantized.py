@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from tvm import relay
 
-from passes.example import Example, Make
-from passes.relay.examples.building import program, var
+from relascope.passes.catalogue.example import Example, Make
+from relascope.passes.relay.examples.building import program, var
 
 
 def _qnn_legalize(dtype: str) -> Example:
@@ -23,7 +23,4 @@ def _qnn_canonicalize(dtype: str) -> Example:
     return Example(program([x], relay.qnn.op.dequantize(quantized, scale, zero)))
 
 
-EXAMPLES: dict[str, Make] = {
-    "qnn_legalize": _qnn_legalize,
-    "qnn_canonicalize": _qnn_canonicalize,
-}
+EXAMPLES: dict[str, Make] = {"qnn_legalize": _qnn_legalize, "qnn_canonicalize": _qnn_canonicalize}

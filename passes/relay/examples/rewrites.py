@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tvm import relay
 
-from passes.example import Example, Make
-from passes.relay.examples.building import constant, program, var
+from relascope.passes.catalogue.example import Example, Make
+from relascope.passes.relay.examples.building import constant, program, var
 
 
 def _simplify_expr(dtype: str) -> Example:
@@ -50,8 +50,7 @@ def _mixed_precision(dtype: str) -> Example:
 def _fast_math(dtype: str) -> Example:
     x = var("x", 2, 3, dtype="float32")
     return Example(
-        program([x], relay.tanh(relay.erf(x))),
-        differs="The quick forms are rounded otherwise.",
+        program([x], relay.tanh(relay.erf(x))), differs="The quick forms are rounded otherwise."
     )
 
 

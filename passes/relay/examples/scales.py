@@ -6,8 +6,8 @@ from typing import Any
 
 from tvm import relay
 
-from passes.example import Example, Make
-from passes.relay.examples.building import constant, program, var
+from relascope.passes.catalogue.example import Example, Make
+from relascope.passes.relay.examples.building import constant, program, var
 
 
 def _convolution(x: Any, dtype: str) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tvm
 from tvm import relay
 
-from passes.example import Example, Make
-from passes.relay.examples.building import program, var
-from passes.relay.gradient import gradient
-from passes.relay.program import RelayProgram
-from passes.relay.root_grad_out import root_grad_out
+from relascope.passes.catalogue.example import Example, Make
+from relascope.passes.relay.examples.building import program, var
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.training.gradient import gradient
+from relascope.passes.relay.training.root_grad_out import root_grad_out
 
 
 def _externalize_dropout(dtype: str) -> Example:
@@ -54,10 +54,7 @@ def _sine(dtype: str) -> RelayProgram:
 
 
 def _gradient(dtype: str) -> Example:
-    return Example(
-        root_grad_out(_sine(dtype)),
-        differs="The gradients take the place of the root.",
-    )
+    return Example(root_grad_out(_sine(dtype)), differs="The gradients take the place of the root.")
 
 
 def _graph_normal_form(dtype: str) -> Example:

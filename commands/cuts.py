@@ -1,0 +1,77 @@
+"""`captures` and `gradients`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+
+from relascope.commands.shared import (
+    Connect,
+    Document,
+    Engine,
+    bench_of,
+    cut_of,
+    first_target,
+    pipeline_of,
+    source_of,
+    write,
+)
+from relascope.engine.jobs import cut as cutting
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.plain import plain
+from relascope.passes.catalogue import default_pipeline, gradients
+from relascope.passes.cuts import cut as cuts
+from relascope.viz.rows import tables
+
+
+def captures(args: argparse.Namespace, connect: Connect) -> Document:
+    """What the forward saves for the backward under one strategy."""
+    args.training = True
+    source, pipeline = source_of(args), pipeline_of(args)
+    started = time.perf_counter()
+    with Engine(args, connect) as ask:
+        measured = None
+        if args.prices == "measured":
+            measured = cutting.forward_times(ask, source, pipeline, bench_of(args, ask))
+        cut = cut_of(joint_of(ask, source, pipeline, measured), args)
+        document = {
+            "model": source.model,
+            "engine": args.engine,
+            "pipeline": str(pipeline),
+            **tables.cut_document(cut),
+            "seconds": time.perf_counter() - started,
+            "rivals": tables.rivals_document(ask("rivals", source)),
+        }
+        if args.frontier:
+            document |= tables.frontier_document(cut.joint)
+        if args.measure:
+            points = [(args.strategy, cut)]
+            if args.frontier:
+                others = (n for n, s in cuts.STRATEGIES.items() if not s.has_budget)
+                points += [(n, cuts.cut(cut.joint, n)) for n in others if n != args.strategy]
+            bench = bench_of(args, ask)
+            document["measured"] = plain(cutting.measure(ask, source, pipeline, points, bench))
+        if args.output:
+            split = ask("split", source, pipeline, cut.ids)
+            write(args.output, json.dumps(plain(split), ensure_ascii=False))
+    return document
+
+
+def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
+    """TVM's gradient beside PyTorch's: nodes, operators, captures and the largest error."""
+    args.training, args.gradient = True, "tvm"
+    ways = [replace(source_of(args), gradient=way) for way in gradients(args.engine)]
+    rows = []
+    with Engine(args, connect) as ask:
+        target = args.target or first_target(ask)
+        for source in ways:
+            pipeline = default_pipeline(args.engine, True, source.gradient)
+            joint = joint_of(ask, source, pipeline)
+            errors = ask("check", source, pipeline, cuts.cut(joint).ids, target)
+            rows.append(tables.gradient_row(source.gradient, joint, errors))
+    return {
+        "model": args.model, "engine": args.engine, "target": target, "dtype": args.dtype,
+        "gradients": rows,
+    }  # fmt: skip

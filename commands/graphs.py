@@ -1,0 +1,86 @@
+"""`models`, `passes`, `graph` and `compare`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from relascope.commands.shared import Connect, Document, Engine, pipeline_of, source_of, write
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.registry import ENGINES
+from relascope.passes.catalogue import default_pipeline, gradients
+from relascope.passes.catalogue import info as pass_info
+from relascope.samples import SAMPLES
+from relascope.viz.compare.align import align
+from relascope.viz.drawing.export import to_dot
+from relascope.viz.rows import tables
+
+
+def models(args: argparse.Namespace, connect: Connect) -> Document:
+    """The built-in samples."""
+    return {"models": tables.model_rows(SAMPLES.values(), ENGINES)}
+
+
+def passes(args: argparse.Namespace, connect: Connect) -> Document:
+    """Every pass of the engine's catalogue, and the default pipelines; or one pass, in full."""
+    if args.name is not None:
+        with Engine(args, connect) as ask:
+            example = ask("example", args.name)
+        entry = tables.pass_row(pass_info(args.engine, args.name))
+        return {
+            "engine": args.engine, "pass": entry, "example": tables.example_document(example)
+        }  # fmt: skip
+    pipelines = {"inference": default_pipeline(args.engine, False)}
+    for way in gradients(args.engine):
+        name = "training" if way == "tvm" else f"training_{way}"
+        pipelines[name] = default_pipeline(args.engine, True, way)
+    return {
+        "engine": args.engine,
+        "passes": tables.pass_rows(args.engine),
+        "pipelines": {name: str(pipeline) for name, pipeline in pipelines.items()},
+    }
+
+
+def graph(args: argparse.Namespace, connect: Connect) -> Document:
+    """The graph of a model, as imported, or with --passes after the pipeline."""
+    source = source_of(args)
+    pipeline = pipeline_of(args) if args.passes else None
+    with Engine(args, connect) as ask:
+        info = ask("load", source)
+        after = ask("graph_after", source, pipeline, len(pipeline) - 1) if pipeline else info.graph
+    document = tables.model_document(info, args.engine, after, pipeline)
+    if args.output:
+        if args.output.suffix == ".dot":
+            write(args.output, to_dot(after))
+        else:
+            write(args.output, json.dumps(after.to_json(), ensure_ascii=False))
+    return document
+
+
+def compare(args: argparse.Namespace, connect: Connect) -> Document:
+    """What each PyTorch operator became in Relay and in Relax."""
+    graphs: dict[str, Graph] = {}
+    engines: dict[str, tables.Row] = {}
+    for ir in ENGINES:
+        way = args.gradient if args.gradient in gradients(ir) else "tvm"
+        mine = argparse.Namespace(**{**vars(args), "engine": ir, "gradient": way})
+        source = source_of(mine)
+        pipeline = pipeline_of(mine) if args.passes else None
+        try:
+            with Engine(mine, connect) as ask:
+                graph: Graph = ask("load", source).graph
+                if pipeline:
+                    graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
+        except EngineError as error:
+            if not graphs and ir == ENGINES[-1]:
+                raise  # neither can be looked at
+            engines[ir] = {"error": error.to_json()}
+        else:
+            graphs[ir] = graph
+            about = {"pipeline": str(pipeline or ""), "nodes": len(graph)}
+            engines[ir] = {**about, "edges": graph.edge_count, "error": None}
+    rows = dict.fromkeys(("operators", "groups", "calls", "unmatched"))
+    if len(graphs) == len(ENGINES):
+        rows = tables.alignment_document(align(*graphs.values()))
+    return {"model": args.model, "engines": engines, **rows}

@@ -1,0 +1,138 @@
+"""`step` and `check`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from itertools import zip_longest
+from typing import Any
+
+from relascope.commands.shared import (
+    Connect,
+    Document,
+    Engine,
+    cut_of,
+    first_target,
+    pipeline_of,
+    source_of,
+    write,
+)
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import accuracy, node_accuracy
+from relascope.engine.jobs import step as stepping
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.cuts import cut as cuts
+from relascope.passes.pipeline import Pipeline
+from relascope.samples import SAMPLES
+from relascope.viz.compare.changes import step_details
+from relascope.viz.rows import tables
+from relascope.viz.rows.script import script
+
+
+def step(args: argparse.Namespace, connect: Connect) -> Document:
+    """What each pass of a pipeline did; with --check, the error against PyTorch after each."""
+    source, pipeline = source_of(args), pipeline_of(args)
+    errors: dict[int, tables.Row] = {}
+    details: list[tables.Row] = []
+    with Engine(args, connect) as ask:
+        stepped = stepping.step(ask, source, pipeline)
+        alive = stepped.pipeline
+        if args.changes or args.text_diff:
+            details = step_details(
+                ask, args.engine, source, alive, args.changes, args.text_diff
+            )  # fmt: skip
+        if args.check:
+            errors = _check_steps(ask, source, alive, args)
+        if args.inside:
+            insides = _inside_steps(ask, source, alive, args)
+            details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue=tables.Row())]
+        if args.export:
+            write(args.export, script(args.engine, source, pipeline))
+        if args.output:
+            graphs = [ask("graph_after", source, alive, i) for i in range(-1, len(alive))]
+            write(args.output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
+    return {
+        "model": source.model,
+        "engine": args.engine,
+        "pipeline": str(pipeline),
+        "steps": [
+            {**row, **more}
+            for row, more in zip_longest(
+                tables.step_rows(stepped.records, errors), details, fillvalue=tables.Row()
+            )
+        ],
+    }
+
+
+def check(args: argparse.Namespace, connect: Connect) -> Document:
+    """Every stage of the way against PyTorch, in float32 and float64: the truth table."""
+    dtypes = (args.dtype,) if args.dtype else accuracy.DTYPES
+    args.dtype = dtypes[0]
+    sample = SAMPLES.get(args.model)
+    trains = sample is None or sample.training
+    inference = training = None
+    if not args.training:
+        inference = pipeline_of(args)
+    if args.training or (trains and not args.passes):
+        args.training = True
+        training = pipeline_of(args)
+    strategies = (args.strategy,) if args.strategy else tuple(cuts.STRATEGIES)
+    stages = accuracy.plan(
+        args.engine, source_of(args), inference, training, strategies, args.budget, dtypes
+    )
+    with Engine(args, connect) as ask:
+        ask("load", stages[0].source)  # what cannot be opened is no row of the table
+        target = args.target or first_target(ask)
+        rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
+    document = tables.truth_document(args.model, args.engine, target, rows)
+    if args.output:
+        write(args.output, json.dumps(document, ensure_ascii=False))
+    return document
+
+
+def _check_steps(
+    ask: Callable[..., Any], source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
+) -> dict[int, tables.Row]:
+    """The worst error against PyTorch after each enabled step that leaves a runnable program."""
+    target = args.target or first_target(ask)
+    errors: dict[int, tables.Row] = {}
+    for index, one in enumerate(pipeline):
+        if not one.enabled:
+            continue
+        upto, captured = pipeline.upto(index), None
+        if source.training:
+            joint = ask("graph_after", source, upto, index)
+            if joint.forward_outputs is None:
+                continue
+            captured = cut_of(joint_of(ask, source, upto), args).ids
+        error = tables.worst(ask("check", source, upto, captured, target))
+        if error is not None:
+            errors[index] = error
+    return errors
+
+
+def _inside_steps(
+    ask: Ask, source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
+) -> list[tables.Row]:
+    """The nodes inside against PyTorch's tensors, by step; nothing of a step that did not run.
+
+    A program that cannot be built, such as one between two passes of the way to a gradient, is a
+    failure of its step's comparison and of no other.
+    """
+    target = args.target or first_target(ask)
+    rows: list[tables.Row] = []
+    for index, one in enumerate(pipeline):
+        row: tables.Row = {"inside": None, "inside_failure": None}
+        try:
+            if one.enabled:
+                found = node_accuracy.both(ask, args.engine, source, pipeline, index, target)
+                row["inside"] = tables.inside_document(list(found))
+        except EngineError as error:
+            if error.kind == "cancelled":
+                raise
+            row["inside_failure"] = error.to_json()
+        rows.append(row)
+    return rows

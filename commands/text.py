@@ -1,0 +1,351 @@
+"""What the commands print where a person reads it: each from the document that --json prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relascope.viz.rows import profile as explained
+from relascope.viz.rows import tables, timings
+from relascope.viz.rows.example import Document, example_block
+
+MOST_FINDINGS = 60
+
+
+def models(document: Document) -> str:
+    """What `models` says."""
+    return tables.text_table(
+        document["models"], ["name", "parameters", "training", "engines", "summary"]
+    )
+
+
+def passes(document: Document) -> str:
+    """What `passes` says."""
+    if "pass" in document:
+        return _one_pass(document["pass"], document["example"])
+    lines = [tables.text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
+    told = [{"pass": p["name"], **q} for p in document["passes"] for q in p["parameters"]]
+    if told:
+        columns = ["pass", "name", "default", "choices", "unit", "about"]
+        lines += ["Parameters, as in name(key=value):", tables.text_table(told, columns), ""]
+    lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
+    return "\n".join(lines)
+
+
+def _one_pass(entry: Document, example: Document | None) -> str:
+    """What `passes NAME` says."""
+    kinds = {"required": entry["required"], "for looking": entry["looking"]}
+    marks = [mark for mark, on in kinds.items() if on]
+    facts = {
+        "From": entry["origin"],
+        "Needs": ", ".join(entry["needs"]),
+        "Not after": ", ".join(entry["excludes"]),
+        "Before": entry["before"],
+        "After": entry["after"],
+    }
+    head = f"{entry['name']}: {entry['title']}" + (f" ({', '.join(marks)})" if marks else "")
+    lines = [head, entry["summary"], *(f"{k}: {v}" for k, v in facts.items() if v)]
+    if entry["parameters"]:
+        columns = ["name", "default", "choices", "unit", "about"]
+        lines += ["", "Parameters, as in name(key=value):"]
+        lines.append(tables.text_table(entry["parameters"], columns))
+    if example is None:
+        return "\n".join([*lines, "", "It has no example."])
+    lines += ["", f"On a small program, {example['step']}:", "", example_block(example)]
+    return "\n".join([*lines, *(["", example["differs"]] if example["differs"] else [])])
+
+
+def graph(document: Document) -> str:
+    """What `graph` says."""
+    rows = [{"operator": o, "calls": n} for o, n in document["operators"].items()]
+    head = (
+        f"{document['model']} ({document['engine']}): {document['nodes']} nodes, "
+        f"{document['edges']} edges, {document['parameters']} parameters, "
+        f"imported in {document['seconds']:.1f} s"
+    )
+    return "\n".join([head, *document["notes"], "", tables.text_table(rows, ["operator", "calls"])])
+
+
+def step(document: Document) -> str:
+    """What `step` says."""
+    rows = [
+        {**r, "ms": r["seconds"] * 1e3, "max_abs": (r["error"] or {}).get("max_abs")}
+        for r in document["steps"]
+    ]
+    columns = ["pass", "enabled", "added", "removed", "changed", "nodes", "ms"]
+    if any(r["error"] for r in rows):
+        columns.append("max_abs")
+    failed = [f"{r['pass']} failed: {r['failure']['message']}" for r in rows if r["failure"]]
+    told = [part for number, r in enumerate(rows, 1) for part in _details(number, r)]
+    return "\n".join([tables.text_table(rows, columns), *failed, *told])
+
+
+def _details(number: int, step: tables.Row) -> list[str]:
+    """What `step --changes --text` says of one step; nothing of one that changed nothing."""
+    lines = []
+    if step.get("changes"):
+        columns = ["what", "id", "op", "scope", "text"]
+        was, now = step["before"], step["after"]
+        lines += [
+            tables.text_table(step["changes"], columns),
+            f"parameters {tables.size(was['parameter_bytes'])} -> "
+            f"{tables.size(now['parameter_bytes'])}, constants "
+            f"{tables.size(was['constant_bytes'])} -> {tables.size(now['constant_bytes'])}, "
+            f"FLOPs {tables.flops(was['flops'])} -> {tables.flops(now['flops'])}",
+        ]
+    if step.get("diff"):
+        lines.append(step["diff"])
+    if step.get("inside"):
+        lines += _inside(step["inside"])
+    if step.get("inside_failure"):
+        lines.append(f"cannot be compared: {step['inside_failure']['message']}")
+    return [f"\n{number}. {step['pass']}", *lines] if lines else []
+
+
+_SHOWN = 5  # nodes of a comparison, the farthest over their limits
+
+
+def _inside(document: Document) -> list[str]:
+    """What `step --inside` says of one step."""
+    columns = [
+        "id", "op", "scope", "ratio", "max_abs", "mean_abs", "median_abs", "max_rel", "nans",
+        "infinities", "counterpart",
+    ]  # fmt: skip
+    lines = [document["verdict"]]
+    for compared in document["compared"]:
+        rows = compared["nodes"]
+        if rows:
+            more = f", the farthest {_SHOWN}" if len(rows) > _SHOWN else ""
+            lines.append(
+                f"{compared['dtype']}: {len(rows)} nodes compared{more}; "
+                f"{len(compared['without_counterpart'])} without a counterpart"
+            )
+            lines.append(tables.text_table(rows[:_SHOWN], columns))
+    return lines
+
+
+def captures(document: Document) -> str:
+    """What `captures` says."""
+    rows = [
+        {
+            **r,
+            "shape": tables.shape_text(r["shape"]),
+            "readers": len(r["readers"]),
+            "size": tables.size(r["bytes"]),
+        }
+        for r in document["captures"]
+    ]
+    head = (
+        f"{document['strategy']}: {len(rows)} captures, {tables.size(document['bytes'])}, "
+        f"{len(document['recomputed'])} nodes recomputed, "
+        f"{tables.work_text(document['recomputed_flops'], document['forward_flops'])} of the "
+        f"forward's FLOPs, {tables.work_text(document['share'], 1.0)} of its "
+        f"{document['prices']} time; {len(document['masks'])} dropout masks, "
+        f"{tables.size(document['mask_bytes'])}"
+    )
+    rivals = document["rivals"]
+    beside = (
+        f"PyTorch eager keeps {tables.size(rivals['pytorch_eager_bytes'])}, its min-cut "
+        f"partitioner {tables.size(rivals['pytorch_min_cut_bytes'])}"
+    )
+    columns = ["id", "op", "shape", "dtype", "size", "scope", "readers", "reason"]
+    parts = [f"{head}\n{beside}" + (f"\n{rivals['note']}" if rivals["note"] else "")]
+    parts.append(tables.text_table(rows, columns))
+    if "frontier" in document:
+        points = [{**p, "strategy": None} for p in document["frontier"]] + document["strategies"]
+        lines = [
+            {
+                **p,
+                "size": tables.size(p["bytes"]),
+                "computed again": tables.work_text(p["share"], 1.0),
+            }
+            for p in points
+        ]
+        parts.append(tables.text_table(lines, ["size", "computed again", "captures", "strategy"]))
+    if "measured" in document:
+        parts.append(_measured(document["measured"]))
+    return "\n\n".join(parts)
+
+
+def _measured(points: Sequence[Document]) -> str:
+    """Cuts that were measured, estimate beside measurement."""
+    rows = [
+        {
+            "measured": p["title"],
+            "kept": tables.size(p["bytes"]),
+            "again, est.": f"{p['share']:.1%}",
+            "again": f"{p['measured_share']:.1%}",
+            "peak, est.": tables.size(p["estimated_peak_bytes"]),
+            "peak": tables.size(p["peak_bytes"]),
+            "forward ms": p["forward_ms"],
+            "forward+backward ms": p["forward_backward_ms"],
+            "ratio": p["ratio"],
+            "max_abs_error": p["max_abs_error"],
+        }
+        for p in points
+    ]
+    return tables.text_table(rows, list(rows[0]))
+
+
+def gradients(document: Document) -> str:
+    """What `gradients` says."""
+    rows = document["gradients"]
+    ways = [r["gradient"] for r in rows]
+    head = (
+        f"{document['model']} ({document['engine']}), {document['dtype']}, "
+        f"target {document['target']}"
+    )
+    return "\n\n".join(
+        [
+            head,
+            tables.text_table(tables.gradients_beside(rows), ["", *ways]),
+            tables.text_table(tables.operators_beside(rows), ["operator", *ways]),
+        ]
+    )
+
+
+def time(document: Document) -> str:
+    """What `time` says."""
+    head = (
+        f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
+        f"built in {document['build_seconds']:.1f} s"
+    )
+    rows = [
+        {
+            **r,
+            "": tables.speed_text(r["ratio_to_eager"]),
+            "peak_bytes": None if r["peak_bytes"] is None else tables.size(r["peak_bytes"]),
+            "capture_bytes": None
+            if r["capture_bytes"] is None
+            else tables.size(r["capture_bytes"]),
+        }
+        for r in document["rows"]
+    ]
+    columns = [c for c in timings.COLUMNS if any(r[c] is not None for r in rows)]
+    table = tables.text_table(rows, [*columns, ""])
+    return "\n".join([head, *document["notes"], "", table])
+
+
+def compare(document: Document) -> str:
+    """What `compare` says."""
+    engines = list(document["engines"])
+    lines = [
+        f"{ir} fails: {e['error']['message']} ({e['error']['where']}) {e['error']['hint']}"
+        if e["error"]
+        else f"{ir}: {e['nodes']} nodes, {e['edges']} edges"
+        for ir, e in document["engines"].items()
+    ]
+    if document["groups"] is None:
+        return "\n".join(lines)
+    parts = [
+        [
+            {**r, **{ir: tables.counts_text(r[ir]) for ir in document["engines"]}}
+            for r in document[kind]
+        ]
+        for kind in ("operators", "groups")
+    ]
+    lost = [f"{ir}: {len(m)} nodes name no origin" for ir, m in document["unmatched"].items() if m]
+    return "\n\n".join(
+        [
+            "\n".join([*lines, *lost]),
+            tables.text_table(parts[0], ["source", "modules", *engines, "only"]),
+            tables.text_table(parts[1], ["scope", "source", *engines, "only"]),
+            tables.text_table(document["calls"], ["operator", *engines, "only"]),
+        ]
+    )
+
+
+def check(document: Document) -> str:
+    """What `check` says."""
+    rows = [
+        {
+            **r,
+            "first bad": (r["first_bad"] or {}).get("title"),
+            "in": (r["first_bad"] or {}).get("scope"),
+            "failure": (r["failure"] or {}).get("message"),
+        }
+        for r in document["stages"]
+    ]
+    columns = ["stage", "strategy", "dtype", "passed", "max_abs", "max_rel", "limit", "worst"]
+    columns += [c for c in ("first bad", "in", "failure") if any(r[c] for r in rows)]
+    head = f"{document['model']} ({document['engine']}), target {document['target']}"
+    return "\n\n".join([head, tables.text_table(rows, columns), document["verdict"]])
+
+
+def bisect(document: Document) -> str:
+    """What `bisect` says."""
+    rows = [
+        {
+            **r,
+            "up to": f"{r['last']['index'] + 1} {r['last']['pass']}",
+            "error": (r["error"] or {}).get("message", "").partition("\n")[0],
+        }
+        for r in document["log"]
+    ]
+    found = [c for c in ("worst", "max_rel", "limit", "ratio", "error") if any(r[c] for r in rows)]
+    columns = ["up to", "outcome", *found]
+    head = f"{document['model']} ({document['engine']}), target {document['target']}"
+    compiles = f"{document['compiles']} compiles."
+    table = tables.text_table(rows, columns)
+    return "\n\n".join([head, table, f"{document['verdict']} {compiles}"])
+
+
+def profile(document: Document) -> str:
+    """What `profile` says: the slowest kernel first."""
+    head = (
+        f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
+        f"medians of {document['repeats']} runs; "
+        f"largest error against PyTorch {float(document['error']['max_abs']):.1e}"
+    )
+    rows = [
+        {
+            **k,
+            "share": tables.work_text(k["share"], 1.0),
+            "of_peak": explained.share_text(k["of_peak"]),
+            "flops": tables.flops(k["flops"]),
+            "FLOP/s": explained.rate_text(k["flops_per_second"], ""),
+            "B/s": explained.rate_text(k["bytes_per_second"], ""),
+            "reads": tables.size(k["bytes_in"]),
+            "writes": tables.size(k["bytes_out"]),
+            "computes": ", ".join(k["operators"]) or "no node of the graph",
+        }
+        for k in sorted(document["kernels"], key=lambda k: -k["median_ms"])
+    ]
+    columns = ["name", "phase", "median_ms", "share", "of_peak", "roof", "flops", "FLOP/s", "B/s",
+               "reads", "writes", "scope", "computes"]  # fmt: skip
+    lines = [head, explained.peaks_text(document["peaks"])]
+    lines += [*map(explained.phase_text, document["phases"]), *document["notes"]]
+    if document["first_bad"] is not None:
+        bad = document["kernels"][document["first_bad"]]
+        lines.append(f"The first kernel that puts out NaN or infinity: {bad['name']}.")
+    return "\n".join([*lines, "", tables.text_table(rows, columns)])
+
+
+def lint(document: Document) -> str:
+    """What `lint` says: the hazards, and each place where one was found."""
+    how = "measured" if document["measured"] else "estimated"
+    head = (
+        f"{document['model']} ({document['engine']}), {document['pipeline'] or 'as imported'}; "
+        f"costs are {how}"
+    )
+    if not document["findings"]:
+        return f"{head}\nNothing was found."
+    hazards = [{**h, "moves": tables.size(h["bytes"])} for h in document["hazards"]]
+    rows = [
+        {
+            **f,
+            "moves": tables.size(f["bytes"]),
+            "node": f["nodes"][0],
+            "operator": f["operators"][0],
+            "what": f"{f['message']} {f['advice']}".strip(),
+        }
+        for f in document["findings"][:MOST_FINDINGS]
+    ]
+    more = len(document["findings"]) - len(rows)
+    parts = [
+        head,
+        tables.text_table(hazards, ["title", "found", "ms", "moves", "remedy"]),
+        tables.text_table(
+            rows, ["title", "ms", "moves", "remedy", "operator", "scope", "node", "what"]
+        ),
+    ]
+    return "\n\n".join([*parts, f"{more} more; --json has all."] if more else parts)

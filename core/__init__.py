@@ -1,0 +1,1 @@
+"""What everything stands on: the neutral graph, identity, errors. Imports nothing of the rest."""

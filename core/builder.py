@@ -1,0 +1,136 @@
+"""Building a `Graph` node by node, whatever the IR it is of."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from relascope.core.graph import Graph, JsonValue, Kind, Node, TensorType
+
+SMALL = 1000
+"""Constants with fewer elements carry their values as text."""
+
+
+class GraphBuilder:
+    """The nodes of one function, in the order in which they are added: producers first.
+
+    Attributes:
+        expressions: by a node's id, the IR's expression behind it.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.expressions: dict[str, Any] = {}
+        self.copies: dict[str, int] = {}
+
+    def add_node(
+        self,
+        expr: Any,
+        identity: str,
+        kind: Kind,
+        outputs: tuple[TensorType, ...],
+        origin: tuple[str, str] = ("", ""),
+        op: str = "",
+        name: str = "",
+        attrs: Mapping[str, JsonValue] | None = None,
+        inputs: tuple[str, ...] = (),
+        body: Graph | None = None,
+    ) -> str:
+        """Add one node.
+
+        Args:
+            identity: a text that says what it computes; the id is a hash of it. Equal nodes get
+                "#2", "#3" and so on.
+            origin: (scope, framework operator).
+            body: of a function; its nodes get ids of their own.
+
+        Returns:
+            Its id.
+        """
+        ident = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
+        copy = self.copies[ident] = self.copies.get(ident, 0) + 1
+        if copy > 1:
+            ident = f"{ident}#{copy}"
+        if body is not None:
+            body = _within(body, ident)
+        scope, source = origin
+        self.nodes.append(
+            Node(ident, kind, op, name, attrs or {}, inputs, outputs, scope, source, body=body)
+        )
+        self.expressions[ident] = expr
+        return ident
+
+    def finish(
+        self,
+        name: str,
+        ir: str,
+        inputs: tuple[str, ...],
+        result: str,
+        forward_outputs: int | None = None,
+    ) -> Graph:
+        """The graph, its result opened where that is a tuple.
+
+        Args:
+            inputs: ids of the function's arguments.
+            result: id of what it returns.
+        """
+        outputs, hidden = self._results(result)
+        nodes = tuple(n for n in self.nodes if n.id not in hidden)
+        for ident in hidden:
+            self.expressions.pop(ident, None)
+        return Graph(name, ir, nodes, inputs, outputs, forward_outputs)
+
+    def _results(self, result: str) -> tuple[tuple[str, ...], set[str]]:
+        """Ids of the results, tuples opened, and ids of tuples that only hold the results."""
+        by_id = {n.id: n for n in self.nodes}
+        read = {s for n in self.nodes if n.kind is not Kind.TUPLE for s in n.edges}
+        outputs: list[str] = []
+        hidden: set[str] = set()
+        todo = [result]
+        while todo:
+            ident = todo.pop()
+            node = by_id[ident]
+            if node.kind is Kind.TUPLE:
+                if ident not in read:
+                    hidden.add(ident)
+                todo.extend(reversed(node.edges))
+            else:
+                outputs.append(ident)
+        # A hidden tuple may still be read by a tuple that stays.
+        kept = {s for n in self.nodes if n.kind is Kind.TUPLE and n.id not in hidden
+                for s in n.edges}  # fmt: skip
+        while lost := hidden & kept:
+            hidden -= lost
+            kept |= {s for i in lost for s in by_id[i].edges}
+        return tuple(outputs), hidden
+
+
+def fused_name(body: Graph) -> str:
+    """What a fused function is called: its operators in order."""
+    return "+".join(n.op for n in body.nodes if n.kind in (Kind.CALL, Kind.FUNCTION)) or "function"
+
+
+def body_origin(body: Graph) -> tuple[str, str]:
+    """Where a fused function comes from: where its result does, or what of it is known last."""
+    ends = [body.by_id[o] for o in body.outputs]
+    for node in (*ends, *reversed(body.nodes)):
+        if node.source:
+            return node.scope, node.source
+    return "", ""
+
+
+def _within(body: Graph, function: str) -> Graph:
+    """A function's body with ids of its own: equal functions hold equal nodes."""
+
+    def of(ident: str) -> str:
+        return f"{function}/{ident}"
+
+    nodes = tuple(
+        replace(n, id=of(n.id), inputs=tuple(of(i) if isinstance(i, str) else i for i in n.inputs))
+        for n in body.nodes
+    )
+    return replace(
+        body, nodes=nodes, inputs=tuple(map(of, body.inputs)), outputs=tuple(map(of, body.outputs))
+    )

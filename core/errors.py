@@ -1,0 +1,31 @@
+"""The error that every part raises, for a person to act on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    pass
+
+
+class EngineError(Exception):
+    """Something a person can act on.
+
+    Args:
+        kind: a word that programs can test for: "file", "operator", "input", "pass", "engine",
+            "cancelled", "target", "usage".
+        message: what was wrong, one sentence.
+        where: the node, operator, module, file or value it was wrong with.
+        hint: what to do about it.
+    """
+
+    def __init__(self, kind: str, message: str, where: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.kind, self.message, self.where, self.hint = kind, message, where, hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EngineError, (self.kind, self.message, self.where, self.hint)
+
+    def to_json(self) -> dict[str, str]:
+        """The four parts, as the command line prints them."""
+        return {"kind": self.kind, "message": self.message, "where": self.where, "hint": self.hint}

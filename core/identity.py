@@ -1,0 +1,283 @@
+"""Identity of nodes across the steps of a pipeline: what was added, removed, changed.
+
+An engine names the nodes of each program anew. `carry_identity` gives the nodes of a later graph
+the ids of the nodes they are in an earlier one, so that a selection, a highlight or a capture
+means the same computation after a pass as before it.
+
+Three ways to be the same node, tried in this order (ours; the idea of hashing what a node computes
+is that of common subexpression elimination):
+
+1. *The same value*: it and everything it is computed from are equal; of what equal nodes compute,
+   first that of the same one of them.
+2. *The same call*: operator, attributes, types and inputs are equal, inputs compared by identity.
+3. *A changed call*: same operator, types and inputs under other attributes; same operator and types
+   at the same place in the model (module path and framework operator); or same operator and
+   attributes on a shared input. It keeps its id and counts as changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from relascope.core.graph import Graph, Kind, Node
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A later graph under the ids of an earlier one, and how the two differ.
+
+    Args:
+        graph: the later graph, renamed; provenance that a pass lost is taken from the earlier one.
+        renamed: from the ids the later graph came with to those it has now, fused bodies included.
+        added: ids that only the later graph has.
+        removed: ids that only the earlier graph has.
+        changed: ids that both have, with another operator, attributes, types or inputs.
+    """
+
+    graph: Graph
+    renamed: Mapping[str, str]
+    added: frozenset[str]
+    removed: frozenset[str]
+    changed: frozenset[str]
+
+
+def carry_identity(before: Graph, after: Graph, known: Mapping[str, str] | None = None) -> Matched:
+    """Rename the nodes of `after` to the ids of the nodes they are in `before`.
+
+    Linear in the size of both graphs. Nodes inside fused functions are matched like all others,
+    so fusing adds the groups and removes nothing.
+
+    Args:
+        known: by the id of a node of `after`, that of the node of `before` whose value it has, such
+            as of an argument that stands for it; what is computed from it is then known as well.
+    """
+    return _Matcher(before, after, known or {}).run()
+
+
+class _Matcher:
+    def __init__(self, before: Graph, after: Graph, known: Mapping[str, str]) -> None:
+        self.before, self.after, self.known = before, after, known
+        self.old = {n.id: n for n in flat(before)}
+        self.old_values = makers(before)
+        self.free = set(self.old)
+        self.renamed: dict[str, str] = {}
+        self.values = makers(after)
+        self.taken = set(self.old)
+        self.added: set[str] = set()
+        self.changed: set[str] = set()
+
+    def run(self) -> Matched:
+        old_hash, old_value = _value_hashes(self.before)
+        known = {n: (old_hash[o], old_value[o]) for n, o in self.known.items()}
+        new_hash, new_value = _value_hashes(self.after, known)
+        by_hash: dict[str, deque[str]] = defaultdict(deque)
+        for node_id, value in old_hash.items():
+            by_hash[value].append(node_id)
+        same_value: dict[str, str] = {}
+        for node_id, value in new_hash.items():
+            if by_hash[value]:
+                same_value[node_id] = by_hash[value].popleft()
+        self.free -= set(same_value.values())
+
+        # Only what no node of `after` equals in value is left to be found by call or by place.
+        by_call: dict[object, deque[str]] = defaultdict(deque)
+        by_value: dict[str, deque[str]] = defaultdict(deque)
+        by_inputs: dict[object, deque[str]] = defaultdict(deque)
+        by_place: dict[object, deque[str]] = defaultdict(deque)
+        by_input: dict[object, deque[str]] = defaultdict(deque)
+        still = set(new_value.values())
+        for node_id in self.old:
+            if node_id not in self.free:
+                continue
+            node = self.old[node_id]
+            by_call[self._call_key(node, self._old_inputs(node))].append(node_id)
+            by_value[old_value[node_id]].append(node_id)
+            if old_value[node_id] in still:
+                continue  # merged with its equal, so it is no other node
+            if node.inputs:
+                by_inputs[_inputs_key(node, self._old_inputs(node))].append(node_id)
+            if node.scope or node.source:
+                by_place[_place_key(node)].append(node_id)
+            for source in self._old_inputs(node):
+                by_input[_input_key(node, source)].append(node_id)
+            if _parameter(node):
+                by_input["parameter", _parameter(node)].append(node_id)
+
+        for node in flat(self.after):
+            inputs = self._new_inputs(node)
+            found = same_value.get(node.id)
+            if found is None:
+                found = self._take(by_call[self._call_key(node, inputs)])
+            if found is None:
+                found = self._take(by_value[new_value[node.id]])
+            if found is None and _parameter(node):
+                # Bound or not, it is the same weight.
+                found = self._take(by_input["parameter", _parameter(node)])
+            if found is None and node.inputs:
+                found = self._take(by_inputs[_inputs_key(node, inputs)])
+            if found is None and node.kind not in (Kind.INPUT, Kind.PARAMETER, Kind.FUNCTION):
+                if node.scope or node.source:
+                    found = self._take(by_place[_place_key(node)])
+                for source in inputs:
+                    found = found or self._take(by_input[_input_key(node, source)])
+            if found is None:
+                self.renamed[node.id] = self._fresh(node.id)
+                self.added.add(self.renamed[node.id])
+            else:
+                self.renamed[node.id] = found
+                old = self.old[found]
+                if self._call_key(node, inputs) != self._call_key(old, self._old_inputs(old)):
+                    self.changed.add(found)
+
+        kept = set(self.renamed.values())
+        return Matched(
+            graph=self._rename(self.after),
+            renamed=self.renamed,
+            added=frozenset(self.added),
+            removed=frozenset(i for i in self.old if i not in kept),
+            changed=frozenset(self.changed),
+        )
+
+    def _take(self, candidates: deque[str]) -> str | None:
+        while candidates:
+            node_id = candidates.popleft()
+            if node_id in self.free:
+                self.free.remove(node_id)
+                return node_id
+        return None
+
+    def _fresh(self, wanted: str) -> str:
+        name, count = wanted, 1
+        while name in self.taken:
+            count += 1
+            name = f"{wanted}.{count}"
+        self.taken.add(name)
+        return name
+
+    def _call_key(self, node: Node, inputs: tuple[str, ...]) -> object:
+        return (*own_key(node), inputs)
+
+    def _old_inputs(self, node: Node) -> tuple[str, ...]:
+        return tuple(
+            self.old_values.get(i, i) if isinstance(i, str) else f"={i.text}" for i in node.inputs
+        )
+
+    def _new_inputs(self, node: Node) -> tuple[str, ...]:
+        return tuple(
+            self.renamed[self.values.get(i, i)] if isinstance(i, str) else f"={i.text}"
+            for i in node.inputs
+        )
+
+    def _rename(self, graph: Graph) -> Graph:
+        def of(node_id: str) -> str:
+            return self.renamed.get(node_id, node_id)  # arguments of a body keep their names
+
+        nodes = []
+        for node in graph.nodes:
+            old = self.old.get(of(node.id))
+            nodes.append(
+                replace(
+                    node,
+                    id=of(node.id),
+                    inputs=tuple(of(i) if isinstance(i, str) else i for i in node.inputs),
+                    scope=node.scope or (old.scope if old else ""),
+                    source=node.source or (old.source if old else ""),
+                    body=None if node.body is None else self._rename(node.body),
+                )
+            )
+        return replace(
+            graph,
+            nodes=tuple(nodes),
+            inputs=tuple(map(of, graph.inputs)),
+            outputs=tuple(map(of, graph.outputs)),
+        )
+
+
+def flat(graph: Graph) -> Iterator[Node]:
+    """All nodes, those inside a fused function before it, without the function's arguments."""
+    for node in graph.nodes:
+        if node.body is not None:
+            arguments = set(node.body.inputs)
+            yield from (n for n in flat(node.body) if n.id not in arguments)
+        yield node
+
+
+def makers(graph: Graph) -> dict[str, str]:
+    """Where a value really is made: a body's argument outside it, a function's result inside.
+
+    Only ids that differ from the node they stand for are in the map.
+    """
+    values: dict[str, str] = {}
+    for node in graph.nodes:
+        if node.body is None:
+            continue
+        for argument, source in zip(node.body.inputs, node.inputs, strict=True):
+            if isinstance(source, str):
+                values[argument] = values.get(source, source)
+        values.update(makers(node.body))
+        if len(node.body.outputs) == 1:
+            values[node.id] = node.body.outputs[0]
+    return values
+
+
+def _value_hashes(
+    graph: Graph, known: Mapping[str, tuple[str, str]] | None = None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Two hashes of what each node computes, all the way up.
+
+    The first tells duplicates apart: they count up in graph order, and so does what reads them.
+    By the second, all duplicates are one, as they are once a pass has merged some.
+
+    Args:
+        known: hashes that are given, by the node's id.
+    """
+    counted: dict[str, str] = {}
+    plain: dict[str, str] = {}
+    seen: dict[str, int] = defaultdict(int)
+    values = makers(graph)
+    for node in flat(graph):
+        if known and node.id in known:
+            counted[node.id], plain[node.id] = known[node.id]
+            continue
+        own = [*map(str, own_key(node))]
+        read = [values.get(i, i) if isinstance(i, str) else i for i in node.inputs]
+
+        def hashed(of: Mapping[str, str], own: list[str] = own, read: list[Any] = read) -> str:
+            inputs = [of[i] if isinstance(i, str) else f"={i.text}" for i in read]
+            text = json.dumps([*own, *inputs])
+            return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+        value = hashed(counted)
+        seen[value] += 1
+        counted[node.id] = value if seen[value] == 1 else f"{value}#{seen[value]}"
+        plain[node.id] = hashed(plain)
+    return counted, plain
+
+
+def _parameter(node: Node) -> str:
+    """The parameter that a node is, as an argument or bound as a constant; "" of others."""
+    return node.name if node.kind is Kind.PARAMETER else str(node.attrs.get("parameter", ""))
+
+
+def own_key(node: Node) -> tuple[object, ...]:
+    """What a node is by itself, without its inputs and its place."""
+    attrs = json.dumps(dict(node.attrs), sort_keys=True, default=str)
+    return (node.kind, node.op, node.name, attrs, node.outputs)
+
+
+def _inputs_key(node: Node, inputs: tuple[str, ...]) -> object:
+    return (node.kind, node.op, node.outputs, inputs)
+
+
+def _place_key(node: Node) -> object:
+    return (node.kind, node.op, node.outputs, node.scope, node.source)
+
+
+def _input_key(node: Node, source: str) -> object:
+    attrs = json.dumps(dict(node.attrs), sort_keys=True, default=str)
+    return (node.kind, node.op, attrs, node.outputs, source)

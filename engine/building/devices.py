@@ -1,0 +1,331 @@
+"""What can be compiled for on this machine; each engine says how its own TVM builds and runs.
+
+A target is said to run here only after a small function was built for it, run, and gave the right
+numbers.
+"""
+
+from __future__ import annotations
+
+import difflib
+import platform
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from relascope.core.errors import EngineError
+from relascope.engine.building.cpu import cpu_info, cpu_target, lacking
+from relascope.engine.protocol.target_text import GPU, gpu_index, refused, split
+from relascope.engine.protocol.targets import Target
+
+# How else the part before the first dash of a triple may be written: LLVM lists one name of each.
+_SPELLINGS = (
+    (r"i[3-9]86", "i386"),
+    (r"amd64", "x86_64"),
+    (r"arm64e?", "aarch64"),
+    (r"armv(4t?|5te?|6(k|m|t2)?|7(a|l|m|em|r|s|k)?|8(\.\d)?a?|8l)", "arm"),
+    (r"thumbv(4t|5te?|6(k|m|t2)?|7(a|m|em|r|s|k)?|8(\.\d)?a?)", "thumb"),
+    (r"ppc", "powerpc"),
+    (r"ppc64", "powerpc64"),
+    (r"ppc64le", "powerpc64le"),
+    (r"sparc64", "sparcv9"),
+)
+
+_GPUS = {
+    "cuda": "an NVIDIA GPU",
+    "rocm": "an AMD GPU",
+    "metal": "an Apple GPU",
+    "vulkan": "a GPU, by Vulkan",
+    "opencl": "a device, by OpenCL",
+}
+_MOST_GPUS = 64
+
+_SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "macos": "Darwin", "ios": "iOS",
+            "windows": "Windows", "android": "Android", "freebsd": "FreeBSD"}  # fmt: skip
+"""Systems as triples call them, and as Python does."""
+
+
+@dataclass(frozen=True)
+class Tvm:
+    """What differs between the TVMs.
+
+    Args:
+        module: the module `tvm`.
+        parse: a target's text as this TVM's target.
+        run: build `y = 2 x + 1` for a target's text, run it on a device, and give its result.
+        cuda_missing: why it cannot drive a GPU, in a sentence; "" where it does not know.
+    """
+
+    module: Any
+    parse: Callable[[str], Any]
+    run: Callable[[str, Any, np.ndarray], np.ndarray]
+    cuda_missing: Callable[[], str] = lambda: ""
+
+    def attempt(self, target: str, device: Any) -> str:
+        """Build and run the small function on 64 numbers; what went wrong, or ""."""
+        given = np.arange(64, dtype="float32")
+        try:
+            if not np.array_equal(self.run(target, device, given), given * 2 + 1):
+                return "a small function gave wrong numbers."
+        except Exception as error:  # whatever keeps it from running is the answer to the question
+            lines = str(error).strip().splitlines()
+            return lines[-1] if lines else type(error).__name__
+        return ""
+
+    def known(self, wanted: frozenset[str]) -> dict[str, frozenset[str]]:
+        """Those of some processors that LLVM knows, with its names of their features."""
+        codegen = self.module.target.codegen
+        if not hasattr(codegen, "llvm_get_cpu_archlist"):  # an older TVM, of the user's own
+            return {}
+        names = {str(n) for n in codegen.llvm_get_cpu_archlist(self.parse("llvm"))} & wanted
+        return {
+            n: frozenset(
+                str(f) for f in codegen.llvm_get_cpu_features(self.parse(f"llvm -mcpu={n}"))
+            )
+            for n in names
+        }
+
+    def cpu(self, ways: Mapping[str, str]) -> tuple[Target, ...]:
+        """The CPU by TVM's own kernels, and in other ways; or why it does not run.
+
+        Args:
+            ways: a target's further options, such as one that leaves matmuls to PyTorch's BLAS;
+                and in words, what they do.
+        """
+        best, device = cpu_target(self.known)
+        problem = ""
+        for target in dict.fromkeys([best, "llvm"]):
+            problem = self.attempt(target, self.module.cpu(0))
+            if not problem:
+                others = (
+                    Target(f"{target} {o}", f"{device}, {words}", True) for o, words in ways.items()
+                )
+                return Target(target, device, True), *others
+        return (Target("llvm", device, False, f"TVM cannot build for the CPU here: {problem}"),)
+
+    def gpus(self, ways: Mapping[str, str] | None = None) -> tuple[Target, ...]:
+        """Every GPU that this TVM can write code for and drive; and why there is none of NVIDIA's.
+
+        Of other makers' GPUs nothing is said where the TVM has no runtime for them.
+
+        Args:
+            ways: as of `cpu`, for each of NVIDIA's.
+        """
+        found: list[Target] = []
+        for kind in _GPUS:
+            if kind == "cuda" or (self._drives(kind) and self._writes(kind)):
+                for one in self._of_kind(kind):
+                    others = (ways or {}) if kind == "cuda" and one.runs_here else {}
+                    found.append(one)
+                    found += [
+                        replace(one, name=f"{one.name} {o}", device=f"{one.device}, {words}")
+                        for o, words in others.items()
+                    ]
+        return tuple(found)
+
+    def _of_kind(self, kind: str) -> list[Target]:
+        found: list[Target] = []
+        for index in range(_MOST_GPUS):
+            device = self.module.device(kind, index)
+            if not (self._drives(kind) and device.exist):
+                break
+            name = kind
+            if kind == "cuda":
+                name += f" -arch=sm_{str(device.compute_version).replace('.', '')}"
+            name += f" -{GPU}={index}" if index else ""
+            problem = self.attempt(name, device)
+            missing = f"TVM sees it but cannot use it: {problem}" if problem else ""
+            found.append(Target(name, _gpu_words(kind, device), not problem, missing))
+        return found or [Target(kind, _GPUS[kind], False, self._absent(kind))]
+
+    def _drives(self, kind: str) -> bool:
+        return self.module.get_global_func(f"device_api.{kind}", allow_missing=True) is not None
+
+    def _writes(self, kind: str) -> bool:
+        name = f"target.build.{kind}"
+        return self.module.get_global_func(name, allow_missing=True) is not None
+
+    def _absent(self, kind: str) -> str:
+        """Why there is no device of a kind, in a sentence."""
+        if not self._writes(kind):
+            return f"This TVM was built without {kind}: it writes no code for it."
+        if kind == "cuda":
+            return self.cuda_missing() or (
+                "There is no NVIDIA GPU here, or its driver shows none to this process."
+            )
+        if not self._drives(kind):
+            return f"This TVM writes code for {kind}, but was built without what drives it."
+        return f"There is no device here that {kind} drives."
+
+    def examine(self, target: str) -> Target:
+        """A target that somebody wrote: what it is for, and whether that can be run here.
+
+        Raises:
+            EngineError: kind "target"; TVM refuses it, or it cannot be built for.
+        """
+        kind = str(self.parse(target).kind)
+        if kind == "llvm":
+            words = self._cpu_words(target)
+            missing = _foreign(target) or self._lacks(target)
+            if missing:
+                return Target(target, words, False, missing)
+            return self._tried(target, words, self.module.cpu(0))
+        if not self._writes(kind):
+            raise EngineError(
+                "target", f"This TVM was built without {kind}, so it cannot write code for it.",
+                target, "Choose another kind, such as llvm or cuda.",
+            )  # fmt: skip
+        index = gpu_index(target)
+        words = _GPUS.get(kind, f"a device, by {kind}")
+        if kind not in _GPUS or not self._drives(kind) or not self.module.device(kind, 0).exist:
+            return Target(target, words, False, self._absent(kind))
+        device = self.module.device(kind, index)
+        if not device.exist:
+            return Target(target, words, False, f"There is no GPU with the number {index} here.")
+        return self._tried(target, _gpu_words(kind, device), device)
+
+    def _tried(self, target: str, words: str, device: Any) -> Target:
+        problem = self.attempt(target, device)
+        return Target(target, words, not problem, problem and f"It does not run: {problem}")
+
+    def _cpu_words(self, target: str) -> str:
+        options = split(target)[1]
+        if "mtriple" in options or "mcpu" in options:
+            named = [options.get("mcpu", ""), options.get("mtriple", "")]
+            return "a CPU (" + ", ".join(n for n in named if n) + ")"
+        return cpu_target(self.known)[1]
+
+    def _lacks(self, target: str) -> str:
+        """What code for a processor may use that this machine's does not have, in a sentence."""
+        if platform.machine() not in ("x86_64", "AMD64"):
+            return ""  # the kernel's names are known for x86 alone; trying it tells
+        options = split(target)[1]
+        name = options.get("mcpu", "")
+        used = set(self.known(frozenset({name})).get(name, ()))
+        for word in options.get("mattr", "").split(","):
+            if word[:1] == "-":
+                used.discard(word[1:])
+            elif word:
+                used.add(word.lstrip("+"))
+        wanting = lacking(frozenset(used), cpu_info(Path("/proc/cpuinfo")))
+        if not wanting:
+            return ""
+        return f"This machine's processor lacks what such code may use: {', '.join(wanting)}."
+
+    def made(self, target: str, make: Callable[[], Any]) -> Any:
+        """A target of this TVM's, held against what LLVM has.
+
+        TVM dies of an architecture that LLVM lacks, and after a processor or a feature that it
+        lacks it goes on without a word, with another.
+
+        Args:
+            make: makes the target.
+
+        Raises:
+            EngineError: kind "target"; TVM refuses it, or LLVM has no such architecture, processor
+                or feature.
+        """
+        codegen = self.module.target.codegen
+        asked = hasattr(codegen, "llvm_get_targets")  # an older TVM cannot say what its LLVM has
+        if asked:
+            _check_triple(target, re.findall(r"[\w.]+", str(codegen.llvm_get_targets())))
+        try:
+            found = make()
+        except Exception as wrong:
+            raise refused(wrong, target) from wrong
+        kind, options = split(target)
+        if asked and kind == "llvm" and options.get("mcpu"):
+            names = {str(n) for n in codegen.llvm_get_cpu_archlist(found)}
+            _check_processor(target, options["mcpu"], names)
+        if asked and kind == "llvm" and options.get("mattr"):
+            has = {str(f) for f in codegen.llvm_get_cpu_features(found)}
+            _check_features(target, options["mattr"], has)
+        return found
+
+
+def _check_processor(target: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 5, 0.4) or sorted(known)[:8]
+        raise EngineError(
+            "target", f"LLVM knows no processor {name!r} of this architecture.", target,
+            f"Perhaps one of {', '.join(close)}; or leave -mcpu out.",
+        )  # fmt: skip
+
+
+def _check_features(target: str, features: str, has: Collection[str]) -> None:
+    for feature in features.split(","):
+        if feature[:1] == "+" and feature[1:] not in has:
+            raise EngineError(
+                "target", f"LLVM knows no feature {feature[1:]!r} of this architecture.", target,
+                "Write -mattr=+avx2,+fma, say, or leave it out.",
+            )  # fmt: skip
+
+
+def _check_triple(target: str, known: Collection[str]) -> None:
+    for triple in re.findall(r"(?:^|\s)--?mtriple[=\s]+(\S+)", target):
+        part = triple.partition("-")[0]
+        if _architecture(part) not in known:
+            raise EngineError(
+                "target", f"LLVM has no architecture {part!r}.", target,
+                f"Begin -mtriple with one of {', '.join(sorted(known))}, or leave it out to "
+                "build for this machine.",
+            )  # fmt: skip
+
+
+def _architecture(name: str) -> str:
+    """LLVM's name of an architecture, from the way that it is written."""
+    return next((n for p, n in _SPELLINGS if re.fullmatch(p, name)), name)
+
+
+def _foreign(target: str) -> str:
+    """Why a triple is of another machine than this one, in a sentence; "" where it is of this."""
+    triple = split(target)[1].get("mtriple", "")
+    if not triple:
+        return ""
+    architecture, *parts = triple.lower().split("-")
+    here = platform.machine()
+    if _architecture(architecture) != _architecture(here):
+        return f"It is for {architecture}, and this machine is {here}."
+    systems = [s for p in parts for word, s in _SYSTEMS.items() if p.startswith(word)]
+    if systems and platform.system() not in systems:
+        return f"It is for {systems[0]}, and this machine runs {platform.system()}."
+    return ""
+
+
+def _gpu_words(kind: str, device: Any) -> str:
+    """A GPU by its maker's name for it, and of NVIDIA's what it can do."""
+    version = f" (compute capability {device.compute_version})" if kind == "cuda" else ""
+    return f"{device.device_name}{version}"
+
+
+def torch_device(target: str) -> str:
+    """Where PyTorch runs beside a target: "cuda" for CUDA and ROCm, which it calls so too."""
+    if target.split()[0] not in ("cuda", "rocm"):
+        return "cpu"
+    index = gpu_index(target)
+    return f"cuda:{index}" if index else "cuda"
+
+
+def default_target(found: tuple[Target, ...], device: torch.device) -> str:
+    """The target that functions in training code are built for: with PyTorch's BLAS on the CPU.
+
+    Args:
+        found: an engine's targets.
+
+    Raises:
+        EngineError: kind "target"; TVM cannot run on that device here.
+    """
+    kind = "cuda" if device.type == "cuda" else "llvm"
+    index = device.index or 0
+    fitting = [t for t in found if t.name.startswith(kind) and gpu_index(t.name) == index]
+    if kind == "llvm":
+        fitting.sort(key=lambda t: "-libs=" not in t.name)
+    for target in fitting:
+        if not target.runs_here:
+            raise EngineError("target", target.missing, str(device))
+        return target.name
+    raise EngineError("target", f"TVM has no target for {device}.", str(device))

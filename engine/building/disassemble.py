@@ -1,0 +1,186 @@
+"""What an engine built for a target, taken apart: sizes and code, kernel by kernel.
+
+TVM's export writes the object files that a library is linked of, with no linker, so this works for
+a machine that is not here. Of a GPU's kernels the sizes are those of NVIDIA's compiler.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relascope.engine.building import elf, kernel_code
+from relascope.engine.protocol.artefact import KernelCode, extension
+
+Compile = Callable[[str, str], bytes]
+"""From CUDA source and a format ("cubin", "ptx") to what the compiler makes of it; raises with the
+reason where there is no compiler, or where it refuses."""
+
+_LANGUAGES = {"cuda": "CUDA", "opencl": "OpenCL", "metal": "Metal", "hip": "HIP"}
+
+
+@dataclass(frozen=True)
+class Library:
+    """One function that was built, as an engine hands it over.
+
+    Args:
+        phase: "forward" or "backward".
+        llvm: LLVM's text of the part that runs on the CPU, and the same as assembly.
+        devices: (kind, source) of each part that runs on a GPU.
+        export: writes the library's object files into a tar file.
+        note: a sentence on what it needs to run, or "".
+    """
+
+    phase: str
+    llvm: tuple[str, str]
+    devices: tuple[tuple[str, str], ...]
+    export: Callable[[str], object]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A library's kernels, the bytes of its object files, and what is to be said of it."""
+
+    kernels: tuple[KernelCode, ...]
+    library_bytes: int
+    notes: tuple[str, ...]
+
+
+def take_apart(library: Library, compile_cuda: Compile, folder: Path | None) -> Taken:
+    """The kernels of a library, with their code.
+
+    Args:
+        folder: where to leave the object files, as one tar file a phase, and the code.
+    """
+    objects = _objects(library, folder)
+    notes = [library.note] if library.note else []
+    on_device = _on_device(library.devices, compile_cuda, notes)
+    kernels = _on_host(library, objects, on_device)
+    if folder is not None:
+        _write(folder / library.phase, kernels)
+    return Taken(tuple(kernels), sum(len(o) for o in objects), tuple(notes))
+
+
+def pack(output: str, objects: Sequence[str], options: object = None, **more: object) -> None:
+    """Put object files into a tar file: for TVM's export, in place of a linker."""
+    with tarfile.open(output, "w") as archive:
+        for name in [objects] if isinstance(objects, str) else objects:
+            archive.add(name, Path(name).name)
+
+
+def _objects(library: Library, folder: Path | None) -> list[bytes]:
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch if folder is None else folder)
+        place.mkdir(parents=True, exist_ok=True)
+        archive = place / f"{library.phase}.tar"
+        library.export(str(archive))
+        with tarfile.open(archive) as opened:
+            files = [opened.extractfile(m) for m in opened.getmembers() if m.isfile()]
+            return [f.read() for f in files if f is not None]
+
+
+@dataclass(frozen=True)
+class _Device:
+    """A GPU's functions: their code by language, and their bytes where they were compiled."""
+
+    code: dict[str, dict[str, str]]
+    sizes: dict[str, int] | None
+
+
+def _on_device(
+    devices: Sequence[tuple[str, str]], compile_cuda: Compile, notes: list[str]
+) -> _Device | None:
+    if not devices:
+        return None
+    texts: dict[str, dict[str, str]] = {}
+    sizes: dict[str, int] | None = {}
+    for kind, source in devices:
+        language = _LANGUAGES.get(kind, kind)
+        texts.setdefault(language, {}).update(
+            kernel_code.device_functions(source) or {kind: source}
+        )
+        if kind != "cuda":
+            sizes = None
+            continue
+        try:
+            made = elf.sizes(compile_cuda(source, "cubin"))
+            ptx = compile_cuda(source, "ptx").decode("utf-8", "replace")
+        except Exception as error:  # without a compiler the source is still to be had
+            notes.append(
+                "The CUDA source was made and not compiled, so there is no machine code and no "
+                f"size of it. {_reason(error)}."
+            )
+            sizes = None
+            continue
+        texts.setdefault("PTX", {}).update(kernel_code.device_functions(ptx))
+        if made is None or sizes is None:
+            sizes = None
+        else:
+            named = {s: n for s, n in made.sections.items() if s.startswith(".text.")}
+            sizes |= {s.removeprefix(".text."): n for s, n in named.items()}
+    return _Device(texts, sizes)
+
+
+def _reason(error: Exception) -> str:
+    """What a compiler said was wrong, in a line."""
+    lines = [x.strip() for x in str(error).splitlines() if x.strip()]
+    wrong = [x for x in lines if re.search(r"fatal|error\b.*:\s*\S", x, re.IGNORECASE)]
+    return (wrong or lines or [type(error).__name__])[0].rstrip(".")
+
+
+def _on_host(library: Library, objects: list[bytes], device: _Device | None) -> list[KernelCode]:
+    text, assembly = library.llvm
+    kernels, bodies = kernel_code.llvm_kernels(text), kernel_code.llvm_functions(text)
+    lines = kernel_code.assembly_functions(assembly, bodies)
+    read = [found for o in objects if (found := elf.sizes(o)) is not None]
+    functions = {n: size for r in read for n, size in r.functions.items()}
+    made: list[KernelCode] = []
+    parts = _parts(device, [kernel_code.kernel_name(s) for s in kernels])
+    for symbol, names in kernels.items():
+        name = kernel_code.kernel_name(symbol)
+        if device is not None and name in parts:
+            made.append(_device_kernel(library.phase, name, parts.pop(name), device))
+            continue
+        size = sum(functions.get(n, 0) for n in names) if symbol in functions else None
+        # The loops first: before them come some hundred lines that check the arguments.
+        order = (*names[1:], symbol)
+        written = (
+            ("LLVM IR", kernel_code.joined(bodies, order)),
+            ("assembly", kernel_code.joined(lines, order)),
+        )
+        made.append(
+            KernelCode(name, library.phase, size, tuple(w for w in written if w[1]))
+        )  # fmt: skip
+    if device is not None:
+        made += [_device_kernel(library.phase, n, p, device) for n, p in parts.items()]
+    return made
+
+
+def _parts(device: _Device | None, kernels: Sequence[str]) -> dict[str, list[str]]:
+    """The functions on the GPU that each kernel launches."""
+    parts: dict[str, list[str]] = {}
+    names = dict.fromkeys(n for texts in device.code.values() for n in texts) if device else {}
+    for name in names:
+        parts.setdefault(kernel_code.owner(name, kernels), []).append(name)
+    return parts
+
+
+def _device_kernel(phase: str, name: str, parts: Sequence[str], device: _Device) -> KernelCode:
+    written = (
+        (language, kernel_code.joined(texts, parts)) for language, texts in device.code.items()
+    )
+    size = None if device.sizes is None else sum(device.sizes.get(p, 0) for p in parts)
+    return KernelCode(name, phase, size, tuple(w for w in written if w[1]))
+
+
+def _write(folder: Path, kernels: Sequence[KernelCode]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for kernel in kernels:
+        for language, text in kernel.code:
+            name = f"{kernel.name}.{extension(language)}"
+            (folder / name).write_text(text + "\n", encoding="utf-8")

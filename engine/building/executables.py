@@ -1,0 +1,222 @@
+"""Programs that were built, as a `Step`; what both runtimes share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.passes.program import Program
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+class Step(Protocol):
+    """Something that was built and runs on torch tensors, all by name."""
+
+    has_backward: bool
+
+    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
+        """What a run holds at most beside PyTorch's tensors; None where that cannot be told.
+
+        Args:
+            values: inputs, parameters, masks and grad_outs by name.
+            backward: the run goes on to the gradients.
+        """
+
+    def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """From inputs, parameters and masks to the outputs, and the captures by name."""
+
+    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
+        """From those, grad_outs and captures to the gradients, by what they are of."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What TVM holds for a call of a function, beside PyTorch's tensors.
+
+    Args:
+        peak: the most bytes at one time.
+        results: the part of it that the results keep.
+        between: whether it is held between calls too.
+    """
+
+    peak: int
+    results: int
+    between: bool
+
+
+class Compiled(Protocol):
+    """One function that was built; `used` names the arguments that some result depends on."""
+
+    used: tuple[str, ...]
+
+    def held(self, values: Tensors) -> Held | None:
+        """What TVM holds for a call; None where it cannot be told."""
+
+    def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
+        """From a tensor an argument to the results; those in `keep` stay where they are."""
+
+
+class Build(Protocol):
+    """Builds one function of an engine's program, by its name."""
+
+    def __call__(self, program: Any, *, name: str) -> Compiled: ...
+
+
+class InferenceStep:
+    """A whole program that was built: an `engine.building.executables.Step` without a backward."""
+
+    has_backward = False
+
+    def __init__(self, program: Program, build: Build) -> None:
+        self._parameters = tuple(program.params)
+        self._whole = build(program, name="main")
+
+    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
+        """What TVM holds at most for a run; see `engine.building.executables.Step`."""
+        found = self._whole.held(values)
+        return None if found is None else found.peak
+
+    def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """The outputs for inputs, parameters and masks by name; there are no captures."""
+        return self._whole.run(values, keep=self._parameters), {}
+
+    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
+        """There is none."""
+        raise NotImplementedError("an inference program has no backward")
+
+
+class TrainingStep:
+    """A forward and a backward that were built: an `engine.building.executables.Step`.
+
+    Args:
+        halves: `forward`, `backward` (programs) and `saved` (names of the captures).
+    """
+
+    has_backward = True
+
+    def __init__(self, program: Program, halves: Any, build: Build) -> None:
+        self.saved: tuple[str, ...] = halves.saved
+        self.outputs = program.outputs
+        self.gradients = program.gradients
+        self.grad_outs = program.grad_outs
+        self.masks = program.masks
+        self.parameters = tuple(program.params)
+        self._forward = build(halves.forward, name="forward")
+        self._backward = build(halves.backward, name="backward")
+        self.read_by_backward = frozenset(self._backward.used)
+
+    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
+        """What TVM holds at most for a run; see `engine.building.executables.Step`.
+
+        While the backward runs, the forward's results are held too; and where a function holds its
+        memory between calls, both hold theirs always.
+        """
+        first = self._forward.held(values)
+        if first is None:
+            return None
+        if not backward and not first.between:
+            return first.peak
+        _, captures = self.forward(values)
+        second = self._backward.held({**values, **captures})
+        if second is None:
+            return None
+        if first.between:
+            return first.peak + second.peak
+        return max(first.peak, first.results + second.peak)
+
+    def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """Run the forward.
+
+        Args:
+            values: inputs, parameters and masks by name.
+
+        Returns:
+            The outputs, and the captures by the names that the backward has for them.
+        """
+        results = self._forward.run(values, keep=self.parameters)
+        captures = dict(zip(self.saved, results[self.outputs :], strict=True))
+        return results[: self.outputs], captures
+
+    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
+        """Run the backward.
+
+        Args:
+            values: inputs, parameters, masks, grad_outs and captures by name.
+
+        Returns:
+            The gradients, by the name of the argument that each is of.
+        """
+        results = self._backward.run(values, keep=self.parameters)
+        return dict(zip(self.gradients, results, strict=True))
+
+
+class JointStep:
+    """A joint program that was built as one function: an `engine.building.executables.Step`.
+
+    It computes the gradients together with the outputs, so these are what its forward hands to its
+    backward, which only tells them apart. For comparing, not for timing.
+    """
+
+    has_backward = True
+
+    def __init__(self, program: Program, build: Build) -> None:
+        self._outputs, self._gradients = program.outputs, program.gradients
+        self._parameters = tuple(program.params)
+        self._whole = build(program, name="main")
+
+    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
+        """What TVM holds at most for a run; see `engine.building.executables.Step`."""
+        found = self._whole.held(values)
+        return None if found is None else found.peak
+
+    def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """From inputs, parameters, masks and grad_outs by name to the outputs and gradients."""
+        results = self._whole.run(values, keep=self._parameters)
+        gradients = zip(self._gradients, results[self._outputs :], strict=True)
+        return results[: self._outputs], {f"gradient of {n}": g for n, g in gradients}
+
+    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
+        """The gradients that the forward found, by the name of the argument that each is of."""
+        return {n: values[f"gradient of {n}"] for n in self._gradients}
+
+
+BuiltStep = InferenceStep | TrainingStep | JointStep
+
+
+def built(program: Program, halves: Any | None, build: Build) -> BuiltStep:
+    """A program that is built whole, or as the halves it was split into."""
+    if halves is not None:
+        return TrainingStep(program, halves, build)
+    return (JointStep if program.gradients else InferenceStep)(program, build)
+
+
+def given(values: Tensors, name: str) -> torch.Tensor:
+    """An argument's value.
+
+    Raises:
+        EngineError: kind "input"; there is none.
+    """
+    if name not in values:
+        raise EngineError("input", f"The argument {name} is missing.", name)
+    return values[name]
+
+
+def check_type(value: torch.Tensor, name: str, kind: TensorType) -> None:
+    """Hold an argument against the type that a function was built for.
+
+    Raises:
+        EngineError: kind "input"; it is of another type.
+    """
+    dtype = str(value.dtype).removeprefix("torch.")
+    if tuple(value.shape) != kind.shape or dtype != kind.dtype:
+        raise EngineError(
+            "input",
+            f"{name} is {dtype}{list(value.shape)}, and the function was built for {kind}.",
+            name,
+        )

@@ -1,0 +1,77 @@
+"""From an exception of a compiler to an error that a person can act on."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+
+from relascope.core.errors import EngineError
+
+_FAILED_KIND = {"step": "pass", "graph_after": "pass", "split": "pass"}
+
+
+def explain(error: BaseException, method: str) -> EngineError:
+    """An unexpected exception as something a person can read.
+
+    A TVM error carries pages of C++ backtrace before the one line that says what was wrong; that
+    line, and the source line of the check that failed, are kept.
+    """
+    kind = _FAILED_KIND.get(method, "engine")
+    hint = "The engine goes on working; its log has the whole story."
+    if isinstance(error, RecursionError):
+        return EngineError(
+            kind,
+            "The program is nested too deeply for a pass written in Python.",
+            where=method,
+            hint="Try a smaller model, or a part of this one.",
+        )
+    if isinstance(error, MemoryError):
+        return EngineError(
+            kind, "There was not enough memory.", where=method, hint="Try a smaller batch."
+        )
+    where, reason = method, _reason(str(error))
+    if type(error).__name__ == "DiagnosticError":
+        reason = _diagnostics() or reason
+    source = re.findall(r'^\s*File "([^"]+)", line (\d+)\s*$', str(error), re.MULTILINE)
+    if source:
+        where = f"{method}, at {os.path.basename(source[-1][0])}:{source[-1][1]} in TVM"
+    name = type(error).__name__
+    text = f"{name}: {reason}" if reason and not reason.startswith(name) else reason or name
+    return EngineError(kind, text, where=where, hint=hint)
+
+
+_FRAME = re.compile(r"\s*(\d+: |at |File \"|Stack trace|Traceback \(most recent call last\))")
+
+
+def _reason(message: str, limit: int = 6) -> str:
+    """The meaningful end of a message: what follows the last line of a backtrace."""
+    lines = message.strip().splitlines()
+    last = max((i for i, line in enumerate(lines) if _FRAME.match(line)), default=-1)
+    kept = [line.strip() for line in lines[last + 1 :] if line.strip(" -")]
+    if not kept:  # the backtrace comes last
+        kept = [line.strip() for line in lines if line.strip() and not _FRAME.match(line)]
+    text = "\n".join(kept[:limit])
+    # Where a log message is quoted, its time and file say nothing to the reader.
+    text = re.sub(r"\[\d\d:\d\d:\d\d\] \S+?:\d+: ", "", text)
+    # A check that failed without a word of its own ends in ": ".
+    text = re.sub(r" is false:\s*$", " is false", text)
+    return text if len(text) <= 1000 else text[:1000] + " …"
+
+
+def _diagnostics() -> str:
+    """What TVM's type checker last wrote to standard error, where that is a file.
+
+    The exception itself only says that there is something to be read there, so this must be asked
+    before anything else is written.
+    """
+    sys.stderr.flush()
+    if not stat.S_ISREG(os.fstat(2).st_mode):
+        return ""
+    size = os.fstat(2).st_size
+    text = os.pread(2, 8192, max(0, size - 8192)).decode(errors="replace")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()][-12:]
+    begin = max((i for i, line in enumerate(lines) if "error: " in line), default=len(lines) - 3)
+    return "\n".join(lines[max(0, begin) :][:6]).strip()

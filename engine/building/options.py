@@ -1,0 +1,118 @@
+"""What building has in common for every TVM; each runtime says what is its TVM's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import relascope.engine.building.threads  # noqa: F401, sets what TVM reads when what was built first runs
+from relascope.core.errors import EngineError
+from relascope.core.memo import Memo
+
+
+@dataclass(frozen=True)
+class Found:
+    """What tuning found, to be built with.
+
+    Args:
+        place: the target's folder of records.
+        stamp: changes when the records do (`engine.protocol.records.stamp`).
+        always: take every record, and not only those that beat what is done without.
+    """
+
+    place: Path
+    stamp: str
+    always: bool = False
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How to build.
+
+    Args:
+        target: the target's text; with the library of `engine.<ir>.targets.BLAS`, matmuls are
+            PyTorch's BLAS's.
+        opt_level: of TVM's own passes.
+        disabled: TVM's passes that are left out.
+        records: of tuning; None where the target does not ask for them, or to look for them.
+    """
+
+    target: str = "llvm"
+    opt_level: int = 3
+    disabled: tuple[str, ...] = ()
+    records: Found | None = None
+
+
+class Builder:
+    """Builds, and knows what it built before by its structure.
+
+    Args:
+        make: build a program of TVM's with options.
+        structural_hash, structural_equal: TVM's own.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Any, BuildOptions], Any],
+        structural_hash: Callable[[Any], Any],
+        structural_equal: Callable[[Any, Any], Any],
+    ) -> None:
+        self._make, self._hash, self._equal = make, structural_hash, structural_equal
+        self._built: Memo[tuple[Any, Any]] = Memo(16)
+
+    def build(self, program: Any, names: tuple[str, ...], options: BuildOptions) -> Any:
+        """What `make` gives, or gave, for a program of this structure.
+
+        Args:
+            program: a function or a module.
+            names: of its arguments, which TVM does not count as structure.
+
+        Raises:
+            EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+        """
+        key = (options, _Structure(program, names, int(self._hash(program)), self._equal))
+        built, _ = self._built.get(key, lambda: (self._try(program, options), program))
+        return built
+
+    def _try(self, program: Any, options: BuildOptions) -> Any:
+        try:
+            return self._make(program, options)
+        except EngineError:
+            raise
+        except Exception as error:
+            lines = [x.strip() for x in str(error).splitlines() if x.strip()]
+            raise EngineError(
+                "target",
+                f"TVM cannot build this for {options.target}: {lines[-1] if lines else error!r}",
+                options.target, _hint(options.target),
+            ) from error  # fmt: skip
+
+
+def _hint(target: str) -> str:
+    if target.split()[0] == "rocm":
+        return (
+            "For an AMD GPU, TVM needs ROCm's device libraries, and its linker ld.lld, no older "
+            "than TVM's LLVM. It looks in opt/rocm; in Relax, where ROCM_PATH says, too."
+        )
+    return "Choose another target, or a smaller part of the model."
+
+
+class _Structure:
+    """A program as a key: equal where TVM finds the programs structurally equal."""
+
+    def __init__(
+        self, program: Any, names: tuple[str, ...], hashed: int, equal: Callable[[Any, Any], Any]
+    ) -> None:
+        self.program, self.names, self.hashed, self.equal = program, names, hashed, equal
+
+    def __hash__(self) -> int:
+        return self.hashed
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Structure)
+            and self.names == other.names
+            and bool(self.equal(self.program, other.program))
+        )

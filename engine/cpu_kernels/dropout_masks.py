@@ -1,0 +1,87 @@
+"""Dropout masks, drawn as PyTorch draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from typing import Protocol
+
+import torch
+
+from relascope.engine.cpu_kernels import mersenne_twister
+from relascope.engine.cpu_kernels.buffer_pool import Room
+from relascope.engine.pytorch.model import seeded
+
+_FEW = 1 << 15
+"""Elements up to which PyTorch is quicker than reading its generator's state (`bench/masks.py`)."""
+
+
+class MaskLike(Protocol):
+    """What is needed of a mask to draw it; `passes.relay.ir.program.Mask` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def rate(self) -> float: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+
+
+class Drawing:
+    """What draws masks in this process: PyTorch, and a kernel once an engine provides one."""
+
+    def __init__(self) -> None:
+        self._make: Callable[[], mersenne_twister.Kernel] | None = None
+        self._kernel: mersenne_twister.Kernel | None = None
+
+    def provide(self, make: Callable[[], mersenne_twister.Kernel]) -> None:
+        """Have a kernel made and tried at the first mask that is worth it."""
+        self._make = make
+
+    def kernel(self) -> mersenne_twister.Kernel | None:
+        """The kernel; None without one, or where PyTorch's numbers are others."""
+        if self._make is not None:
+            kernel, self._make = self._make(), None
+            self._kernel = kernel if mersenne_twister.agrees(kernel) else None
+        return self._kernel
+
+
+DRAWING = Drawing()
+
+
+def draw_masks(
+    masks: Iterable[MaskLike],
+    seed: int | None,
+    device: torch.device | str = "cpu",
+    room: Room | None = None,
+) -> dict[str, torch.Tensor]:
+    """Draw dropout masks as PyTorch draws them in a forward pass under the same seed.
+
+    Args:
+        masks: in the order in which the model's dropouts run.
+        seed: as `ModelSource.seed`; None draws from where PyTorch's generator stands.
+        device: to draw on: PyTorch draws other numbers on a GPU than on the CPU.
+        room: whose memory is used, that of masks of earlier calls say; None takes fresh memory.
+
+    Returns:
+        By name, 0 and 1/(1-p) in the mask's shape and dtype: what dropout makes of ones, so it
+        draws exactly what the model's own dropout draws (of a contiguous tensor on the CPU).
+    """
+    with nullcontext() if seed is None else seeded(seed):
+        return {m.name: _mask(m, torch.device(device), room or Room()) for m in masks}
+
+
+def _mask(mask: MaskLike, device: torch.device, room: Room) -> torch.Tensor:
+    dtype = getattr(torch, mask.dtype)
+    if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does it, without a pass over ones
+        made = room.again(mask.name)
+        if made is None:
+            made = room.fresh(mask.name, mask.shape, dtype, device)
+        kernel = DRAWING.kernel() if dtype == torch.float32 and made.numel() > _FEW else None
+        if kernel is not None:
+            return mersenne_twister.draw(kernel, made, 1 - mask.rate)
+        return made.bernoulli_(1 - mask.rate).div_(1 - mask.rate)
+    ones = torch.ones(mask.shape, dtype=dtype, device=device)
+    return torch.nn.functional.dropout(ones, mask.rate, training=True)

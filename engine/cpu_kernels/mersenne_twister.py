@@ -1,0 +1,201 @@
+"""Dropout masks by PyTorch's own random numbers, drawn by a kernel.
+
+PyTorch may draw `bernoulli_` on a CPU one number after the other: 64 bits of a Mersenne Twister
+each, on one thread, which is a part of a training step (`bench/masks.py`). A kernel of TVM's
+makes vectors of the same steps (Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8, 1998),
+from the state of PyTorch's generator, and leaves it where PyTorch would have. So the masks are
+those that PyTorch draws, bit for bit; where it draws otherwise, that is seen at the first mask, and
+PyTorch draws them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from relascope.engine.cpu_kernels.openblas import let
+
+_WORDS, _MIDDLE = 624, 397
+"""Of the state, and how far ahead a new word looks."""
+
+_PAIRS = _WORDS // 2
+_UPPER, _LOWER, _MATRIX = 0x80000000, 0x7FFFFFFF, 0x9908B0DF
+_BITS = 53
+"""Of each 64 that PyTorch makes a number between 0 and 1 of."""
+
+_LAYOUT = np.dtype(
+    [("seed", "u8"), ("left", "i4"), ("seeded", "i4"), ("next", "u8"), ("words", "u8", _WORDS)]
+)
+"""How the bytes of `torch.get_rng_state()` begin."""
+
+Kernel = Callable[[Sequence[torch.Tensor]], Any]
+"""Runs `computation` on tensors: its arguments in order."""
+
+
+def draw(kernel: Kernel, mask: torch.Tensor, keep: float) -> torch.Tensor:
+    """Fill a mask from PyTorch's generator, which is then where PyTorch would have left it.
+
+    Args:
+        mask: contiguous, float32, on the CPU.
+        keep: the probability that an element is 1/keep and not 0; between 0 and 1.
+
+    Returns:
+        The mask.
+    """
+    raw = torch.get_rng_state()
+    state = np.frombuffer(raw.numpy(), _LAYOUT, count=1)  # shares its memory
+    drawn = _WORDS if state["left"][0] == 1 else int(state["next"][0])
+    limit = math.ceil(keep * (1 << _BITS))  # the product is exact
+    with torch.device("cpu"):  # whatever PyTorch's default is now
+        after = torch.empty(_WORDS, dtype=torch.uint32)
+        kernel((
+            torch.tensor(state["words"][0].astype(np.uint32)),
+            torch.tensor([drawn], dtype=torch.int32),
+            torch.tensor([limit >> 32, limit & 0xFFFFFFFF], dtype=torch.uint32),
+            torch.ones(1, dtype=torch.float32).div_(keep), mask.view(-1), after,
+            torch.empty(_WORDS + 1, dtype=torch.uint32),
+        ))  # fmt: skip
+    total = drawn + 2 * mask.numel()
+    place = (total - 1) % _WORDS + 1
+    state["words"][0] = after.numpy()
+    state["next"][0], state["left"][0] = place, _WORDS + 1 - place
+    torch.set_rng_state(raw)
+    return mask
+
+
+def agrees(kernel: Kernel) -> bool:
+    """Whether PyTorch draws here what the kernel draws, from any place of its state."""
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.manual_seed(0)
+        for before, count, keep in ((0, 700, 0.9), (3, 1001, 0.5), (0, 5, 1e-3)):
+            torch.rand(before)
+            start = torch.get_rng_state()
+            theirs = torch.empty(count, dtype=torch.float32).bernoulli_(keep).div_(keep)
+            end = torch.get_rng_state()
+            torch.set_rng_state(start)
+            same = torch.equal(draw(kernel, torch.empty_like(theirs), keep), theirs)
+            if not same or not torch.equal(torch.get_rng_state(), end):
+                return False
+    return True
+
+
+def computation(te: Any, tir: Any) -> list[Any]:
+    """The kernel in TVM's tensor expressions: its arguments, inputs before outputs.
+
+    Inputs are the state's words (uint32, 624), where in them to go on and how many were drawn
+    before (int32, 1), the limit below which 53 bits are a success (uint32, high and low part), and
+    what a success is worth (float32, 1). Outputs are the mask (float32, of any length), the state's
+    words after it (uint32, 624), and room (uint32, 625).
+
+    Args:
+        te, tir: the TVM's modules.
+    """
+    count = te.var("count")
+    words = te.placeholder((_WORDS,), "uint32", "words")
+    where = te.placeholder((1,), "int32", "where")
+    limit = te.placeholder((2,), "uint32", "limit")
+    value = te.placeholder((1,), "float32", "value")
+    inputs = [words, where, limit, value]
+    made = te.extern(
+        [(count,), (_WORDS,), (_WORDS + 1,)], inputs,
+        lambda ins, outs: _Loops(tir, *ins, *outs).all(), name="masks",
+        dtype=["float32", "uint32", "uint32"],
+        in_buffers=[tir.decl_buffer(t.shape, t.dtype) for t in inputs],
+        out_buffers=[
+            tir.decl_buffer((n,), d)
+            for n, d in ((count, "float32"), (_WORDS, "uint32"), (_WORDS + 1, "uint32"))
+        ],
+    )  # fmt: skip
+    return [*inputs, *made]
+
+
+class _Loops:
+    """The kernel's loops.
+
+    A pair of words is one number. `room` has a word that was left over in front of those that the
+    state gives, for a pair may begin in one block of words and end in the next.
+    """
+
+    def __init__(
+        self, tir: Any, words: Any, where: Any, limit: Any, value: Any, mask: Any, state: Any,
+        room: Any,
+    ) -> None:  # fmt: skip
+        self.tir, self.words, self.mask, self.state, self.room = tir, words, mask, state, room
+        self.once: list[tuple[Any, Any]] = []
+        self.high, self.low = (self._fixed("limit", "uint32", limit[i]) for i in range(2))
+        self.value = self._fixed("value", "float32", value[0])
+        self.odd = self._fixed("odd", "int32", where[0] % 2)
+        self.skipped = self._fixed("skipped", "int32", (where[0] + 1) // 2)
+        self.end = self._fixed("end", "int32", self.skipped + mask.shape[0])
+
+    def _fixed(self, name: str, dtype: str, value: Any) -> Any:
+        """A variable for what no loop changes, which a compiler cannot know of memory."""
+        self.once.append((self.tir.Var(name, dtype), value))
+        return self.once[-1][0]
+
+    def all(self) -> Any:
+        tir = self.tir
+        copied = self._loop(
+            "k", 0, _WORDS, lambda k: tir.BufferStore(self.state, self.words[k], [k])
+        )
+        blocks = (self.end + _PAIRS - 1) // _PAIRS
+        body = tir.SeqStmt([copied, self._loop("block", 0, blocks, self._block)])
+        for variable, value in reversed(self.once):
+            body = let(tir, variable, value, body)
+        return body
+
+    def _loop(self, name: str, begin: Any, end: Any, body: Callable[[Any], Any]) -> Any:
+        tir = self.tir
+        at = tir.Var(name, "int32")
+        place = begin + at
+        return tir.For(at, 0, end - begin, tir.ForKind.SERIAL, body(place))
+
+    def _block(self, block: Any) -> Any:
+        tir, state, room = self.tir, self.state, self.room
+        near, far = _WORDS - _MIDDLE, _MIDDLE - _WORDS
+        twist = tir.SeqStmt([
+            self._loop("k", 0, near, lambda k: self._new(k, k + _MIDDLE, k + 1)),
+            self._loop("k", near, _WORDS - 1, lambda k: self._new(k, k + far, k + 1)),
+            self._new(_WORDS - 1, _MIDDLE - 1, 0),
+        ])  # fmt: skip
+        left = tir.BufferStore(room, room[_WORDS], [0])
+        temper = self._loop(
+            "k", 0, _WORDS, lambda k: tir.BufferStore(room, self._tempered(state[k]), [k + 1])
+        )
+        begin = tir.max(0, self.skipped - block * _PAIRS)
+        end = tir.min(_PAIRS, self.end - block * _PAIRS)
+        # Two loops: a compiler makes vectors of what begins at a place that it knows.
+        odd = self._loop("j", begin, end, lambda j: self._draw(block, j, 0))
+        even = self._loop("j", begin, end, lambda j: self._draw(block, j, 1))
+        draw = tir.IfThenElse(self.odd > 0, odd, even)
+        return tir.SeqStmt([tir.IfThenElse(block > 0, twist, None), left, temper, draw])
+
+    def _number(self, value: int) -> Any:
+        return self.tir.const(value, "uint32")
+
+    def _new(self, k: Any, other: Any, following: Any) -> Any:
+        number, state = self._number, self.state
+        mixed = (state[k] & number(_UPPER)) | (state[following] & number(_LOWER))
+        is_odd = (state[following] & number(1)) > number(0)
+        turn = self.tir.Select(is_odd, number(_MATRIX), number(0))
+        return self.tir.BufferStore(state, state[other] ^ (mixed >> number(1)) ^ turn, [k])
+
+    def _tempered(self, y: Any) -> Any:
+        number = self._number
+        y = y ^ (y >> number(11))
+        y = y ^ ((y << number(7)) & number(0x9D2C5680))
+        y = y ^ ((y << number(15)) & number(0xEFC60000))
+        return y ^ (y >> number(18))
+
+    def _draw(self, block: Any, j: Any, first: int) -> Any:
+        tir, room = self.tir, self.room
+        at = 2 * j + first
+        high = room[at] & self._number((1 << (_BITS - 32)) - 1)
+        low = room[at + 1]
+        below = tir.any(high < self.high, tir.all(tir.EQ(high, self.high), low < self.low))
+        drawn = tir.Select(below, self.value, tir.const(0, "float32"))
+        return tir.BufferStore(self.mask, drawn, [block * _PAIRS + j - self.skipped])

@@ -1,0 +1,239 @@
+"""Matrix products by OpenBLAS, called by kernels of TVM's, on TVM's own threads.
+
+PyTorch's library brings a pool of threads, which go on waiting for work on the cores that TVM's
+need, and a call of it goes through Python. Here a kernel calls OpenBLAS itself, which is told to
+use the thread that calls it: TVM's threads share the product. The library is the one that SciPy's
+wheels carry, whose functions are called `scipy_cblas_…`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from relascope.core.errors import EngineError
+from relascope.engine.building.cpu import cpu_info
+from relascope.engine.cpu_kernels.schedules import SCHEDULES
+from relascope.engine.protocol.tuning import RECORDS
+
+OPENBLAS = "-libs=openblas"
+"""What a CPU target says to have its matmuls done so."""
+
+FUNCTIONS = {"float32": "scipy_cblas_sgemm", "float64": "scipy_cblas_dgemm"}
+"""By the type of the elements, the function of the library."""
+
+NOTE = (
+    "The library calls functions of the OpenBLAS in SciPy's wheels, scipy_cblas_sgemm say: load "
+    "that before it, its names for all to see. Convolutions, and products whose shapes are not "
+    "known, call functions that relascope registers in Python over PyTorch's."
+)
+"""What somebody who takes a library away is told."""
+
+_FILE = "libscipy_openblas"
+_ROW_MAJOR, _PLAIN, _TURNED = 101, 111, 112  # of CBLAS's interface
+_STEP = 16
+"""Threads share rows or columns in multiples of so many, which the library's tiles divide."""
+
+
+def here() -> bool:
+    """Whether the library is installed."""
+    return _file() is not None
+
+
+@functools.cache
+def _file() -> Path | None:
+    try:
+        files = metadata.files("scipy") or ()
+    except metadata.PackageNotFoundError:
+        return None
+    found = (Path(str(f.locate())) for f in files if f.name.startswith(_FILE))
+    return next((f for f in found if f.exists()), None)
+
+
+def preferred() -> bool:
+    """Whether it is the first choice on this machine, before PyTorch's library.
+
+    On AMD's processors it is as fast as MKL, which PyTorch has there, and needs no second pool of
+    threads (`bench/speed.py`). On Intel's, whose own MKL is, that was not measured.
+    """
+    return here() and cpu_info(Path("/proc/cpuinfo")).get("vendor_id") != "GenuineIntel"
+
+
+@functools.cache
+def load() -> None:
+    """Load the library, where code that is compiled later finds it, and keep it to one thread.
+
+    Raises:
+        EngineError: kind "target"; it is not installed.
+    """
+    file = _file()
+    if file is None:
+        raise EngineError(
+            "target", f"OpenBLAS is not here: the SciPy installed has no {_FILE}.", OPENBLAS,
+            f"Install SciPy's wheel by requirements.txt, or leave out {OPENBLAS}.",
+        )  # fmt: skip
+    library = ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
+    library.scipy_openblas_set_num_threads(1)
+
+
+def refuse_elsewhere(target: str) -> None:
+    """Refuse a target that is not a CPU's.
+
+    Raises:
+        EngineError: kind "target".
+    """
+    if OPENBLAS in target.split() and target.split()[0] != "llvm":
+        raise EngineError(
+            "target", "OpenBLAS is a library for CPUs.", target, f"Leave out {OPENBLAS}."
+        )
+
+
+def cpu_ways(blas: str) -> dict[str, str]:
+    """Options of targets for the CPU, and in words what each does; the best last.
+
+    Args:
+        blas: the option that leaves matmuls to PyTorch's BLAS.
+    """
+    by_theirs, by_ours = "matmuls by PyTorch's BLAS", "matmuls by OpenBLAS on TVM's threads"
+    rest = "the rest by our schedules"
+    theirs = {blas: by_theirs, f"{blas} {SCHEDULES}": f"{by_theirs}, {rest}"}
+    ours = {OPENBLAS: by_ours, f"{OPENBLAS} {SCHEDULES}": f"{by_ours}, {rest}"} if here() else {}
+    found = {**theirs, **ours} if preferred() else {**ours, **theirs}
+    return {**found, f"{list(found)[-1]} {RECORDS}": "so too, and what tuning found faster"}
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of two tensors of matrices, of known shapes.
+
+    Args:
+        left, right: shapes of the operands as they lie in memory. Their axes before the last two
+            are those of the result, or fewer, or of extent 1 where they are broadcast.
+        turn_a, turn_b: whether an operand's last two axes are swapped.
+        dtype: of all; a key of `FUNCTIONS`.
+    """
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    turn_a: bool
+    turn_b: bool
+    dtype: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the result."""
+        rank = max(len(self.left), len(self.right))
+        batches = [(1,) * (rank - len(s)) + s[:-2] for s in (self.left, self.right)]
+        batch = tuple(max(a, b) for a, b in zip(*batches, strict=True))
+        rows = self.left[-1 if self.turn_a else -2]
+        return (*batch, rows, self.right[-2 if self.turn_b else -1])
+
+    @property
+    def inner(self) -> int:
+        """What is summed over."""
+        return self.left[-2 if self.turn_a else -1]
+
+    def kernel(self, te: Any, tir: Any, left: Any, right: Any) -> Any:
+        """The product in TVM's tensor expressions, as a stage that nothing is fused with.
+
+        Args:
+            te, tir: the TVM's modules.
+            left, right: tensors of the operands.
+        """
+        # The shapes must be the tensors' very own.
+        buffers = [tir.decl_buffer(s, self.dtype) for s in (left.shape, right.shape, self.shape)]
+        return te.extern(
+            self.shape, [left, right],
+            lambda ins, outs: self._statement(tir, ins[0], ins[1], outs[0]),
+            name="openblas", in_buffers=buffers[:2], out_buffers=buffers[2:],
+        )  # fmt: skip
+
+    def _statement(self, tir: Any, a: Any, b: Any, c: Any) -> Any:
+        *batch, rows, columns = self.shape
+        flat = len(self.right) == 2 and not self.turn_a
+        if flat:  # the rows of all matrices lie one behind the other
+            rows, batch = rows * math.prod(batch), []
+        if math.prod(batch) == 1:
+            return self._shared(tir, a, b, c, rows, columns)
+        at = tir.Var("matrix", "int32")
+        place = _unfolded(at, batch)
+        calls = self._call(tir, a, b, c, rows, columns, place)
+        return tir.For(at, 0, math.prod(batch), tir.ForKind.PARALLEL, calls)
+
+    def _shared(self, tir: Any, a: Any, b: Any, c: Any, rows: int, columns: int) -> Any:
+        """One product, of which each of TVM's threads computes a part.
+
+        The longer side is cut, and by many threads both: each thread orders what it reads anew.
+        """
+        threads, part = tir.Var("threads", "int32"), tir.Var("part", "int32")
+        few = tir.Select(threads % 16 == 0, 4, tir.Select(threads % 4 == 0, 2, 1))
+        many = threads // few
+        by_columns = columns >= rows
+        down, across = (few, many) if by_columns else (many, few)
+        high = (rows + down * _STEP - 1) // (down * _STEP) * _STEP
+        wide = (columns + across * _STEP - 1) // (across * _STEP) * _STEP
+        top, first = part // across * high, part % across * wide
+        call = self._call(
+            tir, a, b, c, tir.min(high, rows - top), tir.min(wide, columns - first), (), top, first
+        )
+        body = tir.IfThenElse(tir.all(top < rows, first < columns), call, None)
+        loop = tir.For(part, 0, threads, tir.ForKind.PARALLEL, body)
+        count = tir.Cast("int32", tir.call_packed("runtime.NumThreads"))
+        return let(tir, threads, count, loop)
+
+    def _call(
+        self, tir: Any, a: Any, b: Any, c: Any, rows: Any, columns: Any,
+        place: Sequence[Any], top: Any = 0, first: Any = 0,
+    ) -> Any:  # fmt: skip
+        """A call for some rows and columns of one matrix.
+
+        Args:
+            place: of the matrix among those of the result; empty where there is one, whose rows
+                may be those of several axes.
+            top, first: the row and the column to begin at.
+        """
+        left = (0, top) if self.turn_a else (top, 0)
+        right = (first, 0) if self.turn_b else (0, first)
+        number = tir.FloatImm
+        return tir.Evaluate(tir.call_extern(
+            "int32", FUNCTIONS[self.dtype], _ROW_MAJOR,
+            _TURNED if self.turn_a else _PLAIN, _TURNED if self.turn_b else _PLAIN,
+            rows, columns, self.inner, number(self.dtype, 1.0),
+            _address(tir, a, place, left), self.left[-1],
+            _address(tir, b, place, right), self.right[-1], number(self.dtype, 0.0),
+            _address(tir, c, place, (top, first)), self.shape[-1],
+        ))  # fmt: skip
+
+
+def let(tir: Any, variable: Any, value: Any, body: Any) -> Any:
+    """A statement in which a variable has a value."""
+    if hasattr(tir, "Bind"):  # the newer TVM's name for it, which holds for what follows
+        return tir.SeqStmt([tir.Bind(variable, value), body])
+    return tir.LetStmt(variable, value, body)
+
+
+def _address(tir: Any, buffer: Any, place: Sequence[Any], at: tuple[Any, Any]) -> Any:
+    """Where an element of a matrix of a buffer lies; `place` as of `_call`."""
+    *batch, last, _ = (int(d) for d in buffer.shape)
+    row, column = at
+    if place:
+        mine = place[len(place) - len(batch) :]
+        index = [0 if d == 1 else p for d, p in zip(batch, mine, strict=True)]
+    else:
+        index, row = _unfolded(row // last, batch), row % last
+    return tir.address_of(buffer[tuple([*index, row, column])])
+
+
+def _unfolded(number: Any, extents: Sequence[int]) -> list[Any]:
+    """The place on several axes of what has a number on all of them in a row."""
+    index: list[Any] = []
+    for extent in extents[::-1]:
+        index.insert(0, number % extent)
+        number = number // extent
+    return index

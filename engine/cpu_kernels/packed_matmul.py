@@ -1,0 +1,297 @@
+"""Products of a matrix of few rows, or with a weight that is known when it is built, by kernels of
+our own.
+
+A library must put a weight into an order fit for the machine at every call, or read it badly. Here
+it is put into that order once, when the program is built: panels of some columns, each with its
+rows one behind the other, so that the product reads the weight once, from its first byte to its
+last. A tile of the result, a few rows of a panel, is summed up in registers;
+`engine.cpu_kernels.schedules` writes its loops. Tiles follow Goto and van de Geijn, "Anatomy of
+High-Performance Matrix Multiplication", ACM TOMS 34 (2008), with the register tile chosen by the
+number of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+PRODUCT = "packed_product"
+"""Name of the stage that sums up, which the schedule knows it by."""
+
+ROWS = "packed_rows"
+"""Name of the stage that puts the rows of the left operand into tiles."""
+
+DOTS = "row_products"
+"""Name of the stage that multiplies rows with rows, `LANES` sums of each pair at a time."""
+
+OUTER = "outer_products"
+"""Name of the stage that sums a few outer products: the gradient of a weight, from few rows."""
+
+TILE_ROWS, TILE_COLUMNS = "relascope.tile_rows", "relascope.tile_columns"
+"""Annotations of these stages: the size of a tile."""
+
+AHEAD = "relascope.ahead"
+"""Annotation of a loop over a weight that may ask memory for what comes next: the stage's name."""
+
+STRIPS = "strip_product"
+"""Name of the stage that multiplies with some rows of a weight as it lies."""
+
+DTYPE = "float32"
+"""What the tiles are made for."""
+
+LANES = 8
+"""float32 numbers in a vector register of 32 bytes."""
+
+_TILES = {(4, 3): 1.0, (5, 2): 1.0, (6, 2): 1.04, (3, 3): 1.1, (2, 3): 1.4, (4, 2): 1.2}
+"""Rows and vectors of tiles whose sums, with what they are summed from, fit into 16 registers; and
+what an element of the result costs, over the best. Fewer sums than 8 wait for each other."""
+
+
+_FEW = 160
+"""Rows up to which libraries, which pack the weight each time, lose most by that."""
+
+
+_VERY_FEW = 48
+"""Rows up to which a weight that is not packed is best read as it lies."""
+
+_ROW_TILES = ((3, 3), (5, 2))
+ROW_BLOCK = 4
+"""Tiles of a weight's rows that are used for all rows of the left operand before the next."""
+
+_STRIPS = (128, 96, 64)
+"""Rows of a weight that are read side by side: more, and the processor looks up where each is."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A part of the result that is summed up in registers: `rows` by `columns`."""
+
+    rows: int
+    columns: int
+
+    def within(self, outer: Sequence[int]) -> bool:
+        """Whether no tile goes over an edge of axes that the rows are laid out in, but the last."""
+        *more, last = [d for d in outer if d > 1] or [1]
+        return not more or last % self.rows == 0
+
+
+def tile(rows: int, columns: int, registers: int = 16) -> Tile | None:
+    """The tile for a product of that many rows and columns; None where a library serves it better.
+
+    Rows that are no whole tiles are filled up with zeros, columns must be whole panels.
+
+    Args:
+        registers: that LLVM makes good use of. Version 10 keeps sums in memory with tiles that
+            take more than 13 of 16, and smaller ones are worth it for few rows only.
+    """
+    if rows < 2 or (registers < 16 and rows > _FEW):
+        return None
+    costs = {
+        (high, wide): cost * -(-rows // high) * high / rows
+        for (high, wide), cost in _TILES.items()
+        if columns % (wide * LANES) == 0 and (high + 1) * wide < registers
+    }
+    if not costs:
+        return None
+    high, wide = min(costs, key=lambda t: costs[t])
+    return Tile(high, wide * LANES)
+
+
+def strip(rows: int, inner: int) -> int | None:
+    """How many rows of a weight (inner, columns), read as it lies, to go through at a time.
+
+    A library packs a weight at every call, which for few rows takes longer than the product.
+
+    Args:
+        rows: of the result.
+
+    Returns:
+        None where a library serves such a product better.
+    """
+    if rows > _VERY_FEW:
+        return None
+    return next((s for s in _STRIPS if inner % s == 0), None)
+
+
+def parts(panels: int) -> int:
+    """Into how many parts the panels of a weight that is read as it lies are divided."""
+    return next(p for p in (4, 3, 2, 1) if panels % p == 0)
+
+
+def row_tile(rows: int, columns: int, inner: int) -> Tile | None:
+    """The tile for a product with a weight of shape (columns, inner) that is not known when built.
+
+    Returns:
+        None where a library serves such a product better, which packs the weight at every call.
+    """
+    if not 2 <= rows <= _VERY_FEW or inner % LANES:
+        return None
+    return next((Tile(*t) for t in _ROW_TILES if columns % (t[1] * ROW_BLOCK) == 0), None)
+
+
+def outer_tile(rows: int, columns: int, inner: int, registers: int = 16) -> Tile | None:
+    """The tile for (inner, rows) turned, times (inner, columns), where inner is small.
+
+    Args:
+        registers: that of `tile`.
+
+    Returns:
+        None where a library serves such a product better.
+    """
+    if inner > _VERY_FEW:
+        return None
+    fitting = [w for w in (3, 2) if 5 * w < registers and columns % (w * LANES) == 0]
+    return Tile(4, fitting[0] * LANES) if fitting and rows % 4 == 0 else None
+
+
+def panels(weight: np.ndarray, tile: Tile) -> np.ndarray:
+    """A weight of shape (inner, columns) as (columns / width, inner, width), without gaps."""
+    inner, columns = weight.shape
+    split = weight.reshape(inner, columns // tile.columns, tile.columns)
+    return np.ascontiguousarray(split.transpose(1, 0, 2))
+
+
+def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[int]) -> Any:
+    """The product in TVM's tensor expressions.
+
+    Args:
+        te, tir: the TVM's modules.
+        data: of shape (rows, inner), or with several axes in place of the rows.
+        weight: as `panels` gives it; or of shape (inner, columns), where `strip` finds one.
+        outer: the axes of the result in place of its rows. A tile must not go over an edge of
+            them: TVM's schedule primitives lose such edges.
+
+    Returns:
+        A tensor of shape (*outer, columns).
+
+    Raises:
+        ValueError: a tile would.
+    """
+    rows, inner, high, tiles, read = _rows_of(data, tile, outer)
+    packed = len(weight.shape) == 3
+    wide = tile.columns
+    columns = int(weight.shape[0]) * wide if packed else int(weight.shape[1])
+    if rows % high:
+        # Rows behind the end are zeros.
+        filled = te.compute(
+            (tiles, inner, high),
+            lambda t, k, i: tir.if_then_else(
+                t * high + i < rows, read(t * high + i, k), tir.const(0, data.dtype)
+            ),
+            name=ROWS,
+        )  # fmt: skip
+    deep = inner if packed else strip(1, inner) or inner
+    k = te.reduce_axis((0, deep), name="k")
+    notes = {TILE_ROWS: high, TILE_COLUMNS: wide}
+
+    def one(i: Any, k: Any) -> Any:
+        return filled[i // high, k, i % high] if rows % high else read(i, k)
+
+    if packed:
+        summed = te.compute(
+            (tiles * high, columns),
+            lambda i, j: te.sum(one(i, k) * weight[j // wide, k, j % wide], axis=k),
+            name=PRODUCT, attrs=notes,
+        )  # fmt: skip
+    else:
+        stripped = te.compute(
+            (inner // deep, tiles * high, columns),
+            lambda s, i, j: te.sum(one(i, s * deep + k) * weight[s * deep + k, j], axis=k),
+            name=STRIPS, attrs=notes,
+        )  # fmt: skip
+        s = te.reduce_axis((0, inner // deep), name="s")
+        summed = te.compute(
+            (tiles * high, columns), lambda i, j: te.sum(stripped[s, i, j], axis=s),
+            name=PRODUCT, attrs=notes,
+        )  # fmt: skip
+    return te.compute(
+        (*outer, columns), lambda *at: summed[_row(at, outer), at[-1]], name="product"
+    )
+
+
+def dots(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[int]) -> Any:
+    """The product with a weight of shape (columns, inner), which is read row by row as it lies.
+
+    Args:
+        tile: of `row_tile`.
+        te, tir, data, outer: those of `product`.
+
+    Returns:
+        A tensor of shape (*outer, columns).
+
+    Raises:
+        ValueError: a tile would go over an edge of `outer`.
+    """
+    rows, inner, high, tiles, read = _rows_of(data, tile, outer)
+    columns = int(weight.shape[0])
+    if rows % high:
+        filled = te.compute(
+            (tiles * high, inner),
+            lambda i, k: tir.if_then_else(i < rows, read(i, k), tir.const(0, data.dtype)),
+            name=ROWS,
+        )
+    k = te.reduce_axis((0, inner // LANES), name="k")
+    lane = te.reduce_axis((0, LANES), name="lane")
+    lanes = te.compute(
+        (tiles * high, columns, LANES),
+        lambda i, j, v: te.sum(
+            (filled[i, k * LANES + v] if rows % high else read(i, k * LANES + v))
+            * weight[j, k * LANES + v],
+            axis=k,
+        ),
+        name=DOTS, attrs={TILE_ROWS: high, TILE_COLUMNS: tile.columns},
+    )  # fmt: skip
+    return te.compute(
+        (*outer, columns),
+        lambda *at: te.sum(lanes[_row(at, outer), at[-1], lane], axis=lane),
+        name="row_sums",
+    )
+
+
+def outer_products(te: Any, left: Any, right: Any, tile: Tile) -> Any:
+    """The sum of outer products of rows, in TVM's tensor expressions.
+
+    Args:
+        te: the TVM's module.
+        left, right: of shape (inner, rows) and (inner, columns).
+        tile: of `outer_tile`.
+
+    Returns:
+        A tensor of shape (rows, columns).
+    """
+    inner, rows = (int(d) for d in left.shape)
+    k = te.reduce_axis((0, inner), name="k")
+    return te.compute(
+        (rows, int(right.shape[1])), lambda i, j: te.sum(left[k, i] * right[k, j], axis=k),
+        name=OUTER, attrs={TILE_ROWS: tile.rows, TILE_COLUMNS: tile.columns},
+    )  # fmt: skip
+
+
+def _rows_of(data: Any, tile: Tile, outer: Sequence[int]) -> tuple[int, int, int, int, Any]:
+    """Rows, elements of each, rows and number of tiles; and how to read an element of a row."""
+    if not tile.within(outer):
+        raise ValueError(f"tiles of {tile.rows} rows go over edges of {tuple(outer)}")
+    *given, inner = (int(d) for d in data.shape)
+    rows = math.prod(given)
+
+    def read(row: Any, k: Any) -> Any:
+        place = [k]
+        for extent in given[:0:-1]:
+            place.insert(0, row % extent)
+            row = row // extent
+        position = (row, *place)
+        return data[position]
+
+    return rows, inner, tile.rows, -(-rows // tile.rows), read
+
+
+def _row(index: Sequence[Any], outer: Sequence[int]) -> Any:
+    """The number of a row, of an element's place on these axes and a last one."""
+    row: Any = 0
+    for position, extent in zip(index[:-1], outer, strict=True):
+        row = row if extent == 1 else row * extent + position
+    return row

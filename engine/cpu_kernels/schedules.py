@@ -1,0 +1,444 @@
+"""Schedules for what TVM's passes leave as plain loops on the CPU, for the TVM of either IR.
+
+After fusion a kernel still writes each step of the group to memory and reads it back in a loop of
+its own. Here steps are computed where they are read, reductions run along memory, large kernels are
+shared out among threads, and products of `engine.cpu_kernels.packed_matmul` are computed in
+registers, tile by tile, with what follows them. LLVM makes vectors of the inner loops, for which
+the target lets it add in another order than the program's.
+
+The primitives are those of TVM's schedules (Feng et al., "TensorIR", ASPLOS 2023).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relascope.engine.cpu_kernels import packed_matmul
+
+SCHEDULES = "-schedules=relascope"
+"""What a CPU target says to have kernels scheduled here."""
+
+FLAGS = ("fast-math-reassoc", "fast-math-contract", "fast-math-nsz")
+"""What such a target lets LLVM do: sum in any order, and join products with sums, which vectors
+need. NaN and infinities stay what they are."""
+
+SMALL = "small_product"
+"""Name of a stage that multiplies small matrices, where a library's call would cost more."""
+
+FEW_FLOPS = 1_000_000
+"""Below so many multiplications and additions a product of two results is small."""
+
+_PARALLEL = 1 << 17
+"""Elements from which a kernel is worth waking other threads for."""
+
+_CHUNK = 512
+"""Columns that a thread sums at a time: their sums stay in the nearest cache."""
+
+_NARROWEST = 64
+"""Columns below which chunks would leave vectors half empty."""
+
+_SHARES = 16
+"""Panels of a weight, or rows of tiles, from which threads share them whole."""
+
+_PRODUCTS = (packed_matmul.PRODUCT, packed_matmul.DOTS, packed_matmul.OUTER)
+"""Stages that are laid out in tiles."""
+
+_STEPS = 8
+"""Rows of a weight at most, or vectors of one, between two looks ahead."""
+
+_DEAR = frozenset(("exp", "erf", "tanh", "sigmoid", "log", "pow", "sin", "cos", "rsqrt"))
+"""What is not to be computed once for each of several readers."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What the TVMs call differently.
+
+    Args:
+        open: a schedule of a function.
+        block: a block of a schedule by its name.
+        refused: what a primitive raises where it does not apply.
+        number: the class of whole numbers in the IR.
+        parallel, reduced: kinds of a block's axes.
+        buffer: the buffer of a region that is read.
+        called: names of the intrinsics that a statement calls, without their dialect's prefix.
+        tir: the module of the IR.
+        walk: visit everything in a statement.
+        loops: a statement with other loops; what is asked gives one in place of a loop, or None.
+        put: an expression with values in place of variables, given as pairs.
+    """
+
+    open: Callable[[Any], Any]
+    block: Callable[[Any, str], Any]
+    refused: type[Exception]
+    number: type
+    parallel: int
+    reduced: int
+    buffer: Callable[[Any], Any]
+    called: Callable[[Any], frozenset[str]]
+    tir: Any
+    walk: Callable[[Any, Callable[[Any], None]], Any]
+    loops: Callable[[Any, Callable[[Any], Any | None]], Any]
+    put: Callable[[Any, Sequence[tuple[Any, Any]]], Any]
+
+
+def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None:
+    """A kernel's schedule; None of a kernel of another form than these rules know.
+
+    Args:
+        sure: only where these rules do it well; others are left to TVM's own.
+    """
+    kernel = _Kernel(dialect, function)
+    try:
+        if sure and not kernel.known():
+            return None
+        kernel.schedule()
+    except dialect.refused:  # it has no root, or a primitive refused: that is not the same
+        return None
+    return kernel.sch
+
+
+class _Kernel:
+    """A kernel while it is scheduled."""
+
+    def __init__(self, dialect: Dialect, function: Any) -> None:
+        self.tvm, self.sch = dialect, dialect.open(function)
+
+    def known(self) -> bool:
+        """Whether the rules do well here: no reduction over windows, or of two matrices."""
+        return all(
+            self._name(b) in (*_PRODUCTS, packed_matmul.STRIPS, SMALL)
+            or not self._is_hard(self.sch.get(b))
+            for b in self._blocks()
+            if self._is_reduction(b)
+        )
+
+    def _is_hard(self, block: Any) -> bool:
+        kept = {v.var for v in block.iter_vars if not self._reduces(v)}
+        places = {v.var for v in block.iter_vars}
+        read: list[set[Any]] = []
+        for region in block.reads:
+            starts = [r.min for r in region.region]
+            plain = {v for v in places if any(v.same_as(s) for s in starts)}
+            numbers = sum(isinstance(s, self.tvm.number) for s in starts)
+            if len(plain) + numbers != len(starts):
+                return True
+            read.append(plain & kept)
+        return any(a - b and b - a for a in read for b in read)
+
+    def schedule(self) -> None:
+        """Schedule every block whose shape is known."""
+        opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
+        ways = dict(zip(_PRODUCTS, (self._product, self._dots, self._outer), strict=True))
+        ways[SMALL] = self._small
+        for name in map(self._name, self._blocks()):
+            if name in ways and not opaque:
+                ways[name]()
+                return
+        self._inline(opaque)
+        blocks = self._blocks()
+        if not opaque and self._row_by_row(blocks):
+            return
+        for block in blocks:
+            if self._name(block) in opaque:
+                continue
+            if self._is_reduction(block):
+                self._reduction(block)
+            else:
+                self._pointwise(block)
+
+    def _name(self, block: Any) -> str:
+        return str(self.sch.get(block).name_hint)
+
+    def _blocks(self) -> list[Any]:
+        return list(self.sch.get_child_blocks(self.tvm.block(self.sch, "root")))
+
+    def _extent(self, loop: Any) -> int:
+        return int(self.sch.get(loop).extent)
+
+    def _plain(self, block: Any) -> bool:
+        """Whether a block is one statement in as many loops of known length as it has axes."""
+        loops = self.sch.get_loops(block)
+        known = all(isinstance(self.sch.get(loop).extent, self.tvm.number) for loop in loops)
+        axes = self.sch.get(block).iter_vars
+        kinds = {int(v.iter_type) for v in axes}
+        return known and 0 < len(loops) == len(axes) and kinds <= {self.tvm.parallel,
+                                                                  self.tvm.reduced}  # fmt: skip
+
+    def _outputs(self) -> frozenset[str]:
+        return frozenset(map(self._name, self.sch.get_output_blocks("root")))
+
+    def _inline(self, kept: set[str]) -> None:
+        """Compute each step of a group where it is read, unless that repeats dear work.
+
+        Args:
+            kept: names of blocks that stay as they are.
+        """
+        outputs = self._outputs() | kept
+        for block in self._blocks():
+            made = self.sch.get(block)
+            if str(made.name_hint) in outputs or self._is_reduction(block):
+                continue
+            if self.tvm.called(made.body) & _DEAR and self._repeated(block):
+                continue
+            try:
+                self.sch.compute_inline(block)
+            except self.tvm.refused:
+                continue  # a gather, say, whose reader needs the value at another place
+
+    def _repeated(self, block: Any) -> bool:
+        """Whether a step would be computed for several readers, or for many elements of one."""
+        readers = self.sch.get_consumers(block)
+        return len(readers) != 1 or self._steps(readers[0]) > self._steps(block)
+
+    def _steps(self, block: Any) -> int:
+        """How often the innermost statement of a block runs."""
+        return math.prod(map(self._extent, self.sch.get_loops(block)))
+
+    def _is_reduction(self, block: Any) -> bool:
+        return any(map(self._reduces, self.sch.get(block).iter_vars))
+
+    def _reduces(self, axis: Any) -> bool:
+        return int(axis.iter_type) == self.tvm.reduced
+
+    def _row_by_row(self, blocks: Sequence[Any]) -> bool:
+        """Compute all steps of one row before the next: a softmax, a layer norm; whether it is one.
+
+        The last step has the rows as its outer loops, and each before it has the same.
+        """
+        sch = self.sch
+        *before, last = blocks
+        loops = sch.get_loops(last)
+        steps = self._steps(last)
+        rows = [self._extent(loop) for loop in loops[:-1]]
+        if not before or self._is_reduction(last) or math.prod(rows) < 2:
+            return False
+        outputs = self._outputs()
+        for block in before:
+            mine = [self._extent(loop) for loop in sch.get_loops(block)]
+            axes = sch.get(block).iter_vars
+            same = mine[: len(rows)] == rows and not any(map(self._reduces, axes[: len(rows)]))
+            if not same or self._name(block) in outputs:
+                return False
+        row = sch.fuse(*loops[:-1]) if len(rows) > 1 else loops[0]
+        if steps >= _PARALLEL:
+            sch.parallel(row)
+        for block in reversed(before):
+            sch.compute_at(block, row)
+        for block in before:
+            if self._is_reduction(block):
+                sch.decompose_reduction(block, sch.get_loops(block)[1])
+        return True
+
+    def _reduction(self, block: Any) -> None:
+        """Run a reduction along memory, where it reads most; share what it does apart.
+
+        Of one that sums rows up, columns are chunked, so that threads can share them.
+        """
+        sch = self.sch
+        axes, loops = sch.get(block).iter_vars, sch.get_loops(block)
+        fastest = self._fastest(sch.get(block))
+        outer = [x for x, v in zip(loops, axes, strict=True) if not self._reduces(v)]
+        reduced = [x for x, v in zip(loops, axes, strict=True) if self._reduces(v)]
+        count = self._steps(block)
+        inner = []
+        if fastest is not None and not self._reduces(axes[fastest]):
+            column = loops[fastest]
+            outer.remove(column)
+            inner.append(column)
+            columns = self._extent(column)
+            width = next(w for w in range(min(columns, _CHUNK), 0, -1) if columns % w == 0)
+            if columns > width >= _NARROWEST:
+                chunk, inner[0] = sch.split(column, factors=[None, width])
+                outer.append(chunk)
+        sch.reorder(*outer, *reduced, *inner)
+        if outer:
+            self._share(outer, count)
+        sch.decompose_reduction(block, reduced[0])
+
+    def _pointwise(self, block: Any) -> None:
+        """Share the outer loops; the innermost is left to LLVM."""
+        loops = self.sch.get_loops(block)
+        if len(loops) > 1:
+            self._share(loops[:-1], self._steps(block))
+
+    def _share(self, loops: Sequence[Any], count: int) -> None:
+        """Have threads share loops that lie side by side, where that is worth waking them."""
+        loop = self.sch.fuse(*loops) if len(loops) > 1 else loops[0]
+        if count >= _PARALLEL and self._extent(loop) > 1:
+            self.sch.parallel(loop)
+
+    def _fastest(self, block: Any) -> int | None:
+        """Which axis of a block runs along memory where it reads most; None where none does."""
+        axes = {v.var: k for k, v in enumerate(block.iter_vars)}
+        largest = max(block.reads, key=lambda r: _elements(self.tvm.buffer(r).shape), default=None)
+        if largest is None or not largest.region:
+            return None
+        return axes.get(largest.region[-1].min)
+
+    def _product(self) -> None:
+        """Compute a product of `packed_matmul` whose weight is packed, or lies as it is given.
+
+        Of a packed one, each panel is used for all rows before the next.
+        """
+        self._inline({packed_matmul.PRODUCT, packed_matmul.ROWS, packed_matmul.STRIPS})
+        product = self.tvm.block(self.sch, packed_matmul.PRODUCT)
+        strips = [b for b in self._blocks() if self._name(b) == packed_matmul.STRIPS]
+        if strips:
+            self._streamed(product, *strips)
+        else:
+            self._tiled(product, panels_first=True)
+
+    def _outer(self) -> None:
+        """Sum outer products in the order in which the result lies in memory."""
+        self._inline({packed_matmul.OUTER})
+        self._tiled(self.tvm.block(self.sch, packed_matmul.OUTER), panels_first=False)
+
+    def _small(self) -> None:
+        """Multiply small matrices one pair after another, each in tiles that stay in registers."""
+        sch = self.sch
+        self._inline({SMALL, packed_matmul.ROWS})
+        product = self.tvm.block(sch, SMALL)
+        high, wide = self._tile(product)
+        others = self._but(product)
+        filled = [b for b in sch.get_producers(product) if self._name(b) == packed_matmul.ROWS]
+        out = sch.cache_write(product, 0, "global")
+        pair, rows, columns, inner = sch.get_loops(product)
+        tile, row = sch.split(rows, factors=[None, high])
+        lanes = next(n for n in (packed_matmul.LANES, packed_matmul.LANES // 2) if wide % n == 0)
+        panel, vectors, lane = sch.split(columns, factors=[None, wide // lanes, lanes])
+        sch.reorder(pair, panel, tile, inner, row, vectors, lane)
+        sch.reverse_compute_at(out, tile)
+        self._in_registers(product, inner, row, vectors, lane)
+        for block in filled:
+            sch.compute_at(block, pair)
+        done = set(map(self._name, filled))
+        for block in others:
+            if self._name(block) not in done:
+                self._pointwise(block)
+
+    def _tile(self, product: Any) -> tuple[int, int]:
+        notes = self.sch.get(product).annotations
+        return int(notes[packed_matmul.TILE_ROWS]), int(notes[packed_matmul.TILE_COLUMNS])
+
+    def _but(self, *blocks: Any) -> list[Any]:
+        """The other blocks."""
+        done = set(map(self._name, blocks))
+        return [b for b in self._blocks() if self._name(b) not in done]
+
+    def _tiled(self, product: Any, panels_first: bool) -> None:
+        """Compute a product tile by tile, and what follows it on each tile.
+
+        A tile's sums stay in registers, so its loops are written out. Threads share the outermost
+        loop, or the tiles where that is short.
+        """
+        sch = self.sch
+        high, wide = self._tile(product)
+        readers = list(sch.get_consumers(product))
+        if not readers:
+            readers = [sch.cache_write(product, 0, "global")]
+        others = self._but(product, *readers)
+        rows, columns, inner = sch.get_loops(product)
+        tiles, row = sch.split(rows, factors=[None, high])
+        panels, vectors, lane = sch.split(
+            columns, factors=[None, wide // packed_matmul.LANES, packed_matmul.LANES]
+        )
+        first, second = (panels, tiles) if panels_first else (tiles, panels)
+        sch.reorder(first, second, inner, row, vectors, lane)
+        for reader in readers:
+            sch.reverse_compute_at(reader, second)
+            *_, last = sch.get_loops(reader)
+            if self._extent(last) % packed_matmul.LANES == 0:
+                _, last = sch.split(last, factors=[None, packed_matmul.LANES])
+                sch.vectorize(last)
+        sch.parallel(first if self._extent(first) >= _SHARES else sch.fuse(first, second))
+        if panels_first:
+            inner = self._ahead(inner, packed_matmul.PRODUCT)
+        self._in_registers(product, inner, row, vectors, lane)
+        for block in others:
+            self._pointwise(block)
+
+    def _ahead(self, loop: Any, stage: str) -> Any:
+        """Do a loop's work in steps, before each of which memory may be asked for what comes.
+
+        Returns:
+            The loop of the steps.
+        """
+        extent = self._extent(loop)
+        step = next(n for n in range(min(extent, _STEPS), 0, -1) if extent % n == 0)
+        steps, _ = self.sch.split(loop, factors=[None, step])
+        self.sch.annotate(steps, packed_matmul.AHEAD, stage)
+        return steps
+
+    def _in_registers(self, product: Any, inner: Any, row: Any, column: Any, lane: Any) -> None:
+        """Write the loops of a tile out, and set its sums to zero before the loop `inner`."""
+        self.sch.vectorize(lane)
+        self.sch.unroll(column)
+        self.sch.unroll(row)
+        self.sch.decompose_reduction(product, inner)
+
+    def _dots(self) -> None:
+        """Multiply rows with rows of a weight in registers, and sum up what is in each.
+
+        A few rows of the weight stay in the nearest caches until all rows of the left operand have
+        met them, so that the weight is read once, along memory.
+        """
+        sch = self.sch
+        self._inline({packed_matmul.DOTS, packed_matmul.ROWS})
+        products = self.tvm.block(sch, packed_matmul.DOTS)
+        (sums,) = sch.get_consumers(products)
+        after = sch.get_consumers(sums)
+        others = self._but(products, sums, *after)
+        high, wide = self._tile(products)
+        rows, columns, lane, inner = sch.get_loops(products)
+        tiles, row = sch.split(rows, factors=[None, high])
+        block, pair, column = sch.split(columns, factors=[None, packed_matmul.ROW_BLOCK, wide])
+        sch.reorder(block, tiles, pair, inner, row, column, lane)
+        for reader in (sums, *after):
+            sch.reverse_compute_at(reader, pair)
+        sch.parallel(block)
+        self._in_registers(products, self._ahead(inner, packed_matmul.DOTS), row, column, lane)
+        for other in others:
+            self._pointwise(other)
+
+    def _streamed(self, product: Any, parts: Any) -> None:
+        """Compute a product with a weight that is not packed, some rows of the weight at a time.
+
+        Threads share the columns in a few wide parts, so that each reads long runs of memory. What
+        follows comes when the product is whole.
+        """
+        sch = self.sch
+        high, wide = self._tile(product)
+        others = self._but(product, parts)
+        rows, columns, strips = sch.get_loops(product)
+        tiles, row = sch.split(rows, factors=[None, high])
+        panels = self._extent(columns) // wide
+        part, panel, vectors, lane = sch.split(
+            columns,
+            factors=[
+                packed_matmul.parts(panels),
+                None,
+                wide // packed_matmul.LANES,
+                packed_matmul.LANES,
+            ],
+        )
+        sch.reorder(part, strips, panel, tiles, row, vectors, lane)
+        sch.compute_at(parts, tiles)
+        sch.vectorize(lane)
+        sch.unroll(vectors)
+        sch.unroll(row)
+        *_, row, column, inner = sch.get_loops(parts)
+        vectors, lane = sch.split(column, factors=[None, packed_matmul.LANES])
+        sch.reorder(inner, row, vectors, lane)
+        sch.parallel(part)
+        sch.decompose_reduction(product, strips)
+        self._in_registers(parts, self._ahead(inner, packed_matmul.STRIPS), row, vectors, lane)
+        for block in others:
+            self._pointwise(block)
+
+
+def _elements(shape: Sequence[Any]) -> int:
+    return math.prod(int(d) for d in shape)

@@ -1,0 +1,262 @@
+"""The engine's part of narrowing a fault: what a piece of the program before a pass shows.
+
+A piece is cut out as a program of its own. Its arguments get the values that they have in a run of
+the whole program before the pass. The suspected passes are then applied to it, and what they make
+of it is held against what it was, on the same values; PyTorch plays no part any more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph, Kind, Node
+from relascope.engine.building.explain import explain
+from relascope.engine.faults import replay
+from relascope.engine.protocol.fault import Shown, Suspects, Where
+from relascope.passes.search.reduce import Piece, arguments, near, whole
+
+Values = Mapping[str, np.ndarray]
+Pass = tuple[Callable[..., Any], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What a backend needs to know to cut a piece out.
+
+    Args:
+        nodes: what it computes, producers first.
+        arguments: its arguments' names by the ids of the nodes whose values they take, in order.
+        parameters: those of the arguments that are the program's parameters: its names by theirs.
+        outputs: ids of its results.
+    """
+
+    nodes: tuple[Node, ...]
+    arguments: Mapping[str, str]
+    parameters: Mapping[str, str]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A program as text with its constants by their names there, or as TVM's JSON."""
+
+    text: str
+    constants: Values
+    json: str = ""
+
+
+class Backend(Protocol):
+    """What is needed of an IR; `engine.server.backend.Backend` has it."""
+
+    replay: replay.Engine
+
+    def extract(self, program: Any, exprs: Mapping[str, Any], cut: Cut) -> Any:
+        """A program of its own that computes a few nodes of another."""
+
+    def written(self, program: Any) -> Written:
+        """A program as text that TVM reads back to the same."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The program before the suspected passes.
+
+    Args:
+        program, graph, exprs: it, and the IR's expression of each node by its id.
+        steps: the suspected passes with their arguments; they may raise.
+        tail: the passes after them.
+        recorded: values of nodes in a run of the program, by their ids; some may be missing.
+    """
+
+    program: Any
+    graph: Graph
+    exprs: Mapping[str, Any]
+    steps: Sequence[Pass]
+    tail: Sequence[Pass]
+    recorded: Values = field(default_factory=dict)
+
+    @cached_property
+    def floor(self) -> float:
+        """What differences are held against at least; see `engine.faults.replay.floor_of`."""
+        return replay.floor_of(self.recorded[o] for o in self.graph.outputs if o in self.recorded)
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """A piece that was cut out.
+
+    Args:
+        program: it.
+        names: its arguments' names by the ids of the nodes that they stand for.
+        values: by its arguments' names.
+        made_up: names of arguments whose values are random, for none was recorded.
+    """
+
+    program: Any
+    names: Mapping[str, str]
+    values: Values
+    made_up: tuple[str, ...]
+
+
+def extracted(backend: Backend, start: Start, piece: Piece) -> Extracted:
+    """Cut a piece out of the program before the suspected passes.
+
+    The whole of a program that cannot be cut is the program as it is.
+
+    Raises:
+        EngineError: kind "pass"; it cannot be cut out.
+    """
+    try:
+        return _cut_out(backend, start, piece)
+    except EngineError:
+        if piece != whole(start.graph):
+            raise
+    graph, program = start.graph, start.program
+    names = {i: graph.by_id[i].name for i in graph.inputs}
+    params = {n: v for n, v in program.params.items() if n in names.values()}
+    inputs = tuple(n for n in names.values() if n not in params)
+    return _with_values(start, replace(program, params=params, inputs=inputs), names)
+
+
+def _cut_out(backend: Backend, start: Start, piece: Piece) -> Extracted:
+    graph = start.graph
+    names: dict[str, str] = {}
+    parameters: dict[str, str] = {}
+    for ident in arguments(graph, piece):
+        node = graph.by_id[ident]
+        if len(node.outputs) != 1 or node.kind is Kind.TUPLE:
+            raise EngineError("pass", "A value of several tensors cannot be cut off.", node.title)
+        name = _name(node, names.values())
+        names[ident] = name
+        if node.kind is Kind.PARAMETER:
+            parameters[name] = node.name
+    nodes = tuple(graph.by_id[i] for i in piece.nodes)
+    cut = Cut(nodes, names, parameters, piece.outputs)
+    return _with_values(start, backend.extract(start.program, start.exprs, cut), names)
+
+
+def _with_values(start: Start, program: Any, names: Mapping[str, str]) -> Extracted:
+    values, made_up = {}, []
+    for index, (ident, name) in enumerate(names.items()):
+        if ident in start.recorded:
+            values[name] = start.recorded[ident]
+        else:
+            values[name] = _random(start.graph.by_id[ident], index)
+            made_up.append(name)
+    return Extracted(program, names, values, tuple(made_up))
+
+
+def look(backend: Backend, start: Start, where: Where, piece: Piece, bare: bool = False) -> Shown:
+    """What a piece shows; whatever goes wrong on the way is part of the answer.
+
+    Args:
+        bare: leave the suspected passes out: whether the piece can be run at all.
+    """
+    try:
+        found = extracted(backend, start, piece)
+        left = None
+        before = replay.applied(found.program, start.tail)
+        if where.building:
+            left = backend.replay.runner(before.mod, found.values, where.target)
+            left()
+    except Exception as error:
+        return Shown("cannot be run", error=_told(error))
+    if bare:
+        return Shown("good")
+    try:
+        after = replay.applied(found.program, [*start.steps, *start.tail])
+        right = None
+        if where.building:
+            right = backend.replay.runner(after.mod, found.values, where.target)
+            right()
+    except Exception as error:
+        return Shown("crash", error=_told(error))
+    if left is None or right is None:
+        return Shown("good")
+    if where.kind == "slow":
+        ratio = replay.ratio(left, right)
+        return Shown("slow" if ratio > where.limit else "good", ratio=ratio)
+    return _compared(left.results(), right.results(), piece, where.limit, start.floor)
+
+
+def _compared(
+    before: Sequence[np.ndarray],
+    after: Sequence[np.ndarray],
+    piece: Piece,
+    limit: float,
+    floor: float,
+) -> Shown:
+    if len(before) != len(after):
+        text = f"It has {len(before)} results before the pass and {len(after)} after it."
+        return Shown("cannot be run", error=EngineError("pass", text))
+    gaps = replay.differences(before, after, floor)
+    # With a tail, gradients follow the outputs; what is wrong then is not one of them alone.
+    named = zip(piece.outputs, gaps, strict=False) if len(gaps) == len(piece.outputs) else ()
+    wrong = sorted(
+        ((g.max_rel, i) for i, g in named if not g.max_rel <= limit), key=lambda pair: -pair[0]
+    )
+    worst = max(gaps, key=lambda g: g.max_rel)
+    return Shown(
+        "good" if worst.max_rel <= limit else "wrong", tuple(i for _, i in wrong), worst.max_abs,
+        worst.max_rel,
+    )  # fmt: skip
+
+
+def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspects:
+    """Where values first differ.
+
+    Args:
+        after: the graph after the suspected passes; nodes that were left have their ids.
+        later: values of its nodes by their ids.
+    """
+    graph, before = start.graph, start.recorded
+    same: set[str] = set()
+    differ: set[str] = set()
+    for ident, value in before.items():
+        if ident in later:
+            gap = replay.difference(value, later[ident], start.floor)
+            (same if gap.max_rel <= limit else differ).add(ident)
+    for ours, theirs in zip(graph.outputs, after.outputs, strict=False):
+        if ours in before and theirs in later and ours not in same:
+            gap = replay.difference(before[ours], later[theirs], start.floor)
+            if not gap.max_rel <= limit:
+                differ.add(ours)
+    return Suspects(graph, near(graph, same, differ))
+
+
+def _told(error: Exception) -> EngineError:
+    return error if isinstance(error, EngineError) else explain(error, "step")
+
+
+def _name(node: Node, taken: Collection[str]) -> str:
+    """A name that either IR's text can hold."""
+    base = re.sub(r"\W", "_", node.name)
+    if base and not base[0].isalpha():
+        base = f"v{base}"
+    tried = (f"{base}_{i}" if base else f"v{i}" for i in itertools.count())
+    first = [base] if base else []
+    return next(n for n in itertools.chain(first, tried) if n not in taken)
+
+
+def constant_name(index: int, taken: Collection[str]) -> str:
+    """What a constant is called where a text has it as an argument."""
+    name = f"c{index}"
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _random(node: Node, seed: int) -> np.ndarray:
+    kind = node.outputs[0]
+    shape = tuple(d if isinstance(d, int) else 1 for d in kind.shape)
+    if "float" not in kind.dtype:
+        return np.zeros(shape, kind.dtype)
+    return np.random.default_rng(seed).standard_normal(shape).astype(kind.dtype)

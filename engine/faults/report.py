@@ -1,0 +1,353 @@
+"""A fault of a pass as a report that runs by itself, shaped like a bug report one can file.
+
+It is a folder: `README.md` is the text of the report, `report.py` shows the fault, `values.npz` has
+the inputs and results, and what `report.py` imports lies beside it. Knows no TVM; see
+`engine.faults.replay` for what runs.
+"""
+
+from __future__ import annotations
+
+import io
+import platform
+import pprint
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from relascope.core.graph import Graph
+from relascope.core.identity import carry_identity
+from relascope.engine.faults import bundle, replay
+from relascope.engine.faults import narrow as narrowing
+from relascope.engine.faults.narrow import Extracted, Start, Written, extracted
+from relascope.engine.protocol.fault import Report, Told, Where
+from relascope.passes.catalogue.entry import PassInfo
+from relascope.passes.pipeline import Step
+from relascope.passes.search.reduce import Piece, operators
+
+Steps = Sequence[tuple[Step, PassInfo]]
+
+_NAMES = {"relay": "Relay", "relax": "Relax"}
+_FOLDERS = re.compile(r"(?:/[\w.@+~-]+)+/(?=[\w.-])")
+_INSTALL = {
+    "relay": "A TVM that has Relay: one that `import tvm` finds (0.18 or older), else the one in "
+    "the package `bitblas` (`pip install --no-deps bitblas==0.1.0` and `pip install numpy scipy "
+    "attrs psutil decorator cloudpickle tornado typing_extensions`).",
+    "relax": "A TVM that has Relax (`pip install {tvm} {ffi}`), and numpy.",
+}
+
+
+class Backend(narrowing.Backend, Protocol):
+    """What is needed of an IR; `engine.server.backend.Backend` has it."""
+
+    def to_graph(self, program: Any, name: str = "main") -> tuple[Graph, dict[str, Any]]:
+        """Draw one function of a program."""
+
+    def text(self, program: Any) -> str:
+        """The IR's own text of a program."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a report is made of.
+
+    Args:
+        ir, version: of the engine.
+        graph: of the program before the suspected passes.
+        steps, tail: the suspected passes and those after them, with their entries.
+        before, after: text of the piece before and after the suspected passes; "" where they crash.
+        results: names of what is in `values.npz` besides arguments and constants: "expected 0", ….
+    """
+
+    ir: str
+    version: str
+    graph: Graph
+    where: Where
+    piece: Piece
+    floor: float
+    extracted: Extracted
+    written: Written
+    steps: Steps
+    tail: Steps
+    told: Told
+    before: str
+    after: str
+    results: Mapping[str, np.ndarray]
+
+
+def report(
+    backend: Backend, ir: str, version: str, start: Start, where: Where,
+    passes: tuple[Steps, Steps], piece: Piece, told: Told,
+) -> Report:  # fmt: skip
+    """Make the report of a piece that shows a fault.
+
+    Where the fault is a crash, the suspected passes are not run again: they may end the process.
+
+    Args:
+        version: of the TVM.
+        passes: the suspected steps and those after them, with their entries.
+
+    Raises:
+        EngineError: kind "pass"; the piece cannot be cut out.
+    """
+    found = extracted(backend, start, piece)
+    graph, _ = backend.to_graph(found.program)
+    after_text, after_graph = "", None
+    results: dict[str, np.ndarray] = {}
+    if where.kind != "crash":
+        before = replay.applied(found.program, start.tail)
+        after = replay.applied(found.program, [*start.steps, *start.tail])
+        for name, program in (("expected", before), ("seen", after)):
+            run = backend.replay.runner(program.mod, found.values, where.target)
+            run()
+            results |= {f"{name} {i}": value for i, value in enumerate(run.results())}
+        changed = replay.applied(found.program, start.steps)
+        after_text = backend.text(changed)
+        after_graph = carry_identity(graph, backend.to_graph(changed)[0]).graph
+    written = backend.written(found.program)
+    facts = Facts(
+        ir, version, start.graph, where, piece, start.floor, found, written, *passes, told,
+        backend.text(found.program), after_text, results,
+    )  # fmt: skip
+    return Report(title(facts), facts.before, facts.after, files(facts), graph, after_graph)
+
+
+def title(facts: Facts) -> str:
+    """One line: the IR, the pass, what it does, to what."""
+    names = " and ".join(_called(entry) for _, entry in facts.steps)
+    found = list(dict.fromkeys(operators(facts.graph, facts.piece)))
+    what = ", ".join(found[:4]) + (" and others" if len(found) > 4 else "")
+    several = len(facts.steps) > 1
+    crash, make = ("crash", "make") if several else ("crashes", "makes")
+    ratio = facts.told.shown.ratio
+    does = {
+        "wrong": f"{'change' if several else 'changes'} {_changed(facts)} {what}",
+        "slow": f"{make} {what} {ratio or 0.0:.1f} times slower",
+        "crash": f"{crash} on {what}" if not facts.where.building
+        else f"{make} {what} crash when it is built or run",
+    }  # fmt: skip
+    return f"[{_NAMES[facts.ir]}] {names} {does[facts.where.kind]}"
+
+
+def _changed(facts: Facts) -> str:
+    if any(step.name == "gradient" for step, _ in facts.tail):
+        return "the gradient of"
+    return "what later passes make of" if facts.tail else "the result of"
+
+
+def files(facts: Facts) -> dict[str, bytes]:
+    """The files of a report by their paths."""
+    stored = {f"argument {n}": v for n, v in facts.extracted.values.items()}
+    stored |= {f"constant {n}": v for n, v in facts.written.constants.items()}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **stored, **facts.results)  # type: ignore[arg-type]
+    own = [Path(_module(e)[0]) for _, e in (*facts.steps, *facts.tail) if _is_file(e)]
+    modules = [_module(e)[0] for _, e in (*facts.steps, *facts.tail) if not _is_file(e)]
+    found = bundle.sources(
+        ["relascope.engine.faults.replay", f"relascope.engine.{facts.ir}.faults.replay", *modules],
+        dict.fromkeys(own),
+    )
+    found |= {path.name: path.read_bytes() for path in own}
+    found["values.npz"] = buffer.getvalue()
+    if facts.written.json:
+        found["program.json"] = facts.written.json.encode()
+    found["report.py"] = _script(facts).encode()
+    found["README.md"] = _readme(facts).encode()
+    return dict(sorted(found.items()))
+
+
+def _is_file(entry: PassInfo) -> bool:
+    return _module(entry)[0].endswith(".py")
+
+
+def _module(entry: PassInfo) -> tuple[str, str]:
+    module, _, name = entry.function.rpartition(":")
+    return module, name
+
+
+def _called(entry: PassInfo) -> str:
+    return entry.title if entry.title == entry.name else f"{entry.title} ({entry.name})"
+
+
+def _listed(steps: Steps) -> list[tuple[str, str, dict[str, Any]]]:
+    found = []
+    for step, entry in steps:
+        module, name = _module(entry)
+        found.append((Path(module).stem if _is_file(entry) else module, name,
+                      dict(entry.arguments(step))))  # fmt: skip
+    return found
+
+
+def _script(facts: Facts) -> str:
+    where, program = facts.where, facts.extracted.program
+    fields = {
+        "title": title(facts),
+        "kind": where.kind,
+        "ir": facts.ir,
+        "inputs": tuple(program.inputs),
+        "parameters": tuple(program.params),
+        "outputs": program.outputs,
+        "steps": tuple(_listed(facts.steps)),
+        "tail": tuple(_listed(facts.tail)),
+        "target": where.target,
+        "limit": where.limit,
+        "floor": facts.floor,
+        "building": where.building,
+    }
+    listed = "".join(
+        f"    {name}={pprint.pformat(value, width=80, sort_dicts=False)},\n"
+        for name, value in fields.items()
+    )
+    return (
+        f'"""{_plain(fields["title"])}.\n\nRun: python report.py\n"""\n\n'
+        "import sys\n\nfrom relascope.engine.faults.replay import Fault, main\n\n"
+        f"PROGRAM = {_quoted(facts.written.text)}\n\n"
+        f"FAULT = Fault(\n    program=PROGRAM,\n{listed})\n\n"
+        'if __name__ == "__main__":\n    sys.exit(main(FAULT))\n'
+    )
+
+
+def _quoted(text: str) -> str:
+    """A text as Python: readable where nothing in it has a meaning there."""
+    if "\\" in text or '"""' in text or text.endswith('"'):
+        return repr(text)
+    return f'"""{text}"""'
+
+
+def _plain(text: Any) -> str:
+    return str(text).replace("\\", "/").replace('"""', "'''")
+
+
+def _readme(facts: Facts) -> str:
+    parts = [
+        f"# {title(facts)}",
+        "## What happens",
+        _happens(facts),
+        "## What should happen",
+        _expected(facts),
+        "## How to run it",
+        _how(facts),
+        "## Versions",
+        "\n".join(f"- {line}" for line in _versions(facts)),
+        "## The pass" if len(facts.steps) == 1 else "## The passes",
+        _passes(facts),
+        "## The program before it",
+        _fenced(facts.before),
+        _arguments(facts),
+    ]
+    if facts.after:
+        parts += ["## The program after it", _fenced(facts.after)]
+    parts += ["## How it was found", facts.told.found]
+    return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def _happens(facts: Facts) -> str:
+    shown, where = facts.told.shown, facts.where
+    dtype = "float64" if _in_double(facts) else ""
+    if where.kind == "wrong":
+        rounding = (
+            " All is in float64, where rounding is far below that: it is wrong, not rounded."
+            if dtype else ""
+        )  # fmt: skip
+        return (
+            f"On the same inputs the program gives other results {_when(facts)}: "
+            f"they differ by {shown.max_abs or 0.0:.3e}, which is {shown.max_rel or 0.0:.3e} of "
+            f"the result's scale (limit {where.limit:.0e}).{rounding}"
+        )
+    if where.kind == "slow":
+        return (
+            f"After the pass the program takes {shown.ratio or 0.0:.2f} times as long as before it "
+            f"(limit {where.limit:g})."
+        )
+    # Where things lie on this machine is nobody's business.
+    said = "" if shown.error is None else _FOLDERS.sub("", shown.error.message)
+    text = _fenced(said) if said else ""
+    place = "The pass raises, or ends the process" if not where.building else (
+        "After the pass, building or running the program raises, or ends the process"
+    )  # fmt: skip
+    return f"{place}:\n\n{text}"
+
+
+def _when(facts: Facts) -> str:
+    if not facts.tail:
+        return "after the pass than before it"
+    names = ", ".join(step.name for step, _ in facts.tail)
+    return f"if the pass is run before {names} than if it is not"
+
+
+def _in_double(facts: Facts) -> bool:
+    dtypes = {v.dtype for v in facts.extracted.values.values()}
+    return np.dtype("float64") in dtypes and np.dtype("float32") not in dtypes
+
+
+def _expected(facts: Facts) -> str:
+    return {
+        "wrong": "The same results, but for rounding.",
+        "slow": "A program that is not slower.",
+        "crash": "No crash: the program before the pass is well typed"
+        + (", and can be built and run." if facts.where.building else "."),
+    }[facts.where.kind]
+
+
+def _how(facts: Facts) -> str:
+    need = _INSTALL[facts.ir].format(
+        tvm=_package("apache-tvm", "apache-tvm"), ffi=_package("apache-tvm-ffi", "apache-tvm-ffi")
+    )
+    return (
+        f"```\npython report.py\n```\n\nNeeds: {need}\n\nIts exit status is 1 (or that of the "
+        "crash) while the fault is there, 0 when it is mended, and 2 where it cannot be run. "
+        "`values.npz` has the arguments, the constants, the expected results and those seen. The "
+        "folders `engine`, `passes` and `viz` hold what `report.py` imports, from relascope."
+    )
+
+
+def _package(name: str, otherwise: str) -> str:
+    try:
+        return f"{name}=={version(name)}"
+    except PackageNotFoundError:
+        return otherwise
+
+
+def _versions(facts: Facts) -> list[str]:
+    names = ("bitblas",) if facts.ir == "relay" else ("apache-tvm", "apache-tvm-ffi")
+    wheel = ", ".join(filter(None, (_package(name, "") for name in names)))
+    return [
+        facts.version + (f" ({wheel})" if wheel else ""),
+        f"Python {platform.python_version()}, numpy {np.__version__}",
+        f"{platform.system()} on {platform.machine()}, target `{facts.where.target}`",
+    ]
+
+
+def _passes(facts: Facts) -> str:
+    lines = [
+        f"- `{step}`: {entry.title}, from {entry.origin}. {entry.summary}"
+        + (f" Its code is in `{Path(_module(entry)[0]).name}`." if _is_file(entry) else "")
+        for step, entry in facts.steps
+    ]
+    if facts.tail:
+        names = ", ".join(f"`{s}`" for s, _ in facts.tail)
+        lines.append(f"- The fault shows after {names}, which are run with it and without it.")
+    return "\n".join(lines)
+
+
+def _arguments(facts: Facts) -> str:
+    rows = ["| argument | type | stands for |", "|---|---|---|"]
+    for ident, name in facts.extracted.names.items():
+        node = facts.graph.by_id[ident]
+        told = f"{node.title}" + (f" in {node.scope}" if node.scope else "")
+        if name in facts.extracted.made_up:
+            told += ", with random values"
+        rows.append(f"| `{name}` | {node.outputs[0]} | {told} |")
+    constants = [
+        f"| `{name}` | {value.dtype}{list(value.shape)} | a constant of the program |"
+        for name, value in facts.written.constants.items()
+    ]
+    return "\n".join([*rows, *constants]) if len(rows) + len(constants) > 2 else ""
+
+
+def _fenced(text: str) -> str:
+    return f"```\n{text.rstrip()}\n```"

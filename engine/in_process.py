@@ -1,0 +1,152 @@
+"""A live PyTorch module as functions that TVM built; what `engine.dispatch` runs, for every IR.
+
+Functions are built when they are first needed: one for inference, and a forward and a backward for
+each set of gradients that is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.building.devices import default_target
+from relascope.engine.building.executables import Step
+from relascope.engine.building.threads import use_torch_threads
+from relascope.engine.pytorch.model import Model
+from relascope.engine.server.backend import Backend
+from relascope.engine.server.halves import forward_kernels
+from relascope.passes.catalogue import default_pipeline, info
+from relascope.passes.cuts.cut import Joint, cut
+from relascope.passes.pipeline import Pipeline
+
+# Without binding parameters: they change from step to step.
+_FORWARD = {
+    "relay": "externalize_dropout|cse|linear_to_dense|simplify_inference",
+    "relax": "cse|remove_redundant_reshape|canonicalize|dce",
+}
+_MASKS = {"relay": "externalize_dropout", "relax": ""}  # Relax's importer makes masks at once
+_INSTALL = "Install the package apache-tvm: it is in requirements.txt."
+
+
+def load_engine(ir: str) -> Backend:
+    """The engine of one IR, in this process.
+
+    Raises:
+        EngineError: kind "engine"; its TVM is not here, or another is imported already.
+    """
+    if ir == "relay":
+        from relascope.engine.relay.tvm.boot import boot
+
+        boot()
+        from relascope.engine.relay.session import RelayBackend
+
+        return RelayBackend()
+    if "tvm" in sys.modules and importlib.util.find_spec("tvm.relay") is not None:
+        raise EngineError(
+            "engine",
+            "A TVM with Relay is already imported in this process, and two TVMs do not get on in "
+            "one.",
+            str(sys.modules["tvm"].__file__),
+            "Dispatch all modules of a process through the same engine.",
+        )
+    if importlib.util.find_spec("tvm") is None:
+        raise EngineError(
+            "engine", "The Relax engine's TVM is not installed.", sys.prefix, _INSTALL
+        )
+    from relascope.engine.relax.session import RelaxBackend
+
+    return RelaxBackend()
+
+
+class LiveProgram:
+    """One trace of a module.
+
+    Args:
+        backend: see `load_engine`.
+        model: the trace.
+        captures: name of the strategy that picks the captures, and its budget.
+        target: TVM's target string; None takes the device's own, on the CPU with PyTorch's BLAS.
+
+    Raises:
+        EngineError: kind "operator", what the frontend cannot import; kind "target", TVM cannot
+            run on the model's device.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        model: Model,
+        captures: tuple[str, float | int | None],
+        target: str | None,
+    ) -> None:
+        self._backend, self._captures = backend, captures
+        use_torch_threads()
+        self._target = target or default_target(backend.describe().targets, model.device)
+        self.program = backend.import_model(model, _silent)
+        self.masks = self._run(_MASKS[backend.ir]).masks
+        self._joint: Any = None
+        self._forward: Step | None = None
+        self._steps: dict[frozenset[str], Step] = {}
+
+    def forward(self, values: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """The outputs, nothing saved.
+
+        Args:
+            values: inputs, parameters, buffers and masks by name.
+        """
+        if self._forward is None:
+            program = self._run(_FORWARD[self._backend.ir])
+            self._forward = self._backend.build(program, None, self._target)
+        return self._forward.forward(values)[0]
+
+    def joint(self) -> Any:
+        """The program with all its gradients.
+
+        Raises:
+            EngineError: kind "pass"; an operator has no gradient in this engine.
+        """
+        if self._joint is None:
+            self._joint = self._run(str(default_pipeline(self._backend.ir, training=True)))
+        return self._joint
+
+    def step(self, wanted: Collection[str]) -> Any:
+        """The forward and backward that give the gradients of the arguments named."""
+        key = frozenset(wanted)
+        if key not in self._steps:
+            module = importlib.import_module(
+                f"relascope.passes.{self._backend.ir}.training.keep_gradients"
+            )
+            joint = module.keep_gradients(self.joint(), key)
+            graph, exprs = self._backend.to_graph(joint)
+            seen = Joint(graph, forward_kernels(self._backend, joint, graph, exprs))
+            halves = self._backend.split(joint, graph, exprs, self._saved(seen))
+            self._steps[key] = self._backend.build(joint, halves, self._target)
+        return self._steps[key]
+
+    def _saved(self, joint: Graph | Joint) -> tuple[str, ...]:
+        strategy, budget = self._captures
+        try:
+            return cut(joint, strategy, budget).ids
+        except ValueError as wrong:
+            raise EngineError(
+                "usage", f"The captures cannot be picked so: {wrong}.",
+                f"captures={strategy!r}, budget={budget}", "Give another budget or strategy.",
+            ) from wrong  # fmt: skip
+
+    def _run(self, pipeline: str) -> Any:
+        program = self.program
+        for step in Pipeline.parse(pipeline):
+            entry = info(self._backend.ir, step)
+            program = entry.load()(program, **entry.arguments(step))
+        return program
+
+
+def _silent(fraction: float, text: str) -> None:
+    """Nobody watches."""

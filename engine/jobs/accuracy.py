@@ -1,0 +1,343 @@
+"""The truth table: every stage of the way, in float32 and float64, against PyTorch.
+
+A stage is one way to compute what the model computes: the forward as inference, the forward in
+train mode, the joint function built whole, and, for each capture strategy, the cut (what the
+forward half returns: outputs and captures) and the split (both halves: outputs and gradients).
+
+Knows no TVM: it asks an engine through the functions of `engine.protocol.session.Session`, so the
+page and the command line run it in the same way, stage by stage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph, Kind
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import info
+from relascope.passes.cuts.cut import STRATEGIES, cut
+from relascope.passes.pipeline import Pipeline
+
+DTYPES = ("float32", "float64")
+_GRADIENT = "gradient of "
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How far a tensor may be from PyTorch's, relative to its scale."""
+
+    outputs: float
+    gradients: float
+
+    def of(self, name: str) -> float:
+        """The limit of a comparison, or of a node's counterpart, by its name."""
+        return self.gradients if name.startswith(_GRADIENT) else self.outputs
+
+
+LIMITS = {"float32": Limit(1e-5, 1e-4), "float64": Limit(1e-10, 1e-10)}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One way to compute what the model computes.
+
+    Args:
+        name: "forward", "training forward", "gradient", or "cut and split".
+        strategy: of the cut; else "".
+        budget: for a strategy that has one; None is the strategy's own.
+    """
+
+    name: str
+    source: ModelSource
+    pipeline: Pipeline
+    strategy: str = ""
+    budget: float | int | None = None
+
+
+@dataclass(frozen=True)
+class BadNode:
+    """Where the error first jumps.
+
+    Args:
+        id, title, scope, source: of the node.
+        max_abs, max_rel: its error; None where it has no counterpart.
+        counterpart: what it was held against, "" where it has none.
+        reason: in words, how it was found.
+    """
+
+    id: str
+    title: str
+    scope: str
+    source: str
+    max_abs: float | None
+    max_rel: float | None
+    counterpart: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Args:
+        stage: "forward", "training forward", "gradient", "cut" or "split".
+        strategy: of a cut or split; else "".
+        max_abs, max_rel: the largest errors of all tensors compared; None where it failed.
+        worst: name of the tensor that is nearest to its limit, or farthest over it.
+        limit: of `worst`, for `max_rel`.
+        compared: how many tensors were.
+        first_bad_node: id of the node where the error first jumps; None where all is within the
+            limits, or no single node is to blame.
+        first_bad: the same node, described.
+        failure: why the stage could not be run at all.
+    """
+
+    stage: str
+    strategy: str
+    dtype: str
+    passed: bool
+    max_abs: float | None = None
+    max_rel: float | None = None
+    limit: float | None = None
+    worst: str = ""
+    compared: int = 0
+    first_bad_node: str | None = None
+    first_bad: BadNode | None = None
+    failure: EngineError | None = None
+    seconds: float = 0.0
+
+
+def plan(
+    ir: str,
+    source: ModelSource,
+    inference: Pipeline | None,
+    training: Pipeline | None,
+    strategies: Sequence[str] = tuple(STRATEGIES),
+    budget: float | int | None = None,
+    dtypes: Sequence[str] = DTYPES,
+) -> tuple[Stage, ...]:
+    """The stages, in the order in which they are run.
+
+    Args:
+        source: the model; mode and dtype are the stages' own.
+        inference, training: the pipelines; None leaves out the stages of that mode. Steps that are
+            only for looking are left out.
+        strategies: of cuts, by name.
+    """
+    stages = []
+    for dtype in dtypes:
+        if inference is not None:
+            evaluated = replace(source, training=False, dtype=dtype, gradient="tvm")
+            stages.append(Stage("forward", evaluated, _built(ir, inference)))
+        if training is None:
+            continue
+        trained, joint = replace(source, training=True, dtype=dtype), _built(ir, training)
+        names = [s.name for s in joint]
+        if "root_grad_out" in names:
+            before = joint.upto(names.index("root_grad_out") - 1)
+            stages.append(Stage("training forward", trained, before))
+        stages.append(Stage("gradient", trained, joint))
+        stages += [
+            Stage("cut and split", trained, joint, s, budget if STRATEGIES[s].has_budget else None)
+            for s in strategies
+        ]
+    return tuple(stages)
+
+
+def _built(ir: str, pipeline: Pipeline) -> Pipeline:
+    return Pipeline(tuple(s for s in pipeline if not info(ir, s).looking))
+
+
+def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
+    """Run one stage: build it, compare it, and where it fails find the node.
+
+    Returns:
+        One row; for "cut and split" two.
+
+    Raises:
+        EngineError: kind "cancelled" only. Any other makes a row that did not pass.
+    """
+    began = time.perf_counter()
+    limit = LIMITS[stage.source.dtype]
+    names = ("cut", "split") if stage.strategy else (stage.name,)
+    empty = [Row(n, stage.strategy, stage.source.dtype, False) for n in names]
+    try:
+        captured = _captured(ask, stage)
+        found = ask("check", stage.source, stage.pipeline, captured, target, captured is not None)
+        rows = [filled(row, _of(row.stage, found), limit) for row in empty]
+        if not all(row.passed for row in rows):
+            nodes = ask("inside", stage.source, stage.pipeline, captured, target)
+            graph = _graph(ask, stage)
+            forward = any(_over(c, limit) for c in found if not c.name.startswith(_GRADIENT))
+            bad = first_bad(graph, nodes, limit, forward)
+            rows = [r if r.passed else _blamed(r, bad) for r in rows]
+    except EngineError as error:
+        if error.kind == "cancelled":
+            raise
+        rows = [replace(row, failure=error) for row in empty]
+    seconds = time.perf_counter() - began
+    return tuple(replace(row, seconds=seconds / len(rows)) for row in rows)
+
+
+def _graph(ask: Ask, stage: Stage) -> Graph:
+    graph: Graph = ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
+    return graph
+
+
+def _captured(ask: Ask, stage: Stage) -> tuple[str, ...] | None:
+    if not stage.strategy:
+        return None
+    try:
+        joint = joint_of(ask, stage.source, stage.pipeline)
+        return cut(joint, stage.strategy, stage.budget).ids
+    except ValueError as wrong:
+        raise EngineError(
+            "pass", f"The program cannot be cut: {wrong}.", stage.strategy,
+            "See what the steps of the training pipeline say.",
+        ) from wrong  # fmt: skip
+
+
+def _of(stage: str, found: Iterable[Comparison]) -> list[Comparison]:
+    """The comparisons that are a row's own."""
+    left_out = {"cut": _GRADIENT, "split": "capture "}.get(stage)
+    return [c for c in found if left_out is None or not c.name.startswith(left_out)]
+
+
+def _over(error: Comparison, limit: Limit) -> bool:
+    return not error.max_rel <= limit.of(error.name)
+
+
+def filled(row: Row, found: Sequence[Comparison], limit: Limit) -> Row:
+    """A row with what was found: the largest errors, and whether all is within the limits."""
+    worst = max(found, key=lambda c: c.max_rel / limit.of(c.name))
+    return replace(
+        row,
+        passed=not any(_over(c, limit) for c in found),
+        max_abs=max(c.max_abs for c in found),
+        max_rel=max(c.max_rel for c in found),
+        limit=limit.of(worst.name),
+        worst=worst.name,
+        compared=len(found),
+    )
+
+
+def _blamed(row: Row, bad: BadNode | None) -> Row:
+    return replace(row, first_bad=bad, first_bad_node=None if bad is None else bad.id)
+
+
+def first_bad(
+    graph: Graph, nodes: Iterable[NodeError], limit: Limit, forward: bool
+) -> BadNode | None:
+    """The node where the error first jumps.
+
+    The first in graph order that is over its limit: everything it reads that has a counterpart is
+    within. Among gradients, where most nodes have no counterpart, what a right one is computed from
+    counts as right; the first node on the way from a grad_out to a wrong gradient that is not known
+    to be right is the one.
+
+    Args:
+        forward: whether an output or capture is over its limit; else the forward's nodes are held
+            to the limit of gradients, for what is wrong is not there.
+
+    Returns:
+        None where every node that has a counterpart is within its limit: then what went wrong is
+        not in one node, but in how the program was fused or compiled.
+    """
+    own = graph.outputs[: graph.forward_outputs]
+    ahead = graph.ancestors(own)
+    worst: dict[str, NodeError] = {}
+    for error in nodes:
+        if error.id not in worst or worst[error.id].max_rel < error.max_rel:
+            worst[error.id] = error
+
+    def over(error: NodeError) -> bool:
+        strict = forward and error.id in ahead
+        return not error.max_rel <= (limit.outputs if strict else limit.gradients)
+
+    wrong = {i for i, error in worst.items() if over(error)}
+    gradients = {i for i in wrong if worst[i].counterpart.startswith(_GRADIENT)}
+    position = {n.id: index for index, n in enumerate(graph.nodes)}
+    direct = sorted((i for i in wrong - gradients if i in position), key=position.__getitem__)
+    if direct:
+        return _bad(graph, direct[0], worst, "the first node that is not as PyTorch has it")
+    gradients &= set(position)
+    if not gradients:
+        return None
+    known = [i for i, error in worst.items() if error.counterpart != WHOLE]
+    right = graph.ancestors(i for i in known if i in position and i not in wrong)
+    blamed = graph.ancestors(gradients) - right
+    flow = _downstream(graph, (i for i in graph.inputs if i not in ahead))
+    suspects = [n.id for n in graph.nodes if n.id in blamed and n.id in flow]
+    suspects = [i for i in suspects if graph.by_id[i].kind is not Kind.INPUT]
+    found = suspects[0] if suspects else min(gradients, key=position.__getitem__)
+    if found in worst:
+        return _bad(graph, found, worst, "the first gradient that is not as PyTorch has it")
+    return _bad(
+        graph, found, worst,
+        "all that it reads leads to right gradients too; what is computed of it is not as PyTorch "
+        "has it",
+    )  # fmt: skip
+
+
+def _downstream(graph: Graph, ids: Iterable[str]) -> set[str]:
+    """The given nodes and everything that is computed from them."""
+    reached = set(ids)
+    for node in graph.nodes:
+        if any(source in reached for source in node.edges):
+            reached.add(node.id)
+    return reached
+
+
+def _bad(graph: Graph, ident: str, errors: Mapping[str, NodeError], reason: str) -> BadNode:
+    node, error = graph.by_id[ident], errors.get(ident)
+    return BadNode(
+        ident, node.title, node.scope, node.source,
+        None if error is None else error.max_abs, None if error is None else error.max_rel,
+        "" if error is None else error.counterpart, reason,
+    )  # fmt: skip
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """The table in a few sentences: is it rounding, or is it wrong?"""
+    if not rows:
+        return "Nothing was compared."
+    if all(row.passed for row in rows):
+        return "Every stage agrees with PyTorch."
+    return " ".join(_sentences(rows))
+
+
+def _sentences(rows: Sequence[Row]) -> Iterator[str]:
+    by_stage: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows:
+        by_stage.setdefault((row.stage, row.strategy), {})[row.dtype] = row
+    for (stage, strategy), found in by_stage.items():
+        if all(row.passed for row in found.values()):
+            continue
+        name = f"{stage} ({strategy})" if strategy else stage
+        failed = next((r.failure for r in found.values() if r.failure is not None), None)
+        if failed is not None:
+            yield f"{name}: could not be run: {failed.message}"
+            continue
+        single, double = found.get("float32"), found.get("float64")
+        if double is None:
+            yield f"{name}: over the limit in float32; float64 would tell rounding from a fault."
+        elif double.passed:
+            assert single is not None
+            yield f"{name}: rounding: over the limit in float32{_at(single)}, right in float64."
+        else:
+            yield f"{name}: wrong: over the limit in float64{_at(double)}."
+
+
+def _at(row: Row) -> str:
+    if row.first_bad is None:
+        return ""
+    node = row.first_bad
+    where = f" in {node.scope}" if node.scope else ""
+    source = f" ({node.source}{where})" if node.source else where
+    return f", first at {node.title}{source}"

@@ -1,0 +1,160 @@
+"""From a source and a pipeline to the joint graph that capture strategies cut; cuts measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.protocol.profile import Profile
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.times import TimeResult, TimeRow
+from relascope.passes.cost import Measured
+from relascope.passes.cuts.cut import Cut, cut
+from relascope.passes.cuts.joint import Joint
+from relascope.passes.pipeline import Pipeline
+
+BASE = "keep_all"
+"""The strategy that recomputes nothing: what the work of the others is measured against."""
+
+_WHOLE = "forward_backward"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where and how a split is measured: see `engine.protocol.session.Session.time`."""
+
+    target: str
+    threads: int = 0
+    repeats: int = 10
+
+
+def joint_of(
+    ask: Ask, source: ModelSource, pipeline: Pipeline, measured: Measured | None = None
+) -> Joint:
+    """The joint graph at a pipeline's end, with what the compiler makes one kernel each.
+
+    Args:
+        measured: what kernels took, from `forward_times`; without it, work is estimated.
+
+    Raises:
+        EngineError: kind "usage"; the pipeline takes no gradient. Also what the session raises.
+    """
+    return Joint(joint_graph(ask, source, pipeline), ask("kernels", source, pipeline), measured)
+
+
+def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
+    """The graph at a pipeline's end.
+
+    Raises:
+        EngineError: kind "usage"; the pipeline takes no gradient. Also what the session raises.
+    """
+    graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
+    if graph.forward_outputs is None:
+        raise EngineError(
+            "usage", "There is no gradient to cut: the pipeline does not take one.",
+            str(pipeline), "Use the default training pipeline, or add the gradient step.",
+        )  # fmt: skip
+    return graph
+
+
+def forward_times(
+    ask: Ask, source: ModelSource, pipeline: Pipeline, bench: Bench
+) -> tuple[tuple[tuple[str, ...], float], ...]:
+    """Seconds of each kernel of the forward as it runs where nothing is saved, with its nodes.
+
+    Nothing is saved, so that the compiler fuses the forward as it likes. Kernels that compute no
+    node of the graph are left out.
+    """
+    where = bench.target, bench.threads, bench.repeats
+    profile: Profile = ask("profile", source, pipeline, (), *where)
+    return tuple(
+        (k.nodes, 1e-3 * k.median_ms) for k in profile.kernels if k.phase == "forward" and k.nodes
+    )
+
+
+@dataclass(frozen=True)
+class Point:
+    """A cut: what was estimated of it, and what was measured.
+
+    Args:
+        title: what the cut is called.
+        captures: how many tensors it saves.
+        bytes: of those, each storage once; None where a dimension is not known.
+        share: estimated time of what is computed again, of the forward's.
+        measured_share: how much longer forward and backward took than those of `BASE`, as a share
+            of its forward; below zero is noise, or a cut that moves fewer bytes.
+        forward_ms, forward_backward_ms: median times.
+        ratio: of forward and backward to PyTorch eager's, measured in turns.
+        estimated_peak_bytes, peak_bytes: the most memory that a step takes for what its kernels
+            write; see `engine.protocol.profile.Profile`.
+        max_abs_error: of outputs and gradients, against PyTorch's.
+    """
+
+    title: str
+    captures: int
+    bytes: int | None
+    share: float
+    measured_share: float
+    forward_ms: float
+    forward_backward_ms: float
+    ratio: float
+    estimated_peak_bytes: int
+    peak_bytes: int
+    max_abs_error: float
+
+
+def measure(
+    ask: Ask,
+    source: ModelSource,
+    pipeline: Pipeline,
+    cuts: Iterable[tuple[str, Cut]],
+    bench: Bench,
+    tell: Callable[[Point], None] = lambda one: None,
+) -> tuple[Point, ...]:
+    """Build, check and time the split at each cut, and `BASE` first.
+
+    Args:
+        cuts: (title, cut), all of one joint graph.
+        tell: called with each point as it is done.
+
+    Raises:
+        EngineError: what the session raises, of the first cut that fails.
+    """
+    points: list[Point] = []
+    times: dict[tuple[str, ...], TimeResult] = {}  # two strategies may make one cut
+
+    def timed(ids: tuple[str, ...]) -> TimeResult:
+        if ids not in times:
+            times[ids] = ask("time", source, pipeline, ids, *where)
+        return times[ids]
+
+    where = bench.target, bench.threads, bench.repeats
+    for title, one in cuts:
+        base, mine = timed(cut(one.joint, BASE).ids), timed(one.ids)
+        profile: Profile = ask("profile", source, pipeline, one.ids, *where)
+        eager = next(r for r in base.rows if r.ratio_to_eager is None and r.phase == _WHOLE)
+        # Of ratios, so that what slowed the machine between two timings is none of the cut's.
+        more = (_ratio(mine) - _ratio(base)) * eager.median_ms
+        points.append(
+            Point(
+                title, len(one.ids), one.bytes, one.share, more / _ours(base, "forward").median_ms,
+                _ours(mine, "forward").median_ms, _ours(mine, _WHOLE).median_ms, _ratio(mine),
+                profile.estimated_peak_bytes, profile.peak_bytes,
+                max(c.max_abs for c in profile.comparisons),
+            )
+        )  # fmt: skip
+        tell(points[-1])
+    return tuple(points)
+
+
+def _ours(result: TimeResult, phase: str) -> TimeRow:
+    return next(r for r in result.rows if r.ratio_to_eager is not None and r.phase == phase)
+
+
+def _ratio(result: TimeResult) -> float:
+    ratio = _ours(result, _WHOLE).ratio_to_eager
+    assert ratio is not None
+    return ratio

@@ -1,0 +1,137 @@
+"""How far each node of a step is from PyTorch: is it rounding, or is it wrong?
+
+On top of `Session.inside`. Knows no TVM and asks through a function, so that the page and the
+command line say the same. A tensor is over its limit by the limits of the truth table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from relascope.core.graph import Graph, Kind
+from relascope.engine.jobs.accuracy import DTYPES, LIMITS, BadNode, first_bad
+from relascope.engine.protocol.accuracy import NodeError
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import last_built
+from relascope.passes.pipeline import Pipeline
+
+SINGLE, DOUBLE = DTYPES
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The nodes of a program against PyTorch's tensors.
+
+    Args:
+        dtype: of parameters and floating inputs: "float32" or "float64".
+        graph: of the program that was compared.
+        errors: by a node's id; a node without a counterpart is not there.
+        first: the node where the error first jumps; None where all is within the limits.
+    """
+
+    dtype: str
+    graph: Graph
+    errors: Mapping[str, NodeError]
+    first: BadNode | None
+
+    def ratio(self, ident: str) -> float | None:
+        """A node's error over its limit: above 1 is over it; None without a counterpart."""
+        error = self.errors.get(ident)
+        if error is None:
+            return None
+        return error.max_rel / LIMITS[self.dtype].of(error.counterpart)
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """Ids of the nodes over their limits, in graph order."""
+        return tuple(n.id for n in self.graph if (self.ratio(n.id) or 0.0) > 1)
+
+    @property
+    def without(self) -> tuple[str, ...]:
+        """Ids of the nodes that compute something and have no counterpart, in graph order."""
+        computed = (Kind.CALL, Kind.FUNCTION)
+        return tuple(
+            n.id for n in self.graph if n.kind in computed and n.id not in self.errors
+        )  # fmt: skip
+
+
+def compared_step(ir: str, pipeline: Pipeline, index: int) -> int:
+    """The step whose program is compared for a step: of one that is only for looking, the last
+    before it that is not; -1 is the import."""
+    return last_built(ir, pipeline.upto(index))
+
+
+def look(
+    ask: Ask, ir: str, source: ModelSource, pipeline: Pipeline, index: int, target: str
+) -> Inside:
+    """Compare the inside of the program after a step.
+
+    Raises:
+        EngineError: the program cannot be built, or does not run.
+    """
+    step = compared_step(ir, pipeline, index)
+    upto = pipeline.upto(step)
+    graph: Graph = ask("graph_after", source, upto, step)
+    worst: dict[str, NodeError] = {}
+    for error in ask("inside", source, upto, None, target):
+        if error.id not in worst or worst[error.id].max_rel < error.max_rel:
+            worst[error.id] = error
+    found = Inside(source.dtype, graph, worst, None)
+    if not found.over:
+        return found
+    limit = LIMITS[source.dtype]
+    ahead = graph.ancestors(graph.outputs[: graph.forward_outputs])
+    forward = any(i in ahead for i in found.over)
+    return replace(found, first=first_bad(graph, worst.values(), limit, forward))
+
+
+def both(
+    ask: Ask, ir: str, source: ModelSource, pipeline: Pipeline, index: int, target: str
+) -> Iterator[Inside]:
+    """The same in float32, and where something is over its limit then, in float64.
+
+    A source in float64 is compared in float64 alone. Each is handed out as soon as it is there.
+    """
+    first = look(ask, ir, source, pipeline, index, target)
+    yield first
+    if source.dtype == SINGLE and first.over:
+        yield look(ask, ir, replace(source, dtype=DOUBLE), pipeline, index, target)
+
+
+def verdict(first: Inside, second: Inside | None = None) -> str:
+    """Is it rounding, or is it wrong? In a sentence or two.
+
+    Args:
+        second: the float64 comparison, where there is one beside that in float32.
+    """
+    compared = len(first.errors)
+    if not compared:
+        return "No node has a counterpart in PyTorch, so nothing can be said of single nodes."
+    if not first.over:
+        nodes = f"All {compared} nodes" if compared > 1 else "The one node"
+        verb = "are" if compared > 1 else "is"
+        return f"{nodes} with a counterpart in PyTorch {verb} within the limit in {first.dtype}."
+    found = f"{_count(first)} over the limit in {first.dtype}{_at(first)}"
+    double = first if first.dtype == DOUBLE else second
+    if double is None:
+        return f"{found}. Float64 would tell rounding from a fault."
+    if double is first:
+        return f"It is wrong: {found}, where rounding plays no part."
+    if double.over:
+        elsewhere = _at(double) if _at(double) != _at(first) else ""
+        return f"It is wrong: {found}, and {_count(double)} in float64, too{elsewhere}."
+    return f"It is rounding: {found}, and none in float64."
+
+
+def _count(inside: Inside) -> str:
+    over = len(inside.over)
+    return f"{over} of {len(inside.errors)} nodes are" if over > 1 else "one node is"
+
+
+def _at(inside: Inside) -> str:
+    if inside.first is None:
+        return ""
+    where = f" in {inside.first.scope}" if inside.first.scope else ""
+    return f", first {inside.first.title}{where}"

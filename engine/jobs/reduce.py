@@ -1,0 +1,281 @@
+"""Narrowing inside the pass that bisection found: the smallest piece that still shows the fault.
+
+Each piece of `passes.search.reduce` is one question to the engine, so that a piece that ends its
+process is a finding like any other, and the next one finds a new process. Knows no TVM; the page
+and the command line run it alike.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.jobs.accuracy import LIMITS
+from relascope.engine.jobs.bisect import FACTOR, Bisection
+from relascope.engine.protocol.fault import Report, Shown, Suspects, Told, Where
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import info
+from relascope.passes.search.bisect import IMPORT, Verdict
+from relascope.passes.search.reduce import MOST, Look, Piece, calls, operators, reduce, whole
+
+_ALIKE = 0.5
+"""How alike two errors must be, numbers aside, to be one fault: 1 is the same text."""
+
+
+@dataclass(frozen=True)
+class PieceTry:
+    """One piece that was tried: how many nodes it computes and returns, and what it shows."""
+
+    nodes: int
+    outputs: int
+    shown: Shown
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What was found.
+
+    Args:
+        bisection: what it started from.
+        source: the model as it was run: in float64, where the fault shows in it.
+        where: the suspected passes, as they were asked about last.
+        total: how many nodes the program before them computes.
+        piece: the smallest that shows the fault; None where the fault does not show in the program
+            before the passes and after them.
+        shown: what that piece shows.
+        operators: what it calls, in order.
+        minimal: whether the fault goes away without any one of its nodes.
+        log: every piece that was tried, in order.
+        report: of the piece; None where there is none.
+    """
+
+    bisection: Bisection
+    source: ModelSource
+    where: Where
+    total: int
+    piece: Piece | None
+    shown: Shown | None
+    operators: tuple[str, ...]
+    minimal: bool
+    log: tuple[PieceTry, ...]
+    report: Report | None
+
+
+def narrow(
+    ask: Ask,
+    ir: str,
+    bisection: Bisection,
+    tell: Callable[[PieceTry], None] = lambda one: None,
+    most: int = MOST,
+) -> Reduction:
+    """Narrow the fault that a bisection found to a small piece of the program before the pass.
+
+    Args:
+        ask: asks the engine; see `engine.jobs.bisect.bisect`.
+        tell: called with each piece as it is done.
+        most: how many pieces are tried at most.
+
+    Raises:
+        EngineError: kind "usage"; there is nothing to narrow, see `cannot`. Other kinds: the
+            program before the pass cannot be run.
+    """
+    source, where = _start(bisection)
+    log: list[PieceTry] = []
+    search = _Search(ask, source, bisection, log, tell)
+    graph, near, shows = search.begin(ir, where)
+    total = len(whole(graph).nodes)
+    if shows is None:
+        return Reduction(bisection, source, where, total, None, None, (), False, tuple(log), None)
+    where = shows
+    found = reduce(graph, search.judge(where), near, most)
+    assert found.piece is not None, "the whole shows the fault, or there would be no question"
+    shown = search.known[found.piece]
+    made = Reduction(
+        bisection, source, where, total, found.piece, shown,
+        tuple(operators(graph, found.piece)), found.minimal, tuple(log), None,
+    )  # fmt: skip
+    told = Told(
+        Path(source.model).name, shown, how_found(made, calls(graph, found.piece)), found.minimal
+    )
+    return replace(made, report=ask("report", source, where, found.piece, told))
+
+
+def cannot(bisection: Bisection) -> str:
+    """Why there is nothing to narrow, in a sentence; "" where there is."""
+    if not bisection.kind:
+        return "There is no fault to narrow: the pipeline is as it should be."
+    if bisection.found.bad is None or set(bisection.found.suspects) <= {IMPORT}:
+        return (
+            "The imported program is at fault, before any pass: there is no pass to narrow inside "
+            "of. `cli.py check` says which node goes wrong first."
+        )
+    return ""
+
+
+def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
+    """What to look at: the model, and the suspected steps of the smallest bad pipeline."""
+    question, found = bisection.question, bisection.found
+    steps = [i for i in found.suspects if i != IMPORT]
+    if cannot(bisection):
+        raise EngineError("usage", cannot(bisection), "bisection")
+    assert found.bad is not None, "or there would be nothing to narrow"
+    source = question.source
+    if bisection.kind == "wrong" and bisection.double is not None and not bisection.double.passed:
+        source = replace(source, dtype="float64")  # where rounding cannot be taken for a fault
+    limit = {"wrong": LIMITS[source.dtype].outputs, "slow": _slow(bisection), "crash": 0.0}
+    # What is a machine's own (its processor, its libraries) is left to the report's reader.
+    target = question.target.split()[0]
+    return source, Where(
+        found.bad, steps[0], steps[-1], bisection.kind, target, limit[bisection.kind]
+    )
+
+
+def _slow(bisection: Bisection) -> float:
+    """How many times as long it must take to be the fault: half way, by ratio, to what the whole
+    takes, but no more than a bisection's factor."""
+    ratios = {t.pipeline: t.ratio for t in bisection.log if t.ratio}
+    bad, good = (ratios.get(p) if p else None for p in (bisection.found.bad, bisection.found.good))
+    return min(FACTOR, max(1.1, math.sqrt(bad / good))) if bad and good else FACTOR
+
+
+class _Search:
+    def __init__(
+        self, ask: Ask, source: ModelSource, bisection: Bisection, log: list[PieceTry],
+        tell: Callable[[PieceTry], None],
+    ) -> None:  # fmt: skip
+        self._ask, self._source, self._bisection = ask, source, bisection
+        self._log, self._tell = log, tell
+        self._first: Shown | None = None
+        self.known: dict[Piece, Shown] = {}
+
+    def begin(self, ir: str, where: Where) -> tuple[Graph, tuple[str, ...], Where | None]:
+        """The graph, where to look first, and the question under which the whole shows the fault.
+
+        Passes that crash by themselves are not built. Where it does not show right after the
+        suspected passes, the steps after them are run too.
+        """
+        has_tail = any(
+            s.enabled and not info(ir, s).looking for s in where.pipeline.steps[where.last + 1 :]
+        )
+        for building, tail in itertools.product(
+            (False, True) if where.kind == "crash" else (True,),
+            (False, True) if has_tail else (False,),
+        ):
+            asked = replace(where, building=building, tail=tail)
+            start: Suspects = self._ask("suspects", self._source, asked)
+            piece = whole(start.graph)
+            if not piece.outputs:
+                return start.graph, (), None
+            if self._look(asked, piece).verdict is Verdict.BAD:
+                return start.graph, start.near, asked
+        return start.graph, (), None
+
+    def judge(self, where: Where) -> Callable[[Piece], Look]:
+        """Asks about pieces."""
+        return lambda piece: self._look(where, piece)
+
+    def _look(self, where: Where, piece: Piece) -> Look:
+        if piece in self.known and self.known[piece] is self._first:
+            return Look(Verdict.BAD, self.known[piece].outputs)  # the whole, looked at before
+        shown = self._shown(where, piece)
+        done = PieceTry(len(piece.nodes), len(piece.outputs), shown)
+        self._log.append(done)
+        self._tell(done)
+        if shown.outcome == where.kind and self._same(shown):
+            self._first = self._first or shown
+            self.known[piece] = shown
+            return Look(Verdict.BAD, shown.outputs)
+        return Look(Verdict.GOOD if shown.outcome == "good" else Verdict.CANNOT_RUN)
+
+    def _shown(self, where: Where, piece: Piece) -> Shown:
+        try:
+            answer: Shown = self._ask("narrow", self._source, where, piece)
+        except EngineError as death:
+            if death.kind != "engine":
+                raise
+            if not (where.building or where.tail):
+                return Shown("crash", error=death)
+            # Is it the passes that end the process, or can the piece not be run at all?
+            try:
+                self._ask("narrow", self._source, where, piece, True)
+            except EngineError as other:
+                if other.kind != "engine":
+                    raise
+                return Shown("cannot be run", error=other)
+            return Shown("crash", error=death)
+        return answer
+
+    def _same(self, shown: Shown) -> bool:
+        """Whether an error is the one that the whole program shows, numbers aside."""
+        if self._first is None or shown.error is None or self._first.error is None:
+            return True
+        one, other = (_words(e.message) for e in (shown.error, self._first.error))
+        return difflib.SequenceMatcher(None, one, other).ratio() >= _ALIKE
+
+
+def _words(message: str) -> str:
+    return re.sub(r"0x[0-9a-f]+|\d+", "", message.partition("\n")[0])[:300]
+
+
+def how_found(made: Reduction, count: int) -> str:
+    """How the piece was found, in sentences."""
+    question = made.bisection.question
+    size = f"{count} operator" + ("s" if count != 1 else "")
+    left = len(made.piece.nodes) if made.piece else 0
+    text = (
+        f"In the pipeline `{question.pipeline}` on the model {Path(question.source.model).name}"
+        f"{' in training' if question.source.training else ''}, bisection found the pass in "
+        f"{made.bisection.compiles} compiles. Of the {made.total} nodes that the program before it "
+        f"computes, {left} {'is' if left == 1 else 'are'} left ({size}), after {len(made.log)} "
+        f"{'try' if len(made.log) == 1 else 'tries'}."
+    )
+    if made.minimal:
+        return f"{text} Without any one of them the fault does not show."
+    return f"{text} The search stopped there; fewer may do."
+
+
+def verdict(ir: str, made: Reduction) -> str:
+    """What was found, in a few sentences."""
+    steps = [
+        f"{s.name} ({info(ir, s).title})"
+        for s in made.where.pipeline.steps[made.where.first : made.where.last + 1]
+        if s.enabled
+    ]
+    names = ", ".join(steps)
+    if made.piece is None or made.shown is None:
+        return (
+            f"It cannot be narrowed inside {names}: the program before the pass and after it, by "
+            f"themselves, do not show the fault{_instead(made)}. It needs the whole pipeline, "
+            "which bisection gives."
+        )
+    count = len(made.piece.nodes)
+    size = f"{count} of the {made.total} nodes" if count < made.total else "the whole program"
+    text = f"{names}: the fault shows with {size} before it"
+    listed = ", ".join(made.operators[:6]) + (", …" if len(made.operators) > 6 else "")
+    text += f" ({listed}): {_of(made.shown)}."
+    if count == made.total and count > 1:
+        text += " No smaller part of it was found to show it."
+    elif not made.minimal and count > 1:
+        text += " The tries were used up; fewer nodes may do."
+    return f"{text} {len(made.log)} tries."
+
+
+def _instead(made: Reduction) -> str:
+    errors = [t.shown.error for t in made.log if t.shown.error is not None]
+    return f" ({errors[0].message.partition(chr(10))[0].rstrip('.')})" if errors else ""
+
+
+def _of(shown: Shown) -> str:
+    if shown.error is not None:
+        return shown.error.message.partition("\n")[0].rstrip(".")
+    if shown.ratio is not None:
+        return f"it takes {shown.ratio:.2f} times as long as before"
+    return f"off by {shown.max_rel:.1e} of the scale"

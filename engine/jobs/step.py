@@ -1,0 +1,75 @@
+"""Stepping through a pipeline of which a pass may end the engine's process.
+
+A pass that raises is a record like any other; one that ends the process takes the answer with it.
+Here it is found by halving, each try with a new process, and its step is left out of what follows,
+as that of a pass that raised is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.results import StepRecord
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What each step did.
+
+    Args:
+        records: one a step; a step that ended the process has the error that says so.
+        pipeline: the same steps with those switched off: what can be asked about without ending
+            the process again.
+    """
+
+    records: tuple[StepRecord, ...]
+    pipeline: Pipeline
+
+
+def step(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Stepped:
+    """Run a pipeline over the imported program, whatever becomes of the engine's process.
+
+    Raises:
+        EngineError: the model cannot be imported, or the call was cancelled.
+    """
+    fatal: dict[int, EngineError] = {}
+    alive = pipeline
+    while True:
+        try:
+            records: tuple[StepRecord, ...] = ask("step", source, alive)
+            break
+        except EngineError as error:
+            if error.kind != "engine" or not any(s.enabled for s in alive):
+                raise
+            index, death = _first_fatal(ask, source, alive, error)
+            fatal[index], alive = death, alive.switched(index, False)
+    return Stepped(
+        tuple(
+            replace(r, enabled=True, error=fatal[i]) if i in fatal else r
+            for i, r in enumerate(records)
+        ),
+        alive,
+    )
+
+
+def _first_fatal(
+    ask: Ask, source: ModelSource, pipeline: Pipeline, death: EngineError
+) -> tuple[int, EngineError]:
+    """The first step that ends the process, and how; `death` is how the whole pipeline does."""
+    ask("load", source)  # if this is fatal already, no step is to blame
+    on = [i for i, s in enumerate(pipeline) if s.enabled]
+    low, high = 0, len(on)  # the first `low` steps that are on do not, the first `high` do
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            ask("step", source, pipeline.upto(on[middle - 1]))
+            low = middle
+        except EngineError as error:
+            if error.kind != "engine":
+                raise
+            high, death = middle, error
+    return on[high - 1], death

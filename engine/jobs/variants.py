@@ -1,0 +1,114 @@
+"""The ways in which a model can be built on this machine, to be held against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.target_text import gpu_index, split
+from relascope.engine.protocol.targets import Target
+from relascope.engine.protocol.times import Way
+from relascope.passes.catalogue import names as pass_names
+from relascope.passes.pipeline import Pipeline, Step
+
+Captured = Callable[[ModelSource, Pipeline], tuple[str, ...] | None]
+"""From a pipeline to what the forward saves at its end; None in inference."""
+
+WAYS = {
+    "tvm": "TVM's own kernels",
+    "library": "matrix products and convolutions by PyTorch's library",
+    "openblas": "matrix products by OpenBLAS, on TVM's threads",
+    "schedules": "the better library here, and our schedules for the rest",
+    "tuned": "the same, with what tuning found faster",
+    "graphs": "kernels launched as CUDA graphs",
+    "mixed_precision": "half precision, by the pass mixed_precision",
+    "layout": "convolutions in another layout, by the pass convert_layout",
+}
+"""What each way is, by its name."""
+
+_BY_OPTION = {
+    "records": "tuned",
+    "graphs": "graphs",
+    "schedules": "schedules",
+    "libs=openblas": "openblas",
+    "libs": "library",
+}
+_BY_PASS = {"mixed_precision": "mixed_precision", "layout": "convert_layout"}
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A way that this machine has: the target, and a pass that is put into the pipeline or ""."""
+
+    name: str
+    target: str
+    added: str = ""
+
+
+def way_of(target: str) -> str:
+    """Which way a target is by itself, by the option that says most of it."""
+    options = split(target)[1]
+    words = {*options, *(f"{name}={value}" for name, value in options.items())}
+    return next((name for option, name in _BY_OPTION.items() if option in words), "tvm")
+
+
+def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]:
+    """Every way to build for the device of a target, in the order of `WAYS`.
+
+    Args:
+        targets: what the engine lists.
+        target: the chosen one, with which the passes are tried.
+    """
+    device = (split(target)[0], gpu_index(target))
+    found: dict[str, Offer] = {}
+    for one in targets:
+        if one.runs_here and (split(one.name)[0], gpu_index(one.name)) == device:
+            found.setdefault(way_of(one.name), Offer(way_of(one.name), one.name))
+    for name, added in _BY_PASS.items():
+        if added in pass_names(ir):
+            found[name] = Offer(name, target, added)
+    return tuple(found[name] for name in WAYS if name in found)
+
+
+def chosen(text: str, offered: Iterable[Offer]) -> tuple[Offer, ...]:
+    """Those that are named, separated by commas; or "all".
+
+    Raises:
+        EngineError: kind "usage"; there is no such way here.
+    """
+    known = {o.name: o for o in offered}
+    if text == "all":
+        return tuple(known.values())
+    wanted = [n.strip() for n in text.split(",") if n.strip()]
+    unknown = [n for n in wanted if n not in known]
+    if unknown or not wanted:
+        raise EngineError(
+            "usage", f"There is no way called {', '.join(unknown) or text!r} here.", "--ways",
+            f"Name some of {', '.join(known)}, or all.",
+        )  # fmt: skip
+    return tuple(known[n] for n in dict.fromkeys(wanted))
+
+
+def with_pass(pipeline: Pipeline, name: str, training: bool) -> Pipeline:
+    """A pipeline with one pass more: behind the gradient, or first of all where there is none.
+
+    Inference's passes come down to kernels in the end, where such a pass would find nothing.
+    """
+    steps = (*pipeline.steps, Step(name)) if training else (Step(name), *pipeline.steps)
+    return Pipeline(steps)
+
+
+def ways(
+    source: ModelSource, pipeline: Pipeline, target: str, taken: Iterable[Offer],
+    captured: Captured,
+) -> tuple[Way, ...]:  # fmt: skip
+    """What `Session.time` is asked for, without the way that the target is by itself."""
+    made = []
+    for offer in taken:
+        if offer.target == target and not offer.added:
+            continue
+        mine = with_pass(pipeline, offer.added, source.training) if offer.added else pipeline
+        made.append(Way(offer.name, offer.target, mine, captured(source, mine)))
+    return tuple(made)

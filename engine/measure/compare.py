@@ -1,0 +1,275 @@
+"""What was built, compared with PyTorch and timed against it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from relascope.core.errors import EngineError
+from relascope.engine.building.executables import Step, Tensors
+from relascope.engine.cpu_kernels.buffer_pool import Room
+from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.measure import timing
+from relascope.engine.measure.memory import torch_peak
+from relascope.engine.protocol.accuracy import Comparison, Spread
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.times import TimeResult, TimeRow
+from relascope.engine.pytorch.compile import CannotCompile, compiled, error_of, first_run
+from relascope.engine.pytorch.model import Model
+
+
+@dataclass(frozen=True)
+class Built:
+    """A program that was built, with what is needed to run it on a model's inputs.
+
+    Args:
+        model: on the device that the program was built for.
+        program: the engine's own; has `masks`, `grad_outs` and `updates`.
+        step: what was built.
+        capture_bytes: what is held between forward and backward.
+        seconds: what building took.
+    """
+
+    model: Model
+    program: Any
+    step: Step
+    capture_bytes: int | None
+    seconds: float
+    room: Room = field(default_factory=Room, compare=False)
+    """Of the masks."""
+
+    @cached_property
+    def values(self) -> dict[str, torch.Tensor]:
+        """Inputs, parameters, buffers and grad_outs by name."""
+        return values_for(self.model, self.program)
+
+    def masks(self, seed: int | None) -> dict[str, torch.Tensor]:
+        """Dropout masks, drawn as PyTorch draws them on the model's device."""
+        return draw_masks(self.program.masks, seed, self.model.device, self.room)
+
+    def forward(self, masks: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """The model's outputs, then the program's `updates`; and the captures by name."""
+        return self.step.forward({**self.values, **masks})
+
+    def backward(self, masks: Tensors, captures: Tensors) -> dict[str, torch.Tensor]:
+        """The gradients under the model's grad_outs, by the name of what they are of."""
+        return self.step.backward({**self.values, **masks, **captures})
+
+
+def values_for(model: Model, program: Any) -> dict[str, torch.Tensor]:
+    """What a program takes of a model: inputs, parameters, buffers and grad_outs by name."""
+    inputs = dict(zip(model.input_names, model.inputs, strict=True))
+    values = {**inputs, **model.parameters, **model.buffers}
+    if program.grad_outs:
+        floating = [g for g in model.grad_outs() if g.is_floating_point()]
+        values.update(zip(program.grad_outs, floating, strict=True))
+    return values
+
+
+def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
+    """Run once under the source's seed; compare outputs, changed buffers and gradients."""
+    model = built.model
+    progress(0.0, "running PyTorch")
+    expected = {f"output {i}": t for i, t in enumerate(model.forward())}
+    expected.update({f"updated {n}": t for n, t in model.updated(built.program.updates).items()})
+    if built.step.has_backward:
+        expected.update({f"gradient of {n}": t for n, t in model.gradients().items()})
+    progress(0.5, "running what was built")
+    masks = built.masks(model.source.seed)
+    outputs, captures = built.forward(masks)
+    updates = built.program.updates
+    count = len(outputs) - len(updates)
+    found = {f"output {i}": t for i, t in enumerate(outputs[:count])}
+    found.update({f"updated {n}": t for n, t in zip(updates, outputs[count:], strict=True)})
+    if built.step.has_backward:
+        gradients = built.backward(masks, captures)
+        found.update({f"gradient of {n}": t for n, t in gradients.items()})
+    if set(found) != set(expected):
+        raise EngineError(
+            "engine", "What was built does not return what the model returns.",
+            ", ".join(sorted(set(found) ^ set(expected))), "Report this; it is a fault of ours.",
+        )  # fmt: skip
+    scales = {name: scale_of(tensor) for name, tensor in expected.items()}
+    floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
+    return tuple(
+        comparison(
+            name, found[name], expected[name], scales[name],
+            max(scales[name], floor if name.startswith("gradient") else 0.0),
+        )
+        for name in expected
+    )  # fmt: skip
+
+
+def gradient_floor(scales: Iterable[float]) -> float:
+    """What a gradient is held against at least: see `engine.protocol.accuracy.Comparison`."""
+    return max(scales, default=0.0) * 1e-3
+
+
+def scale_of(tensor: torch.Tensor) -> float:
+    """The largest finite magnitude."""
+    finite = tensor.to(torch.float64).abs().nan_to_num(nan=0.0, posinf=0.0)
+    return float(finite.max()) if tensor.numel() else 0.0
+
+
+def comparison(
+    name: str, ours: torch.Tensor, theirs: torch.Tensor, scale: float, against: float
+) -> Comparison:
+    """One tensor of ours against PyTorch's.
+
+    Args:
+        scale: what the comparison says of PyTorch's tensor.
+        against: what the absolute error is divided by; where it is 0, it stands as it is.
+
+    Raises:
+        EngineError: kind "engine"; the shapes differ.
+    """
+    dtype = str(theirs.dtype).removeprefix("torch.")
+    if ours.shape != theirs.shape:
+        raise EngineError(
+            "engine", f"{name} has the shape {list(ours.shape)}, PyTorch's {list(theirs.shape)}.",
+            name, "Report this; it is a fault of ours.",
+        )  # fmt: skip
+    if not theirs.numel():
+        return Comparison(name, 0.0, 0.0, 0.0, dtype)
+    a, b = ours.to(theirs.device, torch.float64), theirs.to(torch.float64)
+    # NaN compares as an infinite error, unless PyTorch has it in the same place.
+    difference = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
+    difference = difference.nan_to_num(nan=float("inf"))
+    worst, mean = float(difference.max()), float(difference.mean())
+    median = float(difference.flatten().median())
+    unit = against or 1.0
+    spread = Spread(
+        mean, mean / unit, median, median / unit,
+        int((a.isnan() & ~b.isnan()).sum()), int((a.isinf() & ~b.isinf()).sum()),
+    )  # fmt: skip
+    return Comparison(name, worst, worst / unit, scale, dtype, spread)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Something of ours that is timed: what its rows are called, and what it was built for."""
+
+    what: str
+    target: str
+    built: Built
+
+
+def measure(
+    ours: Sequence[Contender], repeats: int, progress: Progress, rivals: Sequence[str] = ()
+) -> TimeResult:
+    """Compare with PyTorch, then time against PyTorch eager, all in turns.
+
+    Every run counts the whole way: masks are drawn as PyTorch draws them, tensors go in, results
+    come out as tensors of their own, and the device has finished. With a backward, forward alone
+    and forward and backward are timed. The number of threads is set before. What memory a run takes
+    is measured afterwards, in a run that is not timed.
+
+    Args:
+        ours: of one model on one device, the one that the result is about first.
+        rivals: in `engine.protocol.times.RIVALS`, timed in turn with them; one that cannot be
+            compiled is left out, and a note says why.
+    """
+    first = ours[0].built
+    model, phases = first.model, ["forward"]
+    if first.step.has_backward:
+        phases.append("forward_backward")
+    compared = {
+        c.what: compare(c.built, _part(progress, 0.2 * i / len(ours), 0.2 * (i + 1) / len(ours)))
+        for i, c in enumerate(ours)
+    }
+
+    def wait() -> None:
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)
+
+    modules, seconds, notes = _compiled(model, rivals, _part(progress, 0.2, 0.5))
+    start = 0.5 if rivals else 0.2
+    rows: list[TimeRow] = []
+    for index, phase in enumerate(phases):
+        share = (1 - start) / len(phases)
+        backward = phase == "forward_backward"
+        runs = {"pytorch eager": model.eager(backward)}
+        runs |= {c.what: _run(c.built, backward) for c in ours}
+        runs |= {n: model.eager(backward, module) for n, module in modules.items()}
+        part = _part(progress, start + share * index, start + share * (index + 1))
+        words = phase.replace("_", " and ")
+        measured = timing.interleave(
+            runs,
+            repeats,
+            wait,
+            lambda f, t, part=part, words=words: part(f, f"{words}, {t}"),  # type: ignore[misc]
+        )
+        peaks = {name: torch_peak(run, model.device) for name, run in runs.items()}
+        eager = measured["pytorch eager"]
+        rows.append(
+            timing.row("pytorch eager", phase, eager, None, None, peaks["pytorch eager"])
+        )  # fmt: skip
+        for one in ours:
+            built, found = one.built, compared[one.what]
+            counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
+            own = built.step.own_bytes({**built.values, **built.masks(None)}, backward)
+            peak = None if own is None else own + built.room.nbytes + peaks[one.what]
+            row = timing.row(one.what, phase, measured[one.what], eager, max(counted), peak)
+            rows.append(
+                replace(
+                    row, build_seconds=built.seconds, target=one.target,
+                    capture_bytes=built.capture_bytes,
+                )
+            )  # fmt: skip
+        for name, module in modules.items():
+            error = error_of(model, module)
+            row = timing.row(name, phase, measured[name], eager, error, peaks[name])
+            over = timing.ratio(measured[ours[0].what], measured[name])
+            rows.append(replace(row, ours_over=over, build_seconds=seconds[name]))
+    return TimeResult(
+        timing.machine(),
+        ours[0].target,
+        torch.get_num_threads(),
+        tuple(rows),
+        compared[ours[0].what],
+        first.seconds,
+        (*notes, *timing.unsteady(rows)),
+    )
+
+
+def _run(built: Built, backward: bool) -> Callable[[], object]:
+    def forward() -> object:
+        return built.forward(built.masks(None))
+
+    def forward_backward() -> object:
+        masks = built.masks(None)
+        _, captures = built.forward(masks)
+        return built.backward(masks, captures)
+
+    return forward_backward if backward else forward
+
+
+def _part(progress: Progress, low: float, high: float) -> Progress:
+    return lambda fraction, text: progress(low + (high - low) * fraction, text)
+
+
+def _compiled(
+    model: Model, rivals: Sequence[str], progress: Progress
+) -> tuple[dict[str, Callable[..., Any]], dict[str, float], list[str]]:
+    """What torch.compile makes of the model, compiled; in what time; and why of some nothing."""
+    found: dict[str, Callable[..., Any]] = {}
+    seconds: dict[str, float] = {}
+    notes = []
+    if rivals:
+        torch._dynamo.reset()  # or what an earlier model made it give up on is remembered
+    for index, name in enumerate(rivals):
+        progress(index / len(rivals), f"{name}, which compiles first")
+        try:
+            began = time.perf_counter()
+            module = compiled(model, name)
+            for backward in {False, model.source.training}:
+                first_run(model.eager(backward, module))
+            found[name], seconds[name] = module, time.perf_counter() - began
+        except CannotCompile as error:
+            notes.append(f"{name} is not timed: {error}.")
+    return found, seconds, notes

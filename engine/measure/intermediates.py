@@ -1,0 +1,223 @@
+"""The tensors inside a program against those inside PyTorch's run of the model.
+
+Whatever the IR: a backend says which operator of PyTorch each node came from, and makes a program
+that returns what is inside. Such a program is built with every shown node kept, so little or
+nothing of it is fused.
+
+Which tensor of PyTorch's a node is held against:
+
+- Of the nodes that came from one operator, the last of the result's type is the result.
+- Gradients that the program returns are known by the names of what they are of.
+- Any other node of the backward is one of the gradients that PyTorch has inside, if it has the same
+  numbers but for rounding. One that has not is not said to be wrong: what the two compute on the
+  way from one gradient to the next may differ.
+- In a program that was split, a node without any of these is held against the same node of the
+  function built whole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from relascope.core.graph import Graph, Kind, Node, TensorType
+from relascope.engine.measure.compare import Built, comparison, gradient_floor, scale_of
+from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
+from relascope.engine.pytorch.model import Model, tensor_type
+from relascope.engine.pytorch.reference import Reference
+
+Tensors = Mapping[str, torch.Tensor]
+Counterparts = Mapping[str, tuple[str, torch.Tensor]]
+"""By a node's id, the name of what it is held against, and the tensor."""
+
+# Relative to scale: tensors nearer than this are the same but for rounding. Much wider, and two
+# gradients that a small term tells apart would be taken for one another.
+_NEAR = {torch.float32: 1e-4, torch.float64: 1e-10}
+
+
+class Backend(Protocol):
+    """What is needed of an IR; `engine.server.backend.Backend` has it."""
+
+    def build(self, program: Any, halves: Any, target: str) -> Any:
+        """Build a program whole."""
+
+    def showing(self, program: Any, name: str, exprs: Sequence[Any]) -> Any:
+        """The program that returns these expressions of one of its functions."""
+
+    def can_show(self, expr: Any) -> bool:
+        """Whether `showing` can return an expression."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A function whose inside is to be seen.
+
+    Args:
+        program, name: where it stands.
+        graph: of it.
+        exprs: the IR's expression of each node by its id.
+        masks: dropout masks by name, as the whole program draws them.
+        given: tensors that it reads besides those of the model, by name.
+        gradients: names of what its last results are gradients of.
+    """
+
+    program: Any
+    name: str
+    graph: Graph
+    exprs: Mapping[str, Any]
+    masks: Tensors
+    given: Tensors
+    gradients: tuple[str, ...]
+
+
+def values_inside(backend: Backend, model: Model, part: Part, target: str) -> Tensors:
+    """Every tensor that a function computes, by its node's id."""
+    ids = [n.id for n in part.graph if _is_shown(n) and backend.can_show(part.exprs[n.id])]
+    if not ids:
+        return {}
+    shown = backend.showing(part.program, part.name, [part.exprs[i] for i in ids])
+    built = Built(model, shown, backend.build(shown, None, target), None, 0.0)
+    results, _ = built.forward({**part.masks, **part.given})
+    return dict(zip(ids, results, strict=True))
+
+
+def _is_shown(node: Node) -> bool:
+    return (
+        node.kind in (Kind.CALL, Kind.FUNCTION, Kind.ITEM)
+        and len(node.outputs) == 1
+        and node.outputs[0].elements is not None
+    )
+
+
+def compare_inside(
+    part: Part, values: Tensors, results: Counterparts, reference: Reference, whole: Tensors
+) -> tuple[NodeError, ...]:
+    """Hold every node that has a counterpart against it, in graph order.
+
+    Args:
+        values: from `values_inside`.
+        results: from `results_in`, of the whole function.
+        whole: tensors of the same nodes in the function built whole; empty where it is that.
+    """
+    theirs = dict(results)
+    known = {name.removeprefix("gradient of "): t for name, t in reference.gradients}
+    against: dict[str, float] = {}
+    if part.gradients:
+        floor = gradient_floor(scale_of(known[n]) for n in part.gradients if n in known)
+        for ident, name in zip(part.graph.outputs[-len(part.gradients) :], part.gradients,
+                               strict=True):  # fmt: skip
+            gradient = known.get(name)
+            if gradient is not None and ident in values:
+                theirs[ident] = f"gradient of {name}", gradient
+                against[ident] = max(scale_of(gradient), floor)
+    gradients = _Nearest(reference.gradients)
+    found = []
+    for node in part.graph:
+        ours = values.get(node.id)
+        if ours is None:
+            continue
+        counterpart = theirs.get(node.id)
+        if counterpart is None and reference.gradients:
+            counterpart = gradients.of(ours)
+        if counterpart is None and node.id in whole:
+            counterpart = WHOLE, whole[node.id]
+        if counterpart is not None:
+            name, tensor = counterpart
+            found.append(_error(node.id, name, ours, tensor, against.get(node.id)))
+    return tuple(found)
+
+
+def compare_captures(captured: Tensors, results: Counterparts) -> tuple[Comparison, ...]:
+    """Hold those captures that PyTorch has too against its tensors.
+
+    Args:
+        captured: what the forward half returned, by the ids of the joint function's nodes.
+        results: from `results_in`, of the joint function.
+    """
+    found = []
+    for ident, ours in captured.items():
+        if ident in results:
+            _, theirs = results[ident]
+            scale = scale_of(theirs)
+            found.append(comparison(f"capture {ident}", ours, theirs, scale, scale))
+    return tuple(found)
+
+
+def results_in(graph: Graph, ordinals: Mapping[str, int], reference: Reference) -> Counterparts:
+    """PyTorch's result for each node that is the result of an operator.
+
+    Args:
+        graph: of the whole function.
+        ordinals: by a node's id, the place in PyTorch's order of execution of the operator that it
+            came from; -1 - n of what a pass made of operator n, whose result is not known then.
+    """
+    unsure = {-1 - o for n in graph if (o := ordinals.get(n.id, 0)) < 0}
+    last: dict[tuple[int, TensorType, int | None], str] = {}
+    for node in graph:
+        ordinal = ordinals.get(node.id)
+        if not _is_shown(node) or ordinal not in reference.results or ordinal in unsure:
+            continue
+        assert ordinal is not None
+        item = int(node.attrs["index"]) if node.kind is Kind.ITEM else None
+        single = len(reference.results[ordinal][1]) == 1
+        last[ordinal, node.outputs[0], None if single else item] = node.id
+    found: dict[str, tuple[str, torch.Tensor]] = {}
+    for (ordinal, kind, item), ident in last.items():
+        origin, results = reference.results[ordinal]
+        index = 0 if len(results) == 1 else item
+        if index is not None and index < len(results) and tensor_type(results[index]) == kind:
+            found[ident] = origin.where, results[index]
+    return found
+
+
+class _Nearest:
+    """Finds the tensor with the same numbers, whatever their shape."""
+
+    def __init__(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
+        self._weights: dict[int, torch.Tensor] = {}
+        self._by_kind: dict[tuple[int, torch.dtype], list[tuple[float, int]]] = defaultdict(list)
+        self._all = [(name, t) for name, t in tensors if scale_of(t) > 0]
+        for index, (_, tensor) in enumerate(self._all):
+            kind = tensor.numel(), tensor.dtype
+            self._by_kind[kind].append((self._print(tensor), index))
+        for prints in self._by_kind.values():
+            prints.sort()
+
+    def _print(self, tensor: torch.Tensor) -> float:
+        """A number that tells tensors apart: a weighted sum with fixed random weights."""
+        count = tensor.numel()
+        if count not in self._weights:
+            generator = torch.Generator().manual_seed(count)
+            self._weights[count] = torch.randn(count, generator=generator, dtype=torch.float64)
+        return float(tensor.detach().cpu().double().flatten() @ self._weights[count])
+
+    def of(self, ours: torch.Tensor) -> tuple[str, torch.Tensor] | None:
+        """The name of the nearest tensor, and it in our shape; None where none is near."""
+        prints = self._by_kind.get((ours.numel(), ours.dtype))
+        if not prints:
+            return None
+        place = bisect(prints, (self._print(ours), -1))
+        best: tuple[float, str, torch.Tensor] | None = None
+        for _, index in prints[max(0, place - 1) : place + 1]:
+            name, tensor = self._all[index]
+            tensor = tensor.reshape(ours.shape)
+            error = _error("", name, ours, tensor).max_rel
+            if error <= _NEAR.get(ours.dtype, 0.0) and (best is None or error < best[0]):
+                best = error, name, tensor
+        if best is None:
+            return None
+        name = best[1]
+        return (name if name.startswith("gradient of ") else f"gradient of {name}"), best[2]
+
+
+def _error(
+    ident: str, name: str, ours: torch.Tensor, theirs: torch.Tensor, against: float | None = None
+) -> NodeError:
+    scale = scale_of(theirs)
+    found = comparison(name, ours, theirs, scale, scale if against is None else against)
+    return NodeError(ident, found.max_abs, found.max_rel, name, found.spread)

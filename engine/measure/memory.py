@@ -1,0 +1,60 @@
+"""The most memory that one run takes at one time.
+
+Of PyTorch's allocator it is measured: on the CPU by its profiler, which sees every tensor that is
+made and freed; on a GPU by the allocator's own count. What TVM's functions take for themselves
+they say (`engine.building.executables.Compiled.own_bytes`), as TVM's allocator is another.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.autograd.profiler import profile
+
+
+def torch_peak(run: Callable[[], object], device: torch.device) -> int:
+    """The most bytes that PyTorch's allocator had out during a run, beyond those before it.
+
+    Args:
+        run: what it returns is held until it is over.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        run()
+        torch.cuda.synchronize(device)
+        return int(torch.cuda.max_memory_allocated(device)) - int(before)
+    watched = profile(profile_memory=True)
+    with _quiet():
+        watched.__enter__()
+    try:
+        result = run()
+    finally:
+        with _quiet():
+            watched.__exit__(None, None, None)
+    del result
+    results: Any = watched.kineto_results  # whose types PyTorch's stubs do not know
+    events = [e for e in results.events() if e.name() == "[memory]"]
+    held = most = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        held += event.nbytes()
+        most = max(most, held)
+    return most
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what the profiler says of its starting and stopping out of the process's log."""
+    log, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(log, 2)
+        os.close(log)
+        os.close(nowhere)

@@ -1,0 +1,161 @@
+"""What a machine does at best: FLOPs a second, and bytes a second from memory and from caches.
+
+PyTorch measures it, with its own threads: what it reaches, TVM can reach. Rounds go through all
+that is measured in turns, and the best of each counts, so that what disturbs the machine for a
+moment does no harm; on a busy machine they go on for longer. It takes a second or two.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+
+import torch
+
+from relascope.engine.measure import timing
+from relascope.engine.protocol.profile import Peaks
+
+_ROUNDS = 4
+_BUDGET_SECONDS = 1.5
+"""Rounds go on so long at most while one of them is still better than all before."""
+_BETTER = 1.02
+_BLOCK_SECONDS = 3e-3
+"""What is quicker is done several times in a row."""
+_SMALLEST = 2**18
+_LEAST_LARGEST = 2**28
+_MOST_LARGEST = 2**31
+_SIDES = {"cpu": (1024, 4096), "cuda": (4096, 16384)}
+"""Rows of the matrices whose product is timed: at first, and on a machine that is quick with
+these."""
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_TYPES = ("float32", "float64", "float16", "bfloat16")
+
+Work = Callable[[], object]
+
+
+def measure(name: str, dtypes: Iterable[str]) -> Peaks:
+    """Measure the peaks of a device, with as many threads as PyTorch has now.
+
+    Args:
+        name: of the device, as PyTorch calls it ("cpu", "cuda").
+        dtypes: floating types in which matrices are multiplied, such as "float32"; others are
+            left out.
+    """
+    began = time.perf_counter()
+    device = torch.device(name)
+    wait = _wait(device)
+    names = [d for d in dict.fromkeys(dtypes) if d in _TYPES]
+    with torch.no_grad():
+        products = {name: _product(device, getattr(torch, name), wait) for name in names}
+        moves = _moves(device)
+        work: dict[Hashable, tuple[float, Work]] = {}
+        work.update(products.items())
+        work.update(moves.items())
+        best = _best(work, wait)
+    sizes = sorted({size for size, _ in moves})
+    rates = [max(best[key] for key in moves if key[0] >= size) for size in sizes]
+    words = timing.machine() if device.type == "cpu" else torch.cuda.get_device_name(device)
+    return Peaks(
+        device=words,
+        threads=torch.get_num_threads() if device.type == "cpu" else 0,
+        flops=tuple((name, best[name]) for name in names),
+        bandwidth=tuple(zip(sizes, rates, strict=True)),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _best(
+    work: dict[object, tuple[float, Work]], wait: Callable[[], object]
+) -> dict[object, float]:
+    """The best rate of each: what it counts, FLOPs or bytes, over seconds."""
+    best = dict.fromkeys(work, 0.0)
+    turns = {key: _turns(run, wait) for key, (_, run) in work.items()}
+    first, rounds, better = time.perf_counter(), 0, True
+    while rounds < _ROUNDS or (better and time.perf_counter() - first < _BUDGET_SECONDS):
+        rounds, better = rounds + 1, False
+        for key, (amount, run) in work.items():
+            began = time.perf_counter()
+            for _ in range(turns[key]):
+                run()
+            wait()
+            rate = turns[key] * amount / (time.perf_counter() - began)
+            better = better or rate > _BETTER * best[key]
+            best[key] = max(best[key], rate)
+    return best
+
+
+def _turns(run: Work, wait: Callable[[], object]) -> int:
+    """How often something is done in a row; the first run warms up."""
+    run()
+    wait()
+    began = time.perf_counter()
+    run()
+    wait()
+    return max(1, min(1000, round(_BLOCK_SECONDS / max(time.perf_counter() - began, 1e-9))))
+
+
+def _wait(device: torch.device) -> Callable[[], object]:
+    if device.type == "cuda":
+        return lambda: torch.cuda.synchronize(device)
+    return lambda: None
+
+
+def _product(
+    device: torch.device, dtype: torch.dtype, wait: Callable[[], object]
+) -> tuple[float, Work]:
+    """The FLOPs of a product of square matrices, and a function that computes it."""
+    small, large = _SIDES["cuda" if device.type == "cuda" else "cpu"]
+    for side in (small, large):
+        a, b = (torch.ones(side, side, dtype=dtype, device=device) for _ in range(2))
+        out = torch.empty_like(a)
+
+        def run(a: torch.Tensor = a, b: torch.Tensor = b, out: torch.Tensor = out) -> object:
+            return torch.mm(a, b, out=out)
+
+        if _turns(run, wait) == 1:  # it takes long enough to be timed
+            break
+    return 2.0 * side**3, run
+
+
+def _moves(device: torch.device) -> dict[tuple[int, str], tuple[float, Work]]:
+    """By working set and kind, the bytes that are read and written, and what does it.
+
+    Reading alone, copying, and two arrays to a third: which is quickest depends on the machine.
+    """
+    largest = _largest(device)
+    held = torch.ones(largest // 4, dtype=torch.float32, device=device)
+    found: dict[tuple[int, str], tuple[float, Work]] = {}
+    size = _SMALLEST
+    while size <= largest:
+        floats = held[: size // 4]
+        half, third = floats.numel() // 2, floats.numel() // 3
+        a, b, c = (floats[i * third : (i + 1) * third] for i in range(3))
+        x, y = floats[:half], floats[half : 2 * half]
+        found[size, "read"] = (float(size), lambda floats=floats: floats.sum())  # type: ignore[misc]
+        found[size, "copy"] = (8.0 * half, lambda x=x, y=y: y.copy_(x))  # type: ignore[misc]
+        found[size, "triad"] = (
+            12.0 * third, lambda a=a, b=b, c=c: torch.add(a, b, alpha=0.5, out=c),  # type: ignore[misc]
+        )  # fmt: skip
+        size *= 2
+    return found
+
+
+def _largest(device: torch.device) -> int:
+    """A working set that no cache of the machine holds."""
+    cache = 0
+    if device.type == "cuda":
+        cache = int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0))
+    else:
+        cache = _last_cache(_CACHES)
+    largest = _LEAST_LARGEST
+    while largest < min(4 * cache, _MOST_LARGEST):
+        largest *= 2
+    return largest
+
+
+def _last_cache(folder: Path) -> int:
+    """Bytes of the largest cache in Linux's list; 0 where there is none."""
+    units = {"K": 2**10, "M": 2**20, "G": 2**30}
+    texts = [f.read_text().strip() for f in folder.glob("index*/size")]
+    return max((int(t[:-1]) * units[t[-1]] for t in texts if t[-1:] in units), default=0)

@@ -1,0 +1,238 @@
+"""Timing a program kernel by kernel, whatever the IR: an engine makes a function that can be
+watched, and this runs it.
+
+Kernels are timed in place, one after another as they always run, so that each finds the caches as
+its forerunner left them. Times include the watching: one or two microseconds a kernel.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+
+from relascope.core.graph import Graph, Kind, TensorType
+from relascope.engine.measure import timing
+from relascope.engine.measure.compare import Built, compare
+from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
+from relascope.engine.protocol.session import Progress
+from relascope.passes.cost import known_flops, reads
+from relascope.passes.peak_memory import plan
+
+Tensors = Mapping[str, torch.Tensor]
+See = Callable[[float, int, Sequence[torch.Tensor]], None]
+"""Called after each kernel with its seconds, the bytes that it read, and the tensors that it wrote:
+its own memory, good until the call returns."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A call of a kernel: its symbol, and the ids of the nodes that it computes.
+
+    `flops` is what the compiler counts in its loops; None where it does not.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    flops: float | None = None
+
+
+class Watched(Protocol):
+    """A function that was built to be watched.
+
+    `kernels` are its calls in order of execution. `note` is a sentence on what keeps kernels from
+    being mapped to nodes, or "". `memory_bytes` is what it holds for what kernels write, where it
+    makes room before it runs; else None.
+    """
+
+    kernels: tuple[Site, ...]
+    note: str
+    memory_bytes: int | None
+
+    def watch(self, values: Tensors, see: See) -> None:
+        """Run once on tensors by name; calls `see` once a kernel."""
+
+
+def profile(
+    built: Built,
+    watched: Mapping[str, Watched],
+    graphs: Mapping[str, Graph],
+    target: str,
+    repeats: int,
+    progress: Progress,
+    peaks: Callable[[tuple[str, ...]], Peaks] | None = None,
+) -> Profile:
+    """Time what was built from end to end, and the same kernel by kernel.
+
+    Args:
+        built: what is compared, and timed without being watched.
+        watched: by phase ("forward", "backward"), the same functions to watch.
+        graphs: by phase, the graph that the kernels' nodes are of.
+        repeats: runs of each; one more comes first, for the statistics of outputs.
+        peaks: measures the machine's, in some types; not asked for where it is None.
+    """
+    comparisons = compare(built, lambda f, t: progress(0.2 * f, t))
+    masks = built.masks(built.model.source.seed)
+    _, captures = built.forward(masks)
+    values = {**built.values, **masks, **captures}
+    runs: dict[str, Callable[[], object]] = {"forward": lambda: built.forward(masks)}
+    if "backward" in watched:
+        runs["backward"] = lambda: built.backward(masks, captures)
+    kernels: list[Kernel] = []
+    written: dict[str, int] = {}
+    whole: dict[str, list[float]] = {}
+    for index, (phase, run) in enumerate(runs.items()):
+        low, share = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs)
+        alone = _Alone(run, built.model.device)
+        found, written[phase] = _kernels(
+            phase, watched[phase], graphs[phase], values, repeats, alone,
+            lambda f, t, low=low, share=share: progress(low + 0.98 * share * f, t),  # type: ignore[misc]
+        )  # fmt: skip
+        whole[phase] = alone.taken
+        kernels += found
+    plans = {
+        name: plan(
+            graphs[name],
+            [k.nodes for k in kernels if k.phase == name],
+            [0 if k.nodes else k.bytes_out for k in kernels if k.phase == name],
+        )
+        for name in whole
+    }
+    held = {name: watched[name].memory_bytes for name in whole}
+    measured = None
+    if peaks is not None:
+        progress(0.98, "what the machine does at best")
+        measured = peaks(tuple(dict.fromkeys(k.dtype for k in kernels if k.dtype)))
+    weights = {
+        n.id: n.bytes or 0
+        for name in whole
+        for n in graphs[name]
+        if n.kind in (Kind.PARAMETER, Kind.CONSTANT)
+    }
+    total = sum(statistics.median(samples) for samples in whole.values())
+    return Profile(
+        machine=timing.machine(),
+        target=target,
+        threads=torch.get_num_threads(),
+        repeats=repeats,
+        kernels=tuple(replace(k, share=k.median_ms / total) for k in kernels),
+        phases=tuple(
+            Phase(
+                name,
+                statistics.median(samples),
+                sum(k.median_ms for k in kernels if k.phase == name),
+                sum(k.median_ms for k in kernels if k.phase == name and not k.nodes),
+                held.get(name) or written[name],
+                plans[name].bytes,
+                plans[name].results,
+            )
+            for name, samples in whole.items()
+        ),
+        comparisons=comparisons,
+        build_seconds=built.seconds,
+        notes=tuple(w.note for w in watched.values() if w.note),
+        peaks=measured,
+        working_set=sum(weights.values()) + sum(held.get(n) or written[n] for n in whole),
+    )
+
+
+class _Alone:
+    """Runs a function that nobody watches; `taken` has the milliseconds of each run."""
+
+    def __init__(self, run: Callable[[], object], device: torch.device) -> None:
+        self._run, self._device = run, device
+        self.taken: list[float] = []
+
+    def __call__(self) -> None:
+        began = time.perf_counter()
+        self._run()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        self.taken.append(1e3 * (time.perf_counter() - began))
+
+
+def _kernels(
+    phase: str,
+    function: Watched,
+    graph: Graph,
+    values: Tensors,
+    repeats: int,
+    alone: _Alone,
+    progress: Progress,
+) -> tuple[list[Kernel], int]:
+    """A function's kernels in order of execution, with no share yet; bytes of all they write to.
+
+    Runs that are watched and runs that are not take turns, so that what disturbs the machine
+    disturbs both.
+    """
+    first: list[tuple[int, tuple[Output, ...]]] = []
+    places: list[tuple[int, int]] = []
+
+    def note(seconds: float, read: int, wrote: Sequence[torch.Tensor]) -> None:
+        first.append((read, tuple(map(_output, wrote))))
+        places.extend((t.data_ptr(), t.data_ptr() + t.nbytes) for t in wrote)
+
+    function.watch(values, note)
+    for _ in range(2):
+        alone()
+    alone.taken.clear()  # they warmed up
+    times: list[list[float]] = [[] for _ in function.kernels]
+    for turn in range(repeats):
+        alone()
+        progress(turn / repeats, f"{phase}, kernel by kernel, run {turn + 1} of {repeats}")
+        run: list[float] = []
+        function.watch(values, lambda seconds, read, wrote, run=run: run.append(seconds))  # type: ignore[misc]
+        for taken, seconds in zip(times, run, strict=True):
+            taken.append(1e3 * seconds)
+    counts = Counter(i for site in function.kernels for i in site.nodes)
+    found = []
+    for site, taken, (read, outputs) in zip(function.kernels, times, first, strict=True):
+        known = reads(graph, site.nodes)
+        found.append(
+            Kernel(
+                site.name, phase, site.nodes, statistics.median(taken), 0.0, read,
+                sum(TensorType(o.shape, o.dtype).bytes or 0 for o in outputs), outputs,
+                _flops(graph, site, counts), known.unread, known.weights,
+            )
+        )  # fmt: skip
+    return found, _covered(places)
+
+
+def _flops(graph: Graph, site: Site, counts: Mapping[str, int]) -> float | None:
+    """Of the nodes that a kernel computes; what the compiler counts where that is not known.
+
+    A node that several kernels compute together tells nothing of one of them.
+    """
+    if not site.nodes or any(counts[i] > 1 for i in site.nodes):
+        return site.flops
+    known = [known_flops(graph, i) for i in site.nodes]
+    return site.flops if None in known else sum(f for f in known if f is not None)
+
+
+def _covered(places: list[tuple[int, int]]) -> int:
+    """How many bytes lie in some of these ranges of addresses."""
+    total, reached = 0, 0
+    for begin, end in sorted(places):
+        total += max(0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _output(tensor: torch.Tensor) -> Output:
+    values = tensor.detach().to(torch.float64)
+    finite = values[values.isfinite()]
+    some = finite.numel() > 0
+    return Output(
+        shape=tuple(tensor.shape),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        minimum=float(finite.min()) if some else None,
+        maximum=float(finite.max()) if some else None,
+        mean=float(finite.mean()) if some else None,
+        nans=int(values.isnan().sum()),
+        infinities=int(values.isinf().sum()),
+    )

@@ -1,0 +1,134 @@
+"""Running and timing a program on a device of a fleet; an engine builds it and hands it over.
+
+The program runs once there on the model's inputs, and what it gives is compared with PyTorch's
+here. It is timed there by the device's own clock: what crosses the network does not count.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from relascope.core.errors import EngineError
+from relascope.engine.building.executables import Compiled
+from relascope.engine.measure import timing
+from relascope.engine.measure.compare import Built, compare
+from relascope.engine.measure.timing import Measured
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.target_text import library
+from relascope.engine.protocol.times import TimeResult
+from relascope.engine.protocol.tuning import Fleet
+
+
+class Remote(Compiled, Protocol):
+    """One function on the device."""
+
+    def seconds(self, repeats: int) -> tuple[float, ...]:
+        """Times of calls there, on the arguments of the last `run`; each a mean of a few."""
+
+
+def upload(session: Any, library: Any, name: str, pack: Any) -> Any:
+    """A library on the device, linked there.
+
+    Args:
+        library: TVM's, with `export_library`.
+        name: unlike that of the session's other libraries.
+        pack: TVM's function `tar`, which makes an archive of object files.
+    """
+    with tempfile.TemporaryDirectory() as folder, understood(name):
+        file = Path(folder) / f"{name}.tar"
+        library.export_library(str(file), fcompile=pack)
+        session.upload(str(file))
+        return session.load_module(file.name)
+
+
+def refuse_library(target: str, ours: Collection[str]) -> None:
+    """Refuse a target whose kernels call what a device of a fleet does not have.
+
+    Args:
+        ours: options that name a library.
+
+    Raises:
+        EngineError: kind "target".
+    """
+    name = library(target, ours)
+    if name:
+        raise EngineError(
+            "target", "A device of a fleet has no PyTorch and no OpenBLAS to call.", target,
+            f"Leave out -libs={name}.",
+        )  # fmt: skip
+
+
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Turns what TVM raises about the device into a sentence."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as wrong:
+        lines = [x.strip() for x in str(wrong).splitlines() if x.strip()]
+        raise EngineError(
+            "target", f"The device cannot run it: {lines[-1][:300] if lines else wrong!r}", what,
+            "It links what it is sent with its C++ compiler, and needs what the target says: "
+            "its architecture, and a TVM with a runtime for its GPU.",
+        ) from wrong  # fmt: skip
+
+
+def threads_of(session: Any, threads: int) -> int:
+    """Let the device use so many threads, 0 for its own number; how many it uses."""
+    with understood("threads"):
+        if threads:
+            session.get_function("runtime.config_threadpool")(0, threads)
+            return threads
+        return int(session.get_function("runtime.NumThreads")())
+
+
+def measure_remote(
+    built: Built,
+    functions: dict[str, Remote],
+    about: tuple[str, str, int],
+    fleet: Fleet,
+    repeats: int,
+    progress: Progress,
+) -> TimeResult:
+    """Compare with PyTorch here, and time there.
+
+    Args:
+        built: whose step's functions are on the device.
+        functions: those, by phase ("forward", "backward").
+        about: the IR, the target's text, and the device's threads.
+    """
+    ir, target, threads = about
+    comparisons = compare(built, lambda f, t: progress(0.5 * f, t))
+    progress(0.5, f"timing on {fleet.key}")
+    with understood(fleet.key):
+        taken = {phase: function.seconds(repeats) for phase, function in functions.items()}
+    phases = {"forward": taken["forward"]}
+    if "backward" in taken:
+        both = zip(taken["forward"], taken["backward"], strict=True)
+        phases["forward_backward"] = tuple(a + b for a, b in both)
+    what, rows = f"{ir}, {target} on {fleet.key}", []
+    for phase, runs in phases.items():
+        seen = [
+            c.max_abs for c in comparisons
+            if phase == "forward_backward" or c.name.startswith("output")
+        ]  # fmt: skip
+        row = timing.row(what, phase, Measured(tuple((s,) for s in runs)), None, max(seen), None)
+        rows.append(
+            replace(row, build_seconds=built.seconds, target=target,
+                    capture_bytes=built.capture_bytes)
+        )  # fmt: skip
+    note = (
+        f"These are times of the program alone on a device with the key {fleet.key}, by its own "
+        "clock: nothing that crosses the network counts, and PyTorch does not run beside it. "
+        "Errors are of a run there on the same inputs, against PyTorch here."
+    )
+    return TimeResult(
+        f"{fleet.key} at {fleet.tracker}", target, threads, tuple(rows), comparisons,
+        built.seconds, (note, *timing.unsteady(rows)),
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""Timing contenders against each other on one machine, fairly.
+
+Contenders run in turns, in short blocks, so that what disturbs the machine disturbs all of them;
+every round gives one ratio, and the median of the ratios is what counts. Before each block lies a
+short rest and one run that is not counted: the thread pools of TVM and PyTorch spin for a while
+after work, and would otherwise take the cores from each other.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.times import TimeRow
+
+_REST_SECONDS = 0.01
+_BLOCK_SECONDS = 0.03
+_BLOCK_RUNS = 20
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of one contender: `rounds` holds its runs in seconds, round by round."""
+
+    rounds: tuple[tuple[float, ...], ...]
+
+    @property
+    def runs(self) -> tuple[float, ...]:
+        """All runs in order, in seconds."""
+        return tuple(s for r in self.rounds for s in r)
+
+
+def interleave(
+    contenders: Mapping[str, Callable[[], object]],
+    repeats: int,
+    wait: Callable[[], object],
+    progress: Progress,
+) -> dict[str, Measured]:
+    """Time each contender `repeats` rounds, in turns.
+
+    Args:
+        contenders: by name, a function that does one run from start to end.
+        wait: called after each run, inside its time: waits until the device has finished.
+        repeats: rounds, at least 1; each has a block of up to 20 runs of every contender, about
+            30 ms long.
+    """
+    blocks = {name: _warm_up(run, wait) for name, run in contenders.items()}
+    rounds: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
+    for index in range(repeats):
+        progress(index / repeats, f"round {index + 1} of {repeats}")
+        order = list(contenders)
+        if index % 2:  # nobody always runs behind the same neighbour
+            order.reverse()
+        for name in order:
+            time.sleep(_REST_SECONDS)
+            _timed(contenders[name], wait)
+            rounds[name].append(tuple(_timed(contenders[name], wait) for _ in range(blocks[name])))
+    return {name: Measured(tuple(r)) for name, r in rounds.items()}
+
+
+def ratio(ours: Measured, rival: Measured) -> float:
+    """Median over the rounds of our block's median over the rival's: below 1 is faster."""
+    return statistics.median(
+        statistics.median(a) / statistics.median(b)
+        for a, b in zip(ours.rounds, rival.rounds, strict=True)
+    )
+
+
+def ratio_of_minima(ours: Measured, rival: Measured) -> float:
+    """Our best run over the rival's: what little disturbs, which a median on a busy machine is not
+    free of; but a best run may be luck."""
+    return min(ours.runs) / min(rival.runs)
+
+
+def row(
+    what: str,
+    phase: str,
+    measured: Measured,
+    rival: Measured | None,
+    max_abs_error: float | None,
+    peak_bytes: int | None,
+) -> TimeRow:
+    """A line of the table; `rival` is the eager run of the same rounds, None for eager itself."""
+    runs = [1e3 * s for s in measured.runs]
+    q1, median, q3 = quartiles(runs)
+    return TimeRow(
+        what, phase, median, q1, q3, None if rival is None else ratio(measured, rival),
+        max_abs_error, peak_bytes, tuple(runs),
+        ratio_of_minima=None if rival is None else ratio_of_minima(measured, rival),
+    )  # fmt: skip
+
+
+def unsteady(rows: Sequence[TimeRow]) -> tuple[str, ...]:
+    """What to say of a machine on which the same run takes very different times.
+
+    Half of all runs lie between the quartiles; where those are apart by more than 30 % of the
+    median, or the median is over twice the best run, something else was running.
+    """
+    doubtful = [
+        f"{r.what}, {r.phase.replace('_', ' and ')}"
+        for r in rows
+        if r.q3_ms - r.q1_ms > 0.3 * r.median_ms or r.median_ms > 2 * min(r.samples_ms)
+    ]
+    if not doubtful:
+        return ()
+    return (
+        "The machine is busy: runs of one program differ widely "
+        f"({'; '.join(doubtful)}). Ratios of such runs mean little; time again when it is quiet.",
+    )
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """First quartile, median, third quartile; of one value, that value three times."""
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    q1, q2, q3 = statistics.quantiles(values, n=4, method="inclusive")
+    return q1, q2, q3
+
+
+def machine() -> str:
+    """The processor in words, as the system names it."""
+    try:
+        with open("/proc/cpuinfo") as cpuinfo:
+            for line in cpuinfo:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass  # another system: the platform module knows less, but something
+    return platform.processor() or platform.machine()
+
+
+def _warm_up(run: Callable[[], object], wait: Callable[[], object]) -> int:
+    """Run until two runs in a row agree within 20 %, ten at most; how many make a block."""
+    last = _timed(run, wait)
+    for _ in range(10):
+        current = _timed(run, wait)
+        steady = abs(current - last) < 0.2 * last
+        last = current
+        if steady:
+            break
+    return max(1, min(_BLOCK_RUNS, round(_BLOCK_SECONDS / max(last, 1e-9))))
+
+
+def _timed(run: Callable[[], object], wait: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    run()
+    wait()
+    return time.perf_counter() - began

@@ -1,0 +1,266 @@
+"""Tuning a program's kernels, whatever the IR: the shares of tasks, the run, and its records.
+
+An engine says which kernels a function calls (`Tunable`), and gives a `Tuner` that measures
+schedules batch by batch. Everything that is kept on disk besides TVM's own records is kept here.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.measure import timing
+from relascope.engine.measure.profile import Tensors, Watched
+from relascope.engine.protocol import records
+from relascope.engine.protocol.records import Rival
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.tuning import Trial, Tuned, TuneResult, TuneTask
+
+RUNS = 3
+"""How often the program is run for the shares of its tasks, behind one run that is not counted."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A task as an engine knows it.
+
+    Args:
+        key, name, arguments, flops: as `engine.protocol.tuning.TuneTask` has them.
+        program: the engine's own: what is to be scheduled.
+    """
+
+    key: str
+    name: str
+    arguments: tuple[TensorType, ...]
+    flops: float | None
+    program: Any
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """A function's kernels.
+
+    Args:
+        workloads: the distinct ones that can be tuned.
+        calls: the key of the task that each call of a kernel is of, in order; None for a kernel
+            that is not tuned.
+        nodes: of each call, the ids of the graph's nodes that it computes; empty where not known.
+        watched: the function, built without records to be watched, its kernels being `calls`; None
+            where the target does not run here, or nobody asked for it.
+    """
+
+    workloads: tuple[Workload, ...]
+    calls: tuple[str | None, ...]
+    nodes: tuple[tuple[str, ...], ...]
+    watched: Watched | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One schedule that was built and run: as `engine.protocol.tuning.Trial` has it."""
+
+    candidate: str
+    ms: float | None
+    error: str = ""
+
+
+class Tuner(Protocol):
+    """Measures kernels for a target, with a number of threads, here or on a fleet."""
+
+    notes: tuple[str, ...]  # sentences to be read with the result
+
+    def before(self, workload: Workload, place: Path) -> tuple[float, float | None] | None:
+        """Milliseconds of a kernel as it is built without records, and of its best record measured
+        in turn with it, None without one; None where it cannot be run here.
+
+        Args:
+            place: the task's own folder, with TVM's records.
+        """
+
+    def search(
+        self, workload: Workload, place: Path, trials: int, known: Mapping[str, float | None]
+    ) -> Iterator[tuple[Measured, ...]]:
+        """Measure schedules, batch by batch, until there were so many or there are no more.
+
+        When it yields a batch, TVM's own records of it are on disk.
+
+        Args:
+            place: the task's own folder, for TVM's records.
+            known: what was measured before, by candidate; it is not measured again.
+        """
+
+
+def tasks(
+    functions: Mapping[str, Tunable], values: Tensors, place: Path, progress: Progress
+) -> tuple[TuneTask, ...]:
+    """The tasks of a program, those with the largest share first.
+
+    Args:
+        functions: by phase ("forward", "backward").
+        values: what to run the functions on, by name.
+        place: the target's folder of records.
+    """
+    book = records.read(place)
+    workloads = {w.key: w for f in functions.values() for w in f.workloads}
+    nodes: dict[str, dict[str, None]] = defaultdict(dict)
+    calls: dict[str, int] = defaultdict(int)
+    watched: dict[str | None, list[float]] = defaultdict(list)
+    runs = True
+    for index, (phase, function) in enumerate(functions.items()):
+        progress(index / len(functions), f"running the {phase}, kernel by kernel")
+        for key, computed in zip(function.calls, function.nodes, strict=True):
+            if key is not None:
+                calls[key] += 1
+                nodes[key].update(dict.fromkeys(computed))
+        if function.watched is None:
+            runs = False
+            continue
+        for key, ms in zip(function.calls, _watched(function.watched, values), strict=True):
+            watched[key].append(ms)
+    found = []
+    for key, workload in workloads.items():
+        if not calls[key]:  # the build made a view of it: a reshape between two kernels, say
+            continue
+        measured = book.before_ms(key)
+        if measured is None and runs:
+            measured = statistics.mean(watched[key])
+        best = book.with_record_ms(key)
+        found.append(
+            TuneTask(
+                key, workload.name, workload.arguments, tuple(nodes[key]), calls[key],
+                workload.flops, None, measured, best, len(book.of(key)), book.takes(key),
+            )
+        )  # fmt: skip
+    if not runs:
+        return tuple(found)
+    rest = sum(watched[None])
+    spent = {t.key: t.calls * _now(t) for t in found}
+    total = sum(spent.values()) + rest
+    shared = [replace(t, share=spent[t.key] / total if total else None) for t in found]
+    return tuple(sorted(shared, key=lambda t: -(t.share or 0.0)))
+
+
+def tune(
+    functions: Mapping[str, Tunable],
+    keys: Sequence[str],
+    trials: int,
+    tuner: AbstractContextManager[Tuner],
+    place: Path,
+    about: tuple[str, int],
+    progress: Progress,
+) -> TuneResult:
+    """Measure schedules of some tasks, and keep the records.
+
+    Args:
+        keys: of the tasks; none means all.
+        trials: of each.
+        place: the target's folder of records.
+        about: the target's text and the threads, for the result.
+    """
+    workloads = {w.key: w for f in functions.values() for w in f.workloads}
+    unknown = [k for k in keys if k not in workloads]
+    if unknown:
+        raise EngineError(
+            "usage", f"The program has no such task: {', '.join(unknown)}.", unknown[0],
+            "`cli.py tasks` lists them.",
+        )  # fmt: skip
+    chosen = [workloads[k] for k in keys or workloads]
+    run, began, target, threads = uuid.uuid4().hex[:12], time.perf_counter(), *about
+    done: list[Tuned] = []
+    with records.held(place), tuner as measuring:
+        notes = records.read(place).notes
+        for index, workload in enumerate(chosen):
+            low, share = index / len(chosen), 1 / len(chosen)
+            done.append(
+                _tune_one(
+                    workload, place, trials, run, began, measuring,
+                    lambda f, t, low=low, share=share: progress(low + share * f, t),  # type: ignore[misc]
+                )
+            )  # fmt: skip
+        notes += measuring.notes
+    seconds = time.perf_counter() - began
+    return TuneResult(
+        run, str(place), timing.machine(), target, threads, tuple(done), seconds, notes=notes
+    )  # fmt: skip
+
+
+def _tune_one(
+    workload: Workload, place: Path, trials: int, run: str, began: float, tuner: Tuner,
+    progress: Progress,
+) -> Tuned:  # fmt: skip
+    key, own = workload.key, place / workload.key
+    start = records.read(place)
+    history, best, earlier = start.of(key), start.best_ms(key), start.with_record_ms(key)
+    number = max((t.trial for t in history), default=0)
+    known = {t.candidate: t.ms for t in history}
+    progress(0.0, f"{workload.name}: as it is built without records")
+    before = _rival(workload, place, run, number, tuner)
+    made, failed = 0, 0
+    progress(0.0, _words(workload, 0, trials, best, before))
+    for batch in tuner.search(workload, own, trials, known):
+        lines = []
+        for measured in batch:
+            number += 1
+            if measured.ms is None:
+                failed += 1
+            elif best is None or measured.ms < best:
+                best = measured.ms
+            lines.append(
+                Trial(
+                    key, run, number, measured.ms, best, time.perf_counter() - began,
+                    measured.candidate, measured.error,
+                )
+            )  # fmt: skip
+        records.add(place, records.CURVE, lines)
+        made += len(batch)
+        progress(min(1.0, made / trials), _words(workload, made, trials, best, before))
+    if made:
+        before = _rival(workload, place, run, number, tuner)
+    book = records.read(place)
+    best = book.with_record_ms(key)
+    return Tuned(key, workload.name, made, failed, before, earlier, best, book.takes(key))
+
+
+def _rival(workload: Workload, place: Path, run: str, trial: int, tuner: Tuner) -> float | None:
+    """Measure a kernel as it is built without records, and write it down."""
+    measured = tuner.before(workload, place / workload.key)
+    if measured is None:
+        return None
+    records.add(place, records.RIVALS, [Rival(workload.key, run, trial, *measured)])
+    return measured[0]
+
+
+def _words(
+    workload: Workload, made: int, trials: int, best: float | None, before: float | None
+) -> str:
+    words = f"{workload.name}: trial {made} of {trials}"
+    if best is not None:
+        words += f", best {best:.4g} ms"
+    if before is not None:
+        words += f", {before:.4g} ms without"
+    return words
+
+
+def _now(task: TuneTask) -> float:
+    """Milliseconds of a call with the records that there are."""
+    ms = task.best_ms if task.uses_record else task.before_ms
+    return ms or 0.0
+
+
+def _watched(function: Watched, values: Tensors) -> list[float]:
+    """Milliseconds of each call of a kernel: the median over a few runs."""
+    runs: list[list[float]] = []
+    for _ in range(RUNS + 1):
+        run: list[float] = []
+        function.watch(values, lambda seconds, read, wrote, run=run: run.append(1e3 * seconds))  # type: ignore[misc]
+        runs.append(run)
+    return [statistics.median(taken) for taken in zip(*runs[1:], strict=True)]

@@ -1,0 +1,74 @@
+"""How far tensors of ours are from PyTorch's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The errors within one tensor; relative ones to what its largest error is relative to.
+
+    Args:
+        mean_abs, mean_rel, median_abs, median_rel: over its elements.
+        nans, infinities: how many of its elements are so where PyTorch's are not.
+    """
+
+    mean_abs: float = 0.0
+    mean_rel: float = 0.0
+    median_abs: float = 0.0
+    median_rel: float = 0.0
+    nans: int = 0
+    infinities: int = 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One tensor of ours against PyTorch's.
+
+    Args:
+        name: "output 0", "gradient of" an input or parameter, or "updated" and a buffer that a run
+            of the model changes, such as a running mean.
+        max_abs: the largest absolute difference.
+        max_rel: `max_abs` over the tensor's scale; but a gradient far smaller than the others (the
+            bias of an attention key has none in exact arithmetic) is held against a thousandth of
+            the largest gradient's scale.
+        scale: the largest magnitude in PyTorch's tensor.
+        dtype: of the tensors compared.
+        spread: mean and median beside the largest error.
+    """
+
+    name: str
+    max_abs: float
+    max_rel: float
+    scale: float
+    dtype: str
+    spread: Spread = Spread()
+
+
+WHOLE = "the function built whole"
+"""The counterpart of a node of a split program that has none in PyTorch: the joint program's own.
+That they are equal says that splitting changed nothing, not that they are right."""
+
+
+@dataclass(frozen=True)
+class NodeError:
+    """One node's tensor against what it is in PyTorch.
+
+    Args:
+        id: of the node.
+        max_abs, max_rel: as of a `Comparison`.
+        counterpart: what it was held against: "aten::linear in encoder.layer.0.output.dense",
+            "gradient of" an input, parameter or operator's result, or `WHOLE`.
+        spread: mean and median beside the largest error.
+    """
+
+    id: str
+    max_abs: float
+    max_rel: float
+    counterpart: str
+    spread: Spread = Spread()

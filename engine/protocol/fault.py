@@ -1,0 +1,104 @@
+"""A fault of a pass, narrowed to a piece of the program before it: the plain data that travels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.passes.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which passes of a pipeline are under suspicion, and what the fault is.
+
+    Args:
+        pipeline: ends with the fault.
+        first, last: indices of the first and the last suspected step.
+        kind: "wrong", "slow" or "crash".
+        target: what is compiled for.
+        limit: wrong is what differs by more than this, relative to scale; slow is what takes
+            longer than this times what it took before.
+        tail: whether the steps after the last suspect are run as well, with the suspects and
+            without them: the fault shows only then.
+        building: whether it is compiled and run; a pass that crashes by itself needs neither.
+    """
+
+    pipeline: Pipeline
+    first: int
+    last: int
+    kind: str
+    target: str
+    limit: float
+    tail: bool = False
+    building: bool = True
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """The program before the suspected passes, and the nodes near which the fault must be.
+
+    Args:
+        near: ids of nodes, none where that is not known.
+    """
+
+    graph: Graph
+    near: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a piece of a program shows.
+
+    Args:
+        outcome: "good", "wrong", "slow", "crash" or "cannot be run".
+        outputs: ids of the outputs that are wrong, the worst first.
+        max_abs, max_rel: of the worst output, after the passes against before them.
+        ratio: of the time after the passes to that before them.
+        error: what was raised, where it crashed or cannot be run.
+    """
+
+    outcome: str
+    outputs: tuple[str, ...] = ()
+    max_abs: float | None = None
+    max_rel: float | None = None
+    ratio: float | None = None
+    error: EngineError | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a report says of how it came about.
+
+    Args:
+        model: name of the model, without a folder.
+        shown: what the piece shows.
+        found: in sentences, how it was found.
+        minimal: whether the fault goes away without any one of its nodes.
+    """
+
+    model: str
+    shown: Shown
+    found: str
+    minimal: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report that runs by itself.
+
+    Args:
+        title: one line.
+        before, after: the IR's text of the piece before and after the suspected passes; "" where
+            they crash.
+        files: contents by path, relative and with slashes; "report.py" is the one to run.
+        graph_before, graph_after: the same as graphs; nodes that the passes left keep their ids.
+    """
+
+    title: str
+    before: str
+    after: str
+    files: dict[str, bytes]
+    graph_before: Graph
+    graph_after: Graph | None = None

@@ -1,0 +1,275 @@
+"""What each kernel of a program took, and what it put out: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relascope.engine.protocol.accuracy import Comparison
+
+_IN_CACHE = 1.2
+"""So many times memory's rate is a cache's."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One tensor that a kernel wrote.
+
+    Args:
+        minimum, maximum, mean: over its finite elements; None where there are none.
+        nans, infinities: how many elements are no number, or infinite.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    minimum: float | None
+    maximum: float | None
+    mean: float | None
+    nans: int
+    infinities: int
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What a machine does at best, measured by PyTorch (`engine.measure.peaks`).
+
+    Args:
+        device: what was measured, in words.
+        threads: that it was measured with.
+        flops: by dtype, the FLOPs a second of a large matrix product.
+        bandwidth: bytes of a working set, and how many bytes a second of it are read and written;
+            the smallest first, none faster than one before it. The last is too large for any cache.
+        seconds: what measuring took.
+    """
+
+    device: str
+    threads: int
+    flops: tuple[tuple[str, float], ...]
+    bandwidth: tuple[tuple[int, float], ...]
+    seconds: float = 0.0
+
+    @property
+    def memory(self) -> float:
+        """Bytes a second from and to memory."""
+        return self.bandwidth[-1][1]
+
+    @property
+    def cache(self) -> float:
+        """Bytes a second from and to the quickest cache that was measured."""
+        return self.bandwidth[0][1]
+
+    def rate(self, working_set: int) -> float:
+        """Bytes a second where so many bytes are used again and again."""
+        return next((rate for size, rate in self.bandwidth if size >= working_set), self.memory)
+
+    def peak(self, dtype: str) -> float | None:
+        """FLOPs a second in a type; None where that was not measured."""
+        return dict(self.flops).get(dtype)
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The least time that the machine allows a kernel (Williams, Waterman and Patterson,
+    "Roofline", CACM 2009).
+
+    Args:
+        name: what sets it: "compute", "memory" or "cache".
+        least_ms: that time, in milliseconds.
+    """
+
+    name: str
+    least_ms: float
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One call of a kernel; times in milliseconds.
+
+    Args:
+        name: its symbol in what was built; calls of equal kernels share one.
+        phase: "forward" or "backward".
+        nodes: ids of the graph's nodes that it computes, in graph order; for a program that was
+            split, of the joint graph. Empty where that is not known, or where it computes none (a
+            layout that the build made up).
+        share: of the time of all phases from end to end.
+        bytes_in, bytes_out: of the tensors that it reads and writes.
+        flops: floating point operations of its nodes by `passes.cost`, where not known of its loop
+            nest by TVM; None where neither knows.
+        unread: how much of `bytes_in` it leaves: of a table, all but the rows that it takes.
+        weights: how much of what it reads are parameters and constants.
+    """
+
+    name: str
+    phase: str
+    nodes: tuple[str, ...]
+    median_ms: float
+    share: float
+    bytes_in: int
+    bytes_out: int
+    outputs: tuple[Output, ...]
+    flops: float | None = None
+    unread: int = 0
+    weights: int = 0
+
+    @property
+    def moved(self) -> int:
+        """Bytes that it really reads and writes."""
+        return max(self.bytes_in - self.unread, 0) + self.bytes_out
+
+    @property
+    def flops_per_second(self) -> float | None:
+        """What it achieves; None where its FLOPs are not known."""
+        return None if self.flops is None else self.flops / (1e-3 * self.median_ms)
+
+    @property
+    def bytes_per_second(self) -> float:
+        """What it achieves."""
+        return self.moved / (1e-3 * self.median_ms)
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOPs for each byte moved."""
+        return None if self.flops is None or not self.moved else self.flops / self.moved
+
+    @property
+    def dtype(self) -> str:
+        """In which type it computes: that of its first floating result; "" without one."""
+        return next((o.dtype for o in self.outputs if "float" in o.dtype), "")
+
+    def roof(self, peaks: Peaks, working_set: int) -> Roof | None:
+        """What the machine allows; None where FLOPs are not known, or the peak in this type.
+
+        Args:
+            working_set: bytes of all that a call of the program uses. Weights come from where so
+                much finds room; what a kernel before has written, from where this one's does.
+        """
+        if self.flops is None or not self.moved:
+            return None
+        peak = peaks.peak(self.dtype)
+        if peak is None and self.flops:
+            return None
+        weights = min(self.weights, self.moved)
+        far = max(working_set, self.moved)
+        from_weights = weights / peaks.rate(far)
+        from_others = (self.moved - weights) / peaks.rate(self.moved)
+        computing = self.flops / peak if peak else 0.0
+        moving = from_weights + from_others
+        if computing >= moving:
+            return Roof("compute", 1e3 * computing)
+        distance = far if from_weights > from_others else self.moved
+        quick = peaks.rate(distance) > _IN_CACHE * peaks.memory
+        return Roof("cache" if quick else "memory", 1e3 * moving)
+
+    @property
+    def bad(self) -> bool:
+        """Whether an output holds NaN or infinity."""
+        return any(o.nans or o.infinities for o in self.outputs)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The forward, or the backward, from end to end; times in milliseconds.
+
+    Args:
+        name: "forward" or "backward".
+        median_ms: of runs that nobody watched, every copy in and out counted.
+        kernels_ms: sum of its kernels' medians.
+        unmapped_ms: the part of that in kernels without nodes.
+        memory_bytes: of the distinct memory that its kernels wrote in one call: results, and what
+            they hand to each other.
+        estimated_bytes: of the same by `passes.peak_memory`, from the graph and the kernels' nodes.
+        result_bytes: the part of the estimate that the call returns.
+    """
+
+    name: str
+    median_ms: float
+    kernels_ms: float
+    unmapped_ms: float
+    memory_bytes: int = 0
+    estimated_bytes: int = 0
+    result_bytes: int = 0
+
+    @property
+    def mapped_ms(self) -> float:
+        """What its kernels of nodes take."""
+        return self.kernels_ms - self.unmapped_ms
+
+    @property
+    def mapped_share(self) -> float:
+        """That over the time from end to end."""
+        return self.mapped_ms / self.median_ms
+
+    @property
+    def unexplained_ms(self) -> float:
+        """What the kernels do not explain: making room for results, copies, the calls themselves.
+
+        Below zero where watching cost more than that.
+        """
+        return self.median_ms - self.kernels_ms
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What every kernel of a program took on one machine.
+
+    Args:
+        kernels: in order of execution.
+        phases: the forward, and the backward where there is one.
+        comparisons: of the same build with PyTorch.
+        notes: sentences a person should read before the figures.
+        peaks: of the machine, with as many threads; None where they were not measured.
+        working_set: bytes of parameters, constants and what the kernels write.
+    """
+
+    machine: str
+    target: str
+    threads: int
+    repeats: int
+    kernels: tuple[Kernel, ...]
+    phases: tuple[Phase, ...]
+    comparisons: tuple[Comparison, ...]
+    build_seconds: float
+    notes: tuple[str, ...] = ()
+    peaks: Peaks | None = None
+    working_set: int = 0
+
+    def roof(self, kernel: Kernel) -> Roof | None:
+        """What the machine allows a kernel of it; None where that is not known."""
+        return None if self.peaks is None else kernel.roof(self.peaks, self.working_set)
+
+    def least_ms(self, phase: str) -> tuple[float, float]:
+        """The least time of a phase's kernels by their roofs, and what those take whose roof is
+        not known, in milliseconds."""
+        least = unknown = 0.0
+        for kernel in self.kernels:
+            if kernel.phase == phase:
+                roof = self.roof(kernel)
+                least += roof.least_ms if roof else 0.0
+                unknown += 0.0 if roof else kernel.median_ms
+        return least, unknown
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that a step takes at one time, measured.
+
+        While the backward runs, what the forward returned is held too.
+        """
+        return _peak([(p.memory_bytes, p.result_bytes) for p in self.phases])
+
+    @property
+    def estimated_peak_bytes(self) -> int:
+        """The same by the estimate."""
+        return _peak([(p.estimated_bytes, p.result_bytes) for p in self.phases])
+
+    @property
+    def first_bad(self) -> int | None:
+        """Index of the first kernel whose output holds NaN or infinity; None where none does."""
+        return next((i for i, k in enumerate(self.kernels) if k.bad), None)
+
+
+def _peak(phases: list[tuple[int, int]]) -> int:
+    """From each phase's memory, and how much of it its results are."""
+    held, most = 0, 0
+    for taken, results in phases:
+        most = max(most, held + taken)
+        held += results
+    return most

@@ -1,0 +1,105 @@
+"""A target as a person writes it: a kind and options, TVM's and those that relascope adds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from relascope.core.errors import EngineError
+
+GPU = "gpu"
+"""The option that says which of several GPUs is meant, the first by 0."""
+
+_TEXTS = frozenset(
+    ["mcpu", "mtriple", "arch", "model", "device", "host", "tag", "mabi", "mfloat-abi", "jit"]
+)
+_LISTS = frozenset(["keys", "libs", "mattr", "cl-opt"])
+_HINT = 'Write a kind and options, such as "llvm -mcpu=haswell" or "cuda -arch=sm_90".'
+
+Value = str | int | bool | list[str]
+
+
+def split(target: str) -> tuple[str, dict[str, str]]:
+    """The kind, and the text of each option by its name; a name by itself is "true".
+
+    Raises:
+        EngineError: kind "target"; the text is of another form.
+    """
+    kind, *options = target.split() or [""]
+    if not re.fullmatch(r"[\w/.-]+", kind) or kind.startswith("-"):
+        raise EngineError("target", "A target begins with its kind.", target, _HINT)
+    found: dict[str, str] = {}
+    for option in options:
+        name, equals, value = option.lstrip("-").partition("=")
+        if not option.startswith("-") or not name or (equals and not value):
+            raise EngineError(
+                "target", f"Cannot read {option!r} in the target {target!r}.", target, _HINT
+            )
+        found[name] = value if equals else "true"
+    return kind, found
+
+
+def typed(options: dict[str, str]) -> dict[str, Value]:
+    """Options with the types that TVM wants of them: text, a list, a whole number, a switch."""
+    return {name: _typed(name, text) for name, text in options.items()}
+
+
+def _typed(name: str, text: str) -> Value:
+    if name in _LISTS:
+        return text.split(",")
+    if name in _TEXTS:
+        return text
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
+
+
+def without(target: str, ours: Collection[str]) -> str:
+    """A target's text without options that are not TVM's.
+
+    Args:
+        ours: such options, with the value ("-schedules=relascope") or as a bare name ("gpu").
+    """
+    return " ".join(
+        part
+        for part in target.split()
+        if part not in ours and part.lstrip("-").partition("=")[0] not in ours
+    )
+
+
+def library(target: str, ours: Collection[str]) -> str:
+    """The library of ours that a target leaves matrix products to; "" without one.
+
+    Libraries of TVM's own, such as cudnn, are none of them.
+
+    Args:
+        ours: such options, of which one may stand in a target: "-libs=blas".
+    """
+    return next((part.partition("=")[2] for part in target.split() if part in ours), "")
+
+
+def gpu_index(target: str) -> int:
+    """Which of several GPUs a target is for.
+
+    Raises:
+        EngineError: kind "target"; it is no number.
+    """
+    text = split(target)[1].get(GPU, "0")
+    if not text.isdigit():
+        raise EngineError(
+            "target", f"-{GPU}={text} does not say which GPU.", target, f"Write -{GPU}=1, say."
+        )
+    return int(text)
+
+
+def refused(error: Exception, target: str) -> EngineError:
+    """TVM's own refusal of a target, in a sentence."""
+    text = re.sub(r"\.?\s*Target creation from .*", "", str(error), flags=re.DOTALL)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    reason = re.sub(r"^.*?Check failed: .*?(?:false|\)) ?: ", "", lines[-1] if lines else "")
+    while re.match(r"\w*Error: ?", reason):
+        reason = reason.partition(":")[2].strip()
+    return EngineError(
+        "target", f"TVM refuses this target: {reason.rstrip('.') or 'it does not say why'}.",
+        target, _HINT,
+    )  # fmt: skip

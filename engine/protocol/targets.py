@@ -1,0 +1,36 @@
+"""What can be compiled for, and by which TVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something to compile for.
+
+    Args:
+        name: the TVM target string.
+        device: what it is, in words ("NVIDIA H200", "the CPU, AVX-512").
+        runs_here: whether this machine can run, and so time, what is built for it.
+        missing: what stands in the way, where it does not run here.
+    """
+
+    name: str
+    device: str
+    runs_here: bool
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """Which TVM this is, where it came from, and what it can compile for, the best first."""
+
+    ir: str
+    version: str
+    path: str
+    targets: tuple[Target, ...]

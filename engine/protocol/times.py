@@ -1,0 +1,104 @@
+"""A timing: its rows, what is timed beside ours, and what PyTorch keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from relascope.passes.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    pass
+from relascope.engine.protocol.accuracy import Comparison
+
+RIVALS = ("torch.compile", "torch.compile, reduce-overhead")
+"""What can be timed beside PyTorch eager; the second records CUDA graphs on a GPU."""
+
+
+@dataclass(frozen=True)
+class TimeRow:
+    """One line of a timing table; times in milliseconds, end to end with every copy counted.
+
+    Args:
+        what: "pytorch eager", or the engine and how it was built ("relay, cpu").
+        phase: "forward" or "forward_backward".
+        samples_ms: every measured run, in order.
+        ratio_to_eager: median of the ratios to the eager run measured beside it; below 1 is faster.
+        max_abs_error: the largest difference of this build's outputs (and, with the backward, its
+            gradients) to PyTorch's; None for PyTorch itself.
+        peak_bytes: the most memory that a run takes at one time, inputs and parameters left out:
+            what PyTorch's allocator has out, as measured, and what TVM's functions hold for
+            themselves. None of what runs in memory that neither counts.
+        ours_over: of another compiler than ours, the median of the ratios of our time to its; below
+            1 ours is faster.
+        ratio_of_minima: our best run over eager's best.
+        build_seconds: what building, or compiling, took.
+        target: what it was built for; "" of PyTorch's own.
+        capture_bytes: of the captures held between forward and backward, where there is one.
+    """
+
+    what: str
+    phase: str
+    median_ms: float
+    q1_ms: float
+    q3_ms: float
+    ratio_to_eager: float | None
+    max_abs_error: float | None
+    peak_bytes: int | None
+    samples_ms: tuple[float, ...] = ()
+    ours_over: float | None = None
+    ratio_of_minima: float | None = None
+    build_seconds: float | None = None
+    target: str = ""
+    capture_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Way:
+    """Another way to build the same model, to be timed beside others.
+
+    Args:
+        name: what its rows are called, behind the IR: "library".
+        pipeline: of passes, from the import.
+        captured: as of `Session.time`, ids of nodes at this pipeline's end.
+    """
+
+    name: str
+    target: str
+    pipeline: Pipeline
+    captured: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class TimeResult:
+    """A timing: the machine, the rows, and each comparison behind their errors.
+
+    Args:
+        notes: sentences a person should read before the figures (a machine that is busy).
+    """
+
+    machine: str
+    target: str
+    threads: int
+    rows: tuple[TimeRow, ...]
+    comparisons: tuple[Comparison, ...]
+    build_seconds: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """What PyTorch keeps from the forward for the backward of the same module.
+
+    Bytes count as those of a cut: each storage once, inputs, parameters and masks for nothing.
+
+    Args:
+        eager_bytes: what autograd saves.
+        min_cut_bytes: what the min-cut partitioner of torch.compile saves; None where it does not
+            take the module.
+        note: why not, in a sentence.
+    """
+
+    eager_bytes: int
+    min_cut_bytes: int | None
+    note: str = ""

@@ -1,0 +1,175 @@
+"""What tuning is about, as plain data: tasks, the machines to measure on, and what was found.
+
+A task is a kernel that a program calls: its computation, with its shapes. Equal kernels are one
+task, of whatever program. Tuning tries schedules of it on the machine and keeps every measurement
+on disk (`engine.protocol.records`), where a build for a target with `RECORDS` finds the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+
+RECORDS = "-records=relascope"
+"""What a target says to have kernels built with their best record; the option is ours."""
+
+
+@dataclass(frozen=True)
+class TuneTask:
+    """A kernel that can be tuned, and what is known of it.
+
+    Args:
+        key: names the task, in every program and on every target; a file's name too.
+        name: the kernel's symbol, for people.
+        arguments: what it reads and writes, in the order of its arguments.
+        nodes: ids of the graph's nodes that it computes, in graph order, those of all calls; for a
+            program that was split, of the joint graph. Empty where that is not known.
+        calls: how often the program calls it.
+        flops: of one call, where TVM can count them.
+        share: of the time of all the program's kernels, with the records that there are; None
+            where the program cannot be run here.
+        before_ms: milliseconds of a call as it is built without records (by a library, our
+            schedules, TVM's own), measured in tuning or by running the program; None where neither
+            could be done.
+        best_ms: milliseconds of a call with its best record, measured in turn with `before_ms`
+            where that could be done; None without one.
+        trials: how many measurements are on disk, those that failed included.
+        uses_record: whether a build with `RECORDS` takes the best record: nothing known is faster.
+    """
+
+    key: str
+    name: str
+    arguments: tuple[TensorType, ...]
+    nodes: tuple[str, ...]
+    calls: int
+    flops: float | None
+    share: float | None
+    before_ms: float | None
+    best_ms: float | None
+    trials: int
+    uses_record: bool
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Devices that measure, registered with TVM's RPC tracker.
+
+    Args:
+        tracker: "host:port".
+        key: of the devices to take; records are kept by it.
+
+    Raises:
+        EngineError: kind "usage"; `tracker` is not written so, or a part is missing.
+    """
+
+    tracker: str
+    key: str
+
+    def __post_init__(self) -> None:
+        host, colon, port = self.tracker.rpartition(":")
+        if not host or not colon or not port.isdigit() or not 0 < int(port) < 65536:
+            raise EngineError(
+                "usage", f"Cannot read {self.tracker!r} as the address of a tracker.", "--tracker",
+                "Write host:port, such as 127.0.0.1:9190.",
+            )  # fmt: skip
+        if not self.key:
+            raise EngineError(
+                "usage", "Which of the tracker's devices is to measure is not said.", "--key",
+                "Give the key that the devices registered with.",
+            )  # fmt: skip
+
+    @property
+    def host(self) -> str:
+        """The tracker's machine."""
+        return self.tracker.rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        """The tracker's port."""
+        return int(self.tracker.rpartition(":")[2])
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a call of `tune` did for one task; times in milliseconds of one call of the kernel.
+
+    Args:
+        trials: measured now, those that failed included.
+        failed: of those, how many.
+        before_ms: as built without records, measured now; None where that cannot be done.
+        earlier_ms: with the best record that was there before; None without one.
+        best_ms: with the best record that is there now; None without one.
+        uses_record: as of a `TuneTask`.
+    """
+
+    key: str
+    name: str
+    trials: int
+    failed: int
+    before_ms: float | None
+    earlier_ms: float | None
+    best_ms: float | None
+    uses_record: bool
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """What a call of `tune` did.
+
+    Args:
+        run: the id under which its measurements are in the records.
+        folder: where the records of this target are.
+        threads: that kernels were measured with.
+        cancelled: whether it was stopped before its end; what was found is kept.
+        notes: sentences a person should read.
+    """
+
+    run: str
+    folder: str
+    machine: str
+    target: str
+    threads: int
+    tasks: tuple[Tuned, ...]
+    seconds: float
+    cancelled: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def time_left(trials: Sequence[Trial], total: int) -> float | None:
+    """Seconds that the rest of a run will take at its pace so far; None before its first trial.
+
+    Args:
+        trials: of one run, in order.
+        total: how many it makes.
+    """
+    if not trials:
+        return None
+    return max(0, total - len(trials)) * trials[-1].seconds / len(trials)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One measurement of one schedule of a task.
+
+    Args:
+        task: the task's key.
+        run: an id of the call of `tune` that it was made in.
+        trial: which measurement of the task it is, over all runs; from 1.
+        ms: of one call of the kernel; None where the schedule could not be built or run.
+        best_ms: the least so far, this one included; None while none succeeded.
+        seconds: wall time since the run began.
+        candidate: names the schedule, so that it is not measured again.
+        error: why there is no time, in a few words.
+    """
+
+    task: str
+    run: str
+    trial: int
+    ms: float | None
+    best_ms: float | None
+    seconds: float
+    candidate: str
+    error: str = ""

@@ -1,0 +1,84 @@
+"""Programs written by `torch.export.save` (`.pt2`), as modules that can be traced like others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+
+_FORCE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+
+
+def read_exported(
+    path: Path,
+) -> tuple[torch.nn.Module, tuple[tuple[str, str], ...], tuple[TensorType, ...]]:
+    """Read an exported program.
+
+    The tree of modules is built up again from what the program says of them, so that module paths
+    and parameter names are those of the model that was exported. Train or eval mode is as it was
+    then. What the file pickles is read as plain tensors only, but torch also evaluates the
+    expressions that describe dynamic sizes: a file from a stranger is not to be opened.
+
+    Returns:
+        The module; (name, "Tensor") of each input; and the type of each, empty where a size is not
+        fixed.
+
+    Raises:
+        EngineError: kind "file"; it cannot be read, or not without unpickling objects; kind
+            "input"; inputs that are no tensors.
+    """
+    try:
+        with _tensors_only():
+            program = torch.export.load(str(path))
+        module = torch.export.unflatten(program)
+    except Exception as wrong:  # torch raises whatever it stumbles on
+        lines = str(wrong).strip().splitlines()
+        raise EngineError(
+            "file", f"This file is not an exported program: {lines[0] if lines else wrong!r}",
+            path.name, "Write it with torch.export.save, and open only files that you trust.",
+        ) from wrong  # fmt: skip
+    if program.call_spec.in_spec is not None and program.example_inputs:
+        named = program.example_inputs[1]
+        if named:
+            raise EngineError(
+                "input", f"The program takes inputs by name only: {', '.join(named)}.", path.name,
+                "Export the module with all its inputs by position.",
+            )  # fmt: skip
+    nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    values: dict[str, Any] = {str(n): nodes[n].meta["val"] if n in nodes else None
+                              for n in map(str, program.graph_signature.user_inputs)}  # fmt: skip
+    strange = [n for n, v in values.items() if not isinstance(v, torch.Tensor)]
+    if strange:
+        raise EngineError(
+            "input", f"The input {strange[0]} of the program is no tensor.", strange[0],
+            "Export a module whose inputs are tensors.",
+        )  # fmt: skip
+    types = tuple(_type(v) for v in values.values())
+    fixed = all(isinstance(d, int) for t in types for d in t.shape)
+    return module, tuple((n, "Tensor") for n in values), types if fixed else ()
+
+
+def _type(value: torch.Tensor) -> TensorType:
+    shape = tuple(d if isinstance(d, int) else str(d) for d in value.shape)
+    return TensorType(shape, str(value.dtype).removeprefix("torch."))
+
+
+@contextmanager
+def _tensors_only() -> Iterator[None]:
+    """Keep torch from unpickling objects, which may run code, where it falls back to that."""
+    before = os.environ.get(_FORCE)
+    os.environ[_FORCE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_FORCE]
+        else:
+            os.environ[_FORCE] = before

@@ -1,0 +1,290 @@
+"""A TorchScript trace as one flat graph: no calls of submodules, parameters as named inputs.
+
+torch can inline a graph too, but what it keeps of the module path differs between a fresh trace
+(whole path) and one loaded from a file (only each module's last name). Inlining here walks the
+modules itself, so both give the same paths, and each parameter keeps its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from relascope.core.errors import EngineError
+
+_DROPOUTS = tuple(
+    f"aten::{name}{end}"
+    for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+    for end in ("", "_")
+)
+_TRACE_HINT = "Make the file with torch.jit.trace, which records what runs and nothing else."
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an operator of the trace stands: its module's path, its name, its place in time."""
+
+    scope: str
+    operator: str
+    ordinal: int
+
+    @property
+    def where(self) -> str:
+        """For an error's `where`: "aten::linear in encoder.layer.0.output.dense"."""
+        return f"{self.operator} in {self.scope}" if self.scope else f"{self.operator} at the top"
+
+
+@dataclass
+class FlatTrace:
+    """The flat graph of a traced module.
+
+    Args:
+        graph: torch._C.Graph; its inputs are the model's inputs, then the tensors in `tensors`,
+            each with its shape and dtype; its outputs are the model's, nested ones flattened.
+        input_names: of the model's own inputs.
+        tensors: parameters and buffers that the graph reads, by name, in the graph's order.
+        origins: by the debug name of any of its results, where each operator comes from.
+    """
+
+    graph: Any
+    input_names: tuple[str, ...]
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
+
+    def origin(self, node: Any) -> Origin:
+        """Where a node of the graph comes from."""
+        name = next((v.debugName() for v in node.outputs()), "")
+        return self.origins.get(name) or Origin("", node.kind(), -1)
+
+    def dropouts(self) -> list[Any]:
+        """All dropout nodes of the graph, on or off."""
+        return [n for n in self.graph.nodes() if n.kind() in _DROPOUTS]
+
+    def active_dropouts(self) -> list[Origin]:
+        """The dropouts that were on when the model was traced."""
+        return [
+            self.origin(n)
+            for n in self.dropouts()
+            if n.inputsAt(2).toIValue() and n.inputsAt(1).toIValue()
+        ]
+
+
+def flatten(
+    module: torch.jit.ScriptModule, input_names: tuple[str, ...], inputs: tuple[torch.Tensor, ...]
+) -> FlatTrace:
+    """Inline a traced module's forward() into one flat graph.
+
+    Args:
+        module: from `torch.jit.trace`, fresh or loaded.
+        input_names: what its inputs are to be called.
+        inputs: for their shapes and dtypes.
+
+    Raises:
+        EngineError: kind "operator"; the module has control flow around its submodules, or returns
+            something else than tensors (the message names it); kind "input": another number of
+            inputs than forward() takes.
+    """
+    return _Flattener(module, input_names, inputs).run()
+
+
+class _Flattener:
+    def __init__(
+        self,
+        module: torch.jit.ScriptModule,
+        input_names: tuple[str, ...],
+        inputs: tuple[torch.Tensor, ...],
+    ) -> None:
+        self.module = module
+        self.graph: Any = torch._C.Graph()  # its methods have no stubs
+        self.flat = FlatTrace(self.graph, input_names)
+        self.inputs = []
+        for name, tensor in zip(input_names, inputs, strict=True):
+            value = self.graph.addInput(name)
+            value.inferTypeFrom(tensor)
+            self.inputs.append(value)
+        self.parameters: dict[str, Any] = {}
+        # Tied parameters are one tensor under several names: the first name stands for all.
+        self.first_name: dict[tuple[Any, ...], str] = {}
+        for name, tensor in _named_tensors(module):
+            self.first_name.setdefault(_identity(tensor), name)
+        self.ordinal = 0
+
+    def run(self) -> FlatTrace:
+        graph = self.module.graph
+        expected = len(list(graph.inputs())) - 1
+        if expected != len(self.inputs):
+            raise EngineError(
+                "input", f"forward() takes {expected} inputs, not {len(self.inputs)}.",
+                ", ".join(i.debugName() for i in list(graph.inputs())[1:]),
+            )  # fmt: skip
+        results = self.inline(graph, "", [_Module(""), *self.inputs])
+        for value in _flat_outputs(results):
+            if value.type().kind() != "TensorType":
+                raise EngineError(
+                    "operator", f"The model returns a {value.type()}, not a tensor.",
+                    self.where(value), "Return tensors, or tuples, lists or dicts of them.",
+                )  # fmt: skip
+            self.graph.registerOutput(value)
+        torch._C._jit_pass_lower_all_tuples(self.graph)
+        drawn = self.flat.active_dropouts()
+        torch._C._jit_pass_dce(self.graph)
+        lost = [o for o in drawn if o not in self.flat.active_dropouts()]
+        if lost:
+            raise EngineError(
+                "operator", "Nothing reads what this dropout makes, yet it draws random numbers.",
+                lost[0].where, "Remove it from the model.",
+            )  # fmt: skip
+        self.flat.tensors = {n: t for n, t in self.flat.tensors.items() if self.is_read(n)}
+        return self.flat
+
+    def is_read(self, name: str) -> bool:
+        """Whether a parameter is read at all; one that is not is taken off the inputs."""
+        value = self.parameters[name]
+        if value.uses():
+            return True
+        position = [v.debugName() for v in self.graph.inputs()].index(value.debugName())
+        self.graph.eraseInput(position)
+        return False
+
+    def where(self, value: Any) -> str:
+        origin = self.flat.origins.get(value.debugName())
+        return origin.where if origin else value.debugName()
+
+    def inline(self, graph: Any, scope: str, arguments: list[Any]) -> list[Any]:
+        """Copy a graph's nodes behind those already there; recursion is as deep as modules nest."""
+        values: dict[str, Any] = {
+            formal.debugName(): actual
+            for formal, actual in zip(graph.inputs(), arguments, strict=True)
+        }
+
+        def resolve(value: Any) -> Any:
+            return values[value.debugName()]
+
+        for node in graph.nodes():
+            kind = node.kind()
+            if kind == "prim::GetAttr":
+                result = self.attribute(resolve(node.input()), node.s("name"))
+                values[node.output().debugName()] = result
+            elif kind == "prim::CallMethod":
+                target, *rest = [resolve(v) for v in node.inputs()]
+                callee = self.submodule(target.path)
+                method = node.s("name")
+                body = callee.graph if method == "forward" else getattr(callee, method).graph
+                (values[node.output().debugName()],) = self.inline(
+                    body, target.path, [target, *rest]
+                )
+            elif kind == "prim::CallFunction":
+                self.call_function(node, scope, values)
+            else:
+                self.copy(node, scope, values, resolve)
+        return [resolve(v) for v in graph.outputs()]
+
+    def copy(
+        self, node: Any, scope: str, values: dict[str, Any], resolve: Callable[[Any], Any]
+    ) -> None:
+        kind = node.kind()
+        for block in node.blocks():
+            if _uses_modules(block):
+                raise EngineError(
+                    "operator", f"A branch or loop ({kind}) uses a submodule or parameter.",
+                    scope or "the top", _TRACE_HINT,
+                )  # fmt: skip
+        clone = self.graph.createClone(node, resolve)
+        self.graph.insertNode(clone)
+        origin = Origin(scope, kind, self.ordinal)
+        for index, (old, new) in enumerate(zip(node.outputs(), clone.outputs(), strict=True)):
+            # Debug names survive copies of the graph; node objects do not.
+            new.setDebugName(f"n{self.ordinal}_{index}")
+            self.flat.origins[new.debugName()] = origin
+            values[old.debugName()] = new
+        self.ordinal += 1
+
+    def call_function(self, node: Any, scope: str, values: dict[str, Any]) -> None:
+        """Inline a scripted function: torch's own inliner serves, for there is no module in it."""
+        small: Any = torch._C.Graph()
+        function, *arguments = list(node.inputs())
+        inner = {
+            function.debugName(): small.insertNode(
+                small.createClone(function.node(), lambda v: v)
+            ).output()
+        }
+        for value in arguments:
+            if value.debugName() not in inner:
+                inner[value.debugName()] = added = small.addInput()
+                added.setType(value.type())
+        call = small.insertNode(small.createClone(node, lambda v: inner[v.debugName()]))
+        small.registerOutput(call.output())
+        torch._C._jit_pass_inline(small)
+        names = [n for n in inner if n != function.debugName()]
+        (values[node.output().debugName()],) = self.inline(small, scope, [values[n] for n in names])
+
+    def attribute(self, owner: Any, name: str) -> Any:
+        path = f"{owner.path}.{name}" if owner.path else name
+        value = getattr(self.submodule(owner.path), name)
+        if isinstance(value, torch.nn.Module):
+            return _Module(path)
+        if isinstance(value, torch.Tensor):
+            return self.parameter(self.first_name.get(_identity(value), path), value)
+        return self.graph.insertConstant(value)
+
+    def submodule(self, path: str) -> Any:
+        module: Any = self.module
+        for part in filter(None, path.split(".")):
+            module = getattr(module, part)
+        return module
+
+    def parameter(self, name: str, tensor: torch.Tensor) -> Any:
+        if name not in self.parameters:
+            value = self.graph.addInput(f"p{len(self.parameters)}")
+            value.inferTypeFrom(tensor)
+            self.parameters[name] = value
+            self.flat.tensors[name] = tensor
+        return self.parameters[name]
+
+
+@dataclass(frozen=True)
+class _Module:
+    """Stands for a submodule among the values of a graph."""
+
+    path: str
+
+
+def _uses_modules(block: Any) -> bool:
+    todo = [block]
+    while todo:
+        for node in todo.pop().nodes():
+            if node.kind() in ("prim::CallMethod", "prim::GetAttr"):
+                return True
+            todo.extend(node.blocks())
+    return False
+
+
+def _named_tensors(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [*module.named_parameters(), *module.named_buffers()]
+
+
+def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (
+        tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()),
+        id(tensor) if tensor.numel() == 0 else 0,
+    )  # fmt: skip
+
+
+def _flat_outputs(values: list[Any]) -> list[Any]:
+    """Outputs with tuples, lists and dicts opened, in order, and None left out."""
+    result: list[Any] = []
+    todo = list(reversed(values))
+    while todo:
+        value = todo.pop()
+        node = value.node()
+        inner = list(node.inputs())
+        if node.kind() in ("prim::TupleConstruct", "prim::ListConstruct"):
+            todo.extend(reversed(inner))
+        elif node.kind() == "prim::DictConstruct":
+            todo.extend(reversed(inner[1::2]))
+        elif value.type().kind() != "NoneType":
+            result.append(value)
+    return result

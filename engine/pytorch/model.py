@@ -1,0 +1,563 @@
+"""A model in PyTorch: loaded, traced, run and differentiated. What every engine is compared with.
+
+This file knows torch and no TVM; it runs in an engine's child process.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.source import EXAMPLE, ModelSource, file_digest
+from relascope.engine.pytorch.exported_program import read_exported
+from relascope.engine.pytorch.flat_trace import FlatTrace, flatten
+from relascope.engine.pytorch.recorded_inputs import recorded_inputs
+from relascope.samples import SAMPLES, build
+
+_TRACE_HINT = "Write it with torch.jit.trace(module.eval(), inputs).save(path)."
+
+
+@dataclass
+class Model:
+    """A model with inputs, traced.
+
+    Args:
+        source: where it came from; `source.inputs` is filled in.
+        module: the module itself, in train or eval mode as the source asks.
+        inputs: one tensor an input, floating ones in `source.dtype`.
+        input_names: how forward() calls them.
+        traced: the trace.
+        flat: the trace as one flat graph.
+        parameters: parameters that the graph reads, by name, in the order of
+            `module.named_parameters()`.
+        buffers: buffers that the graph reads, by name, in the order of `module.named_buffers()`.
+            They are arguments of the program, but no gradient is taken for them.
+        unread: parameters that the graph does not read.
+        outputs_flat: types of the outputs, flattened.
+    """
+
+    source: ModelSource
+    module: torch.nn.Module
+    inputs: tuple[torch.Tensor, ...]
+    input_names: tuple[str, ...]
+    traced: torch.jit.ScriptModule
+    flat: FlatTrace
+    parameters: dict[str, torch.Tensor]
+    buffers: dict[str, torch.Tensor]
+    unread: tuple[str, ...]
+    outputs_flat: tuple[TensorType, ...]
+    _notes: dict[str, None] = field(default_factory=dict)
+
+    def note(self, text: str) -> None:
+        """Keep a sentence that a person should read; the same one is kept once."""
+        self._notes[text] = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was noted while the model was loaded and imported."""
+        return tuple(self._notes)
+
+    @property
+    def parameter_elements(self) -> int:
+        """Number of elements of all the module's parameters, read or not."""
+        return sum(p.numel() for p in self.module.parameters())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module and its inputs are."""
+        tensors = (*self.parameters.values(), *self.inputs)
+        return tensors[0].device if tensors else torch.device("cpu")
+
+    def on(self, device: str) -> Model:
+        """The same model with its tensors on another device; itself where they are there.
+
+        The traces stay as they are: they only serve the import.
+        """
+        wanted = torch.device(device)
+        same = (self.device.index or 0) == (wanted.index or 0)
+        if same and self.device.type == wanted.type:
+            return self
+        module = copy.deepcopy(self.module).to(device)
+        parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+        return replace(
+            self,
+            module=module,
+            inputs=tuple(t.to(device) for t in self.inputs),
+            parameters={n: parameters[n] for n in self.parameters},
+            buffers={n: buffers[n] for n in self.buffers},
+        )
+
+    def forward(self) -> tuple[torch.Tensor, ...]:
+        """Run the module; its outputs, flattened, without autograd history.
+
+        Dropout draws from the source's seed. Buffers that the run updates are put back.
+        """
+        with torch.no_grad(), seeded(self.source.seed), _kept_buffers(self.module):
+            return tuple(t.detach().clone() for t in flat_tensors(self.module(*self.inputs)))
+
+    def updated(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+        """The values that buffers have after one run of the module, by name.
+
+        Dropout draws from the source's seed. The buffers themselves are put back.
+        """
+        if not names:
+            return {}
+        with torch.no_grad(), seeded(self.source.seed), _kept_buffers(self.module):
+            self.module(*self.inputs)
+            return {n: self.buffers[n].detach().clone() for n in names}
+
+    def grad_outs(self) -> tuple[torch.Tensor, ...]:
+        """One gradient for each floating output, in order, of its shape and dtype.
+
+        Normal, drawn in float32 from the source's seed, so that float32 and float64 hold the same
+        numbers.
+        """
+        generator = torch.Generator().manual_seed(self.source.seed + 1)
+        return tuple(
+            torch.randn([int(d) for d in t.shape], generator=generator).to(dtype)
+            for t in self.outputs_flat
+            if (dtype := getattr(torch, t.dtype)).is_floating_point
+        )
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """Gradients of the floating inputs, then of the parameters that the graph reads.
+
+        The forward draws the same dropout masks as `forward`; the outputs are weighted with
+        `grad_outs`. An input or parameter that no output depends on has zeros.
+        """
+        leaves = {
+            name: value.detach().clone().requires_grad_()
+            for name, value in zip(self.input_names, self.inputs, strict=True)
+            if value.is_floating_point()
+        }
+        arguments = [leaves.get(n, v) for n, v in zip(self.input_names, self.inputs, strict=True)]
+        floating = {n: p for n, p in self.parameters.items() if p.is_floating_point()}
+        wanted = {n: p.requires_grad for n, p in floating.items()}
+        leaves.update(floating)
+        try:
+            for parameter in floating.values():
+                parameter.requires_grad_(True)
+            # Buffers are put back only after the backward, which may need them as they were left.
+            with seeded(self.source.seed), _kept_buffers(self.module):
+                outputs = flat_tensors(self.module(*arguments))
+                found = self._backward(outputs, list(leaves.values()), self.grad_outs())
+        finally:
+            for name, parameter in floating.items():
+                parameter.requires_grad_(wanted[name])
+        return {
+            name: torch.zeros_like(leaf) if gradient is None else gradient.detach()
+            for (name, leaf), gradient in zip(leaves.items(), found, strict=True)
+        }
+
+    def eager(
+        self, backward: bool, module: Callable[..., Any] | None = None
+    ) -> Callable[[], object]:
+        """One run of PyTorch's own, as a function to be timed.
+
+        Args:
+            backward: take the gradients of all floating inputs and parameters too; else the
+                outputs alone, with autograd recording where the model is trained.
+            module: run instead of the model's, such as what torch.compile makes of it.
+        """
+        training = self.source.training
+        run = self.module if module is None else module
+        inputs = tuple(
+            t.detach().clone().requires_grad_(training and t.is_floating_point())
+            for t in self.inputs
+        )
+        if not training:
+
+            def infer() -> object:
+                with torch.no_grad():
+                    return run(*inputs)
+
+            return infer
+        if not backward:
+            return lambda: run(*inputs)
+        leaves = [t for t in (*inputs, *self.parameters.values()) if t.requires_grad]
+        grad_outs = self.grad_outs()
+        return lambda: self._backward(flat_tensors(run(*inputs)), leaves, grad_outs)
+
+    def _backward(
+        self,
+        outputs: tuple[torch.Tensor, ...],
+        leaves: list[torch.Tensor],
+        grad_outs: tuple[torch.Tensor, ...],
+    ) -> tuple[torch.Tensor | None, ...]:
+        floats = [o for o in outputs if o.is_floating_point()]
+        used = [(o, g) for o, g in zip(floats, grad_outs, strict=True) if o.requires_grad]
+        if not used:
+            raise EngineError(
+                "operator", "No output depends on a floating input or parameter.",
+                self.source.model, "There is no gradient to take; leave training off.",
+            )  # fmt: skip
+        return torch.autograd.grad(
+            [o for o, _ in used], leaves, [g for _, g in used], allow_unused=True
+        )
+
+
+def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
+    """The tensors in nested tuples, lists and dicts, in order; None is left out.
+
+    Raises:
+        EngineError: kind "operator"; there is something else among them.
+    """
+    if isinstance(value, torch.Tensor):
+        return (value,)
+    if value is None:
+        return ()
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, list | tuple):
+        return tuple(t for v in value for t in flat_tensors(v))
+    raise EngineError(
+        "operator", f"The model returns a {type(value).__name__}, not a tensor.", "forward()",
+        "Return tensors, or tuples, lists or dicts of them.",
+    )  # fmt: skip
+
+
+def load_model(source: ModelSource, progress: Progress) -> Model:
+    """Build the sample, or read the file, run it once, and trace it.
+
+    Raises:
+        EngineError: kind "file" (missing, changed, or not TorchScript), kind "input" (input types
+            missing, wrong in number, or refused by the model), kind "usage" (no such sample, or a
+            size it does not take), kind "operator" (an operation that a trace cannot hold).
+    """
+    notes: list[str] = []
+    if source.model in SAMPLES:
+        progress(0.0, f"building {source.model}")
+        try:
+            module, inputs = build(
+                source.model, source.batch, source.tokens, source.training, source.seed,
+                source.dtype,
+            )  # fmt: skip
+        except ValueError as wrong:
+            raise EngineError("usage", f"{wrong}.".capitalize(), source.model) from wrong
+        names = SAMPLES[source.model].inputs
+    else:
+        progress(0.0, "reading the file")
+        path = _checked_path(source)
+        if path.suffix == ".pt2":
+            module, expected, recorded = read_exported(path)
+            module = module.to(getattr(torch, source.dtype))
+        else:
+            module = _read(source, path)
+            expected, recorded = _signature(module), recorded_inputs(path)
+        names, inputs = _file_inputs(expected, recorded, source)
+    return model_from_module(module, names, inputs, source, progress, notes)
+
+
+def model_from_module(
+    module: torch.nn.Module,
+    names: tuple[str, ...],
+    inputs: tuple[torch.Tensor, ...],
+    source: ModelSource,
+    progress: Progress,
+    notes: Iterable[str] = (),
+) -> Model:
+    """Trace a module that is here already, in the mode that it is in.
+
+    Args:
+        names, inputs: what forward() calls its inputs, and one tensor for each.
+        source: what is to be remembered as its source; `training` says whether dropout may be on.
+        notes: sentences for people that are known already.
+
+    Raises:
+        EngineError: kind "input" or "operator", as `load_model` does.
+    """
+    said = list(notes)
+    drawn = None
+    if isinstance(module, torch.jit.ScriptModule):
+        progress(0.4, "running it once")
+        traced, outputs = module, _first_run(module, names, inputs, source)
+    else:
+        progress(0.4, "tracing")
+        traced, outputs, drawn = _trace(module, inputs, source, said)
+    flat = flatten(traced, names, inputs)
+    _check_dropout(flat, source, said)
+    if drawn is not None:
+        _check_draws(flat, source, drawn)
+    names = _apart(names, flat)
+    model = Model(
+        source=replace(source, inputs=_types(names, inputs)),
+        module=module,
+        inputs=inputs,
+        input_names=names,
+        traced=traced,
+        flat=flat,
+        parameters={n: p for n, p in module.named_parameters() if n in flat.tensors},
+        buffers={n: b for n, b in module.named_buffers() if n in flat.tensors},
+        unread=tuple(n for n, _ in module.named_parameters() if n not in flat.tensors),
+        outputs_flat=tuple(tensor_type(o) for o in outputs),
+    )
+    for text in said:
+        model.note(text)
+    return model
+
+
+def tensor_type(tensor: torch.Tensor) -> TensorType:
+    """Shape and dtype of a tensor."""
+    return TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def _types(
+    names: tuple[str, ...], inputs: tuple[torch.Tensor, ...]
+) -> tuple[tuple[str, TensorType], ...]:
+    return tuple((n, tensor_type(t)) for n, t in zip(names, inputs, strict=True))
+
+
+def _checked_path(source: ModelSource) -> Path:
+    path = Path(source.model)
+    if not path.is_file():
+        samples = ", ".join(SAMPLES)
+        raise EngineError(
+            "file", f"There is neither a sample nor a file called {source.model!r}.",
+            source.model, f"The samples are {samples}.",
+        )  # fmt: skip
+    if source.digest and file_digest(path) != source.digest:
+        raise EngineError(
+            "file", "The file has changed since it was opened.", source.model, "Open it again."
+        )
+    return path
+
+
+def _read(source: ModelSource, path: Path) -> torch.jit.ScriptModule:
+    try:
+        # torch.jit.load reads TorchScript archives only: nothing is unpickled into Python.
+        module = torch.jit.load(str(path), map_location="cpu")
+    except (RuntimeError, ValueError, EOFError, OSError) as wrong:
+        raise EngineError(
+            "file", "This file is not a TorchScript trace.", path.name,
+            f"{_TRACE_HINT} A file written by torch.save holds no program.",
+        ) from wrong  # fmt: skip
+    return module.to(getattr(torch, source.dtype)).train(source.training)
+
+
+def _signature(module: torch.jit.ScriptModule) -> tuple[tuple[str, str], ...]:
+    """(name, type) of forward()'s inputs."""
+    forward: Any = module.forward
+    arguments = forward.schema.arguments[1:]
+    return tuple((a.name, str(a.type)) for a in arguments)
+
+
+def _file_inputs(
+    expected: tuple[tuple[str, str], ...], recorded: tuple[TensorType, ...], source: ModelSource
+) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...]]:
+    """Names of a file's inputs, and random inputs of the types that the person or file gives.
+
+    Args:
+        expected: (name, type) of forward()'s inputs.
+        recorded: types that the file tells; empty where it does not.
+    """
+    listed = ", ".join(n for n, _ in expected) or "no inputs"
+    example = ", ".join(
+        f"{n}={e}" for (n, _), e in zip(expected, ["1x14x768:float32"] * len(expected), strict=True)
+    )
+    wrong = [f"{n}: {t}" for n, t in expected if t != "Tensor"]
+    if wrong:
+        raise EngineError(
+            "input", f"forward() takes something else than tensors: {', '.join(wrong)}.",
+            wrong[0], "Trace a module whose inputs are tensors.",
+        )  # fmt: skip
+    names = tuple(n for n, _ in expected)
+    given = source.inputs or tuple(("", t) for t in recorded)
+    if not given and names:
+        raise EngineError(
+            "input", f"The file does not say what shapes its inputs have: {listed}.", listed,
+            f"Give one type an input, such as {example or EXAMPLE}.",
+        )  # fmt: skip
+    if len(given) != len(expected):
+        raise EngineError(
+            "input", f"forward() takes {len(expected)} inputs ({listed}), not {len(given)}.",
+            listed, f"Give one type an input, such as {example}.",
+        )  # fmt: skip
+    by_name = {n: t for n, t in given if n}
+    strange = [n for n in by_name if n not in names]
+    if strange:
+        raise EngineError(
+            "input", f"forward() has no input {strange[0]!r}; it takes {listed}.", strange[0],
+            f"Give one type an input, such as {example}.",
+        )  # fmt: skip
+    rest = iter([t for n, t in given if not n])
+    generator = torch.Generator().manual_seed(source.seed)
+    types = [by_name[n] if n in by_name else next(rest) for n in names]
+    return names, tuple(_draw(t, source.dtype, generator) for t in types)
+
+
+def _draw(kind: TensorType, dtype: str, generator: torch.Generator) -> torch.Tensor:
+    """A random input. Integers are 0 or 1: valid as an index into whatever they look up."""
+    own = getattr(torch, kind.dtype)
+    shape = [int(d) for d in kind.shape]
+    if own.is_floating_point:
+        wide = kind.dtype in ("float32", "float64")
+        return torch.randn(shape, generator=generator).to(getattr(torch, dtype) if wide else own)
+    return torch.randint(0, 2, shape, generator=generator).to(own)
+
+
+def _apart(names: tuple[str, ...], flat: FlatTrace) -> tuple[str, ...]:
+    """Names of the inputs, none of them a parameter's: arguments are known by their names."""
+    taken, result = set(flat.tensors), []
+    for name in names:
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        result.append(name)
+    flat.input_names = tuple(result)
+    return flat.input_names
+
+
+def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> None:
+    """A trace holds dropout on or off for good; what was asked for must be what it holds."""
+    active = flat.active_dropouts()
+    if active and not source.training:
+        raise EngineError(
+            "input", "This trace was taken in train mode, so its dropout is on for good.",
+            active[0].where, "Open it for training, or trace the module after eval().",
+        )  # fmt: skip
+    if source.training and flat.dropouts() and not active:
+        notes.append("The trace was taken in eval mode: its dropout is off, in training too.")
+
+
+def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> None:
+    """Refuse a model that draws random numbers which its dropouts do not explain.
+
+    Args:
+        state: of torch's generator after the run, which the masks alone must lead to as well.
+    """
+    masks = []
+    for node in flat.dropouts():
+        kind, origin = node.inputsAt(0).type(), flat.origin(node)
+        if origin not in flat.active_dropouts():
+            continue
+        if kind.strides() != list(torch.empty(kind.sizes(), device="meta").stride()):
+            raise EngineError(
+                "operator", "This dropout's input does not lie in memory in the order of its axes, "
+                "so its mask is drawn in another order.", origin.where,
+                "Call contiguous() before the dropout.",
+            )  # fmt: skip
+        masks.append((kind.sizes(), node.inputsAt(1).toIValue()))
+    with seeded(source.seed):
+        for shape, rate in masks:
+            torch.nn.functional.dropout(torch.ones(shape), rate, training=True)
+        if not torch.equal(torch.get_rng_state(), state):
+            for node in flat.graph.nodes():
+                if node.kind() == "aten::scaled_dot_product_attention" or (
+                    node.isNondeterministic() and node not in flat.dropouts()
+                ):
+                    raise EngineError(
+                        "operator", f"{node.kind()} draws random numbers, and is no dropout.",
+                        flat.origin(node).where,
+                        'For attention, build the model with attn_implementation="eager"; '
+                        "else draw outside of the model and make it an input.",
+                    )  # fmt: skip
+            raise EngineError(
+                "operator", "The model draws random numbers outside the dropouts of its trace.",
+                source.model, "Use nn.Dropout, read its result, and draw nothing else.",
+            )  # fmt: skip
+
+
+def _first_run(
+    module: torch.nn.Module,
+    names: tuple[str, ...],
+    inputs: tuple[torch.Tensor, ...],
+    source: ModelSource,
+) -> tuple[torch.Tensor, ...]:
+    try:
+        with torch.no_grad(), seeded(source.seed), _kept_buffers(module):
+            return flat_tensors(module(*inputs))
+    except (RuntimeError, IndexError, ValueError) as wrong:
+        given = ", ".join(f"{n}: {t}" for n, t in _types(names, inputs))
+        lines = [line.strip() for line in str(wrong).splitlines() if line.strip()]
+        reason = (lines[-1] if lines else type(wrong).__name__).removeprefix("RuntimeError: ")
+        raise EngineError(
+            "input", f"The model does not run with these inputs ({given}): {reason}",
+            _failed_at(str(wrong)) or ", ".join(names),
+            f"forward() takes {len(names)} inputs: {', '.join(names)}. Give their real shapes.",
+        ) from wrong  # fmt: skip
+
+
+def _failed_at(text: str) -> str:
+    """Which operator failed, in which module, as far as TorchScript's traceback says it.
+
+    Its frames are code that marks a call with an arrow below; the last mark is the operator, those
+    before it are calls of submodules by variables, which mostly bear the submodules' names.
+    """
+    lines = text.splitlines()
+    marked = []
+    for line, arrow in pairwise(lines):
+        if "~ <--- HERE" in arrow:
+            start, end = arrow.index("~"), arrow.rindex("~") + 1
+            marked.append(line[start:end].strip())
+    if not marked:
+        return ""
+    *calls, last = marked
+    path = [match[1] for c in calls if (match := re.match(r"\(?([A-Za-z]\w*)\)?\.forward", c))]
+    operator = re.match(r"(?:torch|ops\.aten)\.(\w+)", last)
+    name = f"aten::{operator[1]}" if operator else last
+    return f"{name} in {'.'.join(path)}" if path else name
+
+
+def _trace(
+    module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], source: ModelSource, notes: list[str]
+) -> tuple[torch.jit.ScriptModule, tuple[torch.Tensor, ...], torch.Tensor]:
+    """The trace, the outputs of the run it was taken from, and the generator's state after it."""
+    seen: list[tuple[torch.Tensor, ...]] = []
+    hook = module.register_forward_hook(lambda *call: seen.append(flat_tensors(call[2])))
+    try:
+        with warnings.catch_warnings(record=True) as caught, seeded(source.seed):
+            warnings.simplefilter("always")
+            with _kept_buffers(module):
+                traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
+            state = torch.get_rng_state()
+    finally:
+        hook.remove()
+    kept = {str(w.message).splitlines()[0] for w in caught
+            if issubclass(w.category, torch.jit.TracerWarning)}  # fmt: skip
+    if kept:
+        notes.append(
+            "The trace holds for these input shapes only: the model decides by values in "
+            f"{len(kept)} place{'s' if len(kept) > 1 else ''}."
+        )
+    return traced, seen[-1], state
+
+
+class seeded:
+    """Seeds torch's generator inside the block and puts its state back after it."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def __enter__(self) -> None:
+        self.state = torch.get_rng_state()
+        torch.manual_seed(self.seed)
+
+    def __exit__(self, *args: object) -> None:
+        torch.set_rng_state(self.state)
+
+
+class _kept_buffers:
+    """Puts back, after the block, the buffers that a run updates (running statistics)."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    def __enter__(self) -> None:
+        self.before = [(b, b.detach().clone()) for b in self.module.buffers()]
+
+    def __exit__(self, *args: object) -> None:
+        with torch.no_grad():
+            for buffer, before in self.before:
+                if not torch.equal(buffer, before):
+                    buffer.copy_(before)

@@ -1,0 +1,118 @@
+"""What PyTorch computes inside a model: the result of every operator, and its gradient.
+
+The flat trace is run with every result handed out. Knows torch and no TVM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.model import Model, seeded
+
+_NOT_VALUES = ("prim::NumToTensor",)  # numbers that shapes are computed of
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The insides of one run of a model.
+
+    Args:
+        results: by an operator's place in the order of execution, where it comes from and each of
+            its results, as they were when it had run.
+        gradients: where a value comes from ("aten::gelu in intermediate") and its gradient: of the
+            inputs and parameters, and of every result that an output depends on. Empty where none
+            was asked for.
+    """
+
+    results: dict[int, tuple[Origin, tuple[torch.Tensor, ...]]]
+    gradients: tuple[tuple[str, torch.Tensor], ...] = field(default=())
+
+
+def run_inside(model: Model, gradients: bool) -> Reference:
+    """Run a model's trace once, as its source says: its seed, its mode, its inputs.
+
+    Args:
+        model: on the CPU, where its trace is.
+        gradients: find the gradients too, with the outputs weighted by `model.grad_outs()`.
+    """
+    graph, values = _handing_out(model)
+    run = torch._C._create_function_from_graph("inside", graph)
+    given = dict(zip(model.flat.input_names, model.inputs, strict=True))
+    leaves = {
+        name: tensor.detach().requires_grad_(
+            gradients and tensor.is_floating_point() and name not in model.buffers
+        )
+        for name, tensor in {**given, **model.flat.tensors}.items()
+    }
+    with seeded(model.source.seed), torch.set_grad_enabled(gradients), _unoptimised():
+        # An operator in place may not change a leaf, nor the caller's tensor.
+        made = run(*(t.clone() for t in leaves.values()))
+    live, then = made[0 : 2 * len(values) : 2], made[1 : 2 * len(values) : 2]
+    outputs = made[2 * len(values) :]
+    results: dict[int, tuple[Origin, tuple[torch.Tensor, ...]]] = {}
+    for origin, value in zip(values, then, strict=True):
+        before = results.get(origin.ordinal, (origin, ()))[1]
+        results[origin.ordinal] = origin, (*before, value.detach())
+    if not gradients:
+        return Reference(results)
+    named = [(n, t) for n, t in leaves.items() if t.requires_grad]
+    named += [(o.where, t) for o, t in zip(values, live, strict=True) if t.requires_grad]
+    floating = [o for o in outputs if o.is_floating_point()]
+    roots = [(o, g) for o, g in zip(floating, model.grad_outs(), strict=True) if o.requires_grad]
+    found = torch.autograd.grad(
+        [o for o, _ in roots], [t for _, t in named], [g for _, g in roots], allow_unused=True
+    )
+    return Reference(
+        results,
+        tuple((n, g.detach()) for (n, _), g in zip(named, found, strict=True) if g is not None),
+    )
+
+
+def _handing_out(model: Model) -> tuple[Any, list[Origin]]:
+    """A copy of the trace that returns one flat tuple: of each operator's result the tensor itself
+    and a copy made at once, then the outputs; and where these results come from.
+
+    A later operator in place changes the tensor, not the copy; a gradient is the tensor's.
+    """
+    graph = model.flat.graph.copy()
+    none = graph.insertConstant(None)
+    none.node().moveBefore(next(iter(graph.nodes())))
+    handed: list[Any] = []
+    origins: list[Origin] = []
+    for node in list(graph.nodes()):
+        origin = model.flat.origin(node)
+        if origin.ordinal < 0 or node.kind() in _NOT_VALUES or node.kind() == "prim::Constant":
+            continue
+        after = node
+        for value in node.outputs():
+            if value.type().kind() != "TensorType":
+                continue
+            clone = graph.create("aten::clone", [value, none], 1)
+            clone.insertAfter(after)
+            after = clone
+            handed += [value, clone.output()]
+            origins.append(origin)
+    outputs = list(graph.outputs())
+    everything = graph.create("prim::TupleConstruct", [*handed, *outputs], 1)
+    graph.appendNode(everything)
+    kinds: list[Any] = [torch._C.TensorType.get()] * (len(handed) + len(outputs))
+    everything.output().setType(torch._C.TupleType(kinds))
+    for index in reversed(range(len(outputs))):
+        graph.eraseOutput(index)
+    graph.registerOutput(everything.output())
+    return graph, origins
+
+
+class _unoptimised:
+    """Run TorchScript operator by operator inside the block."""
+
+    def __enter__(self) -> None:
+        self.before = torch._C._get_graph_executor_optimize()
+        torch._C._set_graph_executor_optimize(False)
+
+    def __exit__(self, *args: object) -> None:
+        torch._C._set_graph_executor_optimize(self.before)

@@ -1,0 +1,1 @@
+"""From a Relax program to a function that runs."""

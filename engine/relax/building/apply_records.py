@@ -1,0 +1,123 @@
+"""Building kernels with their best record: schedules that tuning found and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import tvm
+from tvm import relax, s_tir, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from relascope.core.errors import EngineError
+from relascope.engine.building.options import BuildOptions, Found
+from relascope.engine.protocol import records
+from relascope.engine.protocol.tuning import RECORDS
+from relascope.engine.relax.building.kernel_tasks import bare, key_of, library_kernel, stages
+from relascope.engine.relax.building.records import best
+from relascope.engine.relax.kernels.schedules import schedule_kernels
+
+
+def found(options: BuildOptions) -> Found | None:
+    """What to build with; None where the target does not ask for records, or there are none."""
+    if options.records is not None or RECORDS not in options.target.split():
+        return options.records
+    place = records.folder("relax", str(tvm.__version__), options.target, torch.get_num_threads())
+    return Found(place, records.stamp(place)) if (place / records.CURVE).exists() else None
+
+
+def taking(found: Found) -> Callable[[str], bool]:
+    """Which tasks are built with their best record."""
+    if found.always:
+        return lambda key: True
+    book = records.read(found.place)
+    known: dict[str, bool] = {}
+
+    def takes(key: str) -> bool:
+        if key not in known:
+            known[key] = book.takes(key)
+        return known[key]
+
+    return takes
+
+
+def pipeline(target: Any, ours: bool, found: Found, faults: list[EngineError]) -> Any:
+    """TVM's pipeline for a target, where kernels with a record are scheduled by it.
+
+    Args:
+        ours: whether our schedules do the others.
+        faults: gets what is wrong with a record; TVM then raises an error without these words.
+    """
+
+    @tvm.transform.module_pass(opt_level=0, name="relascope.pipeline_with_records")
+    def run(mod: Any, context: Any) -> Any:
+        parts = stages(target)
+        scheduling = [schedule_kernels] if ours else list(parts.scheduling)
+        with target:
+            return tvm.transform.Sequential(
+                [*parts.fusing, by_records(found, faults), *scheduling, *parts.lowering]
+            )(mod)
+
+    return run
+
+
+def instead_of_library(mod: Any, found: Found) -> Any:
+    """A module in which the calls of a library that a record beats call a kernel of TVM's."""
+    rewriter = _Rewriter(mod)
+    rewriter.takes = taking(found)
+    for name, function in mod.functions.items():
+        if isinstance(function, relax.Function):
+            rewriter.builder_.update_func(name, rewriter.visit_expr(function))
+    return rewriter.builder_.get()
+
+
+@mutator
+class _Rewriter(PyExprMutator):
+    takes: Callable[[str], bool]
+
+    def visit_call_(self, call: Any) -> Any:
+        made = self.visit_expr_post_order(call)
+        function = library_kernel(made)
+        if function is None or not self.takes(key_of(bare(function))):
+            return made
+        kernel = self.builder_.add_func(function, "tuned_matmul")
+        return relax.call_tir(kernel, made.args[1], made.ty)
+
+
+def by_records(found: Found, faults: list[EngineError]) -> Any:
+    """A pass that schedules the kernels with a record; `faults` as of `pipeline`."""
+
+    @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_by_records")
+    def run(mod: Any, context: Any) -> Any:
+        takes = taking(found)
+        try:
+            made = {
+                name: _scheduled(f, found.place, takes) if isinstance(f, tirx.PrimFunc) else f
+                for name, f in mod.functions.items()
+            }
+        except EngineError as wrong:
+            faults.append(wrong)
+            raise
+        return tvm.IRModule(made, attrs=mod.attrs)
+
+    return run
+
+
+def _scheduled(function: Any, place: Path, takes: Callable[[str], bool]) -> Any:
+    """A kernel by its best record; as it is where none is to be taken."""
+    if function.attrs.get("tirx.is_scheduled", False):
+        return function
+    mod = bare(function)
+    key = key_of(mod)
+    if not takes(key):
+        return function
+    record = best(place / key, mod)
+    if record is None:
+        return function
+    sch = s_tir.Schedule(record.workload.mod)
+    record.trace.apply_to_schedule(sch, remove_postproc=False)
+    plain = s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(sch.mod)
+    attrs = {**dict(plain["main"].attrs), **dict(function.attrs), "tirx.is_scheduled": True}
+    return plain["main"].without_attr("global_symbol").with_attrs(attrs)

@@ -1,0 +1,223 @@
+"""The kernels of a Relax program that can be tuned.
+
+A kernel that TVM makes of a fused group is a task. On a target whose matmuls a library does, each
+of those is one too, by itself: as TVM would compute it, its operands turned or not.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax, s_tir, te, tirx
+from tvm.s_tir import meta_schedule as ms
+
+from relascope.core.graph import TensorType
+from relascope.engine.measure.tuner import Workload
+from relascope.engine.relax.draw.to_graph import tensor_types
+from relascope.engine.relax.kernels.blas import OPAQUE, TURNS, symbol_of
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The engine's own of a `Workload`.
+
+    Args:
+        mod: the kernel as "main".
+        results: how many of its arguments it writes, the last ones.
+        symbol: of the library's function that does it without records; "" where TVM does.
+    """
+
+    mod: Any
+    results: int
+    symbol: str = ""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """TVM's pipeline for a target, in parts.
+
+    Args:
+        fusing: up to the pass that makes a kernel of each group.
+        scheduling: those behind it that schedule kernels, as for a GPU.
+        lowering: the rest.
+    """
+
+    fusing: tuple[Any, ...]
+    scheduling: tuple[Any, ...]
+    lowering: tuple[Any, ...]
+
+
+def stages(target: Any) -> Stages:
+    """TVM's default pipeline for a target."""
+    kind = str(target.kind.name)
+    known = {"llvm": "cpu_generic", "cuda": "cuda", "rocm": "rocm"}
+    theirs = importlib.import_module(
+        f"tvm.relax.backend.{known.get(kind, 'gpu_generic')}.pipeline"
+    )  # fmt: skip
+    legalize = theirs.legalize_passes(target)
+    at = next(i for i, p in enumerate(legalize, 1) if str(p.info.name) == "FuseTIR")
+    return Stages(
+        (*theirs.library_dispatch_passes(target), *legalize[:at]), tuple(legalize[at:]),
+        (*theirs.dataflow_lower_passes(target), *theirs.finalize_passes(target)),
+    )  # fmt: skip
+
+
+def kernels(mod: Any, target: Any) -> Any:
+    """A module with its kernels made, none of them scheduled; "main" calls them in order."""
+    with target, tvm.transform.PassContext(opt_level=3):
+        return tvm.transform.Sequential(list(stages(target).fusing))(mod)
+
+
+def tasks_of(mod: Any) -> tuple[dict[str, Workload], list[tuple[str, str | None]]]:
+    """The tasks of a module of `kernels`, by key, and the calls of kernels in "main" in order.
+
+    Returns:
+        Of each call, the kernel's symbol and the key of its task; None where it is none.
+    """
+    found: dict[str, Workload] = {}
+    known: dict[tuple[str, ...], Workload | None] = {}
+    calls: list[tuple[str, str | None]] = []
+    for call in calls_of(mod["main"]):
+        symbol = symbol_of(call)
+        about = (symbol, *(str(a.ty) for a in given(call)), str(call.ty))
+        if about not in known:
+            known[about] = _workload(mod, call, symbol)
+        task = known[about]
+        calls.append((symbol, None if task is None else task.key))
+        if task is not None:
+            found.setdefault(task.key, task)
+    return found, calls
+
+
+def calls_of(function: Any) -> Iterator[Any]:
+    """The calls of kernels that a function makes, in order."""
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if isinstance(value, tvm.ir.Call) and symbol_of(value):
+                yield value
+
+
+def given(call: Any) -> list[Any]:
+    """What the call of a kernel hands to it."""
+    return list(call.args[1].fields)
+
+
+def _workload(mod: Any, call: Any, symbol: str) -> Workload | None:
+    function = library_kernel(call)
+    if function is not None:
+        return workload(symbol.rpartition(".")[2], function, 1, symbol)
+    callee = call.args[0]
+    if isinstance(callee, tvm.ir.GlobalVar) and isinstance(mod[callee], tirx.PrimFunc):
+        return workload(symbol, mod[callee], len(tensor_types(call.ty)))
+    return None
+
+
+def workload(name: str, function: Any, results: int, symbol: str = "") -> Workload | None:
+    """A kernel as a task; None where it cannot be one: it is scheduled, or a shape is not known.
+
+    Args:
+        results, symbol: as of a `Kernel`.
+    """
+    if function.attrs.get("tirx.is_scheduled", False):
+        return None
+    arguments = []
+    for buffer in function.params:
+        if not isinstance(buffer, tirx.Buffer):
+            return None
+        if not all(isinstance(d, tirx.IntImm) for d in buffer.shape):
+            return None
+        shape = tuple(int(d) for d in buffer.shape)
+        arguments.append(TensorType(shape, str(buffer.dtype)))
+    mod = bare(function)
+    try:
+        s_tir.Schedule(mod).get_sblock("root")
+    except (s_tir.ScheduleError, ValueError):  # it has not the form that schedules are of
+        return None
+    kernel = Kernel(mod, results, symbol)
+    return Workload(key_of(mod), name, tuple(arguments), _flops(mod), kernel)
+
+
+def bare(function: Any) -> Any:
+    """A module with a kernel as "main", without what the program around it says of it."""
+    attrs = {k: v for k, v in dict(function.attrs).items() if k == "s_tir"}
+    attrs |= {"global_symbol": "main", "tirx.noalias": True}
+    plain = tirx.PrimFunc(
+        function.params, function.body, function.ret_type,
+        tvm.ir.make_node("ir.DictAttrs", **attrs),
+    )  # fmt: skip
+    return tvm.IRModule({"main": plain})
+
+
+def key_of(mod: Any) -> str:
+    """A task's key, from the structure of its kernel alone."""
+    return str(ms.utils.shash2hex(mod)).removeprefix("0x")
+
+
+def _flops(mod: Any) -> float | None:
+    try:
+        count = float(s_tir.analysis.estimate_tir_flops(mod))
+    except (tvm.error.InternalError, ValueError, TypeError):  # what is computed there has no count
+        return None
+    return count or None
+
+
+def library_kernel(call: Any) -> Any | None:
+    """The kernel by which TVM would do what a library is called for; None where it knows none."""
+    if symbol_of(call) not in TURNS:
+        return None
+    turn_a, turn_b = TURNS[symbol_of(call)]
+    types = [tensor_types(a.ty)[0] for a in given(call)]
+    (out,) = tensor_types(call.ty)
+    if any(d is None for t in (*types, out) for d in t.shape):
+        return None
+    a, b = (te.placeholder(t.shape, t.dtype, name) for t, name in zip(types, "ab", strict=True))
+    inner = int(types[0].shape[-2 if turn_a else -1])
+    k = te.reduce_axis((0, inner), name="k")
+
+    def element(*at: Any) -> Any:
+        *batch, i, j = at
+        left = (*_batch(types[0], batch), *((k, i) if turn_a else (i, k)))
+        right = (*_batch(types[1], batch), *((j, k) if turn_b else (k, j)))
+        return te.sum(a[left] * b[right], axis=k)
+
+    made = te.compute(out.shape, element, name="matmul")
+    function = te.create_prim_func([a, b, made]).without_attr("global_symbol")
+    return function.with_attrs({"op_pattern": OPAQUE, "tirx.noalias": True})
+
+
+def _batch(kind: TensorType, at: Sequence[Any]) -> list[Any]:
+    """The batch axes of an operand at a place of the result, as they are broadcast."""
+    dims = kind.shape[:-2]
+    rest = at[len(at) - len(dims) :]
+    return [0 if d == 1 else i for d, i in zip(dims, rest, strict=True)]
+
+
+def alone(task: Workload, library: bool) -> Any:
+    """A module whose "main" makes one call of a task's kernel and nothing else.
+
+    Args:
+        library: call what does it without records, where that is a library's.
+    """
+    kernel: Kernel = task.program
+    builder = relax.BlockBuilder()
+    kinds = [relax.TensorType(a.shape, a.dtype) for a in task.arguments]
+    given, made = kinds[: -kernel.results], kinds[-kernel.results :]
+    parameters = [relax.Var(f"x{i}", kind) for i, kind in enumerate(given)]
+    result = made[0] if len(made) == 1 else made
+    with builder.function("main", parameters):
+        with builder.dataflow():
+            if library and kernel.symbol:
+                call = relax.op.call_dps_packed(kernel.symbol, tuple(parameters), result)
+            else:
+                called = builder.add_func(
+                    kernel.mod["main"].without_attr("global_symbol"), "kernel"
+                )
+                call = relax.call_tir(called, tuple(parameters), result)
+            output = builder.emit_output(call)
+        builder.emit_func_output(output)
+    return builder.get()

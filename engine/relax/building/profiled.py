@@ -1,0 +1,328 @@
+"""A Relax function that can be watched, kernel by kernel.
+
+The virtual machine calls a function of ours around every call (`set_instrument`). Which of the
+graph's nodes a kernel computes is followed through the build, from outside: every variable is named
+after its node, and passes keep the names of variables up to FuseOps. That one gives new names to
+the results of groups, so what it put into each group is found by what is computed: the same call
+of the same values. Each step of this is checked, and where one does not fit, no kernel of the
+function is said to compute anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.ir.instrument import pass_instrument
+
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.measure.profile import See, Site, Tensors
+from relascope.engine.relax.building import runtime
+from relascope.engine.relax.draw.to_graph import counted_flops, tensor_types
+from relascope.engine.relax.kernels.openblas import LIBRARY
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import bindings, op_name, substituted
+
+_NODE = "node_"
+_KERNELS = ("call_tir", "call_dps_packed", "call_tir_inplace")
+_LOST = (
+    "TVM's build changed the program in a way that is not followed, so its kernels are not mapped "
+    "to nodes."
+)
+
+
+class Watched:
+    """See `engine.measure.profile.Watched`.
+
+    Args:
+        program: typed.
+        name: of the function in its module.
+        exprs: the variable of each node of its graph, by the node's id.
+        options: as it is built when nobody watches.
+    """
+
+    memory_bytes: int | None = None  # the virtual machine makes room as it runs
+
+    def __init__(
+        self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], options: BuildOptions
+    ) -> None:
+        ids = [i for i, e in exprs.items() if isinstance(e, tvm.ir.Var)]
+        names = {exprs[ident].__chandle__(): f"{_NODE}{k}" for k, ident in enumerate(ids)}
+        function = _renamed(program.mod[name], names)
+        seen = _Passes()
+        executable = runtime.make(runtime.module_of(program, name, function), options, [seen])
+        self._compiled = runtime.Compiled(executable, options.target, function)
+        sites = _sites(seen.modules)
+        self.note = "" if sites is not None else _LOST
+        self._sites = sites or []
+        counted = _counted(seen.modules) if self._sites else {}
+        self.kernels = tuple(
+            Site(symbol, tuple(ids[k] for k in sorted(nodes)), counted.get(symbol))
+            for symbol, nodes, _ in self._sites
+        )
+
+    def watch(self, values: Tensors, see: See) -> None:
+        """Run once on tensors by name; calls `see` once a kernel."""
+        device = self._compiled.device
+        wait = device.sync if device.type != "cpu" else _nothing
+        state = [0.0]
+        symbols: list[str] = []
+        counts = [written for _, _, written in self._sites]
+
+        def around(callee: Any, symbol: str, before: bool, result: Any, *args: Any) -> None:
+            now = time.perf_counter()
+            if symbol.startswith("vm.builtin."):
+                return
+            if before:
+                wait()
+                state[0] = time.perf_counter()
+                return
+            if device.type != "cpu":
+                wait()
+                now = time.perf_counter()
+            tensors = [torch.from_dlpack(a) for a in args if isinstance(a, tvm.runtime.Tensor)]
+            split = len(tensors) - (counts[len(symbols)] if len(symbols) < len(counts) else 1)
+            symbols.append(symbol)
+            see(now - state[0], sum(t.nbytes for t in tensors[:split]), tensors[split:])
+
+        machine = self._compiled.machine
+        machine.set_instrument(around)
+        try:
+            self._compiled.run(values)
+        finally:
+            machine.set_instrument(_ignore)
+        if not self.kernels:
+            self.kernels = tuple(Site(s, ()) for s in symbols)
+        elif tuple(symbols) != tuple(k.name for k in self.kernels):
+            self.note, self._sites = _LOST, []
+            self.kernels = tuple(Site(s, ()) for s in symbols)
+
+
+def kernels_of(
+    program: RelaxProgram, name: str, exprs: Mapping[str, Any]
+) -> tuple[tuple[str, ...], ...] | None:
+    """What FuseOps makes one kernel each of a function: ids of nodes; None where it is lost.
+
+    Args:
+        exprs: the variable of each node of its graph, by the node's id.
+    """
+    ids = [i for i, e in exprs.items() if isinstance(e, tvm.ir.Var)]
+    names = {exprs[ident].__chandle__(): f"{_NODE}{k}" for k, ident in enumerate(ids)}
+    function = _renamed(program.mod[name], names)
+    mod = runtime.module_of(program, name, function)
+    t = relax.transform
+    for step in (t.Normalize(), t.LegalizeOps(), t.AnnotateTIROpPattern()):
+        mod = step(mod)
+    groups = _groups(mod, t.FuseOps()(mod))
+    if groups is None:
+        return None
+    return tuple(tuple(ids[k] for k in sorted(nodes)) for _, nodes in groups)
+
+
+def _nothing() -> None:
+    """There is nothing to wait for."""
+
+
+def _ignore(*_: Any) -> None:
+    """Nobody watches."""
+
+
+@pass_instrument
+class _Passes:
+    """Keeps the module as it is before and after the passes that matter here."""
+
+    def __init__(self) -> None:
+        self.modules: dict[str, Any] = {}
+
+    def run_before_pass(self, mod: Any, info: Any) -> None:
+        self.modules.setdefault(f"before {info.name}", mod)
+
+    def run_after_pass(self, mod: Any, info: Any) -> None:
+        self.modules.setdefault(f"after {info.name}", mod)
+
+
+def _renamed(function: Any, names: Mapping[int, str]) -> Any:
+    """A function with new variables in place of those that it binds, under these names."""
+    instead: dict[int, Any] = {}
+    blocks = []
+    for block in function.body.blocks:
+        made = []
+        for binding in block.bindings:
+            old = binding.var
+            new = type(old)(names.get(old.__chandle__(), "other"), old.ty)
+            made.append(relax.VarBinding(new, substituted(binding.value, instead)))
+            instead[old.__chandle__()] = new
+        blocks.append(type(block)(made))
+    body = relax.SeqExpr(blocks, substituted(function.body.body, instead))
+    return relax.Function(
+        list(function.params), body, function.ret_ty, function.is_pure, function.attrs
+    )
+
+
+_Sites = list[tuple[str, frozenset[int], int]]
+"""Of each call of a kernel in order: its symbol, the numbers of its nodes, how many tensors it
+writes."""
+
+
+def _sites(modules: Mapping[str, Any]) -> _Sites | None:
+    """The kernels of a function that was built, or None where the build is not understood."""
+    wanted = ("before FuseOps", "after FuseOps", "after FuseTIR", "before RewriteDataflowReshape",
+              "after RewriteDataflowReshape")  # fmt: skip
+    if not all(w in modules for w in wanted):
+        return None
+    before, fused, lowered, plain, reshaped = (modules[w] for w in wanted)
+    groups = _groups(before, fused)
+    if groups is None:
+        return None
+    calls = [symbol for symbol, _ in _calls(lowered)]
+    if calls != [symbol for symbol, _ in groups] or calls != [s for s, _ in _calls(plain)]:
+        return None
+    # Reshapes that are only another view stop being kernels; every other binding stays in place.
+    kept = [_symbol(value) for _, value in bindings(reshaped["main"])]
+    found: _Sites = []
+    position = 0
+    for index, (_, value) in enumerate(bindings(plain["main"])):
+        symbol = _symbol(value)
+        if not symbol:
+            continue
+        if index >= len(kept) or kept[index] not in (symbol, ""):
+            return None
+        if kept[index]:
+            found.append((symbol, groups[position][1], len(tensor_types(value.ty))))
+        position += 1
+    return found
+
+
+def _counted(modules: Mapping[str, Any]) -> dict[str, int]:
+    """By a kernel's symbol, the FLOPs that TVM counts in its loops, where it has and can.
+
+    A kernel that calls a library does nothing in loops.
+    """
+    functions = modules["before RewriteDataflowReshape"].functions
+    found = {
+        str(v.name_hint): counted_flops(f)
+        for v, f in functions.items()
+        if isinstance(f, tvm.tirx.PrimFunc) and LIBRARY not in f.attrs
+    }
+    return {name: flops for name, flops in found.items() if flops is not None}
+
+
+def _symbol(value: Any) -> str:
+    """The kernel that a bound value calls, "" where it calls none."""
+    if not isinstance(value, tvm.ir.Call):
+        return ""
+    if isinstance(value.op, tvm.ir.GlobalVar):
+        return str(value.op.name_hint)
+    if op_name(value) in _KERNELS:
+        callee = value.args[0]
+        return str(getattr(callee, "name_hint", "") or getattr(callee, "global_symbol", ""))
+    return ""
+
+
+def _calls(mod: Any) -> list[tuple[str, Any]]:
+    """The calls of kernels in "main", in order."""
+    found = [(_symbol(value), value) for _, value in bindings(mod["main"])]
+    return [(symbol, value) for symbol, value in found if symbol]
+
+
+def _groups(before: Any, after: Any) -> list[tuple[str, frozenset[int]]] | None:
+    """What FuseOps put into each kernel of "main": the numbers of its nodes, by their names.
+
+    Both functions compute the same calls of the same values, the second in groups.
+    """
+    values = _Values()
+    numbers: dict[int, frozenset[int]] = {}
+    pending: set[int] = set()
+    places: dict[tuple[Any, ...], deque[int]] = defaultdict(deque)
+    tokens: dict[int, Any] = {
+        p.__chandle__(): ("argument", i) for i, p in enumerate(before["main"].params)
+    }
+    for place, (variable, value) in enumerate(bindings(before["main"])):
+        number = _number(variable)
+        if isinstance(value, tvm.ir.Call):
+            places[values.key(value, tokens)].append(place)
+            numbers[place] = frozenset()
+            tokens[variable.__chandle__()] = ("call", place)
+            pending.add(place)
+        else:
+            tokens[variable.__chandle__()] = values.token(value, tokens)
+        if number is not None:
+            # What a pass bound on the way to a node stands right before it.
+            for one in pending:
+                numbers[one] = frozenset({number})
+            pending.clear()
+    found: list[tuple[str, frozenset[int]]] = []
+    tokens = {p.__chandle__(): ("argument", i) for i, p in enumerate(after["main"].params)}
+    for variable, value in bindings(after["main"]):
+        group = _called(value, after)
+        inner = dict(tokens)
+        computed: set[int] = set()
+        if group is None:
+            steps: Sequence[tuple[Any, Any]] = [(variable, value)]
+        else:
+            for parameter, given in zip(group.params, value.args, strict=True):
+                inner[parameter.__chandle__()] = values.token(given, tokens)
+            steps = bindings(group)
+        for name, step in steps:
+            if isinstance(step, tvm.ir.Call):
+                left = places.get(values.key(step, inner))
+                if not left:
+                    return None
+                place = left.popleft()
+                inner[name.__chandle__()] = ("call", place)
+                computed |= numbers[place]
+            else:
+                inner[name.__chandle__()] = values.token(step, inner)
+        result = variable if group is None else group.body.body
+        tokens[variable.__chandle__()] = values.token(result, inner)
+        symbol = _symbol(value)
+        if symbol:
+            found.append((symbol, frozenset(computed)))
+    return found
+
+
+def _called(value: Any, mod: Any) -> Any | None:
+    """The group that a bound value calls, or None."""
+    if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.GlobalVar):
+        function = mod[value.op]
+        return function if isinstance(function, relax.Function) else None
+    return None
+
+
+def _number(variable: Any) -> int | None:
+    name = str(variable.name)
+    digits = name.removeprefix(_NODE)
+    return int(digits) if name.startswith(_NODE) and digits.isdigit() else None
+
+
+class _Values:
+    """Names values by how they are computed, so that the same value has one name in two functions.
+
+    A call is known by its place in the first function, so names do not grow with the graph.
+    """
+
+    def key(self, call: Any, tokens: Mapping[int, Any]) -> tuple[Any, ...]:
+        """What a call computes: equal keys are equal calls of equal values."""
+        op = str(getattr(call.op, "name_hint", "") or getattr(call.op, "name", ""))
+        return op, str(call.ty), tuple(self.token(a, tokens) for a in call.args)
+
+    def token(self, expr: Any, tokens: Mapping[int, Any]) -> Any:
+        """A value's name, given those of variables."""
+        if isinstance(expr, tvm.ir.Var):
+            return tokens[expr.__chandle__()]
+        if isinstance(expr, tvm.ir.GlobalVar):
+            return "function", str(expr.name_hint)
+        if isinstance(expr, relax.Tuple):
+            return "tuple", tuple(self.token(f, tokens) for f in expr.fields)
+        if isinstance(expr, relax.TupleGetItem):
+            source = self.token(expr.tuple_value, tokens)
+            if source[0] == "tuple":
+                return source[1][int(expr.index)]
+            return "item", source, int(expr.index)
+        return "other", int(tvm_ffi.structural_hash(expr))

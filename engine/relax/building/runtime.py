@@ -1,0 +1,225 @@
+"""Building Relax functions and running them on torch tensors.
+
+A function is built by TVM's default pipeline, which fuses, and run by its virtual machine. Tensors
+go in and come out by DLPack, without copies, except those whose memory is not aligned as TVM's
+kernels expect or not contiguous, and results that are an argument as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+import tvm
+import tvm_ffi
+from tvm import relax, te, tirx
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.building import executables
+from relascope.engine.building.options import Builder, BuildOptions
+from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister
+from relascope.engine.cpu_kernels.openblas import OPENBLAS
+from relascope.engine.protocol.target_text import gpu_index, library
+from relascope.engine.relax.building import apply_records
+from relascope.engine.relax.building.targets import GRAPHS, LIBRARIES, SCHEDULES, parse, processor
+from relascope.engine.relax.building.vm_memory import held
+from relascope.engine.relax.draw.to_graph import tensor_types
+from relascope.engine.relax.kernels import attention, blas, layer_norm, openblas, schedules
+from relascope.passes.relax.ir.program import RelaxProgram
+
+layer_norm.register()
+
+
+@functools.cache
+def mask_kernel() -> mersenne_twister.Kernel:
+    """The kernel of `engine.cpu_kernels.mersenne_twister`, for this processor."""
+    made = te.create_prim_func(mersenne_twister.computation(te, tirx))
+    run = tvm.compile(tvm.IRModule({"main": made}), parse(processor()))["main"]
+    return lambda tensors: run(*map(tvm.runtime.from_dlpack, tensors))
+
+
+dropout_masks.DRAWING.provide(mask_kernel)
+
+_ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
+
+_LONG = 512
+"""Keys from which attention goes to PyTorch's kernel although that has threads of its own, beside
+TVM's: from about here on the scores of a head are larger than a core's caches."""
+
+
+class Compiled:
+    """A function that was built, ready to run.
+
+    Args:
+        executable: what `make` returned.
+        target: it was built for.
+        function: that it was built of.
+
+    Attributes:
+        used: names of the arguments that it takes.
+    """
+
+    def __init__(self, executable: Any, target: str, function: Any) -> None:
+        self.arguments: dict[str, TensorType] = {
+            str(p.name): tensor_types(p.ty)[0] for p in function.params
+        }
+        self.used = tuple(self.arguments)
+        kind = str(parse(target).kind.name)
+        self.device = tvm.device("cpu" if kind == "llvm" else kind, gpu_index(target))
+        self.machine = relax.VirtualMachine(executable, self.device)
+        self._bytecode = executable
+        self._main = self.machine["main"]
+        self._held: dict[str, tuple[int, Any]] = {}
+
+    def run(
+        self, values: Mapping[str, torch.Tensor], keep: Iterable[str] = ()
+    ) -> tuple[torch.Tensor, ...]:
+        """Run once.
+
+        Args:
+            values: a tensor for every argument, by name; others are ignored. None is changed.
+            keep: names of arguments whose memory stays where it is from call to call, such as
+                parameters: they are wrapped once.
+
+        Returns:
+            The results, flattened, as tensors of their own.
+
+        Raises:
+            EngineError: kind "input"; an argument is missing or of another type.
+        """
+        kept = frozenset(keep)
+        given = [self._array(name, values, name in kept) for name in self.arguments]
+        made = self._main(*given) if self.device.type == "cpu" else self._on_torchs_stream(given)
+        results = list(made) if isinstance(made, tvm.ir.Array | list | tuple) else [made]
+        tensors = tuple(torch.from_dlpack(r) for r in results)
+        # An argument that is returned as it is, or twice, must not share its memory.
+        seen = {values[name].data_ptr() for name in self.arguments}
+        own = []
+        for tensor in tensors:
+            own.append(tensor.clone() if tensor.data_ptr() in seen else tensor)
+            seen.add(tensor.data_ptr())
+        return tuple(own)
+
+    def _on_torchs_stream(self, given: Sequence[Any]) -> Any:
+        """Run behind what PyTorch queued, in its order, without waiting for it."""
+        with tvm_ffi.use_torch_stream():
+            return self._main(*given)
+
+    def held(self, values: Mapping[str, torch.Tensor]) -> executables.Held | None:
+        """What the virtual machine holds for a call, seen in one."""
+        sizes: list[int] = []
+
+        def around(callee: Any, symbol: str, before: bool, result: Any, *args: Any) -> None:
+            if before and symbol == "vm.builtin.alloc_storage":
+                sizes.append(int(args[1][0]))
+
+        self.machine.set_instrument(around)
+        try:
+            self.run(values)
+        finally:
+            self.machine.set_instrument(lambda *_: None)
+        return held(str(self._bytecode.as_text()), sizes)
+
+    def _array(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> Any:
+        kind = self.arguments[name]
+        value = executables.given(values, name)
+        address = value.data_ptr()
+        held = self._held.get(name)
+        if keep and held is not None and held[0] == address:
+            return held[1]
+        executables.check_type(value, name, kind)
+        value = value.detach().contiguous()
+        if value.data_ptr() % _ALIGNMENT:
+            value = value.clone()
+        array = tvm.runtime.from_dlpack(value)
+        if keep and value.data_ptr() == address:  # a copy is to be made anew each time
+            self._held[name] = (address, array)
+        return array
+
+
+def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> Compiled:
+    """Build one function of a program.
+
+    What was built stays known by the module's structure, so building the same again is quick.
+
+    Args:
+        program: typed; parameters that are not bound stay arguments.
+        name: of the function in its module.
+
+    Raises:
+        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+    """
+    return Compiled(executable(program, options, name), options.target, program.mod[name])
+
+
+def executable(program: RelaxProgram, options: BuildOptions, name: str = "main") -> Any:
+    """What `make` returns of one function of a program; its device need not be here.
+
+    Raises:
+        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+    """
+    function = program.mod[name]
+    mod = module_of(program, name, function)
+    options = replace(options, records=apply_records.found(options))
+    return _builder.build(mod, tuple(str(p.name) for p in function.params), options)
+
+
+def module_of(program: RelaxProgram, name: str, function: Any) -> Any:
+    """A module with a function of a program as "main", and those that it may call."""
+    others = {g: f for g, f in program.mod.functions.items() if g.name_hint not in (name, "main")}
+    return tvm.IRModule({**others, "main": function.with_attr("global_symbol", "main")})
+
+
+def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> Any:
+    """Build a module: an executable for the virtual machine.
+
+    Args:
+        instruments: watch TVM's passes.
+    """
+    target = parse(options.target)
+    ours = SCHEDULES in options.target
+    mod = dispatched(mod, options.target)
+    faults: list[EngineError] = []
+    found = apply_records.found(options)
+    if found is not None:
+        mod = apply_records.instead_of_library(mod, found)
+        pipeline = apply_records.pipeline(target, ours, found, faults)
+    else:
+        pipeline = schedules.pipeline(target) if ours else relax.get_default_pipeline(target)
+    if OPENBLAS in options.target.split():
+        mod = openblas.native(mod)
+    with schedules.ARITHMETIC.used(ours), tvm.transform.PassContext(
+        opt_level=options.opt_level, disabled_pass=list(options.disabled),
+        instruments=list(instruments),
+        config={"relax.backend.use_cuda_graph": GRAPHS in options.target.split()},
+    ):  # fmt: skip
+        try:
+            return tvm.compile(mod, target, relax_pipeline=pipeline)
+        except Exception as error:
+            if faults:
+                raise faults[0] from error
+            raise
+
+
+def dispatched(mod: Any, target: str) -> Any:
+    """A module with its matmuls and convolutions by a library, or by us, as the target says."""
+    served, ours = bool(library(target, LIBRARIES)), SCHEDULES in target.split()
+    if not served and not ours:
+        return mod
+    if served:
+        blas.register()
+        mod = attention.dispatch(mod, _LONG if OPENBLAS in target.split() else 0)
+    return blas.dispatch(mod, served, ours)
+
+
+_builder = Builder(make, tvm_ffi.structural_hash, tvm_ffi.structural_equal)
+
+
+def step(program: RelaxProgram, halves: Any, options: BuildOptions) -> executables.BuiltStep:
+    """A program, whole or as the halves it was split into, built with options."""
+    return executables.built(program, halves, partial(build, options=options))

@@ -1,0 +1,123 @@
+"""What the Relax engine can compile for on this machine, the best first."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relascope.core.errors import EngineError
+from relascope.engine.building.cpu import cpu_target
+from relascope.engine.building.devices import Tvm
+from relascope.engine.cpu_kernels.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
+from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
+from relascope.engine.protocol import target_text
+from relascope.engine.protocol.targets import Target
+from relascope.engine.protocol.tuning import RECORDS
+
+BLAS = "-libs=blas"
+"""What a target says to have its matmuls done by PyTorch's library; see `kernels.blas`."""
+
+LIBRARIES = (BLAS, OPENBLAS)
+"""What names a library of ours in a target."""
+
+DLIGHT = "-schedules=dlight"
+"""What a GPU's target may say: its kernels are scheduled by TVM's DLight, which they are anyway."""
+
+GRAPHS = "-graphs=cuda"
+"""What a CUDA target says to have kernels recorded once, and launched together from then on."""
+
+_OURS = (BLAS, OPENBLAS, SCHEDULES, RECORDS, DLIGHT, GRAPHS)
+_UNROLL = "-unroll-threshold-aggressive:uint=60"
+"""Keeps LLVM from writing a whole loop over a small tensor out, which makes nothing faster and took
+most of the time of building: ten times as long for a layer norm over 8x256 elements."""
+
+
+def parse(target: str) -> Any:
+    """A target's text as this TVM's target, which it takes as a dictionary only.
+
+    LLVM is told to unroll less than it would, unless the target has `-cl-opt` itself.
+
+    Args:
+        target: "llvm -mcpu=znver2", "cuda -arch=sm_90".
+
+    Raises:
+        EngineError: kind "target"; an option is not written as `-name=value`, TVM refuses it, or
+            LLVM has no such architecture; or an option of ours is not for this kind.
+    """
+    kind, options = target_text.split(target)
+    _check_ours(kind, target)
+    ours = [n for n in options if n == target_text.GPU or f"-{n}={options[n]}" in _OURS]
+    found: dict[str, Any] = {"kind": kind}
+    found |= target_text.typed({n: t for n, t in options.items() if n not in ours})
+    if kind == "llvm":
+        found.setdefault("cl-opt", [_UNROLL])
+        if SCHEDULES in target.split():
+            found.update(dict.fromkeys(FLAGS, True))
+    return _TVM.made(target, lambda: tvm.target.Target(found))
+
+
+def _check_ours(kind: str, target: str) -> None:
+    refuse_elsewhere(target)
+    words = target.split()
+    for option, kinds, why in (
+        (SCHEDULES, ("llvm",), "Our schedules are for a CPU; a GPU's kernels DLight schedules."),
+        (
+            DLIGHT,
+            ("cuda", "rocm", "metal", "opencl", "vulkan"),
+            "DLight schedules a GPU's kernels.",
+        ),
+        (GRAPHS, ("cuda",), "CUDA graphs are NVIDIA's."),
+    ):
+        if option in words and kind not in kinds:
+            raise EngineError("target", why, target, f"Leave out {option}.")
+
+
+_CUDA_WAYS = {BLAS: "matmuls by PyTorch's cuBLAS", GRAPHS: "kernels launched as CUDA graphs"}
+
+
+@functools.cache
+def targets() -> tuple[Target, ...]:
+    """The targets, the best first; those that do not run here come last and say why.
+
+    A function is built and run for each once in a process, a few tens of milliseconds.
+    """
+    # TVM's own matmuls are slow on the CPU.
+    found = (*_TVM.gpus(_CUDA_WAYS), *reversed(_TVM.cpu(cpu_ways(BLAS))))
+    return tuple(sorted(found, key=lambda t: not t.runs_here))
+
+
+def processor() -> str:
+    """The target for this machine's processor, without any way of ours."""
+    return cpu_target(_TVM.known)[0]
+
+
+@functools.cache
+def target(text: str) -> Target:
+    """A target that somebody wrote: what it is for, and whether that can be run here.
+
+    Raises:
+        EngineError: kind "target"; TVM refuses it, or cannot write code for it.
+    """
+    listed = {t.name: t for t in targets()}
+    return listed.get(text) or _TVM.examine(text)
+
+
+def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
+    x = relax.Var("x", relax.TensorType(given.shape, "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            doubled = builder.emit(relax.op.multiply(x, relax.const(2.0)))
+            y = builder.emit_output(relax.op.add(doubled, relax.const(1.0)))
+        builder.emit_func_output(y)
+    chosen = parse(target)
+    built = tvm.compile(builder.get(), chosen, relax_pipeline=relax.get_default_pipeline(chosen))
+    result = relax.VirtualMachine(built, device)["main"](tvm.runtime.tensor(given, device))
+    return np.asarray(result.numpy())
+
+
+_TVM = Tvm(tvm, parse, _run)

@@ -1,0 +1,65 @@
+"""What a Relax function holds for itself in a call: the storages of the virtual machine.
+
+Its bytecode says when a register takes a storage, a view of one, or gives it up; how large each
+storage is, is seen in a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from relascope.engine.building.executables import Held
+
+_CALL = re.compile(r"^\s*call\s+(\S+)\s+in: ?(.*?)\s*dst: (\S+)\s*$")
+_ALLOCATE = "vm.builtin.alloc_storage"
+_FORGET = "vm.builtin.null_value"
+_REGISTER = re.compile(r"%\d+")
+
+
+def held(bytecode: str, sizes: Sequence[int], function: str = "main") -> Held | None:
+    """The most bytes of storages that live at one time, and those that the results keep.
+
+    Args:
+        bytecode: the text of an executable.
+        sizes: bytes of each storage, in the order in which they are made.
+
+    Returns:
+        None where the text does not make as many storages as there were, as with branches.
+    """
+    registers: dict[str, frozenset[int]] = {}
+    users: dict[int, int] = {}
+    live = most = made = 0
+    for name, given, target in _calls(bytecode, function):
+        if name == _FORGET:
+            taken: frozenset[int] = frozenset()
+        elif name == _ALLOCATE:
+            if made == len(sizes):
+                return None
+            taken, made = frozenset({made}), made + 1
+        else:
+            taken = frozenset().union(*(registers.get(r, ()) for r in given))
+        for storage in taken:
+            users[storage] = users.get(storage, 0) + 1
+            live += sizes[storage] if users[storage] == 1 else 0
+        most = max(most, live)
+        for storage in registers.get(target, ()):
+            users[storage] -= 1
+            live -= 0 if users[storage] else sizes[storage]
+        registers[target] = taken
+    if made != len(sizes):
+        return None
+    returned = re.search(r"^\s*ret\s+(%\d+)", _body(bytecode, function), re.MULTILINE)
+    kept = registers.get(returned[1], frozenset()) if returned else frozenset()
+    return Held(most, sum(sizes[s] for s in kept), False)
+
+
+def _body(bytecode: str, function: str) -> str:
+    return bytecode.partition(f"@{function}:")[2].partition("\n\n")[0]
+
+
+def _calls(bytecode: str, function: str) -> Iterator[tuple[str, list[str], str]]:
+    for line in _body(bytecode, function).splitlines():
+        match = _CALL.match(line)
+        if match and match[3] != "%void":
+            yield match[1], _REGISTER.findall(match[2]), match[3]

@@ -1,0 +1,386 @@
+"""From a typed Relax program to the neutral `Graph`.
+
+A Relax function is a list of bindings, so it is read in order and never recursed over; a binding
+is no node of its own: its variable is another name of the bound value. What is no tensor among an
+operator's arguments (shapes, numbers, dtypes) stands with its attributes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from copy import copy
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import torch
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.s_tir.analysis import estimate_tir_flops
+
+from relascope.core.builder import SMALL, GraphBuilder, body_origin, fused_name
+from relascope.core.graph import Graph, JsonValue, Kind, TensorType
+from relascope.passes.relax.ir.program import RelaxProgram
+
+_KERNEL_CALLS = ("relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace")
+
+
+def to_graph(program: RelaxProgram, name: str = "main") -> tuple[Graph, dict[str, Any]]:
+    """Draw one function of a program.
+
+    A node's id is a hash of what it computes (operator, attributes, ids of what it reads; of a
+    variable, its name; of a constant, its bytes), so it stays the same while that does. Equal
+    nodes get "#2", "#3" and so on, producers first.
+
+    Args:
+        program: normalised and typed, as every pass leaves it.
+        name: of the function in the module.
+
+    Returns:
+        The graph, and by each node's id the Relax variable that holds its value (of a constant, the
+        constant).
+    """
+    walk = _Walk(_Shared(program), program.mod[name])
+    return walk.graph(name, program.outputs if program.gradients else None), walk.expressions
+
+
+class _Shared:
+    """What all functions of one program share: the meaning of names, and what was looked up."""
+
+    def __init__(self, program: RelaxProgram) -> None:
+        self.mod = program.mod
+        self.parameters = set(program.params)
+        self.provenance = program.provenance
+        self.digests = program.digests
+        # Binding keeps the storage, so a bound parameter is known by its address.
+        self.bound = {_address(v): n for n, v in program.params.items()}
+        self.op_names: dict[int, tuple[str, list[str]]] = {}
+        self.fields: dict[type, tuple[str, ...]] = {}
+        self.calls = _calls(program.mod)
+
+    @cached_property
+    def without_origins(self) -> _Shared:
+        """The same for a function whose variables' names do not tell where they come from."""
+        other = copy(self)
+        other.provenance = {}
+        return other
+
+    def op(self, op: Any) -> tuple[str, list[str]]:
+        """An operator's name without the dialect, and the names of its arguments."""
+        handle = op.__chandle__()
+        if handle not in self.op_names:
+            name = str(op.name).removeprefix("relax.")
+            self.op_names[handle] = name, [str(a.name) for a in op.arguments]
+        return self.op_names[handle]
+
+    def attrs(self, attrs: Any) -> dict[str, JsonValue]:
+        """Attributes that are set, in the operator's own order."""
+        if attrs is None:
+            return {}
+        if isinstance(attrs, tvm.ir.DictAttrs):
+            return {str(k): _json(attrs[k]) for k in attrs.keys()}  # noqa: SIM118
+        kind = type(attrs)
+        if kind not in self.fields:
+            info = getattr(kind, "__tvm_ffi_type_info__", None)
+            self.fields[kind] = tuple(f.name for f in info.fields) if info is not None else ()
+        values = {name: _json(getattr(attrs, name)) for name in self.fields[kind]}
+        return {k: v for k, v in values.items() if v is not None and v != "" and k != "span"}
+
+
+class _Walk(GraphBuilder):
+    """Turns one function into nodes; functions that it calls are walked by walks of their own."""
+
+    def __init__(self, shared: _Shared, function: Any) -> None:
+        super().__init__()
+        self.shared = shared
+        self.ids: dict[int, str] = {}  # by a variable's address
+        self.alive: list[Any] = []  # an address is only an identity while its object lives
+        self.inputs = tuple(self.argument(p) for p in function.params)
+        self.result = self.sequence(function.body)
+
+    def graph(self, name: str, forward_outputs: int | None = None) -> Graph:
+        return self.finish(name, "relax", self.inputs, self.result, forward_outputs)
+
+    def sequence(self, body: Any) -> str:
+        """The bindings of a body, in order; returns the id of its result."""
+        if not isinstance(body, relax.SeqExpr):
+            return self.value(body, "")
+        for block in body.blocks:
+            for binding in block.bindings:
+                variable = binding.var
+                self.alive.append(variable)
+                name = str(variable.name)
+                self.ids[variable.__chandle__()] = self.value(binding.value, name, variable)
+        return self.value(body.body, "")
+
+    def argument(self, variable: Any) -> str:
+        name = str(variable.name)
+        parameter = name in self.shared.parameters
+        ident = self.add_node(
+            variable, f"variable {name}", Kind.PARAMETER if parameter else Kind.INPUT,
+            tensor_types(variable.ty), (name.rpartition(".")[0] if parameter else "", ""),
+            name=name,
+        )  # fmt: skip
+        self.alive.append(variable)
+        self.ids[variable.__chandle__()] = ident
+        return ident
+
+    def value(self, expr: Any, name: str, variable: Any = None) -> str:
+        """The node of an expression, made where there is none yet.
+
+        Args:
+            name: of the variable that it is bound to, which tells where it comes from.
+        """
+        if isinstance(expr, tvm.ir.Var):
+            known = self.ids.get(expr.__chandle__())
+            return self.argument(expr) if known is None else known
+        bound = expr if variable is None else variable
+        origin = self.shared.provenance.get(name, ("", ""))
+        if isinstance(expr, tvm.ir.GenericConst):
+            return self.constant(expr)
+        if isinstance(expr, tvm.ir.Call):
+            return self.call(expr, bound, origin)
+        if isinstance(expr, relax.TupleGetItem):
+            source, index = self.value(expr.tuple_value, ""), int(expr.index)
+            return self.add_node(
+                bound, f"item {index} {source}", Kind.ITEM, tensor_types(expr.ty), origin,
+                attrs={"index": index}, inputs=(source,),
+            )  # fmt: skip
+        if isinstance(expr, relax.Tuple):
+            inputs = tuple(self.value(f, "") for f in expr.fields)
+            return self.add_node(
+                bound, f"tuple {' '.join(inputs)}", Kind.TUPLE, tensor_types(expr.ty), origin,
+                inputs=inputs,
+            )  # fmt: skip
+        if isinstance(expr, relax.If):
+            return self.branch(expr, bound, origin)
+        if isinstance(expr, relax.Function):
+            return self.closure(expr, bound, origin)
+        op = _other_name(expr)
+        return self.add_node(
+            bound, f"{op} {expr}", Kind.CALL, tensor_types(expr.ty), origin, op,
+            attrs={"value": _json(expr)},
+        )  # fmt: skip
+
+    def constant(self, expr: Any) -> str:
+        data = expr.value
+        if not hasattr(data, "numpy"):
+            return self.add_node(
+                expr, f"constant {data}", Kind.CONSTANT, tensor_types(expr.ty),
+                attrs={"value": str(data)},
+            )  # fmt: skip
+        shape = [int(n) for n in data.shape]
+        place = _address(data), str(data.dtype), tuple(shape)
+        known = self.shared.digests.get(place)
+        if known is None:  # with the tensor, or another could come to stand in its place
+            found = hashlib.blake2b(data.numpy().tobytes(), digest_size=6).hexdigest()
+            known = self.shared.digests[place] = data, found
+        digest = known[1]
+        attrs: dict[str, JsonValue] = {"digest": digest, "dtype": str(data.dtype)}
+        if prod(shape) < SMALL:
+            attrs["value"] = json.dumps(data.numpy().tolist())
+        name = self.shared.bound.get(_address(data))
+        if name is not None:
+            attrs["parameter"] = name
+        return self.add_node(
+            expr, f"constant {digest} {data.dtype} {shape}", Kind.CONSTANT,
+            tensor_types(expr.ty), (name.rpartition(".")[0] if name else "", ""), attrs=attrs,
+        )  # fmt: skip
+
+    def call(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
+        op = expr.op
+        if isinstance(op, tvm.ir.GlobalVar):
+            return self.call_function(expr, bound, origin, self.shared.mod[op], op.name_hint)
+        if isinstance(op, relax.Function):
+            return self.call_function(expr, bound, origin, op, "")
+        if not isinstance(op, tvm.ir.Op):
+            name = str(getattr(op, "global_symbol", "")) or "call"
+            arguments = list(expr.args)
+            if name == "call":
+                arguments = [op, *arguments]
+            inputs, attrs = self.arguments(arguments, [])
+            return self.add_call(expr, bound, origin, name, attrs, inputs)
+        if str(op.name) in _KERNEL_CALLS:
+            return self.call_kernel(expr, bound, origin)
+        name, names = self.shared.op(op)
+        inputs, attrs = self.arguments(expr.args, names)
+        return self.add_call(
+            expr, bound, origin, name, {**attrs, **self.shared.attrs(expr.attrs)}, inputs
+        )
+
+    def call_kernel(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
+        """A call of a kernel of the module, or of a function of the runtime."""
+        callee, given, *rest = list(expr.args)
+        how = str(expr.op.name).removeprefix("relax.")
+        fields = given.fields if isinstance(given, relax.Tuple) else [given]
+        inputs, attrs = self.arguments([*fields, *rest], [])
+        if not isinstance(callee, tvm.ir.GlobalVar):
+            op = str(callee.global_symbol)
+            return self.add_call(expr, bound, origin, op, {"call": how, **attrs}, inputs)
+        kernel = self.shared.mod[callee]
+        op = str(callee.name_hint)
+        told = kernel.attrs or {}
+        about = {
+            str(k): _json(told[k])
+            for k in sorted(map(str, told.keys()))
+            if k not in ("global_symbol", "target")
+        }
+        identity = tvm_ffi.structural_hash(kernel)
+        return self.add_call(
+            expr, bound, origin, op, {"call": how, **about, **attrs, **_flops(kernel)}, inputs,
+            f"{identity:x}",
+        )  # fmt: skip
+
+    def add_call(
+        self, expr: Any, bound: Any, origin: tuple[str, str], op: str,
+        attrs: Mapping[str, JsonValue], inputs: tuple[str, ...], identity: str = "",
+    ) -> str:  # fmt: skip
+        text = f"{identity or op} {json.dumps(attrs)} {' '.join(inputs)}"
+        return self.add_node(
+            bound, text, Kind.CALL, tensor_types(expr.ty), origin, op, attrs=attrs, inputs=inputs
+        )
+
+    def call_function(
+        self, expr: Any, bound: Any, origin: tuple[str, str], function: Any, name: str
+    ) -> str:
+        """A call of a fused function, which is shown with what is inside."""
+        inputs, attrs = self.arguments(expr.args, [])
+        if not isinstance(function, relax.Function):
+            return self.add_call(expr, bound, origin, name or "call", attrs, inputs)
+        # FuseOps makes one function of equal groups, with the names of the first: of a function
+        # that is called from two places, the names do not tell where a call comes from.
+        shared = self.shared if self.shared.calls.get(name, 1) < 2 else self.shared.without_origins
+        inner = _Walk(shared, function)
+        self.alive.append(inner)
+        body = inner.graph("fused")
+        identity = f"function {' '.join(body.outputs)} {' '.join(inputs)}"
+        return self.add_node(
+            bound, identity, Kind.FUNCTION, tensor_types(expr.ty),
+            origin if origin != ("", "") else body_origin(body), fused_name(body),
+            attrs=attrs, inputs=inputs, body=body,
+        )  # fmt: skip
+
+    def closure(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
+        """A function as a value: a closure over the variables that it reads from outside."""
+        inputs = tuple(self.value(v, "") for v in relax.analysis.free_vars(expr))
+        inner = _Walk(self.shared, expr)
+        self.alive.append(inner)
+        body = inner.graph("closure")
+        identity = f"closure {' '.join(body.outputs)} {' '.join(inputs)}"
+        return self.add_node(
+            bound, identity, Kind.FUNCTION, (), origin, "closure", inputs=inputs, body=body
+        )
+
+    def branch(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
+        inputs = (
+            self.value(expr.cond, ""),
+            self.sequence(expr.true_branch),
+            self.sequence(expr.false_branch),
+        )
+        return self.add_node(
+            bound, f"if {' '.join(inputs)}", Kind.CALL, tensor_types(expr.ty), origin, "if",
+            inputs=inputs,
+        )  # fmt: skip
+
+    def arguments(
+        self, args: Any, names: list[str]
+    ) -> tuple[tuple[str, ...], dict[str, JsonValue]]:
+        """Ids of the tensors among a call's arguments; the others by the operator's names."""
+        inputs: list[str] = []
+        attrs: dict[str, JsonValue] = {}
+        for index, argument in enumerate(args):
+            if _is_plain(argument):
+                name = names[index] if index < len(names) else f"argument {index}"
+                attrs[name] = _json(argument)
+            else:
+                inputs.append(self.value(argument, ""))
+        return tuple(inputs), attrs
+
+
+def _calls(mod: Any) -> dict[str, int]:
+    """How often each function of a module is called by name."""
+    counts: dict[str, int] = {}
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
+            for block in function.body.blocks:
+                for binding in block.bindings:
+                    callee = getattr(binding.value, "op", None)
+                    if isinstance(callee, tvm.ir.GlobalVar):
+                        name = str(callee.name_hint)
+                        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _is_plain(expr: Any) -> bool:
+    """Whether an argument is a shape, number, text or dtype, or a tuple of such: no tensor."""
+    if isinstance(expr, relax.Tuple):
+        return bool(len(expr.fields)) and all(_is_plain(f) for f in expr.fields)
+    return isinstance(
+        expr, relax.ShapeExpr | tvm.ir.StringImm | tvm.tirx.IntImm
+        | tvm.tirx.FloatImm
+    )  # fmt: skip
+
+
+def _other_name(expr: Any) -> str:
+    if isinstance(expr, tvm.ir.GlobalVar):
+        return f"@{expr.name_hint}"
+    name = type(expr).__name__
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+def tensor_types(kind: Any) -> tuple[TensorType, ...]:
+    """The tensors of a type, tuples opened; functions and shapes have none."""
+    result = []
+    todo = [kind]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, relax.TensorType):
+            if isinstance(part.shape, relax.ShapeExpr):
+                shape = tuple(
+                    int(d) if isinstance(d, tvm.tirx.IntImm) else str(d) for d in part.shape.values
+                )
+            else:
+                shape = ("?",) * max(int(part.ndim), 0)
+            result.append(TensorType(shape, str(part.dtype)))
+        elif isinstance(part, relax.TupleType):
+            todo.extend(reversed(list(part.fields)))
+    return tuple(result)
+
+
+def counted_flops(kernel: Any) -> int | None:
+    """What TVM estimates of a kernel's loop nest; None where it cannot (unknown extents)."""
+    try:
+        return round(estimate_tir_flops(tvm.IRModule({"main": kernel})))
+    except (tvm.error.InternalError, ValueError, TypeError):
+        return None
+
+
+def _flops(kernel: Any) -> dict[str, JsonValue]:
+    counted = counted_flops(kernel)
+    return {} if counted is None else {"flops": counted}
+
+
+def _json(value: Any) -> JsonValue:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return str(value)  # TVM's own kind of str does not leave this process
+    if isinstance(value, tvm.tirx.IntImm | tvm.tirx.FloatImm | tvm.ir.StringImm):
+        return _json(value.value)
+    if isinstance(value, relax.ShapeExpr):
+        return [_json(v) for v in value.values]
+    if isinstance(value, relax.Tuple):
+        return [_json(v) for v in value.fields]
+    if isinstance(value, tvm.ir.Array | list | tuple):
+        return [_json(v) for v in value]
+    if isinstance(value, tvm.ir.Map | dict):
+        return {str(k): _json(v) for k, v in value.items()}
+    return str(value)
+
+
+def _address(array: Any) -> int:
+    # `numpy()` copies, so its address is that of a copy which is freed at once.
+    return int(torch.utils.dlpack.from_dlpack(array).data_ptr())

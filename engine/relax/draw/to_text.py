@@ -1,0 +1,42 @@
+"""Relax's own text of a program, without what a person who reads it does not need."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tvm import relax
+
+from relascope.passes.relax.ir.program import RelaxProgram
+
+_HEAD = re.compile(r"^def (\w+)\((.+?)\)( -> .+)?:$", re.MULTILINE)
+
+
+def to_text(program: RelaxProgram) -> str:
+    """The text of every Relax function, "main" first: constants by number, one argument a line.
+
+    Loop nests of kernels are left out: they would be most of it.
+    """
+    functions = {
+        str(v.name_hint): f for v, f in program.mod.functions.items()
+        if isinstance(f, relax.Function)
+    }  # fmt: skip
+    names = sorted(functions, key=lambda name: (name != "main", name))
+    return "\n".join(_one(functions[name], name) for name in names)
+
+
+def script(function: Any, name: str) -> str:
+    """TVM's own text of one function or kernel, without the values of its constants."""
+    # By itself it does not know which of the module's devices of a kind it means.
+    return str(function.script(show_meta=False, name=name)).replace(":-1:global", "")
+
+
+def _one(function: relax.Function, name: str) -> str:
+    lines = script(function, name).splitlines()
+    text = "\n".join(line for line in lines if line and not line.startswith("# "))
+    return _HEAD.sub(_spread, text, count=1) + "\n"
+
+
+def _spread(head: re.Match[str]) -> str:
+    arguments = re.sub(r", (?=\w+: )", ",\n    ", head[2])
+    return f"def {head[1]}(\n    {arguments}\n){head[3] or ''}:"

@@ -1,0 +1,1 @@
+"""Pieces of Relax programs, and running them again from a report."""

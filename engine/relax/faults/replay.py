@@ -1,0 +1,74 @@
+"""Reading and running small Relax programs with nothing but TVM: for reports of faults in passes.
+
+This file is copied into reports; see `engine.faults.replay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relascope.engine.faults.replay import Values, filled
+from relascope.engine.relax.kernels import layer_norm
+from relascope.passes.relax.ir.program import RelaxProgram
+
+layer_norm.register()
+
+
+def version() -> str:
+    """Which TVM this is."""
+    return f"TVM {tvm.__version__} with Relax"
+
+
+def read(text: str, json: str, constants: Values) -> Any:
+    """A typed module from its TVMScript, with the constants that stand in it as arguments, or from
+    TVM's JSON where the text is empty."""
+    if not text:
+        return relax.transform.Normalize()(tvm.ir.load_json(json))
+    mod = tvm.script.from_source(text)
+    if constants:
+        arrays = {name: tvm.runtime.tensor(value) for name, value in constants.items()}
+        mod = relax.transform.BindParams("main", arrays)(mod)
+    return relax.transform.Normalize()(mod)
+
+
+def program(mod: Any, parameters: Values, inputs: Sequence[str], outputs: int) -> RelaxProgram:
+    """A module as passes take it."""
+    arrays = {name: tvm.runtime.tensor(value) for name, value in parameters.items()}
+    return RelaxProgram(mod, arrays, tuple(inputs), outputs)
+
+
+def runner(mod: Any, values: Values, target: str) -> Run:
+    """Build a module's "main" and put its arguments in place."""
+    return Run(mod, values, target)
+
+
+class Run:
+    """See `engine.faults.replay.Runner`. On the virtual machine."""
+
+    def __init__(self, mod: Any, values: Values, target: str) -> None:
+        kind = tvm.target.Target(target)
+        with tvm.transform.PassContext(opt_level=3):
+            built = tvm.compile(mod, kind, relax_pipeline=relax.get_default_pipeline(kind))
+        device = tvm.device(str(kind.kind.name).replace("llvm", "cpu"), 0)
+        self._main = relax.VirtualMachine(built, device)["main"]
+        shapes = {
+            str(p.name): (tuple(int(d) for d in p.ty.shape.values), str(p.ty.dtype))
+            for p in mod["main"].params
+        }
+        given = filled(values, shapes).values()
+        self._values = [tvm.runtime.tensor(np.ascontiguousarray(v), device) for v in given]
+        self._made: Any = None
+
+    def __call__(self) -> None:
+        """Run once."""
+        self._made = self._main(*self._values)
+
+    def results(self) -> list[np.ndarray]:
+        """The results of the last run, flattened."""
+        several = isinstance(self._made, tvm.ir.Array | list | tuple)
+        return [r.numpy() for r in (self._made if several else [self._made])]

@@ -1,0 +1,686 @@
+"""TVM's importer of ATen operators, where it needed mending.
+
+Each converter here takes over an operator that TVM's own turns, without a word, into something else
+than what PyTorch computes. What none of them mends is caught where it shows: an option that no
+converter reads, and a result of another shape or dtype than PyTorch's, are refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+import tvm
+from torch.fx import Node
+from tvm import relax
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from relascope.core.errors import EngineError
+from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.model import Model
+from relascope.passes.program import Mask
+
+_RANDOM = (
+    "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "normal",
+    "bernoulli", "multinomial", "poisson", "exponential", "uniform", "rrelu", "native_dropout",
+)  # fmt: skip
+
+GRADIENT_OF = "gradient of "
+"""What the operator of a node begins with that is part of the gradient of another."""
+
+# Options that change no value, and `dtype`, which shows in the result's type.
+_ALWAYS = frozenset({"memory_format", "device", "layout", "pin_memory", "dtype", "implicit"})
+_READ = {
+    "add.Tensor": {"alpha"},
+    "add.Scalar": {"alpha"},
+    "sub.Tensor": {"alpha"},
+    "sub.Scalar": {"alpha"},
+    "addmm.default": {"alpha", "beta"},
+    "baddbmm.default": {"alpha", "beta"},
+    "gelu.default": {"approximate"},
+    "div.Tensor_mode": {"rounding_mode"},
+    "var.correction": {"correction", "keepdim"},
+    "var_mean.correction": {"correction", "keepdim"},
+    "scaled_dot_product_attention.default": {"scale"},
+}
+
+
+def mask_of(index: int, node: Node) -> Mask:
+    """The mask of a dropout that is on, by its place in the order in which PyTorch draws."""
+    value = node.meta["val"]
+    rate = float(node.args[1])  # type: ignore[arg-type]
+    return Mask(f"dropout_mask_{index}", rate, tuple(value.shape), dtype_name(value.dtype))
+
+
+def variable(name: str, shape: Sequence[int], dtype: str) -> Any:
+    """A tensor as an argument of a function."""
+    return relax.Var(name, relax.TensorType(list(shape), dtype))
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """As TVM writes it: "float32"."""
+    return str(dtype).removeprefix("torch.")
+
+
+class NamedBuilder(relax.BlockBuilder):
+    """A block builder that names each variable after the operator it is made for.
+
+    A variable's name is what passes keep of it, and so what its origin is found by.
+
+    Attributes:
+        origins: by a variable's name, where it came from.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.origin = Origin("", "", -1)
+        self.origins: dict[str, Origin] = {}
+        self.copies: dict[Origin, int] = {}
+
+    def emit(self, expr: Any, name_hint: str = "") -> Any:
+        variable = super().emit(self.flat(expr), name_hint or self.hint())
+        self.origins[str(variable.name)] = self.origin
+        return variable
+
+    def flat(self, expr: Any) -> Any:
+        """A call with the calls nested in it bound, so that these have names of ours too."""
+        if not isinstance(expr, tvm.ir.Call):
+            return expr
+        args = [self.emit(a) if isinstance(a, tvm.ir.Call) else a for a in expr.args]
+        if all(a.same_as(b) for a, b in zip(args, expr.args, strict=True)):
+            return expr
+        return tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
+
+    def hint(self) -> str:
+        """The name for what an operator becomes: not like those that passes make up."""
+        origin = self.origin
+        copy = self.copies[origin] = self.copies.get(origin, -1) + 1
+        operator = origin.operator.rpartition("::")[2].strip("_")
+        ending = "_grad" if origin.operator.startswith(GRADIENT_OF) else ""
+        name = f"{operator}_{origin.ordinal}{ending}"
+        return f"{name}_{copy}" if copy else name
+
+
+class Converter(ExportedProgramImporter):
+    """See the module's text.
+
+    Args:
+        model: what is converted.
+        constants: tensors that the graph holds.
+
+    Attributes:
+        masks, mask_variables: what became of the dropouts that are on, in their order.
+        updates: the new value of each buffer that batch norms change, by name.
+    """
+
+    def __init__(self, model: Model, constants: Mapping[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.model, self.constants = model, constants
+        self.block_builder: NamedBuilder = NamedBuilder()
+        self.masks: list[Mask] = []
+        self.mask_variables: list[Any] = []
+        self.updates: dict[str, Any] = {}
+
+    def create_convert_map(self) -> dict[str, Callable[[Node], Any]]:
+        """TVM's map, with ours instead of what needed mending."""
+        theirs = super().create_convert_map()
+        matmul = self._binary_op(relax.op.matmul, operator.matmul)
+        ours: dict[str, Callable[[Node], Any]] = {
+            "add.Tensor": self.scaled(theirs["add.Tensor"]),
+            "add.Scalar": self.scaled(theirs["add.Scalar"]),
+            "sub.Tensor": self.scaled(theirs["sub.Tensor"]),
+            "sub.Scalar": self.scaled(theirs["sub.Scalar"]),
+            "addmm.default": self.addmm,
+            "alpha_dropout.default": self.other_dropout,
+            "amax.default": self.extreme(relax.op.max),
+            "amin.default": self.extreme(relax.op.min),
+            "batch_norm.default": self.batch_norm,
+            "bmm.default": matmul,
+            "clone.default": self.same,
+            "contiguous.default": self.same,
+            "convolution.default": self.convolution,
+            "cumsum.default": self.cumsum,
+            "detach.default": self.same,
+            "div.Tensor_mode": self.divide,
+            "dropout.default": self.dropout,
+            "elu.default": self.elu,
+            "embedding.default": self.embedding,
+            "eq.Scalar": self.on_bool(theirs["eq.Scalar"]),
+            "eq.Tensor": self.on_bool(theirs["eq.Tensor"]),
+            "feature_alpha_dropout.default": self.other_dropout,
+            "feature_dropout.default": self.other_dropout,
+            "index.Tensor": self.index(theirs["index.Tensor"]),
+            "linear.default": self.linear,
+            "log_softmax.int": self.in_dtype(theirs["log_softmax.int"]),
+            "matmul.default": matmul,
+            "mm.default": matmul,
+            "full.default": self.filled(1),
+            "full_like.default": self.filled(1),
+            "new_full.default": self.filled(2),
+            "new_ones.default": self.filled(1.0),
+            "new_zeros.default": self.filled(0.0),
+            "ones.default": self.filled(1.0),
+            "ones_like.default": self.filled(1.0),
+            "zeros.default": self.filled(0.0),
+            "zeros_like.default": self.filled(0.0),
+            "native_layer_norm.default": self.native_layer_norm,
+            "ne.Scalar": self.on_bool(theirs["ne.Scalar"]),
+            "ne.Tensor": self.on_bool(theirs["ne.Tensor"]),
+            "pixel_shuffle.default": self.pixel_shuffle,
+            "scaled_dot_product_attention.default": self.attention,
+            "select.int": self.select,
+            "softmax.int": self.in_dtype(theirs["softmax.int"]),
+            "to.device": self.to,
+            "to.dtype": self.to,
+            "to.dtype_layout": self.to,
+            "to.other": self.to,
+            "to.prim_Device": self.to,
+            "_to_copy.default": self.to,
+            "upsample_nearest2d.vec": self.nearest(theirs["upsample_nearest2d.vec"]),
+        }
+        random = {n: self.random for n in theirs if n.partition(".")[0] in _RANDOM}
+        left_out = {
+            # These compute something else than PyTorch, or leave options out: PyTorch's own
+            # decompositions stand in for them.
+            "_native_batch_norm_legit_functional.default",
+            "_native_batch_norm_legit_no_training.default",
+            "_native_batch_norm_legit.no_stats",
+            "native_group_norm.default",
+            "std.correction",
+            "_softmax.default",
+            "_log_softmax.default",
+            "conv1d.default",
+            "conv2d.default",
+            "conv3d.default",
+            "conv_transpose1d.default",
+            "conv_transpose2d.input",
+            "copy_.default",
+            "copy.default",
+            "celu.default",
+            "rsub.Scalar",
+            "rsub.Tensor",
+            "selu.default",
+        }  # fmt: skip
+        return {k: v for k, v in {**theirs, **ours, **random}.items() if k not in left_out}
+
+    def convert(self, node: Node) -> Any:
+        """Convert one node of the FX graph, and hold its type against PyTorch's.
+
+        Raises:
+            EngineError: kind "operator"; names the operator and its module.
+        """
+        self.block_builder.origin = node.meta["origin"]
+        if node.op == "get_attr":
+            return self._convert_torch_tensor_to_relax(self.constants[str(node.target)])
+        name = node.target.__name__  # type: ignore[union-attr]
+        unread = set(node.kwargs) - _ALWAYS - _READ.get(name, set())
+        if unread:
+            self.refuse(node, f"The option {min(unread)} of {name} cannot be imported.")
+        if name not in self.convert_map:
+            self.refuse(
+                node, f"Relax's PyTorch frontend does not know the operator {name}.",
+                "Write this part of the model with other operators.",
+            )  # fmt: skip
+        try:
+            made = self.convert_map[name](node)
+        except EngineError:
+            raise
+        except Exception as wrong:
+            lines = [t.strip() for t in str(wrong).splitlines() if t.strip()]
+            reason = lines[-1] if lines else type(wrong).__name__
+            message = f"Relax's PyTorch frontend cannot convert {name} as it is used here: {reason}"
+            raise EngineError("operator", message, node.meta["origin"].where) from wrong
+        self.check(node, made)
+        return made
+
+    def check(self, node: Node, made: Any) -> None:
+        expected, found = _types(node.meta["val"]), _made_types(made)
+        if expected != found:
+            self.refuse(
+                node, f"Relax's PyTorch frontend makes {_words(found)} of {node.target}, and "
+                f"PyTorch {_words(expected)}.",
+            )  # fmt: skip
+
+    def refuse(self, node: Node, message: str, hint: str = "") -> NoReturn:
+        raise EngineError("operator", message, node.meta["origin"].where, hint)
+
+    def number(self, value: float, like: Any) -> Any:
+        """A constant of the dtype of another expression."""
+        return relax.const(value, str(like.ty.dtype))
+
+    # Dropout and randomness.
+
+    def dropout(self, node: Node) -> Any:
+        """TVM's leaves dropout out whether it is on or off."""
+        data, rate, train = self.retrieve_args(node)
+        if not train or not rate:
+            return data
+        mask = mask_of(len(self.masks), node)
+        self.masks.append(mask)
+        self.mask_variables.append(variable(mask.name, mask.shape, mask.dtype))
+        return self.block_builder.emit(relax.op.multiply(data, self.mask_variables[-1]))
+
+    def other_dropout(self, node: Node) -> Any:
+        """Dropouts that draw and scale otherwise."""
+        data, rate, train = self.retrieve_args(node)
+        if train and rate:
+            self.refuse(
+                node, "Relax has no counterpart of this kind of dropout.", "Use nn.Dropout."
+            )
+        return data
+
+    def random(self, node: Node) -> Any:
+        """TVM's draws from its own generator, or not at all."""
+        self.refuse(
+            node, "The model draws random numbers, which no other program can draw alike.",
+            "Draw them outside and give them to the model as an input.",
+        )  # fmt: skip
+
+    # Products: TVM's write float32 into the program whatever the operands are.
+
+    def linear(self, node: Node) -> Any:
+        data, weight, bias = (*self.retrieve_args(node), None)[:3]
+        turned = self.block_builder.emit(relax.op.permute_dims(weight))
+        product = self.block_builder.emit(relax.op.matmul(data, turned))
+        return product if bias is None else self.block_builder.emit(relax.op.add(product, bias))
+
+    def addmm(self, node: Node) -> Any:
+        added, left, right = self.retrieve_args(node)
+        product = self.block_builder.emit(relax.op.matmul(left, right))
+        alpha, beta = node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)
+        return self.block_builder.emit(
+            relax.op.add(self.times(product, alpha), self.times(added, beta))
+        )
+
+    def convolution(self, node: Node) -> Any:
+        data, weight, bias, stride, padding, dilation, turned, more, groups = self.retrieve_args(
+            node
+        )
+        spatial = len(_shape(data)) - 2
+        ops = {
+            (1, False): relax.op.nn.conv1d, (1, True): relax.op.nn.conv1d_transpose,
+            (2, False): relax.op.nn.conv2d, (2, True): relax.op.nn.conv2d_transpose,
+            (3, False): relax.op.nn.conv3d, (3, True): relax.op.nn.conv3d_transpose,
+        }  # fmt: skip
+        # One number for all axes is written once.
+        stride, padding, dilation, more = (
+            list(v) * (spatial if len(v) == 1 else 1) for v in (stride, padding, dilation, more)
+        )
+        options = {"output_padding": more} if turned else {}
+        made = self.block_builder.emit(
+            ops[spatial, bool(turned)](
+                data, weight, strides=stride, padding=padding * 2, dilation=dilation,
+                groups=groups, **options,
+            )
+        )  # fmt: skip
+        if bias is None:
+            return made
+        shape = [1, _shape(bias)[0], *[1] * spatial]
+        bias = self.block_builder.emit(relax.op.reshape(bias, shape))
+        return self.block_builder.emit(relax.op.add(made, bias))
+
+    def times(self, value: Any, factor: Any) -> Any:
+        if factor == 1:
+            return value
+        return self.block_builder.emit(relax.op.multiply(value, self.number(factor, value)))
+
+    def scaled(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+        """Sums and differences; TVM's ignore alpha."""
+
+        def convert(node: Node) -> Any:
+            alpha = node.kwargs.get("alpha", 1)
+            if alpha == 1:
+                return theirs(node)
+            left, right = self.retrieve_args(node)
+            if isinstance(right, relax.Expr):
+                right = self.times(right, alpha)
+            else:
+                right = self.number(right * alpha, left)
+            op = relax.op.add if "add" in str(node.target) else relax.op.subtract
+            return self.block_builder.emit(op(left, right))
+
+        return convert
+
+    def divide(self, node: Node) -> Any:
+        """TVM's divides by a float32 number whatever the operand is."""
+        left, right = self.retrieve_args(node)
+        if not isinstance(right, relax.Expr):
+            right = self.number(right, left)
+        mode = node.kwargs["rounding_mode"]
+        if mode == "floor":
+            return self.block_builder.emit(relax.op.floor_divide(left, right))
+        if mode is not None and "int" in str(left.ty.dtype):
+            self.refuse(node, "A truncating division of integers cannot be imported.")
+        quotient = self.block_builder.emit(relax.op.divide(left, right))
+        return quotient if mode is None else self.block_builder.emit(relax.op.trunc(quotient))
+
+    # Normalisations.
+
+    def native_layer_norm(self, node: Node) -> list[Any]:
+        """TVM's returns the first of three results for all three."""
+        data, shape, gamma, beta, epsilon = self.retrieve_args(node)
+        emit = self.block_builder.emit
+        mean, centred, spread = self.moments(data, list(range(-len(shape), 0)))
+        deviation = emit(relax.op.rsqrt(emit(relax.op.add(spread, self.number(epsilon, data)))))
+        result = emit(relax.op.multiply(centred, deviation))
+        if gamma is not None:
+            result = emit(relax.op.multiply(result, gamma))
+        if beta is not None:
+            result = emit(relax.op.add(result, beta))
+        return [result, mean, deviation]
+
+    def batch_norm(self, node: Node) -> Any:
+        """TVM's always normalises with the running statistics, and drops their update.
+
+        The running ones move towards the batch's by the momentum, the variance towards the
+        unbiased one.
+        """
+        given: list[Any] = list(self.retrieve_args(node))
+        data, gamma, beta, mean, variance, training, momentum, epsilon = given[:8]
+        if not training:
+            return self.by_statistics(data, gamma, beta, mean, variance, epsilon)
+        result, batch_mean, spread = self.by_batch(data, gamma, beta, epsilon)
+        if mean is not None:
+            count = math.prod(_shape(data)) // _shape(data)[1]
+            self.move(node, mean, batch_mean, momentum)
+            self.move(node, variance, self.times(spread, count / (count - 1)), momentum)
+        return result
+
+    def by_statistics(
+        self, data: Any, gamma: Any, beta: Any, mean: Any, variance: Any, epsilon: float
+    ) -> Any:
+        """Batch norm in eval mode."""
+        channels, dtype = _shape(data)[1], str(data.ty.dtype)
+        ones, zeros = (relax.const(f(channels), dtype) for f in (np.ones, np.zeros))
+        made = self.block_builder.emit(
+            relax.op.nn.batch_norm(
+                data, ones if gamma is None else gamma, zeros if beta is None else beta,
+                mean, variance, axis=1, epsilon=epsilon, scale=gamma is not None,
+                center=beta is not None, training=False,
+            )
+        )  # fmt: skip
+        return self.block_builder.emit(relax.TupleGetItem(made, 0))
+
+    def by_batch(self, data: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any, Any]:
+        """Batch norm in train mode, spelled out.
+
+        Returns:
+            The result, and the batch's mean and biased variance, (1, channels, 1, ...).
+        """
+        size, emit = _shape(data), self.block_builder.emit
+        mean, centred, spread = self.moments(data, [i for i in range(len(size)) if i != 1])
+        deviation = emit(relax.op.sqrt(emit(relax.op.add(spread, self.number(epsilon, data)))))
+        result = emit(relax.op.divide(centred, deviation))
+        along = [size[1]] + [1] * (len(size) - 2)
+        if gamma is not None:
+            result = emit(relax.op.multiply(result, emit(relax.op.reshape(gamma, along))))
+        if beta is not None:
+            result = emit(relax.op.add(result, emit(relax.op.reshape(beta, along))))
+        return result, mean, spread
+
+    def moments(self, data: Any, axes: list[int]) -> tuple[Any, Any, Any]:
+        """The mean along axes, the distances to it, and their mean square; axes are kept."""
+        emit = self.block_builder.emit
+        mean = self.mean_of(data, axes)
+        centred = emit(relax.op.subtract(data, mean))
+        squares = emit(relax.op.multiply(centred, centred))
+        return mean, centred, self.mean_of(squares, axes)
+
+    def mean_of(self, data: Any, axes: list[int]) -> Any:
+        """The mean along axes, which are kept, one axis at a time.
+
+        TVM adds up thousands of numbers one after the other; in shorter sums, less is rounded
+        away. PyTorch adds them up in float64, and 50 layers of batch norm magnify the difference.
+        """
+        for axis in reversed(axes):
+            data = self.block_builder.emit(relax.op.mean(data, [axis], keepdims=True))
+        return data
+
+    def move(self, node: Node, running: Any, new: Any, momentum: float) -> None:
+        """Move a running statistic towards a batch's, (1, channels, 1, ...)."""
+        name = str(getattr(running, "name", ""))
+        if name not in self.model.buffers or name in self.updates:
+            self.refuse(
+                node, "The running statistics of this batch norm are no buffers of its own.",
+                "Let no other part of the model read or compute them, or put it in eval mode.",
+            )  # fmt: skip
+        new = self.block_builder.emit(relax.op.reshape(new, list(_shape(running))))
+        moved = self.times(new, momentum)
+        kept = self.times(running, 1 - momentum)
+        self.updates[name] = self.block_builder.emit(relax.op.add(kept, moved))
+
+    # Attention and embedding.
+
+    def attention(self, node: Node) -> Any:
+        """TVM's ignores the scale, and reads a mask in another layout; here it is spelled out."""
+        given: list[Any] = list(self.retrieve_args(node))
+        given += [None, 0.0, False, False][len(given) - 3 :]
+        query, key, value, mask, rate, causal, grouped = given
+        if rate:
+            self.refuse(
+                node, "Fused attention with dropout cannot be imported: its mask is out of reach.",
+                'Build the model with attn_implementation="eager".',
+            )  # fmt: skip
+        if grouped:
+            self.refuse(node, "Grouped-query fused attention cannot be imported.", "Repeat heads.")
+        emit = self.block_builder.emit
+        size = _shape(query)[-1]
+        scale = node.kwargs.get("scale")
+        scale = 1 / math.sqrt(size) if scale is None else scale
+        axes = list(range(len(_shape(key))))
+        axes[-2:] = axes[:-3:-1]
+        scores = emit(relax.op.matmul(query, emit(relax.op.permute_dims(key, axes))))
+        scores = self.times(scores, scale)
+        if causal:
+            rows, columns = _shape(query)[-2], _shape(key)[-2]
+            hidden = np.triu(np.full((rows, columns), -np.inf), 1)
+            scores = emit(relax.op.add(scores, relax.const(hidden, str(query.ty.dtype))))
+        if mask is not None:
+            if str(mask.ty.dtype) == "bool":
+                lowest = self.number(-math.inf, query)
+                scores = emit(relax.op.where(mask, scores, lowest))
+            else:
+                scores = emit(relax.op.add(scores, mask))
+        return emit(relax.op.matmul(emit(relax.op.nn.softmax(scores, -1)), value))
+
+    def embedding(self, node: Node) -> Any:
+        """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""
+        weight, indices, padding = (*self.retrieve_args(node), -1)[:3]
+        rows = self._embedding_impl(indices, weight)
+        if not self.model.source.training or padding < 0:
+            return rows
+        tensor = self.model.parameters.get(str(weight.name))
+        if tensor is None:
+            self.refuse(node, "The padding row of this embedding cannot be found.", "Drop padding.")
+        self.model.note(
+            f"The padding row {padding} of {weight.name} is a constant of the graph: it gets no "
+            "gradient, as in PyTorch, and does not follow later changes of that row."
+        )
+        emit = self.block_builder.emit
+        row = self._convert_torch_tensor_to_relax(tensor[padding])
+        is_padding = emit(relax.op.equal(indices, self.number(padding, indices)))
+        return emit(relax.op.where(emit(relax.op.expand_dims(is_padding, -1)), row, rows))
+
+    def select(self, node: Node) -> Any:
+        """TVM's reads before the tensor's begin where the index counts from the end."""
+        data, axis, index = self.retrieve_args(node)
+        place = relax.const(index % _shape(data)[axis], "int64")
+        return self.block_builder.emit(relax.op.take(data, place, axis))
+
+    def index(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+        """TVM's reads before the tensor's begin where an index counts from the end."""
+
+        def convert(node: Node) -> Any:
+            source, indices = node.args[:2]
+            size = _shape(self.env[source])
+            given = [(i, n) for i, n in enumerate(indices) if n is not None]  # type: ignore[arg-type]
+            before = {n: self.env[n] for _, n in given}
+            for axis, index in given:
+                self.env[index] = self.from_front(before[index], size[axis])
+            try:
+                return theirs(node)
+            finally:
+                self.env.update(before)
+
+        return convert
+
+    def from_front(self, index: Any, size: int) -> Any:
+        """Indices along an axis, those that count from its end counted from its begin."""
+        if "int" not in str(index.ty.dtype):
+            return index
+        if isinstance(index, tvm.ir.expr.GenericConst):
+            places = index.value.numpy()
+            return relax.const(np.where(places < 0, places + size, places), str(index.ty.dtype))
+        emit = self.block_builder.emit
+        below = emit(relax.op.less(index, self.number(0, index)))
+        around = emit(relax.op.add(index, self.number(size, index)))
+        return emit(relax.op.where(below, around, index))
+
+    def pixel_shuffle(self, node: Node) -> Any:
+        """TVM's operator has no kernel."""
+        data, factor = self.retrieve_args(node)
+        *batch, channels, height, width = _shape(data)
+        parts = [*batch, channels // factor**2, factor, factor, height, width]
+        first = len(batch)
+        axes = [*range(first), *(first + i for i in (0, 3, 1, 4, 2))]
+        emit = self.block_builder.emit
+        turned = emit(relax.op.permute_dims(emit(relax.op.reshape(data, parts)), axes))
+        shape = [*batch, channels // factor**2, height * factor, width * factor]
+        return emit(relax.op.reshape(turned, shape))
+
+    def elu(self, node: Node) -> Any:
+        """TVM's has no slope at 0, where PyTorch's has one."""
+        x, alpha, scale, input_scale = (*self.retrieve_args(node), 1.0, 1.0, 1.0)[:4]
+        op, emit, zero = relax.op, self.block_builder.emit, self.number(0.0, x)
+        above = emit(op.greater(x, zero))
+        below = emit(op.where(above, zero, x))  # exp of large numbers would make NaN gradients
+        curve = op.subtract(op.exp(op.multiply(below, self.number(input_scale, x))),
+                            self.number(1.0, x))  # fmt: skip
+        line = op.multiply(x, self.number(scale, x))
+        return emit(op.where(above, line, op.multiply(curve, self.number(alpha * scale, x))))
+
+    def nearest(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+        """Copies of whole pixels, exact in every dtype; TVM's computes places in float32."""
+
+        def convert(node: Node) -> Any:
+            data = self.env[node.args[0]]
+            *_, tall, wide = _shape(data)
+            *_, rows, columns = node.meta["val"].shape
+            if rows % tall or columns % wide:
+                return theirs(node)
+            emit = self.block_builder.emit
+            return emit(relax.op.repeat(emit(relax.op.repeat(data, rows // tall, 2)),
+                                        columns // wide, 3))  # fmt: skip
+
+        return convert
+
+    def extreme(self, op: Callable[..., Any]) -> Callable[[Node], Any]:
+        """The largest or smallest along axes, all where none is named; TVM's has neither."""
+
+        def convert(node: Node) -> Any:
+            data, axes, keep = (*self.retrieve_args(node), [], False)[:3]
+            return self.block_builder.emit(op(data, list(axes) or None, keepdims=bool(keep)))
+
+        return convert
+
+    # Dtypes.
+
+    def filled(self, value: int | float) -> Callable[[Node], Any]:
+        """Tensors of one number; TVM's take dtypes that are not PyTorch's.
+
+        Args:
+            value: the number, or, where it is an int, which argument says it.
+        """
+
+        def convert(node: Node) -> Any:
+            kind = node.meta["val"]
+            number: Any = node.args[value] if isinstance(value, int) else value
+            dtype = self._convert_data_type(kind.dtype)
+            filling = relax.const(number, dtype)
+            if not kind.shape:
+                return filling
+            if not math.isfinite(number):  # TVM has no kernel that fills with infinity
+                return self.block_builder.emit(relax.op.broadcast_to(filling, list(kind.shape)))
+            return self.block_builder.emit(relax.op.full(list(kind.shape), filling, dtype))
+
+        return convert
+
+    def to(self, node: Node) -> Any:
+        """TVM's leaves out some casts, and makes others that change nothing."""
+        data = self.env[node.args[0]]
+        return self.cast(data, node.meta["val"].dtype)
+
+    def cast(self, data: Any, dtype: torch.dtype) -> Any:
+        wanted = self._convert_data_type(dtype)
+        if str(data.ty.dtype) == wanted:
+            return data
+        return self.block_builder.emit(relax.op.astype(data, wanted))
+
+    def in_dtype(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+        """Operators that cast their input first where a dtype is given; TVM's ignore it."""
+
+        def convert(node: Node) -> Any:
+            source = node.args[0]
+            before = self.env[source]
+            self.env[source] = self.cast(before, node.meta["val"].dtype)
+            try:
+                return theirs(node)
+            finally:
+                self.env[source] = before
+
+        return convert
+
+    def cumsum(self, node: Node) -> Any:
+        """TVM's has no kernel for bool, which PyTorch sums as int64."""
+        data = self.cast(self.env[node.args[0]], node.meta["val"].dtype)
+        return self.block_builder.emit(relax.op.cumsum(data, node.args[1]))
+
+    def on_bool(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+        """Comparisons; TVM has no kernel that compares bools."""
+
+        def convert(node: Node) -> Any:
+            sources = [a for a in node.args if isinstance(a, Node)]
+            before = {s: self.env[s] for s in sources}
+            for source, value in before.items():
+                if str(value.ty.dtype) == "bool":
+                    self.env[source] = self.cast(value, torch.int32)
+            try:
+                return theirs(node)
+            finally:
+                self.env.update(before)
+
+        return convert
+
+    def same(self, node: Node) -> Any:
+        return self.env[node.args[0]]
+
+
+def _shape(expr: Any) -> tuple[int, ...]:
+    return tuple(int(d) for d in expr.ty.shape.values)
+
+
+def _types(value: Any) -> list[tuple[tuple[int, ...], str]]:
+    values = value if isinstance(value, list | tuple) else [value]
+    return [(tuple(v.shape), dtype_name(v.dtype)) for v in values]
+
+
+def _made_types(made: Any) -> list[tuple[tuple[int, ...], str]]:
+    if isinstance(made, list | tuple):
+        return [t for m in made for t in _made_types(m)]
+    if isinstance(made.ty, relax.TupleType):
+        return [(_type_shape(t), str(t.dtype)) for t in made.ty.fields]
+    return [(_type_shape(made.ty), str(made.ty.dtype))]
+
+
+def _type_shape(kind: Any) -> tuple[int, ...]:
+    if not isinstance(kind.shape, relax.ShapeExpr):
+        return (-1,)
+    return tuple(int(d) if isinstance(d, tvm.tirx.IntImm) else -1 for d in kind.shape.values)
+
+
+def _words(types: list[tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in types)

@@ -1,0 +1,108 @@
+"""From a traced PyTorch model to Relax, with nothing lost and nothing invented on the way.
+
+The trace becomes an FX graph of ATen operators (`engine.relax.frontend.trace_to_fx`); TVM's
+importer of such graphs converts them, mended by `engine.relax.frontend.converters`. Arguments bear
+PyTorch's names.
+
+Provenance: every variable is named after the operator that it came from and that operator's place
+in the order in which PyTorch executes the model ("linear_12", "linear_12_1"), and
+`RelaxProgram.provenance` maps these names to (scope, operator). Passes keep a variable's name while
+it has the same value.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from relascope.engine.protocol.session import Progress
+from relascope.engine.pytorch.in_place import check_in_place
+from relascope.engine.pytorch.model import Model
+from relascope.engine.relax.frontend.converters import Converter, dtype_name, variable
+from relascope.engine.relax.frontend.joint import joint_trace
+from relascope.engine.relax.frontend.joint_converters import JointConverter
+from relascope.engine.relax.frontend.trace_to_fx import trace_to_fx
+from relascope.passes.relax.ir.program import RelaxProgram
+
+
+def import_model(model: Model, progress: Progress) -> RelaxProgram:
+    """Convert a traced model to a typed Relax module.
+
+    The arguments of "main" are the model's inputs, all of them, then the parameters that the trace
+    reads in PyTorch's order, then the buffers that it reads, under PyTorch's names; then the masks
+    of the dropouts that are on. After the model's outputs, it returns the new values of the buffers
+    that a run changes.
+
+    Where the source asks for PyTorch's gradient, the program is joint: the masks are followed by a
+    grad_out for each floating output, and the results by the gradients of the floating inputs and
+    parameters, in the arguments' order; see `engine.relax.frontend.joint`.
+
+    Raises:
+        EngineError: kind "operator": an operator that Relax does not know, or one whose meaning
+            would be changed; names the operator and its module.
+    """
+    progress(0.0, "writing the trace as ATen operators")
+    check_in_place(model)
+    joint = model.source.training and model.source.gradient == "pytorch"
+    converter = (JointConverter if joint else Converter)(model, {})
+    if joint:
+        # Autograd has its rules for operators as PyTorch wrote them, known to TVM or not.
+        trace = trace_to_fx(model, lambda name: True)
+        progress(0.2, "taking the gradient with PyTorch's autograd")
+        trace = joint_trace(model, trace)
+    else:
+        trace = trace_to_fx(model, converter.convert_map.__contains__)
+    converter.constants = trace.constants
+    progress(0.4, "converting operators to Relax")
+    tensors = {**model.parameters, **model.buffers}
+    inputs = dict(zip(model.input_names, model.inputs, strict=True))
+    variables = {
+        name: variable(name, tuple(tensor.shape), dtype_name(tensor.dtype))
+        for name, tensor in {**inputs, **tensors}.items()
+    }
+    variables.update({m.name: variable(m.name, m.shape, m.dtype) for m in trace.masks})
+    variables.update({n: variable(n, *kind) for n, kind in trace.grad_outs.items()})
+    builder, env = converter.block_builder, converter.env
+    placeholders = iter((*trace.arguments, *(m.name for m in trace.masks), *trace.grad_outs))
+    outputs, updates = 0, {}
+    # Masks that the conversion itself makes are only known when all is done: they join afterwards.
+    with builder.function("main", list(variables.values())):
+        with builder.dataflow():
+            for node in trace.graph.nodes:
+                if node.op == "placeholder":
+                    env[node] = variables[next(placeholders)]
+                elif node.op != "output":
+                    env[node] = converter.convert(node)
+                else:
+                    results = [env[n] for n in node.args[0]]
+                    updates = {**converter.updates, **{n: env[v] for n, v in trace.updates.items()}}
+                    results += updates.values()
+                    outputs = len(results)
+                    results += [env[n] for n in trace.gradients.values()]
+                    result = results[0] if len(results) == 1 else relax.Tuple(results)
+                    made = builder.emit_output(result, "result")
+        builder.emit_func_output(made)
+    if updates:
+        model.note(
+            f"A run changes {len(updates)} buffers (running statistics). The program returns their "
+            "new values after the outputs."
+        )
+    main = builder.get()["main"]
+    main = relax.Function(
+        [*main.params, *converter.mask_variables], main.body, main.ret_ty, attrs=main.attrs
+    )
+    mod = relax.transform.Normalize()(
+        tvm.IRModule({"main": main.with_attr("global_symbol", "main")})
+    )
+    return RelaxProgram(
+        mod=mod,
+        params={n: tvm.runtime.tensor(t.detach().cpu().numpy()) for n, t in tensors.items()},
+        inputs=model.input_names,
+        outputs=outputs,
+        updates=tuple(updates),
+        buffers=tuple(model.buffers),
+        masks=(*trace.masks, *converter.masks),
+        grad_outs=tuple(trace.grad_outs),
+        gradients=tuple(trace.gradients),
+        provenance={n: (o.scope, o.operator) for n, o in builder.origins.items()},
+    )

@@ -1,0 +1,368 @@
+"""PyTorch's own joint graph: forward and backward, as its autograd would run them.
+
+The FX graph of the trace is run once more, on tensors without memory, and its outputs are
+differentiated by PyTorch's autograd while `make_fx` records every ATen operator that either of them
+calls: what AOTAutograd does. Operators that PyTorch composes of others are written out by its core
+ATen decompositions.
+
+What TVM's way does to the forward is done here as well, so that both ways end in programs with the
+same arguments and results: dropouts that are on are products with masks, and batch norms in train
+mode return their new running statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import torch
+from torch._decomp import core_aten_decompositions
+from torch.fx import Graph, Node
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.node import map_arg
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from relascope.core.errors import EngineError
+from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.model import Model
+from relascope.engine.relax.frontend.converters import GRADIENT_OF, dtype_name, mask_of
+from relascope.engine.relax.frontend.trace_to_fx import FxTrace
+
+_aten = torch.ops.aten
+# Not decomposed: their parts write zeros and then a part of them, and there are shorter ways.
+_WHOLE = (
+    _aten.embedding_dense_backward.default,
+    _aten.select_backward.default,
+    _aten.slice_backward.default,
+)
+_ORIGIN = "relascope_origin"
+_UNKNOWN = Origin("", "", -1)
+
+
+def joint_trace(model: Model, trace: FxTrace) -> FxTrace:
+    """Differentiate a forward with PyTorch's autograd.
+
+    Args:
+        trace: the forward, in operators as PyTorch wrote them: those have rules for autograd.
+
+    Returns:
+        The joint graph. Its nodes have types and origins as the forward's; what belongs to the
+        gradient of an operator says "gradient of" it. Its arguments are the forward's, then
+        `masks` and `grad_outs`.
+
+    Raises:
+        EngineError: kind "operator"; an operator draws random numbers, changes a tensor in place,
+            or has no gradient; names the operator and its module.
+    """
+    return _Joint(model, trace).run()
+
+
+class _Joint:
+    def __init__(self, model: Model, trace: FxTrace) -> None:
+        self.model, self.trace = model, trace
+        nodes = list(trace.graph.nodes)
+        self.placeholders = [n for n in nodes if n.op == "placeholder"]
+        self.held = [n for n in nodes if n.op == "get_attr"]
+        self.calls = [n for n in nodes if n.op == "call_function"]
+        self.outputs = list(trace.graph.output_node().args[0])  # type: ignore[arg-type]
+        self.masks = {n: mask_of(i, n) for i, n in enumerate(filter(_is_dropout, self.calls))}
+        self.floating = [i for i, n in enumerate(self.outputs) if n.meta["val"].is_floating_point()]
+        wanted = {*model.input_names, *model.parameters}
+        self.leaves = [
+            (name, i)
+            for i, (name, node) in enumerate(zip(trace.arguments, self.placeholders, strict=True))
+            if name in wanted and node.meta["val"].is_floating_point()
+        ]
+        # Gradients are in the order of the program's arguments, not of the trace's.
+        order = {n: i for i, n in enumerate((*model.input_names, *model.parameters))}
+        self.leaves.sort(key=lambda leaf: order[leaf[0]])
+        self.origins = _Origins()
+        self.updates: dict[str, Any] = {}
+
+    def run(self) -> FxTrace:
+        values = [n.meta["val"].detach() for n in self.placeholders]
+        for _, index in self.leaves:
+            values[index].requires_grad_()
+        grad_outs = [self.outputs[i].meta["val"].detach() for i in self.floating]
+        masks = [n.meta["val"].detach() for n in self.masks]
+        held = [n.meta["val"].detach() for n in self.held]
+        table = dict(core_aten_decompositions())
+        for op in _WHOLE:
+            table.pop(op, None)
+        with values[0].fake_mode, torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+            given = (*values, *masks, *grad_outs, *held)
+            made = make_fx(self.recorded, decomposition_table=table)(*given)
+            changing = [n for n in made.graph.nodes if _is_mutable(n)]
+            if changing:
+                self.check_changes(changing)
+                with torch.no_grad():
+                    made = _without_changes(made, [v.detach() for v in given], table)
+        return self.as_trace(made, grad_outs)
+
+    def recorded(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        """The forward, then its gradients: what is recorded."""
+        rest = iter(given)
+        env = {node: next(rest) for node in self.placeholders}
+        masks = {node: next(rest) for node in self.masks}
+        grad_outs = [next(rest) for _ in self.floating]
+        env.update(zip(self.held, rest, strict=True))
+        with self.origins:
+            for node in self.calls:
+                self.origins.current = node.meta["origin"]
+                env[node] = self.call(node, env, masks)
+                self.origins.claim(env[node])
+            outputs = [env[n] for n in self.outputs]
+            gradients = self.gradients(outputs, given, grad_outs)
+        changed = {n: env[v] for n, v in self.trace.updates.items()}
+        self.updates.update(changed)
+        return outputs, list(self.updates.values()), gradients
+
+    def call(self, node: Node, env: dict[Node, Any], masks: dict[Node, Any]) -> Any:
+        args, kwargs = map_arg((node.args, node.kwargs), env.__getitem__)
+        if node in masks:
+            return args[0] * masks[node]
+        if node.target is _aten.batch_norm.default and args[3] is not None and args[5]:
+            return self.batch_norm(node, *args[:5], *args[6:8])
+        try:
+            return node.target(*args, **kwargs)  # type: ignore[operator]
+        except RuntimeError as wrong:
+            self.refuse(node.meta["origin"], f"PyTorch cannot record {node.target}: {wrong}")
+
+    def batch_norm(
+        self, node: Node, data: Any, gamma: Any, beta: Any, mean: Any, variance: Any,
+        momentum: Any, epsilon: Any,
+    ) -> Any:  # fmt: skip
+        """A batch norm by the batch, and where its running statistics move to."""
+        axes = [i for i in range(data.dim()) if i != 1]
+        count = data.numel() // data.shape[1]
+        with torch.no_grad():
+            spread, middle = torch.var_mean(data, axes, correction=0)
+            unbiased = spread * (count / (count - 1))
+            for index, old, new in ((3, mean, middle), (4, variance, unbiased)):
+                name = self.argument(node.args[index])
+                if name not in self.model.buffers or name in self.updates:
+                    self.refuse(
+                        node.meta["origin"],
+                        "The running statistics of this batch norm are no buffers of its own.",
+                        "Let no other part of the model read or compute them, or put it in eval "
+                        "mode.",
+                    )
+                self.updates[name] = old * (1 - momentum) + new * momentum
+        return _aten.batch_norm.default(
+            data, gamma, beta, None, None, True, momentum, epsilon, False
+        )
+
+    def argument(self, node: Any) -> str:
+        """The name of an argument of the trace; "" of anything else."""
+        if node not in self.placeholders:
+            return ""
+        return self.trace.arguments[self.placeholders.index(node)]
+
+    def gradients(
+        self, outputs: list[Any], given: tuple[Any, ...], grad_outs: list[Any]
+    ) -> list[Any]:
+        pairs = zip((outputs[i] for i in self.floating), grad_outs, strict=True)
+        used = [(o, g) for o, g in pairs if o.requires_grad]
+        leaves = [given[index] for _, index in self.leaves]
+        if not used or not leaves:
+            raise EngineError(
+                "operator", "No output depends on a floating input or parameter.",
+                self.model.source.model, "There is no gradient to take; leave training off.",
+            )  # fmt: skip
+        try:
+            found = torch.autograd.grad(
+                [o for o, _ in used], leaves, [g for _, g in used], allow_unused=True
+            )
+        except RuntimeError as wrong:
+            reason = str(wrong).splitlines()[0]
+            self.refuse(self.origins.no_gradient, f"PyTorch has no gradient here: {reason}")
+        self.origins.current = Origin("", "", -1)
+        return [
+            torch.zeros_like(leaf) if gradient is None else gradient
+            for leaf, gradient in zip(leaves, found, strict=True)
+        ]
+
+    def as_trace(self, made: Any, grad_outs: list[Any]) -> FxTrace:
+        """The recorded graph, with the tensors that it holds as nodes of their own."""
+        graph: Graph = made.graph
+        graph.eliminate_dead_code()
+        constants = dict(self.trace.constants)
+        placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+        arguments = len(placeholders) - len(self.held)
+        for old, source in zip(placeholders[arguments:], self.held, strict=True):
+            with graph.inserting_before(old):
+                new = graph.create_node("get_attr", str(source.target))
+            new.meta.update(source.meta)
+            old.replace_all_uses_with(new)
+            graph.erase_node(old)
+        for node in graph.nodes:
+            if node.op == "get_attr" and "origin" not in node.meta:  # made by a decomposition
+                tensor = getattr(made, str(node.target))
+                constants[str(node.target)] = tensor
+                node.meta.update(val=tensor, origin=_UNKNOWN)
+            elif node.op == "call_function":
+                self.check(node)
+        results: Any = graph.output_node().args[0]
+        outputs, updates, gradients = results
+        graph.output_node().args = (tuple(outputs),)
+        names = (f"grad_out_{i}" for i in self.floating)
+        masks = tuple(self.masks.values())
+        named = _apart(names, {*self.trace.arguments, *(m.name for m in masks)})
+        types = ((tuple(g.shape), dtype_name(g.dtype)) for g in grad_outs)
+        return replace(
+            self.trace,
+            graph=graph,
+            constants=constants,
+            updates=dict(zip(self.updates, updates, strict=True)),
+            masks=masks,
+            grad_outs=dict(zip(named, types, strict=True)),
+            gradients={n: g for (n, _), g in zip(self.leaves, gradients, strict=True)},
+        )
+
+    def check(self, node: Node) -> None:
+        """Refuse what a pure function of its arguments cannot be."""
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return
+        if torch.Tag.nondeterministic_seeded in node.target.tags:
+            self.refuse(
+                node.meta["origin"],
+                f"{node.target} draws random numbers, which no other program can draw alike.",
+                "Use nn.Dropout, or draw them outside and give them to the model as an input.",
+            )
+
+    def check_changes(self, changing: list[Node]) -> None:
+        """Refuse to change an argument: a program gives it back as it was."""
+        for node in changing:
+            changed: Any = node
+            while _is_mutable(changed) or _is_view(changed):
+                changed = changed.args[0]
+            if changed.op == "placeholder":
+                self.refuse(
+                    node.meta["origin"],
+                    f"{node.target} changes an input, parameter or buffer of the model in place.",
+                    "Use nn.BatchNorm for running statistics, or TVM's gradient.",
+                )
+
+    def refuse(self, origin: Origin, message: str, hint: str = "") -> NoReturn:
+        raise EngineError("operator", message, origin.where, hint)
+
+
+class _Origins(TorchDispatchMode):
+    """Writes onto every operator that is recorded where it came from.
+
+    It sees an operator where autograd is done with it and before it is decomposed: in a forward
+    under the node of the trace that is being run, in a backward under autograd's own node, which
+    was made for one of those.
+
+    Attributes:
+        current: where the forward stands.
+        no_gradient: of the first operator that autograd has no rule for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.current = _UNKNOWN
+        self.no_gradient = _UNKNOWN
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        origin = self.current
+        running: Any = torch._C._current_autograd_node()
+        if running is not None:
+            forward = running.metadata.get(_ORIGIN, _UNKNOWN)
+            origin = Origin(forward.scope, GRADIENT_OF + forward.operator, forward.ordinal)
+        mode = get_proxy_mode()
+        assert mode is not None, "only what is recorded comes here"
+        graph = mode.tracer.graph
+        before = _last(graph)
+        result = func(*args, **(kwargs or {}))
+        _mark(graph, before, origin)
+        return result
+
+    def claim(self, value: Any) -> None:
+        """Note of all that autograd has made since the last call that it is of the current node."""
+        todo: list[Any] = [v.grad_fn for v in tree_leaves(value) if isinstance(v, torch.Tensor)]
+        while todo:
+            made = todo.pop()
+            if made is None or _ORIGIN in made.metadata:
+                continue
+            made.metadata[_ORIGIN] = self.current
+            if made.name() == "NotImplemented" and self.no_gradient is _UNKNOWN:
+                self.no_gradient = self.current
+            todo += [before for before, _ in made.next_functions]
+
+
+def _mark(graph: Graph, before: Node, origin: Origin) -> None:
+    """Write onto the nodes that were added behind one where they came from."""
+    node = _last(graph)
+    while node is not before:
+        node.meta["origin"] = origin
+        node = node.prev
+
+
+def _last(graph: Graph) -> Node:
+    """The node that was added last; the list of nodes is a ring around a root."""
+    return graph._root.prev
+
+
+def _is_mutable(node: Node) -> bool:
+    """Whether an operator changes one of its arguments."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _is_view(node: Node) -> bool:
+    """Whether an operator's result is its first argument's memory."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    returned = node.target._schema.returns
+    return bool(returned) and returned[0].alias_info is not None
+
+
+def _without_changes(made: Any, given: list[Any], table: Any) -> Any:
+    """The recorded graph in pure operators.
+
+    Autograd's rules and the decompositions may change tensors in place that they have made.
+    """
+
+    def run(*values: Any) -> Any:
+        rest = iter(values)
+        env: dict[Node, Any] = {}
+        mode = get_proxy_mode()
+        assert mode is not None, "only what is recorded comes here"
+        graph = mode.tracer.graph
+        for node in made.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(rest)
+            elif node.op == "get_attr":
+                env[node] = getattr(made, node.target)
+            elif node.op == "call_function":
+                args, kwargs = map_arg((node.args, node.kwargs), env.__getitem__)
+                before = _last(graph)
+                env[node] = node.target(*args, **kwargs)
+                _mark(graph, before, node.meta["origin"])
+            else:
+                return map_arg(node.args[0], env.__getitem__)
+        raise AssertionError("a graph has an output")
+
+    return make_fx(torch.func.functionalize(run), decomposition_table=table)(*given)
+
+
+def _is_dropout(node: Node) -> bool:
+    """Whether this is a dropout that is on."""
+    if node.target is not _aten.dropout.default:
+        return False
+    _, rate, train = node.args
+    return bool(rate and train)
+
+
+def _apart(names: Iterable[str], taken: set[str]) -> list[str]:
+    result = []
+    for name in names:
+        while name in taken:
+            name += "_"
+        result.append(name)
+    return result

@@ -1,0 +1,367 @@
+"""The ATen operators of a joint graph that no graph of a forward has, in Relax.
+
+Where Relax has no operator for a backward of PyTorch's, the gradient of the forward's operator
+stands for it: TVM's own or ours (`passes.relax.training.operator_gradients`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import tvm
+from torch.fx import Node
+from tvm import relax
+
+from relascope.core.errors import EngineError
+from relascope.engine.relax.frontend.converters import Converter
+from relascope.passes.relax.ir.rewrite import op_name, shape
+from relascope.passes.relax.training.operator_gradients import OWN
+
+_aten = torch.ops.aten
+
+
+class JointConverter(Converter):
+    """See the module's text, and `engine.relax.frontend.converters`."""
+
+    def create_convert_map(self) -> dict[str, Callable[[Node], Any]]:
+        """The map of forwards, with what joint graphs need besides."""
+        ours: dict[str, Callable[[Node], Any]] = {
+            "_adaptive_avg_pool2d_backward.default": self.adaptive_avg_pool2d_backward,
+            "_log_softmax.default": self.softmax(relax.op.nn.log_softmax),
+            "_softmax.default": self.softmax(relax.op.nn.softmax),
+            "alias.default": self.same,
+            "avg_pool2d_backward.default": self.avg_pool2d_backward,
+            "constant_pad_nd.default": self.constant_pad,
+            "convolution_backward.default": self.convolution_backward,
+            "copy.default": self.copy,
+            "embedding.default": self.plain_embedding,
+            "embedding_dense_backward.default": self.embedding_backward,
+            "index_put.default": self.index_put,
+            "max_pool2d_with_indices.default": self.max_pool2d,
+            "max_pool2d_with_indices_backward.default": self.max_pool2d_backward,
+            "native_batch_norm.default": self.native_batch_norm,
+            "native_group_norm.default": self.native_group_norm,
+            "pow.Tensor_Scalar": self.power,
+            "prod.dim_int": self.product,
+            "scalar_tensor.default": self.filled(0),
+            "scatter_add.default": self.scatter_add,
+            "select_backward.default": self.select_backward,
+            "slice_backward.default": self.slice_backward,
+            "squeeze.dims": self.squeeze,
+            "var_mean.correction": self.var_mean,
+        }
+        return {**super().create_convert_map(), **ours}
+
+    def check(self, node: Node, made: Any) -> None:
+        """Hold a result against PyTorch's type; of several, each when it is picked out."""
+        if made is not None and not isinstance(made, list):
+            super().check(node, made)
+
+    # Gradients of single operators.
+
+    def backward(self, node: Node, call: Any, grad: Any) -> list[Any]:
+        """The gradients of a Relax call's arguments, bound; the call itself is not made.
+
+        Args:
+            call: of the forward's operator; of arguments that its gradient does not read, only
+                the type matters.
+            grad: of its result.
+        """
+        builder = self.block_builder
+        call = builder.normalize(call)
+        gradient = OWN.get(op_name(call)) or call.op.get_attr("FPrimalGradient")
+        result = relax.Var("result", call.ty)
+        try:
+            made = gradient(result, call, grad, builder)
+        except EngineError as wrong:
+            self.refuse(node, f"{wrong.message[:1].upper()}{wrong.message[1:]}.", wrong.hint)
+        return [self.bound(m, {}) for m in made]
+
+    def bound(self, expr: Any, done: dict[int, Any]) -> Any:
+        """Bind a nest of calls; it is as deep as one gradient's formula."""
+        handle = expr.__chandle__()
+        if isinstance(expr, tvm.ir.Call) and handle not in done:
+            if op_name(expr) == "grad.no_grad":
+                return None
+            args = [self.bound(a, done) for a in expr.args]
+            new = tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
+            done[handle] = self.block_builder.emit(new)
+        elif isinstance(expr, relax.Tuple):
+            return relax.Tuple([self.bound(f, done) for f in expr.fields])
+        return done.get(handle, expr)
+
+    def like(self, node: Any) -> Any:
+        """A variable of the type of a node, for gradients that only read the type."""
+        return relax.Var("data", self.tensor_type(node))
+
+    def tensor_type(self, node: Any) -> Any:
+        value = node.meta["val"]
+        return relax.TensorType(list(value.shape), self._convert_data_type(value.dtype))
+
+    def convolution_backward(self, node: Node) -> list[Any]:
+        grad, data, weight, _, stride, padding, dilation, turned, _, groups, wanted = (
+            self.retrieve_args(node)
+        )
+        spatial = len(shape(data)) - 2
+        if spatial > 2:
+            self.refuse(node, "The gradient of a 3D convolution cannot be imported.")
+        stride, padding, dilation = (
+            list(v) * (spatial if len(v) == 1 else 1) for v in (stride, padding, dilation)
+        )
+        made: list[Any] = [None, None, None]
+        if wanted[2]:
+            axes = [i for i in range(spatial + 2) if i != 1]
+            made[2] = self.block_builder.emit(relax.op.sum(grad, axes))
+        if not (wanted[0] or wanted[1]):
+            return made
+        if spatial == 1:  # an image of one row
+            data, weight, grad = (
+                self.block_builder.emit(relax.op.expand_dims(t, 2)) for t in (data, weight, grad)
+            )
+            stride, padding, dilation = [1, *stride], [0, *padding], [1, *dilation]
+        options = {
+            "strides": stride, "padding": padding * 2, "dilation": dilation, "groups": groups,
+        }  # fmt: skip
+        if turned:
+            # A transposed convolution is the gradient of a convolution that reads its gradient.
+            made[0] = self.block_builder.emit(relax.op.nn.conv2d(grad, weight, **options))
+            call = relax.op.nn.conv2d(grad, weight, **options)
+            made[1] = self.backward(node, call, data)[1]
+        else:
+            made[:2] = self.backward(node, relax.op.nn.conv2d(data, weight, **options), grad)
+        if spatial == 1:
+            made[:2] = [self.block_builder.emit(relax.op.squeeze(m, [2])) for m in made[:2]]
+        return made
+
+    def max_pool2d(self, node: Node) -> list[Any]:
+        """The indices have no counterpart; the backward finds them again."""
+        for item in node.users:
+            for reader in item.users if item.args[1] == 1 else ():
+                if reader.target is not _aten.max_pool2d_with_indices_backward.default:
+                    self.refuse(node, "The indices of a max pool cannot be imported.")
+        return [self.block_builder.emit(self.pool(node, *self.retrieve_args(node))), None]
+
+    def max_pool2d_backward(self, node: Node) -> Any:
+        grad, data, *options = self.retrieve_args(node)
+        return self.backward(node, self.pool(node, data, *options[:-1]), grad)[0]
+
+    def pool(
+        self, node: Node, data: Any, size: Any, stride: Any = (), padding: Any = (0,),
+        dilation: Any = (1,), ceil: bool = False,
+    ) -> Any:  # fmt: skip
+        if len(shape(data)) != 4:
+            self.refuse(node, "A max pool of an image without a batch cannot be imported.",
+                        "Give the image a batch of one.")  # fmt: skip
+        size, stride, padding, dilation = map(_pair, (size, stride or size, padding, dilation))
+        if dilation != [1, 1] and self.model.source.training:
+            self.refuse(node, "The gradient of a dilated max pool cannot be imported.")
+        return relax.op.nn.max_pool2d(data, size, stride, padding * 2, dilation, bool(ceil))
+
+    def avg_pool2d_backward(self, node: Node) -> Any:
+        grad, data, size, stride, padding, ceil, counted, divisor = self.retrieve_args(node)
+        if divisor is not None or len(shape(data)) != 4:
+            self.refuse(node, "The gradient of this average pool cannot be imported.",
+                        "Leave out divisor_override, and give the image a batch.")  # fmt: skip
+        size, stride, padding = map(_pair, (size, stride or size, padding))
+        call = relax.op.nn.avg_pool2d(
+            data, size, stride, padding * 2, ceil_mode=ceil, count_include_pad=counted
+        )
+        return self.backward(node, call, grad)[0]
+
+    def adaptive_avg_pool2d_backward(self, node: Node) -> Any:
+        grad, data = self.retrieve_args(node)
+        return self.backward(
+            node, relax.op.nn.adaptive_avg_pool2d(data, list(shape(grad))[2:]), grad
+        )[0]
+
+    def slice_backward(self, node: Node) -> Any:
+        grad, _, axis, start, end, step = self.retrieve_args(node)
+        end = min(end, node.meta["val"].shape[axis])
+        call = relax.op.strided_slice(self.like(node), [axis], [start], [end], [step])
+        return self.backward(node, call, grad)[0]
+
+    def select_backward(self, node: Node) -> Any:
+        grad, size, axis, index = self.retrieve_args(node)
+        index %= size[axis]
+        grad = self.block_builder.emit(relax.op.expand_dims(grad, axis))
+        call = relax.op.strided_slice(self.like(node), [axis], [index], [index + 1])
+        return self.backward(node, call, grad)[0]
+
+    # Writing at places.
+
+    def plain_embedding(self, node: Node) -> Any:
+        """Here the backward knows of `padding_idx`; the forward does not care."""
+        return self._embedding_impl(self.env[node.args[1]], self.env[node.args[0]])
+
+    def embedding_backward(self, node: Node) -> Any:
+        """Rows added up at their indices; the padding row gets nothing."""
+        grad, indices, rows, padding, by_frequency = self.retrieve_args(node)
+        if by_frequency:
+            self.refuse(node, "scale_grad_by_freq of an embedding cannot be imported.")
+        emit = self.block_builder.emit
+        size = shape(grad)[-1]
+        if padding >= 0:
+            is_padding = emit(relax.op.equal(indices, self.number(padding, indices)))
+            hidden = emit(relax.op.expand_dims(is_padding, -1))
+            grad = emit(relax.op.where(hidden, self.number(0.0, grad), grad))
+        grad = emit(relax.op.reshape(grad, [-1, size]))
+        indices = emit(relax.op.reshape(indices, [-1, 1]))
+        zeros = emit(relax.op.zeros([rows, size], str(grad.ty.dtype)))
+        return emit(relax.op.scatter_nd(zeros, indices, grad, "add"))
+
+    def copy(self, node: Node) -> Any:
+        """All of a tensor written anew."""
+        target, source = self.retrieve_args(node)
+        source = self.cast(source, node.meta["val"].dtype)
+        if shape(source) == shape(target):
+            return source
+        return self.block_builder.emit(relax.op.broadcast_to(source, list(shape(target))))
+
+    def scatter_add(self, node: Node) -> Any:
+        data, axis, index, source = self.retrieve_args(node)
+        size = shape(index)
+        if shape(source) != size:  # PyTorch leaves out what no index names
+            source = self.block_builder.emit(
+                relax.op.strided_slice(source, list(range(len(size))), [0] * len(size), list(size))
+            )
+        return self.block_builder.emit(relax.op.scatter_elements(data, index, source, axis, "add"))
+
+    def index_put(self, node: Node) -> Any:
+        """Values written, or added, at places that index tensors for the first axes name."""
+        data, indices, values, adds = (*self.retrieve_args(node), False)[:4]
+        emit = self.block_builder.emit
+        size = shape(data)
+        given = [i for i, index in enumerate(indices) if index is not None]
+        # A single gap-free run of indices: its axes are moved to the front.
+        if given != list(range(given[0], given[-1] + 1)) or any(
+            str(indices[i].ty.dtype) == "bool" for i in given
+        ):
+            self.refuse(node, "This writing at indices cannot be imported.",
+                        "Index adjacent axes with whole numbers.")  # fmt: skip
+        first, count = given[0], len(given)
+        axes = [*given, *(i for i in range(len(size)) if i not in given)]
+        places = np.broadcast_shapes(*(shape(indices[i]) for i in given))
+        parts = []
+        for i in given:
+            index = self.from_front(indices[i], size[i])
+            parts.append(emit(relax.op.expand_dims(
+                emit(relax.op.broadcast_to(index, list(places))), -1)))  # fmt: skip
+        where = emit(relax.op.concat(parts, -1)) if count > 1 else parts[0]
+        rest = [size[i] for i in axes[count:]]
+        full = [*size[:first], *places, *size[first + count :]]
+        values = emit(relax.op.broadcast_to(values, full))
+        turned = [*range(first, first + len(places)), *range(first),
+                  *range(first + len(places), len(full))]  # fmt: skip
+        if first:
+            values = emit(relax.op.permute_dims(values, turned))
+            data = emit(relax.op.permute_dims(data, axes))
+        values = emit(relax.op.reshape(values, [-1, *rest]))
+        where = emit(relax.op.reshape(where, [-1, count]))
+        made = emit(relax.op.scatter_nd(data, where, values, "add" if adds else "update"))
+        return emit(relax.op.permute_dims(made, list(np.argsort(axes)))) if first else made
+
+    # Normalisations and reductions.
+
+    def native_batch_norm(self, node: Node) -> list[Any]:
+        """The result, and in train mode the batch's mean and one over its deviation.
+
+        Its running statistics are moved beside it; see `engine.relax.frontend.joint`.
+        """
+        data, gamma, beta, mean, variance, training, _, epsilon = self.retrieve_args(node)
+        if not training:
+            return [self.by_statistics(data, gamma, beta, mean, variance, epsilon), None, None]
+        if mean is not None:
+            self.refuse(node, "The running statistics of this norm are no buffers of its own.",
+                        "Use nn.BatchNorm, or track no statistics.")  # fmt: skip
+        result, mean, spread = self.by_batch(data, gamma, beta, epsilon)
+        emit = self.block_builder.emit
+        shifted = emit(relax.op.add(spread, self.number(epsilon, data)))
+        inverse = emit(relax.op.rsqrt(shifted))
+        channels = [shape(data)[1]]
+        return [result, *(emit(relax.op.reshape(t, channels)) for t in (mean, inverse))]
+
+    def native_group_norm(self, node: Node) -> list[Any]:
+        """The result, and of each group the mean and one over its deviation."""
+        data, gamma, beta, batch, channels, _, groups, epsilon = self.retrieve_args(node)
+        size, emit = shape(data), self.block_builder.emit
+        apart = emit(relax.op.reshape(data, [batch, groups, -1]))
+        mean, centred, spread = self.moments(apart, [2])
+        inverse = emit(relax.op.rsqrt(emit(relax.op.add(spread, self.number(epsilon, data)))))
+        result = emit(relax.op.reshape(emit(relax.op.multiply(centred, inverse)), list(size)))
+        along = [1, channels, *[1] * (len(size) - 2)]
+        for op, scale in ((relax.op.multiply, gamma), (relax.op.add, beta)):
+            if scale is not None:
+                result = emit(op(result, emit(relax.op.reshape(scale, along))))
+        return [result, *(emit(relax.op.reshape(t, [batch, groups])) for t in (mean, inverse))]
+
+    def var_mean(self, node: Node) -> list[Any]:
+        data, axes = (*self.retrieve_args(node), None)[:2]
+        correction: Any = node.kwargs.get("correction", 1)
+        keep = bool(node.kwargs.get("keepdim", False))
+        size, emit = shape(data), self.block_builder.emit
+        axes = [a % len(size) for a in axes] if axes else list(range(len(size)))
+        count = int(np.prod([size[a] for a in axes]))
+        mean, _, spread = self.moments(data, axes)
+        spread = self.times(spread, count / (count - correction))
+        if keep:
+            return [spread, mean]
+        left = [d for i, d in enumerate(size) if i not in axes]
+        return [emit(relax.op.reshape(t, left)) for t in (spread, mean)]
+
+    def power(self, node: Node) -> Any:
+        """A small whole exponent as products, which TVM asks for itself."""
+        base, exponent = self.retrieve_args(node)
+        if exponent not in (2, 3):
+            return self._pow(node)
+        square = self.block_builder.emit(relax.op.multiply(base, base))
+        if exponent == 2:
+            return square
+        return self.block_builder.emit(relax.op.multiply(square, base))
+
+    def product(self, node: Node) -> Any:
+        data, axis, keep = (*self.retrieve_args(node), False)[:3]
+        return self.block_builder.emit(relax.op.prod(data, axis, keepdims=bool(keep)))
+
+    def softmax(self, op: Callable[..., Any]) -> Callable[[Node], Any]:
+        """Softmaxes as autograd records them: a dtype and what to cast first in one."""
+
+        def convert(node: Node) -> Any:
+            data, axis, _ = self.retrieve_args(node)
+            return self.block_builder.emit(op(self.cast(data, node.meta["val"].dtype), axis))
+
+        return convert
+
+    # Shapes.
+
+    def constant_pad(self, node: Node) -> Any:
+        """TVM's cannot cut off, which is what a negative padding does."""
+        data, around, value = (*self.retrieve_args(node), 0.0)[:3]
+        rank = len(shape(data))
+        pairs = [(0, 0)] * (rank - len(around) // 2)
+        pairs += list(zip(around[::2], around[1::2], strict=True))[::-1]
+        if any(p < 0 for pair in pairs for p in pair):
+            begin = [max(0, -low) for low, _ in pairs]
+            end = [d - max(0, -high) for d, (_, high) in zip(shape(data), pairs, strict=True)]
+            data = self.block_builder.emit(
+                relax.op.strided_slice(data, list(range(rank)), begin, end)
+            )
+        if not any(p > 0 for pair in pairs for p in pair):
+            return data
+        widths = [max(0, p) for pair in pairs for p in pair]
+        return self.block_builder.emit(relax.op.nn.pad(data, widths, "constant", float(value)))
+
+    def squeeze(self, node: Node) -> Any:
+        """TVM's fails where an axis is longer than one, which PyTorch keeps."""
+        data, axes = self.retrieve_args(node)
+        size = shape(data)
+        axes = [a for a in axes if size[a] == 1]
+        return self.block_builder.emit(relax.op.squeeze(data, axes)) if axes else data
+
+
+def _pair(value: Sequence[int] | int) -> list[int]:
+    """One number for both axes, written twice."""
+    values = [value] if isinstance(value, int) else list(value)
+    return values * (2 if len(values) == 1 else 1)

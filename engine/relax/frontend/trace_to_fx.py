@@ -1,0 +1,330 @@
+"""From the flat graph of a trace to an FX graph of ATen operators, which TVM's importer reads.
+
+The trace is walked node by node, so every FX node knows the operator and the module that it came
+from. What a trace computes of shapes is computed here: shapes are static. Each FX node carries its
+type, found by running the operator on tensors without memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import torch
+from torch._decomp import core_aten_decompositions
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from relascope.core.errors import EngineError
+from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.in_place import changed_buffers
+from relascope.engine.pytorch.model import Model
+from relascope.passes.program import Mask
+
+# What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
+_DTYPES = (
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
+    torch.float64, torch.complex32, torch.complex64, torch.complex128, torch.bool,
+)  # fmt: skip
+_BFLOAT16 = 15
+_MEMORY = (
+    torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d,
+)  # fmt: skip
+
+_HINT = "Make the file with torch.jit.trace, and let no branch depend on a tensor's values."
+_NUMBERS = ("aten::Int", "aten::Float", "aten::Bool", "aten::IntImplicit", "aten::FloatImplicit",
+            "aten::ScalarImplicit", "aten::item")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FxTrace:
+    """What a trace became.
+
+    Args:
+        graph: placeholders are the model's inputs, then its parameters and buffers, in the order
+            of the trace; `meta["val"]` is each node's value without memory, `meta["origin"]` where
+            it came from.
+        arguments: name of each placeholder's argument in PyTorch, in order.
+        constants: tensors that the trace holds, by the target of their `get_attr` node.
+        updates: by the name of each buffer that an operator changes as a whole, its new value.
+        masks: of a joint graph, the dropouts' masks, which are placeholders after `arguments`.
+        grad_outs: of a joint graph, shape and dtype of the gradient of each floating output by its
+            argument's name; the last placeholders.
+        gradients: of a joint graph, by the name of each floating input and parameter its gradient.
+    """
+
+    graph: Graph
+    arguments: tuple[str, ...]
+    constants: dict[str, torch.Tensor]
+    updates: dict[str, Node]
+    masks: tuple[Mask, ...] = ()
+    grad_outs: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
+    gradients: dict[str, Node] = field(default_factory=dict)
+
+
+def trace_to_fx(model: Model, known: Callable[[str], bool]) -> FxTrace:
+    """Write the flat trace of a model as an FX graph.
+
+    In-place operators become pure ones: whether they may was checked before.
+
+    Args:
+        model: its trace is read.
+        known: whether TVM's importer has an ATen operator, by a name such as "add.Tensor"; one that
+            it does not have is written with others (PyTorch's core ATen decompositions).
+
+    Raises:
+        EngineError: kind "operator"; control flow, or a value that decides a shape; names the
+            operator and its module.
+    """
+    return _Writer(model, known).run()
+
+
+class _Writer:
+    def __init__(self, model: Model, known: Callable[[str], bool]) -> None:
+        self.model, self.flat, self.known = model, model.flat, known
+        self.graph = Graph()
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.values: dict[str, Any] = {}
+        self.constants: dict[str, torch.Tensor] = {}
+        self.origin = Origin("", "", -1)
+        names = (*model.input_names, *self.flat.tensors)
+        tensors = (*model.inputs, *self.flat.tensors.values())
+        self.arguments = tuple(names)
+        for index, (value, tensor) in enumerate(
+            zip(self.flat.graph.inputs(), tensors, strict=True)
+        ):
+            node = self.graph.placeholder(f"arg{index}")
+            self.values[value.debugName()] = self.typed(node, self.fake.from_tensor(tensor))
+
+    def run(self) -> FxTrace:
+        for node in self.flat.graph.nodes():
+            self.origin = self.flat.origin(node)
+            self.write(node)
+        results = [self.values[v.debugName()] for v in self.flat.graph.outputs()]
+        self.graph.output(tuple(self.node_of(r) for r in results))
+        changed = changed_buffers(self.model)
+        updates = {name: self.values[value] for value, name in changed.items()}
+        return FxTrace(self.graph, self.arguments, self.constants, updates)
+
+    def write(self, node: Any) -> None:
+        kind = node.kind()
+        inputs = [self.values[v.debugName()] for v in node.inputs()]
+        outputs = [v.debugName() for v in node.outputs()]
+        if kind == "prim::Constant":
+            result = node.output().toIValue() if node.output().type().kind() != "NoneType" else None
+        elif kind in ("prim::ListConstruct", "prim::TupleConstruct"):
+            result = list(inputs)
+        elif kind in ("prim::ListUnpack", "prim::TupleUnpack"):
+            self.values.update(zip(outputs, self.unpacked(inputs[0], len(outputs)), strict=True))
+            return
+        elif kind == "prim::NumToTensor":
+            result = torch.tensor(inputs[0])
+        elif kind in _NUMBERS:
+            result = self.number(inputs[0])
+        elif kind == "aten::size":
+            shape = self.value(inputs[0]).shape
+            result = shape[inputs[1]] if len(inputs) > 1 else list(shape)
+        elif kind == "aten::__getitem__":
+            result = self.unpacked(inputs[0], None)[inputs[1]]
+        elif kind == "prim::dtype":
+            result = _dtype_number(self.value(inputs[0]).dtype)
+        elif kind == "prim::device":
+            result = torch.device("cpu")
+        elif kind.startswith("aten::"):
+            result = self.operator(node, inputs)
+            if len(outputs) > 1:
+                parts = self.unpacked(result, len(outputs))
+                self.values.update(zip(outputs, parts, strict=True))
+                return
+        else:
+            self.refuse(f"{kind} is no operator of one straight run.", _HINT)
+        self.values[outputs[0]] = result
+
+    def operator(self, node: Any, inputs: list[Any]) -> Any:
+        """Add one ATen operator."""
+        kind = node.kind()
+        if node.schema() == "(no schema)":
+            self.refuse(f"{kind} has no definition in this PyTorch.")
+        schema = torch._C.parse_schema(node.schema())
+        op = self.overload(kind.removeprefix("aten::"), schema.overload_name)
+        if kind == "aten::_convolution":  # the last four of its arguments choose among libraries
+            op, inputs = torch.ops.aten.convolution.default, inputs[:9]
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        # The functional form of an operator may lack some of its last arguments' names, not order.
+        for argument, value in zip(op._schema.arguments, inputs, strict=False):
+            value = _typed_argument(str(argument.real_type), value)
+            if argument.kwarg_only:
+                if not (argument.has_default_value() and _same(value, argument.default_value)):
+                    kwargs[argument.name] = value
+            else:
+                args.append(value)
+        # As torch.export writes it: what is the default is not said.
+        positional = [a for a in op._schema.arguments if not a.kwarg_only]
+        while args:
+            last = positional[len(args) - 1]
+            if not (last.has_default_value() and _same(args[-1], last.default_value)):
+                break
+            args.pop()
+        if self.is_small(args):
+            return op(*args, **kwargs)
+        return self.call(op, args, kwargs)
+
+    def overload(self, name: str, overload: str) -> Any:
+        """An operator; of one that changes its argument, the form that does not."""
+        if name.endswith("_") and not name.endswith("__"):
+            pure = getattr(torch.ops.aten, name[:-1], None)
+            if pure is None or (overload or "default") not in pure.overloads():
+                self.refuse(f"aten::{name} changes a tensor in place, and has no other form.")
+            name = name[:-1]
+        return getattr(getattr(torch.ops.aten, name), overload or "default")
+
+    def is_small(self, args: list[Any]) -> bool:
+        """Whether this computes a shape: of single numbers that are known, and of nothing else."""
+        tensors = [a for a in _flat(args) if isinstance(a, torch.Tensor | Node)]
+        return bool(tensors) and all(
+            isinstance(t, torch.Tensor) and t.numel() == 1 and t.dim() == 0 for t in tensors
+        )
+
+    def call(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
+        name = f"{op._schema.name.removeprefix('aten::')}.{op._schema.overload_name or 'default'}"
+        if not self.known(name):
+            return self.decomposed(op, args, kwargs)
+        args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
+        node = self.graph.call_function(op, tuple(args), kwargs)
+        with self.fake, torch.no_grad():
+            value = op(*self.value(list(args)), **self.value(kwargs))
+        return self.typed(node, value)
+
+    def decomposed(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
+        """An operator that the importer does not have, in those that it may have."""
+        args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
+        nodes = list(dict.fromkeys(a for a in _flat([args, kwargs]) if isinstance(a, Node)))
+
+        def run(*tensors: torch.Tensor) -> Any:
+            given = dict(zip(nodes, tensors, strict=True))
+            return op(*_replaced(args, given), **_replaced(kwargs, given))
+
+        with self.fake, torch.no_grad():
+            inner = make_fx(run, decomposition_table=dict(core_aten_decompositions()))(
+                *(n.meta["val"] for n in nodes)
+            )
+        calls = [n for n in inner.graph.nodes if n.op == "call_function"]
+        if any(n.target is op for n in calls):
+            self.refuse(
+                f"Relax's PyTorch frontend does not know the operator {op}.",
+                "Write this part of the model with other operators.",
+            )
+        made: dict[Node, Any] = {}
+        placeholders = iter(nodes)
+        for node in inner.graph.nodes:
+            if node.op == "placeholder":
+                made[node] = next(placeholders)
+            elif node.op == "get_attr":
+                made[node] = self.node_of(getattr(inner, node.target))
+            elif node.op == "call_function":
+                inner_args = _replaced(list(node.args), made)
+                inner_kwargs = _replaced(dict(node.kwargs), made)
+                if isinstance(node.target, torch._ops.OpOverload):
+                    made[node] = self.call(node.target, inner_args, inner_kwargs)
+                else:
+                    made[node] = self.item(*inner_args)
+            else:
+                return _replaced(node.args[0], made)
+        raise AssertionError("a graph has an output")
+
+    def item(self, source: Node, index: int) -> Node:
+        import operator
+
+        node = self.graph.call_function(operator.getitem, (source, index))
+        return self.typed(node, source.meta["val"][index])
+
+    def unpacked(self, value: Any, count: int | None) -> list[Any]:
+        if isinstance(value, list | tuple):
+            return list(value)
+        count = len(value.meta["val"]) if count is None else count
+        return [self.item(value, i) for i in range(count)]
+
+    def number(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.item()
+        if isinstance(value, Node):
+            self.refuse("A tensor's value becomes a number, which no graph can hold.", _HINT)
+        return value
+
+    def typed(self, node: Node, value: Any) -> Node:
+        node.meta["val"], node.meta["origin"] = value, self.origin
+        return node
+
+    def node_of(self, value: Any) -> Any:
+        """A tensor that the trace holds as a constant node; anything else as it is."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        name = f"constant{len(self.constants)}"
+        self.constants[name] = value.detach()
+        return self.typed(
+            self.graph.create_node("get_attr", name), self.fake.from_tensor(value.detach())
+        )
+
+    def nodes_of(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: self.nodes_of(v) for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.nodes_of(v) for v in value]
+        return self.node_of(value)
+
+    def value(self, value: Any) -> Any:
+        """What a node, or what nodes in lists and dicts, are without memory."""
+        if isinstance(value, dict):
+            return {k: self.value(v) for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(v) for v in value]
+        return value.meta["val"] if isinstance(value, Node) else value
+
+    def refuse(self, message: str, hint: str = "") -> NoReturn:
+        raise EngineError("operator", message, self.origin.where, hint)
+
+
+def _flat(values: Any) -> Iterable[Any]:
+    if isinstance(values, dict):
+        values = list(values.values())
+    if isinstance(values, list | tuple):
+        for value in values:
+            yield from _flat(value)
+    else:
+        yield values
+
+
+def _replaced(value: Any, by: dict[Node, Any]) -> Any:
+    if isinstance(value, dict):
+        return {k: _replaced(v, by) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_replaced(v, by) for v in value)
+    return by[value] if isinstance(value, Node) else value
+
+
+def _same(value: Any, default: Any) -> bool:
+    if isinstance(value, Node | torch.Tensor):
+        return False
+    if isinstance(value, list | tuple) and isinstance(default, list | tuple):
+        return list(value) == list(default)
+    return type(value) is type(default) and bool(value == default)
+
+
+def _typed_argument(kind: str, value: Any) -> Any:
+    """What a trace says by a number: dtype, memory format, layout."""
+    if value is None or isinstance(value, bool) or not isinstance(value, int):
+        return value
+    if "ScalarType" in kind:
+        return torch.bfloat16 if value == _BFLOAT16 else _DTYPES[value]
+    if "MemoryFormat" in kind:
+        return _MEMORY[value]
+    if "Layout" in kind:
+        return torch.strided
+    return value
+
+
+def _dtype_number(dtype: torch.dtype) -> int:
+    return _BFLOAT16 if dtype is torch.bfloat16 else _DTYPES.index(dtype)

@@ -1,0 +1,179 @@
+"""Matrix products and convolutions by PyTorch's libraries inside functions that TVM builds.
+
+TVM has no fast matmuls for the CPU of its own. For a target with `building.targets.BLAS`
+each `relax.matmul` becomes a call of a function registered here, which has PyTorch write the
+product into the tensor that TVM gives it. A transpose of an operand's last two axes is taken along:
+BLAS reads a matrix either way. Convolutions go the same way, see
+`engine.relax.kernels.convolution`; attention as a whole, see `engine.relax.kernels.attention`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import torch
+import tvm
+from tvm import relax, te
+from tvm.ir.expr import GenericConst as Constant
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from relascope.engine.cpu_kernels import packed_matmul
+from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
+from relascope.engine.relax.kernels.convolution import dispatched
+from relascope.passes.relax.ir.rewrite import op_name
+from relascope.passes.relax.transpose_dedup import axes_of
+
+_NAME = "relascope.matmul"
+_SERVED = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv2d_transpose")
+_FUSES_WHAT_FOLLOWS = 4
+"""kOutEWiseFusable of TVM's operator patterns."""
+_FLOATS = ("float32", "float64")
+OPAQUE = 8
+"""TVM's mark of a kernel that nothing is fused with."""
+
+
+@functools.cache
+def register() -> None:
+    """Give TVM the matmuls, one for each way in which the operands may be turned."""
+    for name, turns in TURNS.items():
+        tvm.register_global_func(name, functools.partial(_matmul, *turns), override=True)
+
+
+def _name(turn_a: bool, turn_b: bool) -> str:
+    return f"{_NAME}_{'t' if turn_a else 'n'}{'t' if turn_b else 'n'}"
+
+
+TURNS = {_name(a, b): (a, b) for a in (False, True) for b in (False, True)}
+"""By the name of a matmul, which of its operands it turns."""
+
+
+def symbol_of(call: Any) -> str:
+    """The symbol of the kernel that a call is of; "" where it is of none."""
+    if not isinstance(call.op, tvm.ir.Op) or call.op.name not in (
+        "relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace",
+    ):  # fmt: skip
+        return ""
+    callee = call.args[0]
+    return str(getattr(callee, "name_hint", "") or getattr(callee, "global_symbol", ""))
+
+
+def _matmul(turn_a: bool, turn_b: bool, a: Any, b: Any, out: Any) -> None:
+    left, right = torch.from_dlpack(a), torch.from_dlpack(b)
+    left = left.mT if turn_a else left
+    right = right.mT if turn_b else right
+    torch.matmul(left, right, out=torch.from_dlpack(out))
+
+
+def dispatch(mod: Any, served: bool = True, pack: bool = False) -> Any:
+    """The module with its floating matmuls and convolutions as calls of PyTorch.
+
+    Args:
+        served: by PyTorch; else the rest stays TVM's.
+        pack: matmuls with weights that are constants become kernels of our own, where those are
+            faster; see `engine.cpu_kernels.packed_matmul`.
+    """
+    rewriter = _Rewriter(mod)
+    rewriter.served, rewriter.pack = served, pack
+    made = {
+        name: rewriter.visit_expr(function)
+        for name, function in mod.functions.items()
+        if isinstance(function, relax.Function)
+    }
+    kernels = rewriter.builder_.get().functions
+    return relax.transform.DeadCodeElimination()(tvm.IRModule({**kernels, **made}))
+
+
+@mutator
+class _Rewriter(PyExprMutator):
+    served, pack = True, False
+
+    def visit_call_(self, call: Any) -> Any:
+        made = self.visit_expr_post_order(call)
+        if not isinstance(made.op, tvm.ir.Op) or made.op.name not in _SERVED:
+            return made
+        kind = call.ty
+        types = [kind, *(a.ty for a in made.args)]
+        if any(str(t.dtype) != str(kind.dtype) or str(t.dtype) not in _FLOATS for t in types):
+            return made
+        if made.op.name != "relax.matmul":
+            instead = dispatched(self.builder_.normalize(made)) if self.served else None
+            return made if instead is None else instead
+        if any(int(t.ndim) < 2 for t in types):
+            return made
+        instead = self.packed(made) if self.pack else None
+        if instead is not None:
+            return instead
+        if not self.served or (self.pack and _is_small(made)):
+            return made
+        (left, turn_a), (right, turn_b) = (self.turned(a) for a in made.args)
+        return relax.op.call_dps_packed(_name(turn_a, turn_b), (left, right), kind)
+
+    def packed(self, call: Any) -> Any | None:
+        """A matmul as a product of `packed_matmul`; None where a library serves it better."""
+        left, (right, turned) = call.args[0], self.turned(call.args[1])
+        if self.turned(left)[1]:
+            return None if turned else self.outer(call)
+        if isinstance(right, tvm.ir.Var):
+            bound = self.lookup_binding(right)
+            right = right if bound is None else bound
+        extents = [*left.ty.shape, *call.ty.shape]
+        known = all(isinstance(d, tvm.tirx.IntImm) for d in extents)
+        if not known or right.ty.ndim != 2 or str(call.ty.dtype) != packed_matmul.DTYPE:
+            return None
+        *outer, inner = (int(d) for d in left.ty.shape)
+        rows = math.prod(outer)
+        columns, make = int(extents[-1]), packed_matmul.product
+        tile = packed_matmul.tile(rows, columns)
+        if isinstance(right, Constant) and tile is not None:
+            weight = right.value.numpy()
+            right = relax.const(packed_matmul.panels(weight.T if turned else weight, tile))
+        elif isinstance(right, Constant):
+            return None
+        elif turned:
+            tile, make = packed_matmul.row_tile(rows, columns, inner), packed_matmul.dots
+            right = self.turned(call.args[1])[0]
+        else:
+            tile = tile if packed_matmul.strip(rows, inner) else None
+            right = call.args[1]
+        if tile is None:
+            return None
+        shape = outer if tile.within(outer) else [rows]
+        result = self.builder_.call_te(
+            lambda a, b: make(te, tvm.tirx, a, b, tile, shape), left, right,
+            primfunc_name_hint="packed_matmul", primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
+        )  # fmt: skip
+        return result if shape == outer else relax.op.reshape(result, call.ty.shape)
+
+    def outer(self, call: Any) -> Any | None:
+        """A matmul whose left operand is turned as a sum of outer products, where those are few."""
+        left, right = self.turned(call.args[0])[0], call.args[1]
+        extents = [*left.ty.shape, *right.ty.shape]
+        known = all(isinstance(d, tvm.tirx.IntImm) for d in extents)
+        if not known or len(extents) != 4 or str(call.ty.dtype) != packed_matmul.DTYPE:
+            return None
+        inner, rows, _, columns = map(int, extents)
+        tile = packed_matmul.outer_tile(rows, columns, inner)
+        if tile is None:
+            return None
+        return self.builder_.call_te(
+            lambda a, b: packed_matmul.outer_products(te, a, b, tile), left, right,
+            primfunc_name_hint="packed_matmul", primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
+        )  # fmt: skip
+
+    def turned(self, operand: Any) -> tuple[Any, bool]:
+        """What a transpose of the last two axes is of, and whether there was one."""
+        bound = self.lookup_binding(operand) if isinstance(operand, tvm.ir.Var) else None
+        if bound is not None and op_name(bound) == "permute_dims":
+            rank = int(operand.ty.ndim)
+            if axes_of(bound) == [*range(rank - 2), rank - 1, rank - 2]:
+                return bound.args[0], True
+        return operand, False
+
+
+def _is_small(call: Any) -> bool:
+    """Whether calling a library costs more than multiplying."""
+    extents = [*call.ty.shape, call.args[0].ty.shape[-1]]
+    known = all(isinstance(d, tvm.tirx.IntImm) for d in extents)
+    return known and 2 * math.prod(int(d) for d in extents) < FEW_FLOPS

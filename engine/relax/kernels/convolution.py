@@ -1,0 +1,85 @@
+"""2D convolutions by PyTorch inside functions that TVM builds; see `engine.relax.kernels.blas`.
+
+Three forms are known: the convolution itself, the transposed one, and the gradient of a
+convolution's weight, which Relax writes as a convolution of layout CNHW with kernels of layout
+IOHW (see `passes.relax.training.conv_gradient`).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+import tvm
+from tvm import relax
+
+_NAME = "relascope.convolution"
+_CONVOLUTION = torch.ops.aten.convolution.out
+_BACKWARD = torch.ops.aten.convolution_backward.default
+
+
+def dispatched(call: Any) -> Any:
+    """The call of PyTorch that stands in for a convolution; None where PyTorch has no such.
+
+    Args:
+        call: of any operator, typed, on tensors of one floating dtype.
+    """
+    name = str(call.op.name)
+    if name not in ("relax.nn.conv2d", "relax.nn.conv2d_transpose"):
+        return None
+    attrs = call.attrs
+    top, left, bottom, right = (int(p) for p in attrs.padding)
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
+    if (top, left) != (bottom, right) or str(attrs.out_layout) != layouts[0]:
+        return None
+    strides, dilation = _two(attrs.strides), _two(attrs.dilation)
+    padding, groups = (top, left), int(attrs.groups)
+    if name == "relax.nn.conv2d_transpose":
+        if layouts != ("NCHW", "IOHW"):
+            return None
+        more = _two(attrs.output_padding)
+        run = functools.partial(_convolution, strides, padding, dilation, True, more, groups)
+        text = f"transposed {strides} {padding} {dilation} {more} {groups}"
+    elif layouts == ("NCHW", "OIHW"):
+        run = functools.partial(_convolution, strides, padding, dilation, False, (0, 0), groups)
+        text = f"{strides} {padding} {dilation} {groups}"
+    elif layouts == ("CNHW", "IOHW") and groups == 1:
+        # What strides the kernel dilates the gradient, and the other way round.
+        run = functools.partial(_weight_gradient, dilation, padding, strides)
+        text = f"weight {dilation} {padding} {strides}"
+    else:
+        return None
+    symbol = f"{_NAME} {text}"
+    tvm.register_global_func(symbol, run, override=True)
+    return relax.op.call_dps_packed(symbol, tuple(call.args), call.ty)
+
+
+def _two(values: Any) -> tuple[int, int]:
+    first, second = (int(v) for v in values)
+    return first, second
+
+
+def _convolution(
+    strides: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int],
+    transposed: bool, more: tuple[int, int], groups: int, data: Any, weight: Any, out: Any,
+) -> None:  # fmt: skip
+    _CONVOLUTION(
+        torch.from_dlpack(data), torch.from_dlpack(weight), None, strides, padding, dilation,
+        transposed, more, groups, out=torch.from_dlpack(out),
+    )  # fmt: skip
+
+
+def _weight_gradient(
+    strides: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int],
+    data: Any, grad: Any, out: Any,
+) -> None:  # fmt: skip
+    """The gradient of a weight of the result's shape; of it, only the shape is read."""
+    result = torch.from_dlpack(out)
+    images = torch.from_dlpack(data)
+    weight = images.new_empty(1).expand(result.shape)
+    _, found, _ = _BACKWARD(
+        torch.from_dlpack(grad), images, weight, None, strides, padding, dilation, False, (0, 0),
+        1, (False, True, False),
+    )  # fmt: skip
+    result.copy_(found)

@@ -1,0 +1,65 @@
+"""Calls of PyTorch's matmul as kernels that call OpenBLAS; see `engine.cpu_kernels.openblas`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tvm import relax, te, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from relascope.engine.cpu_kernels import openblas
+from relascope.engine.relax.draw.to_graph import tensor_types
+from relascope.engine.relax.kernels import blas
+
+LIBRARY = "relascope.library"
+"""A kernel's attribute: the function of a library that does what it does."""
+
+_KERNEL = "openblas_"
+
+
+def native(mod: Any) -> Any:
+    """A module in which kernels call OpenBLAS, where a function of `kernels.blas` was called.
+
+    A product whose shapes are not known when it is built stays with PyTorch.
+
+    Raises:
+        EngineError: kind "target"; OpenBLAS is not installed.
+    """
+    openblas.load()
+    rewriter = _Rewriter(mod)
+    for name, function in mod.functions.items():
+        if isinstance(function, relax.Function):
+            rewriter.builder_.update_func(name, rewriter.visit_expr(function))
+    return rewriter.builder_.get()
+
+
+def replaced(symbol: str) -> str:
+    """The function in whose place a kernel was put, by the kernel's symbol; others stay."""
+    found = re.fullmatch(rf"{_KERNEL}(matmul_[nt]{{2}})\d*", symbol)
+    return f"relascope.{found[1]}" if found else symbol
+
+
+@mutator
+class _Rewriter(PyExprMutator):
+    def visit_call_(self, call: Any) -> Any:
+        made = self.visit_expr_post_order(call)
+        symbol = blas.symbol_of(made)
+        if symbol not in blas.TURNS:
+            return made
+        turn_a, turn_b = blas.TURNS[symbol]
+        (out,) = tensor_types(made.ty)
+        shapes = [tensor_types(a.ty)[0].shape for a in made.args[1].fields]
+        left, right = (tuple(d for d in s if isinstance(d, int)) for s in shapes)
+        known = all(isinstance(d, int) for s in (*shapes, out.shape) for d in s)
+        if not known or not all((*left, *right)):
+            return made  # or there is nothing to multiply
+        product = openblas.Product(left, right, turn_a, turn_b, out.dtype)
+        a, b = (te.placeholder(s, out.dtype, n) for s, n in ((left, "a"), (right, "b")))
+        kernel = te.create_prim_func([a, b, product.kernel(te, tirx, a, b)])
+        kernel = kernel.without_attr("global_symbol").with_attrs(
+            {"op_pattern": blas.OPAQUE, "tirx.noalias": True, "tirx.is_scheduled": True,
+             LIBRARY: openblas.FUNCTIONS[out.dtype]}
+        )  # fmt: skip
+        name = self.builder_.add_func(kernel, _KERNEL + symbol.rpartition(".")[2])
+        return relax.call_tir(name, made.args[1], made.ty)

@@ -1,0 +1,1 @@
+"""Measuring schedules of Relax's kernels."""

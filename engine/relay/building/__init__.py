@@ -1,0 +1,1 @@
+"""From a Relay program to a function that runs."""

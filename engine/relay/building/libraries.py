@@ -1,0 +1,93 @@
+"""What the Relay engine builds, as libraries to take apart, and the compiler for CUDA's source.
+
+For CUDA, TVM compiles the source while it builds. Where there is no compiler, it is given none of
+the machine code that it asks for, so that the source can be looked at all the same; what was built
+so does not run, and is not kept.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tvm
+
+from relascope.engine.building.disassemble import Library, pack
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.cpu_kernels.openblas import NOTE, OPENBLAS
+from relascope.engine.relay.building import runtime
+from relascope.engine.relay.building.targets import BLAS, parse
+from relascope.passes.relay.ir.program import RelayProgram
+
+_CALLBACK = "tvm_callback_cuda_compile"
+
+
+def library(program: RelayProgram, options: BuildOptions, name: str, phase: str) -> Library:
+    """One function of a program, built for a target that need not be here.
+
+    Raises:
+        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+    """
+    if str(parse(options.target).kind) == "cuda":
+        with _source_alone():
+            built = runtime.library(program, options, name, keep=False)
+    else:
+        built = runtime.library(program, options, name)
+    host, devices = ("", ""), []
+    todo = [built.lib]
+    while todo:
+        module = todo.pop(0)
+        todo += list(module.imported_modules)
+        kind = str(module.type_key)
+        if kind == "llvm":
+            host = (str(module.get_source("ll")), str(module.get_source("asm")))
+        else:
+            devices.append((kind, str(module.get_source(kind))))
+
+    def export(file: str) -> object:
+        return built.export_library(file, fcompile=pack)
+
+    return Library(phase, host, tuple(devices), export, _note(options))
+
+
+def _note(options: BuildOptions) -> str:
+    if OPENBLAS in options.target.split():
+        return NOTE
+    if BLAS not in options.target.split():
+        return ""
+    return (
+        "The library calls tvm.contrib.mkl.matmul and batch_matmul, which relascope registers in "
+        "Python over PyTorch's; elsewhere it runs with a TVM that was built with MKL."
+    )
+
+
+@contextmanager
+def _source_alone() -> Iterator[None]:
+    """Leave CUDA's source uncompiled while TVM builds."""
+    theirs = tvm.get_global_func(_CALLBACK, allow_missing=True)
+    tvm.register_func(_CALLBACK, lambda source, target: bytearray(b"\0"), override=True)
+    try:
+        yield
+    finally:
+        tvm._ffi.registry.remove_global_func(_CALLBACK)
+        if theirs is not None:
+            tvm.register_func(_CALLBACK, theirs, override=True)
+
+
+def compiler_for(target: str) -> Any:
+    """A function that compiles CUDA source; see `engine.building.disassemble.Compile`."""
+    arch = str(parse(target).attrs.get("arch", ""))
+
+    def compile_cuda(source: str, form: str) -> bytes:
+        from tvm.contrib import nvcc
+
+        if shutil.which("nvcc") is None:
+            raise RuntimeError(
+                "There is no nvcc here: install CUDA's toolkit. (With nvrtc, this TVM compiles for "
+                "a GPU that is here alone)"
+            )
+        return bytes(nvcc.compile_cuda(source, form, arch=arch))
+
+    return compile_cuda

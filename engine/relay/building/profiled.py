@@ -1,0 +1,226 @@
+"""A Relay function that can be watched, kernel by kernel.
+
+TVM's debugging executor runs the same kernels as its graph executor, one node at a time. Which of
+the graph's nodes a kernel computes is told by spans: every call gets its node's number as one, and
+the passes of `relay.build` keep spans up to FuseOps. Only ToBasicBlockNormalForm drops them all; on
+a function without control flow it changes nothing else, so it is left out. That the kernels are
+those of the ordinary build is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from relascope.core.graph import TensorType
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.measure.profile import See, Site, Tensors
+from relascope.engine.relay.building import runtime
+from relascope.passes.relay.builtin import fuse_ops
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import post_order, rewrite_body
+from relascope.passes.relay.ir.spans import key
+
+# The runtime has loaded the TVM that has Relay.
+import tvm  # isort: skip
+from tvm import relay  # isort: skip
+from tvm.ir.instrument import pass_instrument  # isort: skip
+
+_DROPS_SPANS = "ToBasicBlockNormalForm"
+_VIEW = "__nop"
+_LOST = (
+    "TVM's build changed the program in a way that is not followed, so its kernels are not mapped "
+    "to nodes."
+)
+
+
+class Watched:
+    """See `engine.measure.profile.Watched`.
+
+    Args:
+        program: typed.
+        name: of the function in its module.
+        exprs: the expression of each node of its graph, by the node's id.
+        options: as it is built when nobody watches.
+
+    Attributes:
+        groups: the call of what FuseOps made, by kernel; None where that is not known.
+    """
+
+    def __init__(
+        self, program: RelayProgram, name: str, exprs: Mapping[str, Any], options: BuildOptions
+    ) -> None:
+        ids = list(exprs)
+        numbers = {e.handle.value: k for k, e in enumerate(exprs.values())}
+        function = _numbered(program.mod[name], numbers)
+        program = replace(program, mod=relay.transform.InferType()(tvm.IRModule({name: function})))
+        function = program.mod[name]
+        seen = _Passes()
+        looked = replace(options, disabled=(*options.disabled, _DROPS_SPANS))
+        library = runtime.make(runtime.prepared(program, function, options), looked, [seen])
+        layout = json.loads(library.get_graph_json())
+        self._nodes = layout["nodes"]
+        self._entries = layout["node_row_ptr"]
+        self._sizes = [
+            TensorType(tuple(shape), dtype).bytes or 0
+            for shape, dtype in zip(
+                layout["attrs"]["shape"][1], layout["attrs"]["dltype"][1], strict=True
+            )
+        ]
+        self._device = tvm.device(str(runtime.parse(options.target).kind), 0)
+        self._module = library["debug_create"]("default", self._device)
+        self._arguments = [p.name_hint for p in function.params]
+        self._kernels = [
+            i for i, n in enumerate(self._nodes)
+            if n["op"] == "tvm_op" and n["attrs"]["func_name"] != _VIEW
+        ]  # fmt: skip
+        groups = _groups(seen.modules, self._nodes)
+        self.groups = None if groups is None else [groups[i] for i in self._kernels]
+        ordinary = json.loads(runtime.build(program, options, name).library.get_graph_json())
+        self.memory_bytes: int | None = _held(ordinary)
+        self.note = "" if groups is not None else _LOST
+        if _names(ordinary["nodes"]) != _names(self._nodes):
+            self.note = (
+                "TVM built other kernels for being watched than it builds otherwise, so these "
+                "times are not those of the program that is timed from end to end."
+            )
+        self.kernels = tuple(
+            Site(
+                str(self._nodes[i]["attrs"]["func_name"]).removeprefix("tvmgen_default_"),
+                tuple(ids[k] for k in sorted(_inside(groups[i].op.body) if groups else ())),
+            )
+            for i in self._kernels
+        )
+
+    def watch(self, values: Tensors, see: See) -> None:
+        """Run once on tensors by name; calls `see` once a kernel."""
+        known = {n["name"] for n in self._nodes if n["op"] == "null"}
+        for name in self._arguments:
+            if name in known:
+                array, _ = runtime.as_array(values[name].detach().contiguous(), self._device)
+                self._module["set_input"](name, array)
+        execute, kernels = self._module["execute_node"], set(self._kernels)
+        for index, node in enumerate(self._nodes):
+            self._device.sync()
+            began = time.perf_counter()
+            execute(index)
+            self._device.sync()
+            seconds = time.perf_counter() - began
+            if index in kernels:
+                read = sum(self._sizes[self._entries[i] + k] for i, k, *_ in node["inputs"])
+                count = int(node["attrs"]["num_outputs"])
+                see(seconds, read, [self._tensor(index, k) for k in range(count)])
+
+    def _tensor(self, node: int, output: int) -> torch.Tensor:
+        """What the executor holds; a copy where torch cannot share it."""
+        array = self._module["get_node_output"](node, output)
+        if array.dtype == "bool":
+            return torch.from_numpy(np.array(array.numpy()))
+        return torch.utils.dlpack.from_dlpack(array.to_dlpack())
+
+
+def kernels_of(
+    program: RelayProgram, name: str, exprs: Mapping[str, Any]
+) -> tuple[tuple[str, ...], ...]:
+    """What FuseOps makes one kernel each of a function: ids of nodes.
+
+    Args:
+        exprs: the expression of each node of its graph, by the node's id.
+    """
+    ids = list(exprs)
+    numbers = {e.handle.value: k for k, e in enumerate(exprs.values())}
+    numbered = tvm.IRModule({"main": _numbered(program.mod[name], numbers)})
+    fused = fuse_ops(replace(program, mod=relay.transform.InferType()(numbered)))
+    calls = [
+        e for e in post_order(fused.main)
+        if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)
+    ]  # fmt: skip
+    return tuple(tuple(ids[k] for k in sorted(_inside(c.op.body))) for c in calls)
+
+
+def _inside(body: Any) -> set[int]:
+    """The numbers of the calls of a group's body."""
+    found: set[int] = set()
+
+    def number(expr: Any) -> None:
+        if isinstance(expr, relay.Call) and key(expr).isdigit():
+            found.add(int(key(expr)))
+
+    relay.analysis.post_order_visit(body, number)
+    return found
+
+
+def _held(layout: Mapping[str, Any]) -> int:
+    """Bytes that the executor holds for what kernels write: each storage as large as it must be."""
+    attrs, rows = layout["attrs"], layout["node_row_ptr"]
+    ids = attrs["storage_id"][1]
+    given = {ids[rows[i]] for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
+    largest: dict[int, int] = {}
+    for ident, shape, dtype in zip(ids, attrs["shape"][1], attrs["dltype"][1], strict=True):
+        if ident not in given:
+            size = TensorType(tuple(shape), dtype).bytes or 0
+            largest[ident] = max(largest.get(ident, 0), size)
+    return sum(largest.values())
+
+
+def _names(nodes: list[Any]) -> list[str]:
+    return [n["attrs"]["func_name"] for n in nodes if n["op"] == "tvm_op"]
+
+
+def _numbered(function: Any, numbers: Mapping[int, int]) -> Any:
+    """The function with each call's number, where it has one, as its only origin."""
+
+    def spanned(call: Any, args: list[Any]) -> Any:
+        number = numbers.get(call.handle.value)
+        span = None
+        if number is not None:
+            span = tvm.ir.Span(tvm.ir.SourceName(str(number)), 0, 0, 0, 0)
+        return relay.Call(call.op, args, call.attrs, call.type_args, span)
+
+    body = rewrite_body(function.body, spanned)
+    return relay.Function(function.params, body, None, [], function.attrs)
+
+
+@pass_instrument
+class _Passes:
+    """Keeps the module as it is after the passes that matter here."""
+
+    def __init__(self) -> None:
+        self.modules: dict[str, Any] = {}
+
+    def run_after_pass(self, mod: Any, info: Any) -> None:
+        if info.name in ("FuseOps", "LowerTE"):
+            self.modules[info.name] = mod
+
+
+def _groups(modules: Mapping[str, Any], nodes: list[Any]) -> dict[int, Any] | None:
+    """By the executor's node, the call of what FuseOps made; None where that is not understood.
+
+    The executor's nodes are the calls of the lowered function, producers first, and those are the
+    calls of groups that FuseOps made, in the same order.
+    """
+    if "FuseOps" not in modules or "LowerTE" not in modules:
+        return None
+    fused = [
+        e for e in post_order(modules["FuseOps"]["main"])
+        if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)
+    ]  # fmt: skip
+    lowered = [e for e in post_order(modules["LowerTE"]["main"]) if isinstance(e, relay.Call)]
+    run = [i for i, n in enumerate(nodes) if n["op"] == "tvm_op"]
+    if not len(fused) == len(lowered) == len(run):
+        return None
+    found: dict[int, Any] = {}
+    for group, call, index in zip(fused, lowered, run, strict=True):
+        name = nodes[index]["attrs"]["func_name"]
+        if str(group.checked_type) != str(call.checked_type):
+            return None
+        if name not in (_VIEW, str(call.args[0].name_hint)):
+            return None
+        found[index] = group
+    return found

@@ -1,0 +1,340 @@
+"""Building Relay functions and running them on torch tensors.
+
+A function is built by `relay.build` and run by TVM's graph executor. Tensors go in and come out
+without copies where that is safe: the executor is pointed at the memory of the inputs, and of
+fresh tensors for the outputs. It is not safe, and a copy is made, where
+
+- the memory is not aligned as TVM's kernels expect, or the tensor is not contiguous or a bool;
+- the executor treats a reshape as nothing at all (`__nop`): what lies behind it keeps pointing at
+  the executor's own memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from relascope.core.graph import TensorType
+from relascope.engine.building import executables
+from relascope.engine.building.options import Builder, BuildOptions
+from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openblas
+from relascope.engine.cpu_kernels.buffer_pool import Room
+from relascope.engine.relay.tvm.boot import boot
+
+boot()
+
+import tvm
+from tvm import relay, te
+from tvm.contrib import graph_executor
+from tvm.relay.backend import te_compiler
+
+from relascope.engine.cpu_kernels.schedules import SCHEDULES
+from relascope.engine.protocol.target_text import gpu_index
+from relascope.engine.protocol.target_text import library as library_of
+from relascope.engine.relay.building import apply_records
+from relascope.engine.relay.building.targets import LIBRARIES, parse, processor
+from relascope.engine.relay.kernels import blas, conv_weights, convolution, erf, schedules
+from relascope.passes.cuts.halves import Halves
+from relascope.passes.relay.absorb_transposes import absorb_transposes
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import copied
+
+_ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
+
+erf.register()
+# TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
+te_compiler.libinfo = functools.cache(te_compiler.libinfo)
+
+
+@functools.cache
+def mask_kernel() -> mersenne_twister.Kernel:
+    """The kernel of `engine.cpu_kernels.mersenne_twister`, for this processor."""
+    made = te.create_prim_func(mersenne_twister.computation(te, tvm.tir))
+    run = tvm.build(tvm.IRModule({"main": made}), target=parse(processor()))
+    return lambda tensors: run(
+        *(tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(t)) for t in tensors)
+    )
+
+
+dropout_masks.DRAWING.provide(mask_kernel)
+
+
+class Compiled:
+    """A function that was built, ready to run.
+
+    One object runs one call at a time: the intermediate results live in memory of its own.
+
+    Args:
+        library: what `make` returned.
+        target: it was built for.
+        function: that it was built of. An argument that no result depends on may be given or not.
+
+    Attributes:
+        used: names of the arguments that some result depends on.
+    """
+
+    def __init__(self, library: Any, target: str, function: Any) -> None:
+        self.arguments: dict[str, TensorType] = {
+            p.name_hint: tensor_types(p.checked_type)[0] for p in function.params
+        }
+        self.outputs = tensor_types(function.ret_type)
+        self.library = library
+        self._device = tvm.device(str(parse(target).kind), gpu_index(target))
+        self._module = graph_executor.GraphModule(library["default"](self._device))
+        layout = json.loads(library.get_graph_json())
+        given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
+        views = _views(layout)
+        self.used = tuple(n for n in self.arguments if n in given)
+        self._pointed_in = {n for n in self.used if given[n] not in views.inputs}
+        self._pointed_out = views.outputs
+        pointed = {given[n] for n in self._pointed_in}
+        self._own_bytes = _pool_bytes(layout, pointed)
+        self._held: dict[str, tuple[int, Any]] = {}
+        self._room = Room()
+
+    def run(
+        self, values: Mapping[str, torch.Tensor], keep: Iterable[str] = ()
+    ) -> tuple[torch.Tensor, ...]:
+        """Run once.
+
+        Args:
+            values: a tensor for every argument, by name; others are ignored. None is changed.
+            keep: names of arguments whose memory stays where it is from call to call, such as
+                parameters: they are pointed at once.
+
+        Returns:
+            The results, flattened, as tensors of their own.
+
+        Raises:
+            EngineError: kind "input"; an argument is missing or of another type.
+        """
+        kept = frozenset(keep)
+        if _torch(self._device).type == "cuda":  # what torch queued before is done before
+            self._device.set_raw_stream(torch.cuda.current_stream().cuda_stream)
+        for name in self.used:
+            self._set(name, values, name in kept)
+        results = [self._empty(i, kind) for i, kind in enumerate(self.outputs)]
+        self._module.run()
+        for name in self.used:
+            if name not in kept:
+                self._held.pop(name, None)
+        return tuple(self._copied(i) if r is None else r for i, r in enumerate(results))
+
+    def held(self, values: Mapping[str, torch.Tensor]) -> executables.Held | None:
+        """What is held between calls: the executor's pool, as its plan has it, and the room of
+        large results.
+
+        Left out is the room for arguments that it is pointed at instead: nothing writes there.
+        """
+        return executables.Held(self._own_bytes + self._room.nbytes, 0, True)
+
+    def _set(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> None:
+        kind = self.arguments[name]
+        value = executables.given(values, name)
+        address = value.data_ptr()
+        held = self._held.get(name)
+        if keep and held is not None and held[0] == address:
+            return
+        executables.check_type(value, name, kind)
+        value = value.detach().contiguous()
+        if value.data_ptr() % _ALIGNMENT:
+            value = value.clone()
+        array, shared = as_array(value, self._device)
+        if shared and name in self._pointed_in:
+            self._module.set_input_zero_copy(name, array)
+            # A copy (of a tensor that is not contiguous or aligned) is to be made anew each time.
+            self._held[name] = (address if value.data_ptr() == address else 0, array)
+        else:
+            self._module.set_input(name, array)
+            self._held.pop(name, None)
+
+    def _empty(self, index: int, kind: TensorType) -> torch.Tensor | None:
+        """A tensor that the executor will write result `index` to; None if it must not.
+
+        It points to one already whose memory is used again.
+        """
+        if index not in self._pointed_out:
+            return None
+        again = self._room.again(index)
+        if again is not None:
+            return again
+        shape, dtype = [int(d) for d in kind.shape], getattr(torch, kind.dtype)
+        result = self._room.fresh(index, shape, dtype, _torch(self._device))
+        if result.data_ptr() % _ALIGNMENT or not result.numel():
+            return None
+        array, shared = as_array(result, self._device)
+        if not shared:
+            return None
+        self._module._set_output_zero_copy(index, array)
+        return result
+
+    def _copied(self, index: int) -> torch.Tensor:
+        result = self._module.get_output(index)
+        if result.dtype == "bool":
+            return torch.from_numpy(result.numpy()).to(_torch(self._device))
+        return torch.utils.dlpack.from_dlpack(result.to_dlpack()).clone()
+
+
+@dataclass(frozen=True)
+class _Views:
+    """Node numbers of inputs that must be copied, and numbers of outputs that need not be."""
+
+    inputs: frozenset[int]
+    outputs: frozenset[int]
+
+
+def _views(layout: Mapping[str, Any]) -> _Views:
+    nodes = layout["nodes"]
+
+    def is_view(node: Mapping[str, Any]) -> bool:
+        return node.get("attrs", {}).get("func_name") == "__nop"
+
+    viewed = {(s[0], s[1]) for n in nodes if is_view(n) for s in n["inputs"]}
+    heads = [(h[0], h[1]) for h in layout["heads"]]
+    outputs = {
+        index
+        for index, head in enumerate(heads)
+        if nodes[head[0]]["op"] == "tvm_op"
+        and not is_view(nodes[head[0]])
+        and head not in viewed
+        and heads.count(head) == 1
+    }
+    inputs = {s for s, _ in viewed} | {h for h, _ in heads if nodes[h]["op"] == "null"}
+    return _Views(frozenset(inputs), frozenset(outputs))
+
+
+def _pool_bytes(layout: Mapping[str, Any], pointed: Collection[int]) -> int:
+    """Bytes of the storages of an executor's plan that are not only those of some nodes.
+
+    Args:
+        pointed: numbers of nodes.
+    """
+    attributes, rows = layout["attrs"], layout["node_row_ptr"]
+    left_out = {rows[n] for n in pointed}
+    storages: dict[int, int] = {}
+    for entry, storage in enumerate(attributes["storage_id"][1]):
+        if entry in left_out:
+            continue
+        kind = TensorType(tuple(attributes["shape"][1][entry]), str(attributes["dltype"][1][entry]))
+        storages[storage] = max(storages.get(storage, 0), kind.bytes or 0)
+    return sum(storages.values())
+
+
+def _torch(device: Any) -> torch.device:
+    if device.device_type == tvm.cpu(0).device_type:
+        return torch.device("cpu")
+    return torch.device("cuda", device.device_id)
+
+
+def as_array(tensor: torch.Tensor, device: Any) -> tuple[Any, bool]:
+    """A contiguous tensor as a TVM array, and whether they share memory."""
+    if tensor.dtype is torch.bool or tensor.device != _torch(device):
+        return tvm.nd.array(tensor.cpu().numpy(), device), False
+    return tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(tensor)), True
+
+
+def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> Compiled:
+    """Build one function of a program.
+
+    What was built stays known by the function's structure, so building the same again is quick;
+    each object still has memory of its own.
+
+    Args:
+        program: typed; parameters that are not bound stay arguments.
+        name: of the function in its module.
+
+    Raises:
+        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+    """
+    return Compiled(library(program, options, name), options.target, program.mod[name])
+
+
+def library(
+    program: RelayProgram, options: BuildOptions, name: str = "main", keep: bool = True
+) -> Any:
+    """What `make` returns of one function of a program; its device need not be here.
+
+    Args:
+        keep: know it the next time.
+
+    Raises:
+        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+    """
+    function = program.mod[name]
+    builder = _builder if keep else Builder(make, tvm.ir.structural_hash, tvm.ir.structural_equal)
+    names = tuple(p.name_hint for p in function.params)
+    options = replace(options, records=apply_records.found(options))
+    return builder.build(prepared(program, function, options), names, options)
+
+
+def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any:
+    """A function of a program as it is given to TVM to build: alone, with what it calls put in."""
+    if len(program.mod.functions) > 1:
+        function = _alone(program, function)
+    program = replace(program, mod=tvm.IRModule({"main": function}))
+    if SCHEDULES in options.target.split():
+        program = schedules.pack(program)
+    if library_of(options.target, LIBRARIES):
+        blas.register()
+        if "openblas" in parse(options.target).libs:
+            openblas.load()
+        program = absorb_transposes(program)
+    return program.main
+
+
+def _alone(program: RelayProgram, function: Any) -> Any:
+    """A function into which the functions of the module that it calls are put."""
+    mod = copied(program.mod)
+    for name, other in program.mod.functions.items():
+        if isinstance(other, relay.Function):
+            mod[name] = other.with_attr("Inline", tvm.tir.IntImm("int32", 1))
+    mod["main"] = function
+    return relay.transform.InferType()(relay.transform.Inline()(mod))["main"]
+
+
+def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> Any:
+    """Build a function: a library for the graph executor.
+
+    Args:
+        instruments: watch TVM's passes.
+    """
+    ours = SCHEDULES in options.target.split()
+    tiles = convolution.Tiles() if ours else nullcontext()
+    with (
+        tiles, apply_records.applied(function, options), schedules.used(ours),
+            tvm.transform.PassContext( opt_level=options.opt_level,
+            disabled_pass=[*options.disabled, *(schedules.IDLE if ours else ())],
+            instruments=list(instruments), config=schedules.CONFIG if ours else None, )
+    ):  # fmt: skip
+        mod, target = tvm.IRModule({"main": function}), parse(options.target)
+        return relay.build(conv_weights.laid_out(mod, target) if ours else mod, target)
+
+
+_builder = Builder(make, tvm.ir.structural_hash, tvm.ir.structural_equal)
+
+
+def tensor_types(kind: Any) -> tuple[TensorType, ...]:
+    """The tensors of a Relay type, tuples flattened."""
+    result: list[TensorType] = []
+    todo = [kind]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, relay.TupleType):
+            todo.extend(reversed(part.fields))
+        else:
+            result.append(TensorType(tuple(int(d) for d in part.shape), str(part.dtype)))
+    return tuple(result)
+
+
+def step(
+    program: RelayProgram, halves: Halves | None, options: BuildOptions
+) -> executables.BuiltStep:
+    """A program, whole or as the halves it was split into, built with options."""
+    return executables.built(program, halves, partial(build, options=options))

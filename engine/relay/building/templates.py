@@ -1,0 +1,266 @@
+"""What AutoTVM can tune of a Relay function: operators with a template, and where they are called.
+
+An operator's template is a schedule with open choices (tile sizes, unrolling). A kernel computes at
+most one such operator and what FuseOps put around it; the task is that operator alone, as AutoTVM
+has it. Templates are for operators before TVM changes layouts, so the function is looked at as it
+is optimised without AlterOpLayout; the kernels of the real build are matched to it in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relascope.core.graph import TensorType
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.measure.tuner import Workload
+from relascope.engine.protocol.target_text import library
+from relascope.engine.relay.building.targets import LIBRARIES, parse
+from relascope.passes.relay.ir.rewrite import children, post_order
+
+# The targets have loaded the TVM that has Relay.
+import tvm  # isort: skip
+from tvm import autotvm, relay, te  # isort: skip
+from tvm.autotvm.task.topi_integration import TaskExtractEnv  # isort: skip
+from tvm.relay.backend import te_compiler  # isort: skip
+from relascope.engine.relay.tvm.quiet import quiet
+
+_LEFT_OUT = ("AlterOpLayout", "FoldConstant")  # the latter computes, which can take a minute
+_ANCHOR = 4  # TOpPattern of operators that FuseOps builds a kernel around: kOutEWiseFusable
+_PACKS_CONSTANTS = frozenset({"dense_pack.x86"})
+"""Templates that read a weight in a layout of their own. It is free where the build can lay a
+constant out so; an argument would be packed anew in every run, which AutoTVM does not time."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator that a kernel is built around.
+
+    Args:
+        key: names it, with its types and attributes, what of it is constant, and whether a library
+            does it.
+        call: as it stands in the program.
+        module: with a function that calls it alone; its arguments are in0, in1 and so on.
+        constants: those arguments that are constants in the program.
+    """
+
+    key: str
+    call: Any
+    module: Any
+    constants: tuple[str, ...]
+
+    @property
+    def types(self) -> tuple[TensorType, ...]:
+        """Of its arguments, and of its result."""
+        return tuple(_type(e) for e in (*self.call.args, self.call))
+
+
+@dataclass(frozen=True)
+class Templates:
+    """What is to be scheduled: the `program` of a `Workload`.
+
+    Args:
+        module, constants: as of the `Operator`; the module as JSON.
+        choices: names and arguments of AutoTVM's tasks.
+    """
+
+    module: str
+    constants: tuple[str, ...]
+    choices: tuple[tuple[str, tuple[Any, ...]], ...]
+
+
+def optimised(function: Any, options: BuildOptions) -> Any:
+    """A function as TVM's templates see it: its kernels are calls of functions."""
+    with tvm.transform.PassContext(
+        opt_level=options.opt_level, disabled_pass=[*options.disabled, *_LEFT_OUT]
+    ):
+        mod, _ = relay.optimize(tvm.IRModule({"main": function}), parse(options.target))
+    return mod["main"]
+
+
+def groups(function: Any) -> list[Any]:
+    """The calls of kernels in a function that FuseOps has been over, producers first."""
+    return [
+        e for e in post_order(function)
+        if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)
+    ]  # fmt: skip
+
+
+def anchor(group: Any) -> Any | None:
+    """The operator that a kernel is built around; None where it has no such."""
+    calls = (e for e in post_order(group.op) if isinstance(e, relay.Call))
+    return next((c for c in calls if _pattern(c) == _ANCHOR), None)
+
+
+def operators(function: Any, options: BuildOptions) -> list[Operator]:
+    """What the kernels of a function are built around, in order; nothing for one without.
+
+    Args:
+        function: of `optimised`.
+    """
+    fixed = _fixed(function)
+    found = [
+        (g, a)
+        for g in groups(function)
+        if g.handle.value not in fixed and (a := anchor(g)) is not None
+    ]
+    alone = [_alone(call) for _, call in found]
+    texts = [str(mod) for mod in alone]
+    # AutoTVM tells operators apart by their types alone: one is laid out only if all can be.
+    constants: dict[str, frozenset[str]] = {}
+    for text, (group, call) in zip(texts, found, strict=True):
+        here = frozenset(_constants(group, call, fixed))
+        constants[text] = constants.get(text, here) & here
+    made = []
+    for text, mod, (_, call) in zip(texts, alone, found, strict=True):
+        mine = tuple(sorted(constants[text]))
+        about = json.dumps([text, mine, bool(library(options.target, LIBRARIES))])
+        digest = hashlib.sha256(about.encode()).hexdigest()[:8]
+        key = f"{str(call.op.name).rpartition('.')[2]}-{digest}"
+        made.append(Operator(key, call, mod, mine))
+    return made
+
+
+def constant_weights(function: Any) -> bool:
+    """Whether the weights of all linear layers are constants, which a build can lay out ahead.
+
+    Args:
+        function: whether FuseOps has been over it or not.
+    """
+    fixed = _fixed(function)
+    calls = [e for e in post_order(function) if isinstance(e, relay.Call)]
+    handed = {
+        p.handle.value: a
+        for c in calls
+        if isinstance(c.op, relay.Function)
+        for p, a in zip(c.op.params, c.args, strict=True)
+    }
+    inside = (e for c in calls if isinstance(c.op, relay.Function) for e in post_order(c.op))
+    for expr in (*calls, *inside):
+        if isinstance(expr, relay.Call) and getattr(expr.op, "name", "") == "nn.dense":
+            weight = handed.get(expr.args[1].handle.value, expr.args[1])
+            if not isinstance(weight, relay.Constant) and weight.handle.value not in fixed:
+                return False
+    return True
+
+
+def workload(operator: Operator, target: Any) -> Workload | None:
+    """The task of an operator; None where AutoTVM has no choice of schedules for it.
+
+    Args:
+        target: TVM's.
+    """
+    tasks = [_task(name, arguments, target) for name, arguments in _known(operator, target)]
+    flops = [float(t.flop) for t in tasks if t is not None]
+    choices = tuple(
+        (t.name, t.args)
+        for t in tasks
+        if t is not None
+        and t.config_space.range_length > 1
+        and (operator.constants or t.name not in _PACKS_CONSTANTS)
+    )
+    if not choices:
+        return None
+    module = tvm.ir.save_json(operator.module)
+    return Workload(
+        operator.key, str(operator.call.op.name), operator.types, min(flops),
+        Templates(module, operator.constants, choices),
+    )  # fmt: skip
+
+
+def _known(operator: Operator, target: Any) -> list[tuple[str, tuple[Any, ...]]]:
+    """AutoTVM's tasks for an operator, by name and arguments."""
+    call = operator.call
+    inputs = [te.placeholder(t.shape, t.dtype) for t in operator.types[:-1]]
+    tracing = TaskExtractEnv.get()
+    found: list[tuple[str, tuple[Any, ...]]] = []
+    for way in te_compiler.get_valid_implementations(
+        call.op, call.attrs, inputs, call.checked_type, target
+    ):
+        with target, tracing, quiet():
+            try:
+                way.compute(call.attrs, inputs, call.checked_type)
+            except Exception:  # this way is not for these shapes, and so is no choice
+                continue
+        found += tracing.get_tasks()
+    return list(dict.fromkeys(found))
+
+
+def _task(name: str, arguments: tuple[Any, ...], target: Any) -> Any | None:
+    """A task of AutoTVM's; None where its template refuses the shapes."""
+    try:
+        with quiet():
+            return autotvm.task.create(name, arguments, target=target)
+    except Exception:  # topi.InvalidShapeError, or what a template's own division ends in
+        return None
+
+
+def _alone(call: Any) -> Any:
+    arguments = [relay.var(f"in{k}", a.checked_type) for k, a in enumerate(call.args)]
+    return relay.transform.InferType()(
+        tvm.IRModule.from_expr(
+            relay.Function(arguments, relay.Call(call.op, arguments, call.attrs))
+        )
+    )
+
+
+def _fixed(function: Any) -> set[int]:
+    """Handles of the expressions that depend on no argument: the build will compute them."""
+    found: set[int] = set()
+    for expr in post_order(function.body):
+        if isinstance(expr, relay.Constant) or (
+            isinstance(expr, relay.Call | relay.Tuple | relay.TupleGetItem)
+            and all(
+                c.handle.value in found
+                for c in children(expr)
+                if not isinstance(c, relay.Function | tvm.ir.Op)
+            )
+        ):
+            found.add(expr.handle.value)
+    return found
+
+
+def _constants(group: Any, call: Any, fixed: set[int]) -> Iterator[str]:
+    """Which arguments of a kernel's operator are constants in the program."""
+    handed = {p.handle.value: a for p, a in zip(group.op.params, group.args, strict=True)}
+    for place, argument in enumerate(call.args):
+        given = handed.get(argument.handle.value, argument)
+        if given.handle.value in fixed or isinstance(given, relay.Constant):
+            yield f"in{place}"
+
+
+def _pattern(call: Any) -> int | None:
+    if not isinstance(call.op, tvm.ir.Op):
+        return None
+    pattern = call.op.get_attr("TOpPattern")
+    return None if pattern is None else int(pattern)
+
+
+def _type(expr: Any) -> TensorType:
+    kind = expr.checked_type
+    return TensorType(tuple(int(d) for d in kind.shape), str(kind.dtype))
+
+
+def matched(
+    kernels: Sequence[Any], function: Any, options: BuildOptions
+) -> list[Operator | None] | None:
+    """What each kernel of the real build is built around.
+
+    Args:
+        kernels: the calls of what FuseOps made in that build, one a kernel.
+        function: that was built.
+
+    Returns:
+        None where the build changed the program so that kernels cannot be matched.
+    """
+    known = operators(optimised(function, options), options)
+    anchored = [k for k, g in enumerate(kernels) if anchor(g) is not None]
+    if len(known) != len(anchored):
+        return None
+    found: list[Operator | None] = [None] * len(kernels)
+    for place, operator in zip(anchored, known, strict=True):
+        found[place] = operator
+    return found

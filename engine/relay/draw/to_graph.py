@@ -1,0 +1,396 @@
+"""From a typed Relay program to the neutral `Graph`.
+
+The walk keeps its own stack, for Relay expressions may be deeper than Python or C++ recurse. Every
+look into a Relay object costs some microseconds, so each is made once, and what repeats (types,
+attributes, spans, operators) is remembered by its structural hash or its address.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relascope.core.builder import SMALL, GraphBuilder, body_origin, fused_name
+from relascope.core.graph import Graph, JsonValue, Kind, TensorType
+from relascope.engine.relay.draw.to_text import device_name
+from relascope.passes.relay.ir.program import RelayProgram
+
+_NOISE = ("auto_scheduler_rewritten_layout", "meta_schedule_original_shape")
+
+
+def to_graph(program: RelayProgram, name: str = "main") -> tuple[Graph, dict[str, Any]]:
+    """Draw one function of a program.
+
+    A node's id is a hash of what it computes (operator, attributes, ids of what it reads; of a
+    variable, its name; of a constant, its bytes), so it stays the same while that does. Equal
+    nodes get "#2", "#3" and so on, producers first. A let binding is no node of its own: its
+    variable is another name of the bound value.
+
+    Args:
+        program: types are inferred where they are missing.
+        name: of the function in the module.
+
+    Returns:
+        The graph, and the Relay expression of each node by its id.
+    """
+    shared = _Shared(program)
+    function = program.mod[name]
+    try:
+        walk = _Walk(shared, function)
+    except _Untyped:
+        walk = _Walk(shared, relay.transform.InferType()(program.mod)[name])
+    graph = walk.graph(name, program.outputs if program.gradients else None)
+    return graph, walk.expressions
+
+
+class _Untyped(Exception):
+    """An expression without a type was met."""
+
+
+class _Shared:
+    """What all functions of one program share: the meaning of names, and what was looked up."""
+
+    def __init__(self, program: RelayProgram) -> None:
+        self.parameters = set(program.params)
+        self.functions = {str(v.name_hint): f for v, f in program.mod.functions.items()}
+        self.entered: list[str] = []  # functions of the module, from the outside in
+        self.provenance = program.provenance
+        self.digests = program.digests
+        # Binding keeps the storage, so a bound parameter is known by its address.
+        self.bound = {_address(v): n for n, v in program.params.items()}
+        self.op_names: dict[int, str] = {}
+        self.attributes: dict[int, tuple[Mapping[str, JsonValue], str]] = {}
+        self.types: dict[int, tuple[TensorType, ...]] = {}
+        self.origins: dict[int, tuple[str, str]] = {}
+        self.spans: list[Any] = []  # an address is only an identity while its object lives
+
+    def op_name(self, op: Any) -> str:
+        handle = op.handle.value
+        found = self.op_names.get(handle)
+        if found is None:
+            found = self.op_names[handle] = str(op.name)
+        return found
+
+    def can_enter(self, op: Any) -> bool:
+        """Whether this is a function of the module which is not being drawn already."""
+        name = str(op.name_hint) if isinstance(op, tvm.ir.GlobalVar) else ""
+        return name not in self.entered and isinstance(self.functions.get(name), relay.Function)
+
+    def attrs(self, attrs: Any) -> tuple[Mapping[str, JsonValue], str]:
+        """Attributes as JSON values, and as the text that ids are made of."""
+        if attrs is None:
+            return {}, ""
+        key = tvm.ir.structural_hash(attrs)
+        found = self.attributes.get(key)
+        if found is None:
+            values = _attributes(attrs)
+            found = self.attributes[key] = values, json.dumps(values)
+        return found
+
+    def outputs(self, expr: Any) -> tuple[TensorType, ...]:
+        try:
+            kind = expr.checked_type
+        except ValueError as untyped:
+            raise _Untyped from untyped
+        key = tvm.ir.structural_hash(kind)
+        found = self.types.get(key)
+        if found is None:
+            found = self.types[key] = _tensor_types(kind)
+        return found
+
+    def origin(self, expr: Any) -> tuple[str, str]:
+        span = expr.span
+        if span is None:
+            return "", ""
+        handle = span.handle.value
+        found = self.origins.get(handle)
+        if found is None:
+            self.spans.append(span)
+            found = self.provenance.get(span.source_name.name, ("", ""))
+            self.origins[handle] = found
+        return found
+
+
+class _Walk(GraphBuilder):
+    """Turns one function into nodes; functions inside it are walked by walks of their own."""
+
+    def __init__(self, shared: _Shared, function: Any) -> None:
+        super().__init__()
+        self.shared = shared
+        self.ids: dict[int, str] = {}  # by the expression's address
+        self.alive: list[Any] = []  # as `_Shared.spans`
+        self.inputs = tuple(self.variable(p) for p in function.params)
+        self.body = function.body
+        self.walk(self.body)
+
+    def graph(self, name: str, forward_outputs: int | None = None) -> Graph:
+        result = self.ids[self.body.handle.value]
+        return self.finish(name, "relay", self.inputs, result, forward_outputs)
+
+    def add(
+        self,
+        expr: Any,
+        identity: str,
+        kind: Kind,
+        op: str = "",
+        name: str = "",
+        attrs: Mapping[str, JsonValue] | None = None,
+        inputs: tuple[str, ...] = (),
+        origin: tuple[str, str] | None = None,
+        body: Graph | None = None,
+    ) -> str:
+        ident = self.add_node(
+            expr, identity, kind, self.shared.outputs(expr),
+            self.shared.origin(expr) if origin is None else origin, op, name, attrs, inputs, body,
+        )  # fmt: skip
+        self.ids[expr.handle.value] = ident
+        return ident
+
+    def walk(self, root: Any) -> None:
+        ids = self.ids
+        todo: list[tuple[Callable[[Any, list[Any]], None] | None, Any, list[Any]]]
+        todo = [(None, root, [])]
+        while todo:
+            finish, expr, children = todo.pop()
+            if finish is not None:
+                finish(expr, children)
+                continue
+            if expr.handle.value in ids:
+                continue
+            self.alive.append(expr)
+            if isinstance(expr, relay.Call):
+                children = _listed(expr.args)
+                op = expr.op
+                if isinstance(op, tvm.ir.Op):
+                    todo.append((self.call, expr, [op, *children]))
+                elif isinstance(op, relay.Function):
+                    todo.append((self.call_function, expr, [op, *children]))
+                elif self.shared.can_enter(op):
+                    todo.append((self.call_global, expr, [op, *children]))
+                else:
+                    children = [op, *children]
+                    todo.append((self.call_value, expr, children))
+            elif isinstance(expr, relay.Var):
+                self.variable(expr)
+                continue
+            elif isinstance(expr, relay.Constant):
+                self.constant(expr)
+                continue
+            elif isinstance(expr, relay.TupleGetItem):
+                children = [expr.tuple_value]
+                todo.append((self.item, expr, children))
+            elif isinstance(expr, relay.Tuple):
+                children = _listed(expr.fields)
+                todo.append((self.tuple, expr, children))
+            elif isinstance(expr, relay.Let):
+                body = expr.body
+                todo.append((self.same, expr, [body]))
+                todo.append((None, body, []))
+                todo.append((self.same, expr.var, [expr.value]))
+                children = [expr.value]
+            elif isinstance(expr, relay.Function):
+                children = list(relay.analysis.free_vars(expr))
+                todo.append((self.function, expr, children))
+            else:
+                children = _children(expr)
+                todo.append((self.other, expr, children))
+            todo.extend((None, c, []) for c in reversed(children) if c.handle.value not in ids)
+
+    def of(self, exprs: list[Any]) -> tuple[str, ...]:
+        return tuple(self.ids[e.handle.value] for e in exprs)
+
+    def same(self, expr: Any, children: list[Any]) -> None:
+        self.alive.append(expr)
+        self.ids[expr.handle.value] = self.ids[children[0].handle.value]
+
+    def variable(self, expr: Any) -> str:
+        name = str(expr.name_hint)
+        self.alive.append(expr)
+        parameter = name in self.shared.parameters
+        return self.add(
+            expr, f"variable {name}", Kind.PARAMETER if parameter else Kind.INPUT, name=name,
+            origin=(name.rpartition(".")[0] if parameter else "", ""),
+        )  # fmt: skip
+
+    def constant(self, expr: Any) -> None:
+        data = expr.data
+        place = _address(data), str(data.dtype), tuple(data.shape)
+        known = self.shared.digests.get(place)
+        if known is None:  # with the tensor, or another could come to stand in its place
+            known = self.shared.digests[place] = data, _digest(data)
+        digest = known[1]
+        attrs: dict[str, JsonValue] = {"digest": digest, "dtype": data.dtype}
+        elements = 1
+        for size in data.shape:
+            elements *= size
+        if elements < SMALL:
+            attrs["value"] = json.dumps(data.numpy().tolist())
+        name = self.shared.bound.get(_address(data))
+        origin = None
+        if name is not None:
+            attrs["parameter"] = name
+            origin = (name.rpartition(".")[0], "")
+        identity = f"constant {digest} {data.dtype} {data.shape}"
+        self.add(expr, identity, Kind.CONSTANT, attrs=attrs, origin=origin)
+
+    def call(self, expr: Any, parts: list[Any]) -> None:
+        op = self.shared.op_name(parts[0])
+        attrs, text = self.shared.attrs(expr.attrs)
+        inputs = self.of(parts[1:])
+        self.add(expr, f"{op} {text} {' '.join(inputs)}", Kind.CALL, op, attrs=attrs, inputs=inputs)
+
+    def call_function(self, expr: Any, parts: list[Any]) -> None:
+        function, *arguments = parts
+        inner = _Walk(self.shared, function)
+        self.alive.append(inner)
+        body = inner.graph("fused")
+        op = fused_name(body)
+        inputs = self.of(arguments)
+        identity = f"function {' '.join(body.outputs)} {' '.join(inputs)}"
+        origin = self.shared.origin(expr)
+        if origin == ("", ""):
+            origin = body_origin(body)
+        self.add(expr, identity, Kind.FUNCTION, op, inputs=inputs, origin=origin, body=body)
+
+    def call_global(self, expr: Any, parts: list[Any]) -> None:
+        """A call of a function of the module, with what is inside it."""
+        name, *arguments = str(parts[0].name_hint), *parts[1:]
+        self.shared.entered.append(name)
+        inner = _Walk(self.shared, self.shared.functions[name])
+        self.shared.entered.pop()
+        self.alive.append(inner)
+        body, inputs = inner.graph(name), self.of(arguments)
+        identity = f"@{name} {' '.join(body.outputs)} {' '.join(inputs)}"
+        self.add(expr, identity, Kind.FUNCTION, f"@{name}", inputs=inputs, body=body)
+
+    def call_value(self, expr: Any, parts: list[Any]) -> None:
+        """A call of something that is computed, or of a function that calls itself."""
+        inputs = self.of(parts)
+        self.add(expr, f"call {' '.join(inputs)}", Kind.CALL, "call", inputs=inputs)
+
+    def item(self, expr: Any, parts: list[Any]) -> None:
+        inputs = self.of(parts)
+        index = int(expr.index)
+        self.add(
+            expr, f"item {index} {inputs[0]}", Kind.ITEM, attrs={"index": index}, inputs=inputs
+        )
+
+    def tuple(self, expr: Any, parts: list[Any]) -> None:
+        inputs = self.of(parts)
+        self.add(expr, f"tuple {' '.join(inputs)}", Kind.TUPLE, inputs=inputs)
+
+    def function(self, expr: Any, free: list[Any]) -> None:
+        """A function as a value: a closure over the variables that it reads from outside."""
+        inner = _Walk(self.shared, expr)
+        self.alive.append(inner)
+        body = inner.graph("closure")
+        inputs = self.of(free)
+        identity = f"closure {' '.join(body.outputs)} {' '.join(inputs)}"
+        self.add(expr, identity, Kind.FUNCTION, "closure", inputs=inputs, body=body)
+
+    def other(self, expr: Any, parts: list[Any]) -> None:
+        """Anything else becomes a node with the name of its kind: "if", "ref_read", "match"."""
+        inputs = self.of(parts)
+        op = _other_name(expr)
+        self.add(expr, f"{op} {' '.join(inputs)}", Kind.CALL, op, inputs=inputs)
+
+
+_array_size = tvm.get_global_func("runtime.ArraySize")
+_array_item = tvm.get_global_func("runtime.ArrayGetItem")
+
+
+def _listed(array: Any) -> list[Any]:
+    """A TVM array as a list, asking for its size once and not once an item."""
+    return [_array_item(array, i) for i in range(_array_size(array))]
+
+
+def _children(expr: Any) -> list[Any]:
+    if isinstance(expr, relay.If):
+        return [expr.cond, expr.true_branch, expr.false_branch]
+    if isinstance(expr, relay.RefCreate):
+        return [expr.value]
+    if isinstance(expr, relay.RefRead):
+        return [expr.ref]
+    if isinstance(expr, relay.RefWrite):
+        return [expr.ref, expr.value]
+    if isinstance(expr, relay.Match):
+        return [expr.data]
+    return []
+
+
+def _other_name(expr: Any) -> str:
+    if isinstance(expr, tvm.ir.GlobalVar):
+        return f"@{expr.name_hint}"
+    if isinstance(expr, tvm.ir.Op):
+        return str(expr.name)
+    name = type(expr).__name__
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+def _tensor_types(kind: Any) -> tuple[TensorType, ...]:
+    """The tensors of a type, tuples opened; functions and references have none."""
+    result = []
+    todo = [kind]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, tvm.ir.TensorType):
+            shape = tuple(int(d) if isinstance(d, tvm.tir.IntImm) else "?" for d in part.shape)
+            result.append(TensorType(shape, str(part.dtype)))
+        elif isinstance(part, tvm.ir.TupleType):
+            todo.extend(reversed(list(part.fields)))
+    return tuple(result)
+
+
+def _attributes(attrs: Any) -> dict[str, JsonValue]:
+    """An operator's attributes in its own order, without those that are not set."""
+    if not hasattr(attrs, "list_field_info"):
+        return {str(k): _json(v) for k, v in attrs.items()} if hasattr(attrs, "items") else {}
+    result = {}
+    for field in attrs.list_field_info():
+        value = _json(getattr(attrs, field.name))
+        if value is None or value == "" or field.name in _NOISE:
+            continue
+        if str(field.type_info).startswith("bool"):
+            value = bool(value)
+        result[str(field.name)] = value
+    return result
+
+
+def _json(value: Any) -> JsonValue:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return str(value)  # TVM's own kind of str does not leave this process
+    if isinstance(value, tvm.tir.IntImm | tvm.tir.FloatImm | tvm.tir.StringImm):
+        return value.value
+    if isinstance(value, tvm.target.VirtualDevice):
+        return device_name(int(value.device_type))
+    if isinstance(value, tvm.ir.Array | list | tuple):
+        return [_json(v) for v in value]
+    if isinstance(value, tvm.ir.Map | dict):
+        return {str(k): _json(v) for k, v in value.items()}
+    return str(str(value))  # str() of an object of TVM's gives TVM's own kind of str
+
+
+def _address(array: Any) -> int:
+    content = array.handle.contents
+    return int(content.data or 0) + int(content.byte_offset)
+
+
+def _digest(array: Any) -> str:
+    """A hash of an array's bytes, read in place where they lie on the CPU."""
+    content = array.handle.contents
+    if array.device.device_type == 1 and not content.strides and content.data:
+        size = tvm.DataType(array.dtype).bits * tvm.DataType(array.dtype).lanes // 8
+        for dimension in array.shape:
+            size *= dimension
+        data: Any = (ctypes.c_char * size).from_address(content.data + content.byte_offset)
+    else:
+        data = array.numpy().tobytes()
+    return hashlib.blake2b(data, digest_size=6).hexdigest()

@@ -1,0 +1,1 @@
+"""Pieces of Relay programs, and running them again from a report."""

@@ -1,0 +1,125 @@
+"""A Relay program made of some nodes of another, and its text that TVM reads back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Node
+from relascope.engine.faults.narrow import Cut, Written, constant_name
+from relascope.engine.relay.faults import replay
+from relascope.passes.relay.ir.program import RelayProgram
+
+
+def extract(program: RelayProgram, exprs: Mapping[str, Any], cut: Cut) -> RelayProgram:
+    """A program of its own that computes a few nodes of another.
+
+    Args:
+        program: typed.
+        exprs: Relay's expression of each node of its graph, by the node's id.
+
+    Raises:
+        EngineError: kind "pass"; it reads what is no node, such as the variable of a let.
+    """
+    made: dict[int, Any] = {}
+    variables = []
+    for ident, name in cut.arguments.items():
+        variable = relay.var(name, type_annotation=exprs[ident].checked_type)
+        made[exprs[ident].handle.value] = variable
+        variables.append(variable)
+
+    def of(expr: Any) -> Any:
+        return made.get(expr.handle.value, expr)
+
+    for node in cut.nodes:
+        made[exprs[node.id].handle.value] = _again(exprs[node.id], node, of)
+    results = [of(exprs[i]) for i in cut.outputs]
+    body = results[0] if len(results) == 1 else relay.Tuple(results)
+    function = relay.Function(variables, body)
+    if len(relay.analysis.free_vars(function)):
+        raise EngineError("pass", "This part of the program cannot be cut out: it binds variables.")
+    others = {g: f for g, f in program.mod.functions.items() if g.name_hint != "main"}
+    mod = tvm.IRModule(others, program.mod.type_definitions)
+    mod["main"] = function
+    params = {n: program.params[old] for n, old in cut.parameters.items()}
+    inputs = tuple(n for n in cut.arguments.values() if n not in params)
+    return RelayProgram(relay.transform.InferType()(mod), params, inputs, len(results))
+
+
+def _again(expr: Any, node: Node, of: Callable[[Any], Any]) -> Any:
+    """An expression on the new ones of what it reads, without its span."""
+    if isinstance(expr, relay.Call):
+        return relay.Call(of(expr.op), [of(a) for a in expr.args], expr.attrs, expr.type_args)
+    if isinstance(expr, relay.Tuple):
+        return relay.Tuple([of(f) for f in expr.fields])
+    if isinstance(expr, relay.TupleGetItem):
+        return relay.TupleGetItem(of(expr.tuple_value), expr.index)
+    if isinstance(expr, relay.Function) and not len(relay.analysis.free_vars(expr)):
+        return expr
+    raise EngineError(
+        "pass", f"This part of the program cannot be cut out: it has a {type(expr).__name__}.",
+        node.title,
+    )  # fmt: skip
+
+
+def written(program: RelayProgram) -> Written:
+    """A program as text that TVM reads back to the same; as TVM's JSON where there is no such."""
+    for inline in (True, False):
+        mod, constants = _spelled_out(program.mod, inline)
+        text = str(mod.astext(show_meta_data=False))
+        try:
+            again = replay.read(text, "", constants)
+        except Exception:  # the parser raises whatever it meets; the next way to write is taken
+            continue
+        if tvm.ir.structural_equal(again, program.mod):
+            return Written(text, constants)
+    return Written("", {}, str(tvm.ir.save_json(program.mod)))
+
+
+def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
+    """A module with its constants as arguments of "main".
+
+    Args:
+        inline: leave single numbers where they are.
+    """
+    values: dict[str, np.ndarray] = {}
+    variables: list[Any] = []
+    made: dict[int, Any] = {}
+
+    def visit(expr: Any) -> None:
+        if isinstance(expr, relay.Constant) and expr.handle.value not in made:
+            array = expr.data.numpy()
+            if inline and not array.shape:
+                return
+            name = constant_name(len(values), taken)
+            variable = relay.var(name, shape=array.shape, dtype=str(array.dtype))
+            made[expr.handle.value] = variable
+            variables.append(variable)
+            values[name] = array
+
+    main = mod["main"]
+    taken = {str(p.name_hint) for p in main.params}
+    relay.analysis.post_order_visit(main.body, visit)
+    if not made:
+        return mod, {}
+    body = _Replace(made).visit(main.body)
+    others = {g: f for g, f in mod.functions.items() if g.name_hint != "main"}
+    new = tvm.IRModule(others, mod.type_definitions)
+    new["main"] = relay.Function([*main.params, *variables], body)
+    return relay.transform.InferType()(new), values
+
+
+class _Replace(relay.ExprMutator):
+    """Puts variables in the place of constants; of small programs, so that it may recurse."""
+
+    def __init__(self, made: Mapping[int, Any]) -> None:
+        super().__init__()
+        self._made = made
+
+    def visit_constant(self, const: Any) -> Any:
+        return self._made.get(const.handle.value, const)

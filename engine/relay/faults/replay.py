@@ -1,0 +1,90 @@
+"""Reading and running small Relay programs with nothing but TVM: for reports of faults in passes.
+
+This file is copied into reports; see `engine.faults.replay`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from relascope.engine.faults.replay import Values, filled
+
+
+def _has_relay() -> bool:
+    spec = importlib.util.find_spec("tvm")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    return any((Path(p) / "relay" / "__init__.py").is_file() for p in places)
+
+
+if not _has_relay():  # take the one inside bitblas
+    from relascope.engine.relay.tvm.boot import boot
+
+    boot()
+
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from relascope.engine.relay.kernels import erf
+from relascope.passes.relay.ir.program import RelayProgram
+
+erf.register()
+
+
+def version() -> str:
+    """Which TVM this is."""
+    return f"TVM {tvm.__version__} with Relay"
+
+
+def read(text: str, json: str, constants: Values) -> tvm.IRModule:
+    """A typed module from its text, with the constants that stand in it as arguments, or from
+    TVM's JSON where the text is empty."""
+    if not text:
+        return relay.transform.InferType()(tvm.ir.load_json(json))
+    mod = tvm.relay.parse(text)
+    if constants:
+        arrays = {name: tvm.nd.array(value) for name, value in constants.items()}
+        mod["main"] = relay.build_module.bind_params_by_name(mod["main"], arrays)
+    return relay.transform.InferType()(mod)
+
+
+def program(
+    mod: tvm.IRModule, parameters: Values, inputs: Sequence[str], outputs: int
+) -> RelayProgram:
+    """A module as passes take it."""
+    arrays = {name: tvm.nd.array(value) for name, value in parameters.items()}
+    return RelayProgram(mod, arrays, tuple(inputs), outputs)
+
+
+def runner(mod: tvm.IRModule, values: Values, target: str) -> Run:
+    """Build a module's "main" and put its arguments in place."""
+    return Run(mod, values, target)
+
+
+class Run:
+    """See `engine.faults.replay.Runner`. On the graph executor."""
+
+    def __init__(self, mod: tvm.IRModule, values: Values, target: str) -> None:
+        mod = relay.transform.InferType()(mod)
+        kinds = {str(p.name_hint): p.checked_type for p in mod["main"].params}
+        shapes = {n: (tuple(int(d) for d in t.shape), str(t.dtype)) for n, t in kinds.items()}
+        with tvm.transform.PassContext(opt_level=3):
+            library = relay.build(mod, target=target)
+        device = tvm.device(target.split()[0].replace("llvm", "cpu"), 0)
+        self._module = graph_executor.GraphModule(library["default"](device))
+        for name, value in filled(values, shapes).items():
+            if self._module.get_input_index(name) >= 0:  # else no result depends on it
+                self._module.set_input(name, tvm.nd.array(np.ascontiguousarray(value)))
+
+    def __call__(self) -> None:
+        """Run once."""
+        self._module.run()
+
+    def results(self) -> list[np.ndarray]:
+        """The results of the last run, flattened."""
+        count = self._module.get_num_outputs()
+        return [self._module.get_output(i).numpy() for i in range(count)]

@@ -1,0 +1,167 @@
+"""From a traced PyTorch model to Relay, with nothing lost and nothing invented on the way.
+
+TVM's own frontend (`relay.frontend.from_pytorch`) converts the operators. Around it, this file
+names arguments as PyTorch does, notes for every Relay node where it came from, and mends or refuses
+what that frontend changes without a word (see `engine.relay.frontend.converters`).
+
+Provenance: the span of every node that an operator became has a source name of three fields,
+`scope|operator|ordinal`: the PyTorch module's path, the TorchScript operator, and the operator's
+place in the order in which PyTorch executes the model, such as
+`attention.self.query|aten::linear|12`. `RelayProgram.provenance` maps it to (scope, operator).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+import tvm
+from torch.torch_version import TorchVersion
+from tvm import relay
+from tvm.relay.frontend import pytorch as tvm_frontend
+
+from relascope.engine.protocol.session import Progress
+from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.in_place import check_in_place
+from relascope.engine.pytorch.model import Model, tensor_type
+from relascope.engine.relay.frontend.converters import Converter
+from relascope.passes.relay.ir.program import RelayProgram
+
+
+def span_key(origin: Origin) -> str:
+    """The source name of the spans of what an operator becomes."""
+    return f"{origin.scope}|{origin.operator}|{origin.ordinal}"
+
+
+def import_model(model: Model, progress: Progress) -> RelayProgram:
+    """Convert a traced model to a typed Relay module.
+
+    The arguments of "main" are the model's inputs, all of them, then the parameters that the trace
+    reads in PyTorch's order, then the buffers that it reads, under PyTorch's names. After the
+    model's outputs, it returns the new values of the buffers that a run changes.
+
+    Raises:
+        EngineError: kind "operator": an operator that Relay does not know, or one whose meaning
+            would be changed; names the operator and its module.
+    """
+    flat = model.flat
+    progress(0.0, "converting operators to Relay")
+    tensors = {**model.parameters, **model.buffers}
+    kinds = [tensor_type(t) for t in (*model.inputs, *flat.tensors.values())]
+    infos = [
+        (name, (list(kind.shape), kind.dtype))
+        for name, kind in zip((*model.input_names, *flat.tensors), kinds, strict=True)
+    ]
+    check_in_place(model)
+    keys = {name: span_key(origin) for name, origin in flat.origins.items()}
+    with _ours_inside_tvm(model, keys) as converters:
+        # A plain graph: parameters are inputs of it already, by their own names and in our order.
+        mod, _ = relay.frontend.from_pytorch(
+            SimpleNamespace(graph=flat.graph), infos, default_dtype=_default_dtype(),
+            preserve_pytorch_scopes=True,
+        )  # fmt: skip
+    updates = tuple(converters[-1].updates)
+    if updates:
+        model.note(
+            f"A run changes {len(updates)} buffers (running statistics). The program returns their "
+            "new values after the outputs."
+        )
+    progress(0.8, "inferring types")
+    made = mod["main"]
+    variables = {p.name_hint: p for p in made.params}
+    arguments = [
+        variables.get(n) or relay.var(n, shape=k.shape, dtype=k.dtype)
+        for (n, _), k in zip(infos[: len(model.inputs)], kinds, strict=False)
+    ]
+    arguments += [variables[n] for n in tensors if n in variables]
+    # Marking a node with its origin copies a variable that the node reads as it is.
+    copies = {p: variables[p.name_hint] for p in made.params}
+    mod["main"] = relay.Function(arguments, relay.bind(made.body, copies))
+    mod = relay.transform.InferType()(mod)
+    outputs = mod["main"].ret_type
+    return RelayProgram(
+        mod=mod,
+        params={
+            n: tvm.nd.array(t.detach().cpu().numpy()) for n, t in tensors.items() if n in variables
+        },
+        inputs=model.input_names,
+        outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
+        updates=updates,
+        buffers=tuple(n for n in model.buffers if n in variables),
+        provenance={k: (o.scope, o.operator) for n, o in flat.origins.items() for k in [keys[n]]},
+    )
+
+
+class _LatePrelude:
+    """TVM's library of list functions, loaded when it is first used: traces rarely do."""
+
+    def __init__(self, theirs: Any, mod: Any) -> None:
+        self._theirs, self._mod = theirs, mod
+
+    def __getattr__(self, name: str) -> Any:
+        loaded = self._theirs(self._mod)
+        self.__dict__.update(vars(loaded))
+        return getattr(loaded, name)
+
+
+def _default_dtype() -> str:
+    return str(torch.get_default_dtype()).removeprefix("torch.")
+
+
+@contextmanager
+def _ours_inside_tvm(model: Model, keys: dict[str, str]) -> Iterator[list[Converter]]:
+    """Let TVM's frontend use our namer and our converter while it converts this model.
+
+    Yields:
+        The converters that were made, the last of which converts the model.
+    """
+
+    class Namer(tvm_frontend.NodeNamer):
+        """Names a node by its key. The debug names of its results are what tells the node."""
+
+        def get_node_source_name(self, node: Any) -> str:
+            name = node.outputsAt(0).debugName()
+            return keys.get(name) or name.rpartition("#")[0]
+
+        def get_node_output_name(self, node_src_name: str, index: int) -> str:
+            return f"{node_src_name}#{index}"
+
+    origins = {key: model.flat.origins[name] for name, key in keys.items()}
+    made: list[Converter] = []
+
+    def converter(*args: Any, **kwargs: Any) -> Converter:
+        made.append(Converter(model, origins, *args, **kwargs))
+        return made[-1]
+
+    def input_types(node: Any, outputs: Any, default_dtype: str) -> list[str]:
+        return made[-1].input_dtypes(node, outputs)
+
+    theirs_wrap = tvm_frontend._wrap_const
+
+    def wrap_const(value: Any) -> Any:
+        # TVM makes float32 and int32 of float64 and int64 arrays when it is not told.
+        is_array = isinstance(value, np.ndarray)
+        return relay.const(value, str(value.dtype)) if is_array else theirs_wrap(value)
+
+    ours = {
+        "PytorchScopePreservingNamer": Namer,
+        "PyTorchOpConverter": converter,
+        "_get_input_types": input_types,
+        "_wrap_const": wrap_const,
+        # TVM's asks distutils, which Python 3.12 no longer has.
+        "is_version_greater_than": lambda version: TorchVersion(torch.__version__) > version,
+        "Prelude": partial(_LatePrelude, tvm_frontend.Prelude),
+    }
+    theirs = {name: getattr(tvm_frontend, name) for name in ours}
+    try:
+        for name, value in ours.items():
+            setattr(tvm_frontend, name, value)
+        yield made
+    finally:
+        for name, value in theirs.items():
+            setattr(tvm_frontend, name, value)

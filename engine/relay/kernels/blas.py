@@ -1,0 +1,144 @@
+"""Matrix products by PyTorch's BLAS inside functions that TVM builds.
+
+For a target with `engine.relay.building.targets.BLAS`, TVM's schedules for the CPU leave matmuls to
+packed functions called `tvm.contrib.mkl.*`. The TVM here was built without MKL, so those names are
+free: they are given to functions that call PyTorch, which has the very BLAS that eager mode runs
+on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from typing import Any
+
+import torch
+import tvm
+from tvm import te
+from tvm.contrib import mkl
+
+from relascope.engine.cpu_kernels import openblas, packed_matmul
+from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
+from relascope.engine.relay.kernels import schedules
+from relascope.engine.relay.kernels.small_matmul import small_products
+
+
+@functools.cache
+def register() -> None:
+    """Give TVM the matmuls."""
+    tvm.register_func("tvm.contrib.mkl.matmul", _matmul, override=True)
+    tvm.register_func("tvm.contrib.mkl.batch_matmul", _batch_matmul, override=True)
+    # TVM's check of operand shapes reads the left one's where it means the right one's, and so
+    # refuses a right operand that is not transposed. Shapes were checked by type inference before.
+    theirs = sys.modules["tvm.topi.x86.batch_matmul"]
+    theirs.batch_matmul_blas_common = _batch_matmul_compute  # type: ignore[attr-defined]
+    mkl.matmul, mkl.batch_matmul = _matmul_stage, _batch_matmul_stage
+
+
+def _matmul_stage(
+    left: Any, right: Any, turn_a: bool = False, turn_b: bool = False, **_: Any
+) -> Any:
+    rows = left.shape[1 if turn_a else 0]
+    columns = right.shape[0 if turn_b else 1]
+    if schedules.active() and not turn_a:
+        tile = schedules.tile_for(left, right, turn_b)
+        if tile is not None:
+            make = packed_matmul.dots if turn_b else packed_matmul.product
+            return make(te, tvm.tir, left, right, tile, [int(rows)])
+    if schedules.active() and turn_a and not turn_b:
+        tile = schedules.outer_tile_for(left, right)
+        if tile is not None:
+            return packed_matmul.outer_products(te, left, right, tile)
+    return _stage("tvm.contrib.mkl.matmul", (rows, columns), left, right, turn_a, turn_b)
+
+
+def _batch_matmul_stage(
+    left: Any, right: Any, turn_a: bool = False, turn_b: bool = False, **_: Any
+) -> Any:
+    batch = max(int(left.shape[0]), int(right.shape[0]))
+    rows = left.shape[2 if turn_a else 1]
+    columns = right.shape[1 if turn_b else 2]
+    shape = (batch, rows, columns)
+    inner = left.shape[1 if turn_a else 2]
+    if schedules.active() and 2 * batch * rows * columns * inner < FEW_FLOPS:
+        return small_products(left, right, turn_a, turn_b)
+    return _stage("tvm.contrib.mkl.batch_matmul", shape, left, right, turn_a, turn_b)
+
+
+def _stage(
+    name: str, shape: tuple[Any, ...], left: Any, right: Any, turn_a: bool, turn_b: bool
+) -> Any:
+    """A call of a packed function that writes a tensor; or of OpenBLAS, if that is the library.
+
+    TVM's own way gives every buffer an unknown offset, which a kernel that is lowered to TensorIR
+    is never told; here all begin where they are allocated.
+    """
+
+    if _by_openblas(left, right):
+        one, other = (tuple(int(d) for d in t.shape) for t in (left, right))
+        product = openblas.Product(one, other, turn_a, turn_b, str(left.dtype))
+        return product.kernel(te, tvm.tir, left, right)
+
+    def buffer(of: Any) -> Any:
+        return tvm.tir.decl_buffer(of.shape, of.dtype)
+
+    given = [buffer(left), buffer(right)]
+    made = tvm.tir.decl_buffer(shape, left.dtype)
+    return te.extern(
+        shape, [left, right],
+        lambda ins, outs: tvm.tir.call_packed(name, ins[0], ins[1], outs[0], turn_a, turn_b),
+        name="C", in_buffers=given, out_buffers=[made],
+    )  # fmt: skip
+
+
+def _by_openblas(left: Any, right: Any) -> bool:
+    extents = (*left.shape, *right.shape)
+    known = all(isinstance(d, tvm.tir.IntImm) and int(d) for d in extents)
+    libraries = tvm.target.Target.current().libs
+    return known and "openblas" in libraries and str(left.dtype) in openblas.FUNCTIONS
+
+
+def _batch_matmul_compute(
+    cfg: Any, a: Any, b: Any, out_shape: Any, trans_a: bool, trans_b: bool, library: Any
+) -> Any:
+    batch, rows, inner = a.shape
+    columns = b.shape[1] if trans_b else b.shape[2]
+    if trans_a:
+        rows, inner = inner, rows
+    cfg.add_flop(batch * rows * inner * columns * 2)
+    return library.batch_matmul(a, b, trans_a, trans_b)
+
+
+def _matmul(a: Any, b: Any, c: Any, turn_a: int, turn_b: int) -> None:
+    left, right = _tensor(a), _tensor(b)
+    torch.mm(left.t() if turn_a else left, right.t() if turn_b else right, out=_tensor(c))
+
+
+def _batch_matmul(a: Any, b: Any, c: Any, turn_a: int, turn_b: int) -> None:
+    left, right, result = _tensor(a), _tensor(b), _tensor(c)
+    left = left.transpose(1, 2) if turn_a else left
+    right = right.transpose(1, 2) if turn_b else right
+    if left.shape[0] != right.shape[0]:
+        left = left.expand(result.shape[0], -1, -1)
+        right = right.expand(result.shape[0], -1, -1)
+    torch.bmm(left, right, out=result)
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    """A TVM array, which need not own its memory, as a torch tensor on the same memory."""
+    content = array.handle.contents
+    shape = tuple(content.shape[i] for i in range(content.ndim))
+    kind = content.dtype
+    return _at(content.data + content.byte_offset, shape, kind.bits)
+
+
+@functools.lru_cache(4096)
+def _at(address: int, shape: tuple[int, ...], bits: int) -> torch.Tensor:
+    """A tensor on given memory. It owns nothing, so keeping it keeps nothing alive."""
+    dtype = torch.float32 if bits == 32 else torch.float64
+    size = bits // 8
+    for dimension in shape:
+        size *= dimension
+    memory = (ctypes.c_char * size).from_address(address)
+    return torch.frombuffer(memory, dtype=dtype).view(shape)

@@ -1,0 +1,42 @@
+"""Weights of convolutions in the layout of their kernels, before TVM's build.
+
+`relay.build` gives convolutions a blocked layout and computes the weights anew in it: with
+FoldConstant, which compiles a kernel for each, a fifth of a second long. Here the passes of the
+build up to that layout run first, and numpy moves the weights between them, with the same bits. In
+the build itself they find nothing left to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relascope.passes.relay.fold_constant import folded
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite
+
+
+def laid_out(mod: Any, target: Any) -> Any:
+    """A module whose "main" has the layouts of a target; as it is, where no weight is constant.
+
+    Args:
+        target: TVM's. A pass context, and AutoTVM's dispatch context, are those of the build.
+    """
+    calls = (e for e in post_order(mod["main"]) if op_name(e) == "nn.conv2d")
+    if not any(isinstance(c.args[1], relay.Constant) for c in calls):
+        return mod
+    steps = tvm.transform.Sequential([
+        relay.transform.SimplifyInference(), _fold, relay.transform.BackwardFoldScaleAxis(),
+        relay.transform.ForwardFoldScaleAxis(), _fold, relay.transform.CanonicalizeOps(),
+        relay.transform.AlterOpLayout(), _fold,
+    ])  # fmt: skip
+    with target:
+        return steps(mod)
+
+
+@tvm.transform.module_pass(opt_level=2, name="FoldConstant")
+def _fold(mod: Any, context: Any) -> Any:
+    """Of the pass of that name, what moves data or is plain arithmetic."""
+    return rewrite(RelayProgram(relay.transform.InferType()(mod), {}, (), 1), folded).mod

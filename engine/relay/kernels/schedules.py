@@ -1,0 +1,281 @@
+"""Our schedules in Relay's build for the CPU; see `engine.cpu_kernels.schedules`.
+
+Relay asks a database of tuning records for each kernel that it lowers, MetaSchedule's. The one here
+schedules the kernel by rule when it is asked. What the rules do not know, convolutions and the
+like, it has no record of, and TVM schedules it as always.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import tvm
+from tvm import meta_schedule, relay, te, tir
+from tvm.meta_schedule.database.database import _PyDatabase
+
+from relascope.engine.cpu_kernels import packed_matmul
+from relascope.engine.cpu_kernels.prefetch import read_ahead
+from relascope.engine.cpu_kernels.schedules import Dialect, scheduled
+from relascope.engine.cpu_kernels.vector_math import LOWERING, VectorMath
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, rewrite
+
+
+@tir.transform.prim_func_pass(opt_level=0, name="relascope.read_ahead")
+def _read_ahead(function: Any, module: Any, context: Any) -> Any:
+    return read_ahead(_DIALECT, function)
+
+
+CONFIG = {
+    "relay.backend.use_meta_schedule": True,
+    "relay.backend.tir_converter": "allow_extern",  # kernels that call a library, too
+    "tir.add_lower_pass": [(0, _read_ahead)],
+}
+"""What makes Relay ask, in a pass context."""
+
+IDLE = ("MetaScheduleLayoutRewrite",)
+"""TVM's passes that find nothing to do with these schedules, and take long to see it: this one
+makes every kernel once more, in case a record wants a weight in another layout."""
+
+REGISTERS = 14
+"""See `engine.cpu_kernels.packed_matmul.tile`: this TVM comes with LLVM 10."""
+
+_PACKED = "nn.contrib_dense_pack"
+
+_used = False
+
+
+@contextlib.contextmanager
+def used(here: bool) -> Iterator[None]:
+    """Build with these schedules inside, where that is asked for."""
+    global _used
+    _register()
+    _sums()
+    before, _used = _used, here
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_arithmetic().used(here))
+            if here:
+                stack.enter_context(_database())
+            yield
+    finally:
+        _used = before
+
+
+def active() -> bool:
+    """Whether what is built now is scheduled here."""
+    return _used
+
+
+@functools.cache
+def _arithmetic() -> VectorMath:
+    def call(dtype: str, name: str, *arguments: Any) -> Any:
+        count = tir.const(len(arguments), "uint32")  # of those whose types say which one is meant
+        return tir.call_llvm_pure_intrin(dtype, name, count, *arguments)
+
+    return VectorMath(tvm, tir, "tir", call)
+
+
+@functools.cache
+def _sums() -> None:
+    """Have TVM leave a sum of products as it is written: LLVM 10 makes no vectors of it otherwise.
+
+    TVM would write each step as one call, `llvm.fmuladd`, which is no sum to that LLVM. The flags
+    of the target let it join them later. A polynomial's steps stay calls, or their order is lost.
+    """
+    theirs = tvm.ir.Op.get("tir.fma").get_attr(LOWERING)
+
+    def lowered(call: Any) -> Any:
+        summed = isinstance(call.args[2], tir.BufferLoad) and "x" not in str(call.dtype)
+        return None if _used and summed else theirs(call)
+
+    tvm.ir.register_op_attr("tir.fma", LOWERING, lowered, level=99)
+
+
+def _database() -> Any:
+    """A database that has a record of every kernel that our rules know.
+
+    It is asked several times for a kernel, and a model has many that are equal.
+    """
+    known: dict[int, list[tuple[Any, Any]]] = {}
+
+    def nothing(*_: Any) -> None:
+        """What it is not asked for here."""
+
+    def query(mod: Any, target: Any, name: str) -> Any:
+        same = known.setdefault(int(tvm.ir.structural_hash(mod)), [])
+        for other, record in same:
+            if tvm.ir.structural_equal(mod, other):
+                return record
+        same.append((mod, record_of(mod)))
+        return same[-1][1]
+
+    def record_of(mod: Any) -> Any:
+        kernel = mod["main"]
+        made = None if _offset(kernel.body) else scheduled(_DIALECT, kernel, sure=True)
+        if made is None:
+            return None
+        workload = meta_schedule.database.Workload(mod)
+        return meta_schedule.database.TuningRecord(made.trace, workload)
+
+    return _PyDatabase(
+        lambda mod: False, meta_schedule.database.Workload, nothing, lambda workload, k: [],
+        lambda: [], query, nothing, nothing, lambda: 0,
+    )  # fmt: skip
+
+
+@functools.cache
+def _register() -> None:
+    """Compute products with packed weights in the form that the schedules know."""
+    theirs = relay.op.get(_PACKED).get_attr("FTVMStrategy")
+
+    @tvm.target.override_native_generic_func("relascope_dense_pack_strategy")
+    def strategy(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
+        tile = _tile(*inputs[:2]) if len(inputs[1].shape) == 3 else None
+        if tile is None:
+            return theirs(attrs, inputs, out_type, target)
+
+        def compute(attrs: Any, inputs: Any, out_type: Any) -> list[Any]:
+            rows = [int(inputs[0].shape[0])]
+            return [packed_matmul.product(te, tir, inputs[0], inputs[1], tile, rows)]
+
+        def unscheduled(attrs: Any, outs: Any, target: Any) -> Any:
+            return te.create_schedule(outs[0].op)
+
+        made = relay.op.OpStrategy()
+        made.add_implementation(compute, unscheduled, name="packed.relascope")
+        return made
+
+    relay.op.op.register_strategy(_PACKED, strategy, level=20)
+
+
+def pack(program: RelayProgram) -> RelayProgram:
+    """The program with products of constant weights as products of packed ones, where that pays.
+
+    A bias gets all the axes that TVM would give it in the end: FoldConstant would compute that,
+    one constant after another, with a kernel for each.
+    """
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) == "nn.bias_add" and isinstance(args[1], relay.Constant):
+            rank = len(call.checked_type.shape)
+            shape = [-1 if axis == int(call.attrs.axis) % rank else 1 for axis in range(rank)]
+            bias = args[1].data.numpy().reshape(shape)
+            return relay.add(args[0], relay.const(bias, str(bias.dtype)))
+        if op_name(call) != "nn.dense" or not isinstance(call.args[1], relay.Constant):
+            return None
+        kinds = [a.checked_type for a in call.args]
+        if any(str(k.dtype) != packed_matmul.DTYPE for k in kinds):
+            return None
+        weight = call.args[1].data.numpy()
+        tile = _tile_of(kinds[0].shape[0], weight.shape[0])
+        if tile is None:
+            return None
+        panels = relay.const(packed_matmul.panels(weight.T, tile))
+        return relay.nn.contrib_dense_pack(
+            args[0], panels, f"NC{tile.columns}n", None, packed_matmul.DTYPE
+        )
+
+    return rewrite(program, visit)
+
+
+def _tile(data: Any, weight: Any) -> packed_matmul.Tile | None:
+    """The tile of a product that `pack` made; None of another."""
+    count, _, width = (int(d) for d in weight.shape)
+    if not _used or str(data.dtype) != packed_matmul.DTYPE:
+        return None
+    tile = _tile_of(data.shape[0], count * width)
+    return tile if tile is not None and tile.columns == width else None
+
+
+def tile_for(left: Any, right: Any, turned: bool) -> packed_matmul.Tile | None:
+    """The tile for the product of two matrices as they lie; None where a library serves it better.
+
+    Args:
+        left, right: tensors of shape (rows, inner) and (inner, columns), or (columns, inner) where
+            it is turned.
+    """
+    extents = (*left.shape, right.shape[0 if turned else 1])
+    if str(left.dtype) != packed_matmul.DTYPE or not all(
+        isinstance(d, tir.IntImm) for d in extents
+    ):
+        return None
+    rows, inner, columns = map(int, extents)
+    if turned:
+        return packed_matmul.row_tile(rows, columns, inner)
+    return (
+        packed_matmul.tile(rows, columns, REGISTERS) if packed_matmul.strip(rows, inner) else None
+    )
+
+
+def outer_tile_for(left: Any, right: Any) -> packed_matmul.Tile | None:
+    """The tile for `left` turned times `right`; None where a library serves it better.
+
+    Args:
+        left, right: tensors of shape (inner, rows) and (inner, columns).
+    """
+    extents = (*left.shape, right.shape[1])
+    if str(left.dtype) != packed_matmul.DTYPE or not all(
+        isinstance(d, tir.IntImm) for d in extents
+    ):
+        return None
+    inner, rows, columns = map(int, extents)
+    return packed_matmul.outer_tile(rows, columns, inner, REGISTERS)
+
+
+def _tile_of(rows: Any, columns: int) -> packed_matmul.Tile | None:
+    known = isinstance(rows, tir.IntImm)
+    return packed_matmul.tile(int(rows), columns, REGISTERS) if known else None
+
+
+def _offset(statement: Any) -> bool:
+    """Whether a stage of a kernel counts from a buffer's offset, which it is never told.
+
+    Concatenating is such, and sorting; they are written as loops or calls, not as expressions.
+    """
+    found = False
+
+    def visit(node: Any) -> None:
+        nonlocal found
+        if isinstance(node, tir.BufferStore | tir.BufferLoad):
+            found = found or isinstance(node.buffer.elem_offset, tir.Var)
+        elif isinstance(node, tir.Var):
+            found = found or node.name == "elem_offset"
+
+    tir.stmt_functor.post_order_visit(statement, visit)
+    return found
+
+
+def _open(function: Any) -> Any:
+    return tir.Schedule(tvm.IRModule({"main": function}))
+
+
+def _called(statement: Any) -> frozenset[str]:
+    found: set[str] = set()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tir.Call) and isinstance(node.op, tvm.ir.Op):
+            found.add(re.sub(r"^tir\.", "", str(node.op.name)))
+
+    tir.stmt_functor.post_order_visit(statement, visit)
+    return frozenset(found)
+
+
+_DIALECT = Dialect(
+    open=_open,
+    block=lambda sch, name: sch.get_block(name),
+    refused=tir.ScheduleError,
+    number=tir.IntImm,
+    parallel=tir.IterVar.DataPar,
+    reduced=tir.IterVar.CommReduce,
+    buffer=lambda region: region.buffer,
+    called=_called,
+    tir=tir,
+    walk=tir.stmt_functor.post_order_visit,
+    loops=lambda body, visit: tir.stmt_functor.ir_transform(body, None, visit, ["tir.For"]),
+    put=lambda value, pairs: tir.stmt_functor.substitute(value, dict(pairs)),
+)

@@ -1,0 +1,1 @@
+"""The TVM that has Relay: found, loaded, kept quiet."""

@@ -1,0 +1,331 @@
+"""Find a TVM that has Relay, and make `import tvm` mean that one in this process.
+
+Relay left Apache TVM; the wheel `bitblas` carries a complete TVM 0.17 that still has it. That TVM
+was built with CUDA and needs three CUDA libraries to load at all: each is the real one where this
+machine has it, and a stub (`engine.relay.tvm.cuda_stubs`) where it does not. The setting
+`RELASCOPE_RELAY_TVM` names another TVM with Relay instead, by the folder it lies in.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import hashlib
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relascope.core.errors import EngineError
+from relascope.core.place import with_import_root
+from relascope.engine.relay.tvm.cuda_stubs import MARKER, Needs, Symbol, read_needs, stub_library
+from relascope.engine.relay.tvm.find import INSTALL, SETTING, Installation, installation
+
+_LIBRARY = re.compile(r"lib(cuda|cudart|nvrtc)\.so(\.[\d.]+)?")
+_PREFIX = {"cuda": "cu[A-Z]", "cudart": "(__)?cuda[A-Z]", "nvrtc": "nvrtc[A-Z]"}
+
+
+@dataclass(frozen=True)
+class CudaLibrary:
+    """One CUDA library that this TVM needs, and what was loaded for it.
+
+    Args:
+        name: its soname, such as "libcudart.so.12".
+        real: whether the real library was loaded.
+        path: the file that was loaded; the soname where the system's loader found it by itself.
+        missing: functions that the real library lacks (an old driver), which a stub supplies.
+        note: a sentence on what is not as it should be, or "".
+    """
+
+    name: str
+    real: bool
+    path: str
+    missing: tuple[str, ...] = ()
+    note: str = ""
+
+
+_loaded: list[CudaLibrary] = []
+_booted: Installation | None = None
+
+
+def boot() -> None:
+    """Make `import tvm` give a TVM with Relay in this process. A second call does nothing.
+
+    Raises:
+        EngineError: kind "engine", when none can be loaded, or another TVM is here already.
+    """
+    global _booted
+    if _booted is not None:
+        return
+    if "tvm" in sys.modules:
+        _accept_imported()
+        return
+    found = installation()
+    needs = _needs(found)
+    if needs is not None:
+        _loaded[:] = _load_cuda(needs)
+    # Tuned schedules would be fetched from the network.
+    os.environ["TOPHUB_LOCATION"] = "NONE"
+    # Relay's Python visitors recurse once and more a node.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 10_000))
+    sys.path.insert(0, str(found.python))
+    try:
+        with _variables(_library_path(found)):
+            importlib.import_module("tvm")
+            importlib.import_module("tvm.relay")
+    except Exception as error:
+        sys.path.remove(str(found.python))
+        raise _explained(error, found) from error
+    _booted = found
+    _choose_cuda_compiler()
+
+
+def describe_cuda() -> tuple[CudaLibrary, ...]:
+    """Which CUDA libraries the booted TVM runs with; empty for one that needs none."""
+    return tuple(_loaded)
+
+
+def child_environment() -> dict[str, str]:
+    """Variables with which another Python process imports the same TVM without `boot`.
+
+    TVM starts such processes itself when it tunes; they inherit only the environment.
+    """
+    if _booted is None:
+        return {}
+    folders = [str(Path(c.path).parent) for c in _loaded if os.sep in c.path]
+    found = {"TOPHUB_LOCATION": "NONE"}
+    for name, mine in (("PYTHONPATH", [str(_booted.python)]), ("LD_LIBRARY_PATH", folders)):
+        old = [p for p in os.environ.get(name, "").split(os.pathsep) if p]
+        merged = list(dict.fromkeys([*mine, *old]))
+        if merged:
+            found[name] = os.pathsep.join(merged)
+    return {**found, **_library_path(_booted)}
+
+
+@contextlib.contextmanager
+def spawning() -> Iterator[None]:
+    """While this lasts, Python processes that are started import the same TVM, and this project."""
+    variables = child_environment()
+    variables["PYTHONPATH"] = with_import_root(variables.get("PYTHONPATH", ""))
+    with _variables(variables):
+        yield
+
+
+def _library_path(found: Installation) -> dict[str, str]:
+    """The variable by which TVM's Python finds its library, where it would not without."""
+    if found.origin == "bitblas" and found.library is not None:
+        return {"TVM_LIBRARY_PATH": str(found.library.parent)}
+    return {k: v for k, v in os.environ.items() if k == "TVM_LIBRARY_PATH"}
+
+
+@contextlib.contextmanager
+def _variables(values: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for a while: another TVM in a child process must not see them."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name)
+            else:
+                os.environ[name] = value
+
+
+def _accept_imported() -> None:
+    """Another part of this process imported a TVM before us: it will do if it has Relay."""
+    import tvm
+
+    if importlib.util.find_spec("tvm.relay") is None:
+        raise EngineError(
+            "engine",
+            "A TVM without Relay is already imported in this process, and two TVMs do not get on "
+            "in one.",
+            where=str(tvm.__file__),
+            hint="Do not import tvm before the Relay engine, or run it in a process of its own.",
+        )
+
+
+def _needs(found: Installation) -> Needs | None:
+    if found.library is None or not sys.platform.startswith("linux"):
+        return None
+    try:
+        return read_needs(found.library)
+    except (OSError, ValueError) as error:
+        raise EngineError(
+            "engine",
+            f"TVM's library cannot be read: {error}",
+            where=str(found.library),
+            hint="Its installation looks broken: install it again.",
+        ) from error
+
+
+def wanted_of(needs: Needs, library: str) -> tuple[Symbol, ...]:
+    """The symbols that an object wants of one CUDA library.
+
+    The driver's symbols carry no version, and so do not say whose they are; NVIDIA's prefixes do.
+    """
+    match = _LIBRARY.fullmatch(library)
+    prefix = re.compile(_PREFIX[match[1]]) if match else None
+    return tuple(
+        s
+        for s in needs.wanted
+        if s.library == library
+        or (prefix is not None and not s.library and prefix.match(s.name) is not None)
+    )
+
+
+def _load_cuda(needs: Needs) -> list[CudaLibrary]:
+    """Load each CUDA library, or a stub, for all to see: libtvm.so then finds it by its name."""
+    return [
+        _load_one(library, wanted_of(needs, library), needs.search)
+        for library in needs.libraries
+        if _LIBRARY.fullmatch(library)
+    ]
+
+
+def _load_one(name: str, wanted: tuple[Symbol, ...], search: tuple[str, ...]) -> CudaLibrary:
+    broken = ""
+    for place in _places(name, search):
+        try:
+            real = ctypes.CDLL(place, ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            if os.sep in place:
+                broken = f"{place} is there but does not load ({error})."
+            continue
+        lacking = tuple(s for s in wanted if not hasattr(real, s.name))
+        if hasattr(real, MARKER) and not lacking:  # a stub that this process has loaded before
+            return CudaLibrary(name, False, place)
+        done = CudaLibrary(name, True, place, tuple(s.name for s in lacking))
+        if not lacking:
+            return done
+        # Symbols are looked up among all that is loaded, so what an old library lacks can come
+        # from beside it, under another name.
+        _load_stub(f"{name}.relascope", lacking)
+        return replace(
+            done,
+            note=f"{place} is too old for this TVM: it lacks {len(lacking)} of the functions it "
+            f"calls ({lacking[0].name} is one). Update it to use the GPU.",
+        )
+    path = _load_stub(name, wanted)
+    return CudaLibrary(name, False, path, note=broken)
+
+
+def _places(name: str, search: tuple[str, ...]) -> Iterator[str]:
+    """Where a CUDA library may be, as what to ask the loader for."""
+    yield name  # what is loaded already, or the system knows
+    folders = [Path(s) for s in search if os.path.isabs(s)]
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        folders += sorted(Path(place).glob("*/lib"))
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            folders.append(Path(os.environ[variable]) / "lib64")
+    folders += sorted(Path("/usr/local").glob("cuda*/lib64"), reverse=True)
+    # Where containers and WSL put the driver.
+    folders += [Path("/usr/local/nvidia/lib64"), Path("/usr/lib/wsl/lib")]
+    for folder in dict.fromkeys(folders):
+        if (folder / name).exists():
+            yield str(folder / name)
+
+
+def _load_stub(name: str, wanted: tuple[Symbol, ...]) -> str:
+    content = stub_library(name, wanted)
+    failures = []
+    for folder in _stub_folders(hashlib.sha256(content).hexdigest()[:16]):
+        path = folder / name
+        try:
+            _write_whole(path, content)
+            ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+        except OSError as error:  # not writable, full, or mounted without the right to execute
+            failures.append(str(error))
+            continue
+        return str(path)
+    raise EngineError(
+        "engine",
+        f"A stand-in for {name}, which this machine lacks, could not be written and loaded.",
+        where="; ".join(failures),
+        hint="Set XDG_CACHE_HOME or TMPDIR to a folder that may be written and executed from.",
+    )
+
+
+def _stub_folders(digest: str) -> Iterator[Path]:
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        base = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
+        yield base / "relascope" / "stubs" / digest
+    # Only we may write there, so nobody can put another library in our way.
+    folder = tempfile.mkdtemp(prefix="relascope-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    yield Path(folder) / digest
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that others see all of it or nothing, also when several of us write it."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _choose_cuda_compiler() -> None:
+    """Let nvrtc compile CUDA kernels where there is no nvcc.
+
+    TVM asks for nvcc whenever its Python callback is registered, and that it always is.
+    """
+    nvrtc = any(c.real for c in _loaded if c.name.startswith("libnvrtc"))
+    if nvrtc and shutil.which("nvcc") is None:
+        import tvm
+
+        tvm._ffi.registry.remove_global_func("tvm_callback_cuda_compile")
+
+
+def _explained(error: Exception, found: Installation) -> EngineError:
+    lines = str(error).strip().splitlines()
+    reason = lines[-1] if lines else type(error).__name__
+    if isinstance(error, ModuleNotFoundError):
+        hint = f"Install the Python package {error.name}: it is in requirements.txt."
+    elif isinstance(error, OSError):
+        hint = "Install the system library that it names (Debian: zlib1g, libtinfo6, libstdc++6)."
+    elif found.origin == SETTING:
+        hint = f"Check that the TVM that {SETTING} names imports by itself."
+    else:
+        hint = f"Its installation looks broken: run `{INSTALL} --force-reinstall`."
+    return EngineError(
+        "engine", f"TVM could not be loaded: {reason}", where=str(found.python), hint=hint
+    )
+
+
+@functools.cache
+def cuda_missing() -> str:
+    """Why the booted TVM cannot drive a GPU, as far as libraries go; "" where all are real."""
+    stubs = [c.name for c in _loaded if not c.real]
+    notes = " ".join(c.note for c in _loaded if c.note)
+    if not stubs:
+        return notes
+    if "libcuda.so.1" in stubs:
+        return f"There is no NVIDIA driver on this machine. {notes}".strip()
+    packages = {
+        "libcudart.so.12": "nvidia-cuda-runtime-cu12",
+        "libnvrtc.so.12": "nvidia-cuda-nvrtc-cu12",
+    }
+    named = [packages[s] for s in stubs if s in packages]
+    advice = f" Run `pip install {' '.join(named)}`." if named else ""
+    text = f"The NVIDIA driver is here, but not {' and '.join(stubs)}, which this TVM needs."
+    return f"{text}{advice} {notes}".strip()

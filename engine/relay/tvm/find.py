@@ -1,0 +1,117 @@
+"""Finding a TVM that has Relay, without loading it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from relascope.core.errors import EngineError
+
+SETTING = "RELASCOPE_RELAY_TVM"
+
+INSTALL = f"{Path(sys.executable).name} -m pip install --no-deps -r requirements-relay.txt"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """Where a TVM with Relay lies.
+
+    Args:
+        python: the folder that holds the package `tvm`.
+        library: its `libtvm.so`, or None where TVM must find it by its own means.
+        origin: who said so: "bitblas", or the setting.
+    """
+
+    python: Path
+    library: Path | None
+    origin: str
+
+
+def installation() -> Installation:
+    """Find the TVM with Relay without loading anything.
+
+    Raises:
+        EngineError: kind "engine", when there is none for this machine.
+    """
+    setting = os.environ.get(SETTING, "").strip()
+    if setting:
+        return _from_setting(Path(setting).expanduser())
+    if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "AMD64"):
+        raise EngineError(
+            "engine",
+            "The Relay engine needs Linux on an x86-64 processor: that is what the TVM inside "
+            "bitblas was built for.",
+            where=f"{platform.system()} on {platform.machine()}",
+            hint=f"Set {SETTING} to the folder of a TVM that has Relay (0.18 or older).",
+        )
+    spec = importlib.util.find_spec("bitblas")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    if not places:
+        raise EngineError(
+            "engine",
+            "The Relay engine's TVM is not installed: there is no package bitblas.",
+            where=sys.prefix,
+            hint=f"Run `{INSTALL}`, or set {SETTING} to a folder with a TVM that has Relay.",
+        )
+    root = Path(places[0]) / "3rdparty" / "tvm"
+    library = root / "build" / "libtvm.so"
+    if not _has_relay(root / "python") or not library.is_file():
+        raise EngineError(
+            "engine",
+            "The package bitblas that is installed carries no TVM with Relay.",
+            where=str(root),
+            hint=f"Run `{INSTALL} --force-reinstall`, for that release of it has one.",
+        )
+    return Installation(root / "python", library, "bitblas")
+
+
+def available() -> EngineError | None:
+    """Why the Relay engine cannot run here, or None where it should.
+
+    Cheap, and safe in any process: nothing is imported or loaded.
+    """
+    try:
+        installation()
+    except EngineError as error:
+        return error
+    return None
+
+
+def _from_setting(folder: Path) -> Installation:
+    hint = (
+        f"Point {SETTING} at the root of a TVM checkout that was built, or at its python folder; "
+        "unset it to use the TVM inside bitblas."
+    )
+    if not folder.is_dir():
+        raise EngineError("engine", f"{SETTING} names no folder.", where=str(folder), hint=hint)
+    folder = folder.resolve()
+    python = next((p for p in (folder / "python", folder) if (p / "tvm").is_dir()), None)
+    if python is None:
+        raise EngineError(
+            "engine", f"The folder that {SETTING} names holds no tvm.", where=str(folder), hint=hint
+        )
+    if not _has_relay(python):
+        raise EngineError(
+            "engine",
+            f"The TVM that {SETTING} names has no Relay: Apache TVM dropped it after 0.18.",
+            where=str(python / "tvm"),
+            hint=hint,
+        )
+    build = [
+        *(Path(p) for p in [os.environ.get("TVM_LIBRARY_PATH", "")] if p),
+        python.parent / "build",
+        python.parent / "build" / "Release",
+        python.parent / "lib",
+        python / "tvm",
+    ]
+    library = next((b / "libtvm.so" for b in build if (b / "libtvm.so").is_file()), None)
+    return Installation(python, library, SETTING)
+
+
+def _has_relay(python: Path) -> bool:
+    return (python / "tvm" / "relay" / "__init__.py").is_file()

@@ -1,0 +1,1 @@
+"""What serves an engine's calls, the same for each IR."""

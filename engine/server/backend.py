@@ -1,0 +1,143 @@
+"""What an IR supplies so that `engine.server.session` can serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from relascope.core.graph import Graph
+from relascope.engine.building.disassemble import Compile, Library
+from relascope.engine.building.executables import Step as TrainingStep
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.faults import narrow, replay
+from relascope.engine.measure.profile import Watched
+from relascope.engine.measure.remote import Remote
+from relascope.engine.measure.tuner import Tunable, Tuner
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.targets import EngineInfo, Target
+from relascope.engine.protocol.tuning import Fleet
+from relascope.engine.pytorch.model import Model
+from relascope.engine.server.examples import FunctionText
+from relascope.passes.catalogue.example import Example
+
+Program = Any  # the engine's own: passes of its IR take and return it
+
+Halves = Any  # the engine's own: `forward`, `backward` are programs, `cut` is a `Cut`
+
+
+class Backend(Protocol):
+    """What a `PipelineSession` needs of an IR."""
+
+    ir: str
+
+    def describe(self) -> EngineInfo:
+        """Which TVM runs and what it can compile for."""
+
+    def target(self, text: str) -> Target:
+        """A target that somebody wrote: what it is for, and whether that can be run here."""
+
+    def import_model(self, model: Model, progress: Progress) -> Program:
+        """Convert a traced model."""
+
+    def to_graph(self, program: Program, name: str = "main") -> tuple[Graph, dict[str, Any]]:
+        """Draw one function of a program; also the IR's expression of each node by id."""
+
+    def text(self, program: Program) -> str:
+        """The IR's own text of a program, without the values of its constants."""
+
+    def example(self, name: str, dtype: str) -> Example | None:
+        """The small program that a pass is shown on; None where it has none."""
+
+    def short_text(self, program: Program) -> tuple[FunctionText, ...]:
+        """The text of a small program, shortened for reading."""
+
+    def split(
+        self, program: Program, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
+    ) -> Halves:
+        """Saw a joint program into two."""
+
+    def build(self, program: Program, halves: Halves | None, target: str) -> TrainingStep:
+        """Build a program whole, or as the halves it was split into."""
+
+    def remote(self, program: Program, options: BuildOptions, session: Any, name: str) -> Remote:
+        """Build one function of a program and hand it to a device of a fleet.
+
+        Args:
+            session: TVM's, on the device.
+
+        Raises:
+            EngineError: kind "target"; such a device cannot run what is built for this target.
+        """
+
+    def library(self, program: Program, name: str, phase: str, target: str) -> Library:
+        """Build one function of a program for a target that need not be here."""
+
+    def compiler_for(self, target: str) -> Compile:
+        """What compiles a GPU's source for a target."""
+
+    def showing(self, program: Program, name: str, exprs: Sequence[Any]) -> Program:
+        """The program that returns these expressions of one of its functions."""
+
+    def can_show(self, expr: Any) -> bool:
+        """Whether `showing` can return an expression."""
+
+    def watched(
+        self, program: Program, name: str, exprs: Mapping[str, Any], target: str
+    ) -> Watched:
+        """Build one function of a program to be watched, kernel by kernel.
+
+        Args:
+            exprs: the IR's expression of each node of its graph, by the node's id.
+        """
+
+    def tunable(
+        self, program: Program, name: str, exprs: Mapping[str, Any], target: str, watch: bool
+    ) -> Tunable:
+        """The kernels of one function of a program, built for a target without its records.
+
+        Args:
+            exprs: the IR's expression of each node of its graph, by the node's id.
+            watch: build it to be watched, where the target runs here; else only the workloads and
+                calls are wanted.
+
+        Raises:
+            EngineError: kind "target"; what is built for it cannot be tuned.
+        """
+
+    def tuner(
+        self, target: str, threads: int, fleet: Fleet | None
+    ) -> AbstractContextManager[Tuner]:
+        """What measures schedules; ends what it started when it is left.
+
+        Args:
+            threads: that the kernels are to run with; at least 1.
+
+        Raises:
+            EngineError: kind "target"; nothing can be measured for it here, or on the fleet.
+        """
+
+    def version(self) -> str:
+        """Of TVM, which records are kept by."""
+
+    def kernels(
+        self, program: Program, name: str, exprs: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], ...] | None:
+        """The nodes of one of its functions, by id, that TVM's FuseOps makes one kernel each."""
+
+    replay: replay.Engine  # reads and runs small programs; see `engine.faults.replay`
+
+    def extract(self, program: Program, exprs: Mapping[str, Any], cut: narrow.Cut) -> Program:
+        """A program of its own that computes a few nodes of another.
+
+        Args:
+            exprs: the IR's expression of each node of its graph, by the node's id.
+        """
+
+    def written(self, program: Program) -> narrow.Written:
+        """A small program as text that TVM reads back to the same."""
+
+    def ordinal(self, program: Program, expr: Any) -> int | None:
+        """The place in PyTorch's order of execution of the operator that an expression came from;
+        None where that is not known, and of the gradient of an operator; -1 - n of what a pass
+        made of operator n, which need not be its result."""

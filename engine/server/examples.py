@@ -1,0 +1,94 @@
+"""Running a pass on its example, and the shortened text that shows what it did.
+
+The text is the IR's own, shortened by rule: each engine's `short_text` leaves out types and
+attributes that are not set; here the head of "main" goes where it is the only function and its
+arguments stay as they are, and a kernel that the pass leaves as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from relascope.core.graph import Graph
+from relascope.core.identity import carry_identity
+from relascope.engine.protocol.results import PassExample
+from relascope.passes.catalogue import PassInfo
+from relascope.passes.catalogue.example import Example
+from relascope.passes.pipeline import Step
+
+
+@dataclass(frozen=True)
+class FunctionText:
+    """The shortened text of one function.
+
+    Args:
+        name: in the module.
+        head: its first line, which names its arguments.
+        lines: of its body, without the indentation that all have.
+        tail: what ends it, "" where nothing does.
+        kernel: a loop nest, shown only where a pass makes or changes it.
+        indent: how many blanks stand before each line of the body.
+    """
+
+    name: str
+    head: str
+    lines: tuple[str, ...]
+    tail: str = ""
+    kernel: bool = False
+    indent: int = 2
+
+    @property
+    def whole(self) -> list[str]:
+        """Every line of it."""
+        body = [" " * self.indent + line for line in self.lines]
+        return [self.head, *body, *([self.tail] if self.tail else [])]
+
+
+class Examples(Protocol):
+    """What is needed of an engine's backend; see `engine.server.backend.Backend`."""
+
+    def example(self, name: str, dtype: str) -> Example | None: ...
+
+    def short_text(self, program: Any) -> tuple[FunctionText, ...]: ...
+
+    def to_graph(self, program: Any, name: str = "main") -> tuple[Graph, dict[str, Any]]: ...
+
+
+def run_example(backend: Examples, entry: PassInfo) -> PassExample | None:
+    """Run a pass on its example; None where it has none, as a pass of the user's own."""
+    example = backend.example(entry.name, "float32")
+    if example is None:
+        return None
+    after = apply(entry, example)
+    before_text, after_text = shortened(
+        backend.short_text(example.program), backend.short_text(after)
+    )
+    graph, _ = backend.to_graph(example.program)
+    matched = carry_identity(graph, backend.to_graph(after)[0])
+    types = {n.name: n.outputs[0] for n in graph if n.id in graph.inputs}
+    return PassExample(
+        str(Step(entry.name, True, example.params)), tuple(types.items()), before_text, after_text,
+        graph, matched.graph, example.differs,
+    )  # fmt: skip
+
+
+def apply(entry: PassInfo, example: Example) -> Any:
+    """The example's program after the pass."""
+    told = entry.arguments(Step(entry.name, True, example.params))
+    return entry.load()(example.program, **told)
+
+
+def shortened(before: Sequence[FunctionText], after: Sequence[FunctionText]) -> tuple[str, str]:
+    """The text before and after a pass, without what says nothing of it; see the module."""
+    heads = {f.name: f.head for f in before}
+    same = heads.get("main") == {f.name: f.head for f in after}.get("main")
+    return _side(before, after, same), _side(after, before, same)
+
+
+def _side(functions: Sequence[FunctionText], others: Sequence[FunctionText], same: bool) -> str:
+    shown = [f for f in functions if not (f.kernel and f in others)]
+    if same and len(functions) == 1:
+        return "\n".join(functions[0].lines)
+    return "\n".join(line for f in shown for line in f.whole)

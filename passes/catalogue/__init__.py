@@ -1,0 +1,93 @@
+"""Every pass that can be switched: what it is, in one line, and where it comes from.
+
+Plain data: the page and the command line list passes without importing a TVM. `function` names the
+code as `module:attribute`, which an engine imports in its own process. The entries themselves stand
+in `passes.listing`.
+"""
+
+from __future__ import annotations
+
+from relascope.passes.catalogue import relax, relay
+from relascope.passes.catalogue.entry import PassInfo
+from relascope.passes.pipeline import Pipeline, Step
+
+CATALOGUE: dict[tuple[str, str], PassInfo] = {
+    (p.ir, p.name): p for p in (*relay.PASSES, *relax.PASSES)
+}
+
+_INFERENCE = {"relay": relay.INFERENCE, "relax": relax.INFERENCE}
+_TRAINING = {"relay": relay.TRAINING, "relax": relax.TRAINING}
+_JOINT = {"relax": relax.JOINT}
+_GRADIENTS = {"tvm": _TRAINING, "pytorch": _JOINT}
+
+GRADIENTS = {"tvm": "TVM's", "pytorch": "PyTorch's"}
+"""Whose gradient, and how people call it."""
+
+
+def names(ir: str) -> list[str]:
+    """Names of all passes of one IR."""
+    return [p.name for p in CATALOGUE.values() if p.ir == ir]
+
+
+def info(ir: str, step: Step | str) -> PassInfo:
+    """The catalogue's entry for a step.
+
+    Raises:
+        KeyError: no pass of this IR has that name.
+    """
+    return CATALOGUE[ir, step if isinstance(step, str) else step.name]
+
+
+def read_pipeline(ir: str, text: str) -> Pipeline:
+    """Read a pipeline's text, with every pass and parameter held against the catalogue.
+
+    Raises:
+        ValueError: a step is malformed, its pass is not known, or it is told what it does not
+            take; the message names the step.
+    """
+    pipeline = Pipeline.parse(text, names(ir))
+    for step in pipeline:
+        info(ir, step).arguments(step)
+    return pipeline
+
+
+def gradients(ir: str) -> tuple[str, ...]:
+    """Whose gradients an IR can be trained with, the first one first: "tvm", "pytorch"."""
+    return tuple(n for n, way in _GRADIENTS.items() if ir in way)
+
+
+def check_gradient(ir: str, gradient: str) -> None:
+    """Refuse a gradient that an IR does not have.
+
+    Raises:
+        ValueError: says why not.
+    """
+    if gradient not in _GRADIENTS:
+        raise ValueError(f"there is no gradient {gradient!r}; known: {', '.join(_GRADIENTS)}")
+    if gradient not in gradients(ir):
+        raise ValueError(
+            f"PyTorch's joint graph cannot become {ir.capitalize()}, whose frontend reads traces "
+            "only, and a trace has no backward"
+        )
+
+
+def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
+    """What the page starts with: the inference run, or the way to the gradient.
+
+    Args:
+        gradient: in training, whose: "tvm" takes it by passes; with "pytorch" the program comes
+            with it, and passes only tidy up.
+
+    Raises:
+        ValueError: the way to the gradient is asked of an IR that has none.
+    """
+    if training:
+        check_gradient(ir, gradient)
+    text = _GRADIENTS[gradient][ir] if training else _INFERENCE[ir]
+    return read_pipeline(ir, text)
+
+
+def last_built(ir: str, pipeline: Pipeline) -> int:
+    """Index of the step whose program is built: the last that is not only for looking; or -1."""
+    steps = enumerate(pipeline)
+    return max((i for i, s in steps if s.enabled and not info(ir, s).looking), default=-1)

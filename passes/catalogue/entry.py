@@ -1,0 +1,77 @@
+"""One entry of the catalogue of passes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import Any
+
+from relascope.passes.catalogue.parameters import Parameter, Value, read_all
+from relascope.passes.pipeline import Step
+
+
+@dataclass(frozen=True)
+class PassInfo:
+    """One entry of the catalogue.
+
+    Args:
+        name: as pipelines write it ("fold").
+        ir: "relay" or "relax".
+        title: as its makers call it ("FoldConstant").
+        summary: one line on what it does.
+        origin: "TVM", or where the method of ours comes from.
+        function: `module:attribute` of a callable from program (and parameters) to program; a
+            module whose name ends in ".py" is a file (`passes.catalogue.user`).
+        required: the pipeline it stands in cannot go without it, so it has no switch.
+        needs: names of the passes that must have run before it in the same pipeline.
+        excludes: names of the passes that must not have run before it.
+        looking: only for looking at; what is built, and what follows that is not only for looking,
+            starts from before it.
+        parameters: what it can be told in a pipeline's text, `name(key=value)`.
+        before: what must hold of the program so that it finds something to do, a sentence; "" is
+            nothing.
+        after: what holds afterwards, a sentence; "" is nothing but what `summary` says.
+    """
+
+    name: str
+    ir: str
+    title: str
+    summary: str
+    origin: str
+    function: str
+    required: bool = False
+    looking: bool = False
+    needs: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    before: str = ""
+    after: str = ""
+
+    def load(self) -> Any:
+        """Import the callable. Only an engine's process may do this."""
+        module, _, attribute = self.function.rpartition(":")
+        found = _run_file(module) if module.endswith(".py") else import_module(module)
+        return getattr(found, attribute)
+
+    def arguments(self, step: Step) -> dict[str, Value]:
+        """A step's parameters as the callable takes them; those not given are left out.
+
+        Raises:
+            ValueError: one is not declared or not of its kind; the message says what would be.
+        """
+        return read_all(self.title, self.parameters, step.params)
+
+
+def _run_file(path: str) -> ModuleType:
+    """Import a file by its path, once a process."""
+    if path not in sys.modules:
+        spec = spec_from_file_location(path, path)
+        assert spec is not None, "a name that ends in .py has a loader"
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[path] = module
+    return sys.modules[path]

@@ -1,0 +1,157 @@
+"""Passes of one's own, from Python files that are named where the program is started.
+
+A file is named by `--pass-file` on the command line or in the environment variable `VARIABLE`,
+which the engines' processes inherit; never by anything that a page was given. Its public functions
+of one argument called `program` are passes: each takes a `passes.program.Program` and returns one.
+A function's name is the pass's, the first line of its docstring says what it does, and further
+arguments, which need defaults, are its parameters: their kind is that of the annotation or else of
+the default, `Literal[...]` names the choices, and a line `name: text` of the docstring says what
+one does. `IR = "relay"` (or "relax") at the top says
+whose passes they are; without it they are offered in both.
+
+The app must not import a TVM, so it reads the file without running it; an engine imports it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from relascope.passes import catalogue
+from relascope.passes.catalogue.entry import PassInfo
+from relascope.passes.catalogue.parameters import Parameter, Value
+
+VARIABLE = "RELASCOPE_PASS_FILES"
+"""Names files of passes, and folders of them, separated as the system separates paths."""
+
+IRS = ("relay", "relax")
+
+
+def name_files(files: Sequence[str]) -> None:
+    """Name files for this process and for those that it starts, and enter their passes.
+
+    Args:
+        files: paths of Python files, or of folders, which stand for all such files in them.
+
+    Raises:
+        ValueError: a file cannot be read as passes; the message says why.
+    """
+    paths = [str(Path(f).resolve()) for f in files]
+    before = os.environ.get(VARIABLE, "").split(os.pathsep)
+    os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys(filter(None, [*before, *paths])))
+    enter_named()
+
+
+def enter_named() -> None:
+    """Enter the passes of all files that are named into the catalogue.
+
+    Raises:
+        ValueError: a file cannot be read as passes; the message says why.
+    """
+    named = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
+    for file in (f for n in named for f in _files(n)):
+        for entry in read(file):
+            key = entry.ir, entry.name
+            known = catalogue.CATALOGUE.get(key)
+            if known is not None and known.function != entry.function:
+                raise ValueError(f"{file} has a pass {entry.name!r}, and {known.origin} has one")
+            catalogue.CATALOGUE[key] = entry
+
+
+def _files(named: str) -> list[str]:
+    """A file; or of a folder, the Python files in it by name, but those that begin with "_"."""
+    if not Path(named).is_dir():
+        return [named]
+    found = sorted(str(f) for f in Path(named).glob("[!_]*.py"))
+    if not found:
+        raise ValueError(f"the folder {named} has no Python file")
+    return found
+
+
+def read(file: str) -> tuple[PassInfo, ...]:
+    """The passes in a file, found without running it.
+
+    Raises:
+        ValueError: it cannot be opened, is no Python, or has no pass; the message says which.
+    """
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except OSError as wrong:
+        raise ValueError(f"{file} cannot be opened: {wrong.strerror}") from wrong
+    except (SyntaxError, ValueError) as wrong:
+        raise ValueError(f"{file} is no Python: {wrong}") from wrong
+    irs = tuple(_irs(tree)) or IRS
+    if not set(irs) <= set(IRS):
+        raise ValueError(f"{file} says IR = {irs[0]!r}; known: {', '.join(IRS)}")
+    found = tuple(
+        PassInfo(
+            f.name, ir, f.name, (ast.get_docstring(f) or "A pass of yours.").splitlines()[0],
+            Path(file).name, f"{file}:{f.name}", parameters=tuple(_parameters(f)),
+        )
+        for f in tree.body
+        for ir in irs
+        if isinstance(f, ast.FunctionDef) and _is_pass(f)
+    )  # fmt: skip
+    if not found:
+        raise ValueError(f"{file} has no pass: no public function whose argument is `program`")
+    return found
+
+
+def _irs(tree: ast.Module) -> Iterator[str]:
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="IR")], value=ast.Constant(value=str(ir))):
+                yield ir
+
+
+def _is_pass(function: ast.FunctionDef) -> bool:
+    given = [*function.args.posonlyargs, *function.args.args]
+    needed = len(given) - len(function.args.defaults) + function.args.kw_defaults.count(None)
+    first = given[0].arg if given else ""
+    # The name must be one that a pipeline's text can hold.
+    return bool(re.fullmatch("[a-z][a-z0-9_]*", function.name)) and (first, needed) == (
+        "program", 1,
+    )  # fmt: skip
+
+
+_KINDS = {"bool": "switch", "int": "whole number", "float": "number", "str": "text"}
+
+
+def _parameters(function: ast.FunctionDef) -> Iterator[Parameter]:
+    """The parameters that a function's signature and docstring declare."""
+    given = function.args
+    named = given.args[-len(given.defaults) :] if given.defaults else []
+    said = ast.get_docstring(function) or ""
+    for argument, default in zip(
+        [*named, *given.kwonlyargs], [*given.defaults, *given.kw_defaults], strict=False
+    ):
+        about = re.search(rf"^\s*{argument.arg}:\s*(.+)$", said, re.MULTILINE)
+        value = default.value if isinstance(default, ast.Constant) else None
+        plain = value if isinstance(value, str | int | float) else None
+        yield Parameter(
+            argument.arg,
+            _kind(argument.annotation, plain),
+            plain,
+            about[1] if about else "",
+            _choices(argument.annotation),
+        )
+
+
+def _kind(annotation: ast.expr | None, default: Value) -> str:
+    """What a parameter's values are, by its annotation (the first type of a union) or default."""
+    first = annotation
+    while isinstance(first, ast.BinOp):
+        first = first.left
+    name = first.id if isinstance(first, ast.Name) else type(default).__name__
+    return _KINDS.get(name, "text")
+
+
+def _choices(annotation: ast.expr | None) -> tuple[str, ...]:
+    """The strings of `Literal["a", "b"]`."""
+    match annotation:
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=values)):
+            return tuple(str(v.value) for v in values if isinstance(v, ast.Constant))
+    return ()

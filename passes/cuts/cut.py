@@ -1,0 +1,427 @@
+"""What the forward saves for the backward: capture strategies on a joint graph.
+
+A joint graph holds the forward and the backward in one (`Graph.forward_outputs` is set). A cut
+names the values that the forward hands over, its captures. What else the backward needs of the
+forward, it computes again from captures, inputs and parameters.
+
+Inputs and parameters are the caller's: they are handed to the backward as they were to the
+forward and are never captures. The same holds for dropout masks, but somebody has to keep those
+until the backward: they are listed apart. Constants, and what is computed from constants alone,
+stand in both functions.
+
+Nothing here knows a compiler. The strategies are in `passes.cuts`, one a file; what they pay for
+bytes and work is in `passes.cost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from relascope.core.graph import Graph, Kind, Node, Role
+from relascope.passes.cuts.budget import budget_bytes, within_budget
+from relascope.passes.cuts.frontier import on_frontier
+from relascope.passes.cuts.joint import Joint
+from relascope.passes.cuts.min_cut import min_cut
+from relascope.passes.cuts.pointwise import recompute_pointwise
+from relascope.passes.cuts.problem import Wish
+from relascope.passes.cuts.reasons import Reasons
+
+__all__ = [
+    "DEFAULT", "STRATEGIES", "Capture", "Cut", "Joint", "Spared", "Strategy", "check_capture",
+    "cut", "cut_at", "roles",
+]  # fmt: skip
+
+MASK_PREFIX = "dropout_mask_"
+"""How the names of mask inputs begin."""
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One tensor that lives from the forward to the backward.
+
+    Args:
+        id: of the node.
+        name: its title, for people.
+        op: its operator; "" for a mask.
+        shape, dtype, bytes: of the tensor; `bytes` is None where a dimension is not known.
+        scope, source: the module and the framework operator that produce it.
+        reason: why it is saved, in a few words.
+        readers: ids of the nodes of the backward function that read it, those computed again
+            included; a gradient that is the value itself is listed as the value's own id.
+        is_output: whether it is an output of the forward as well, or shares one's storage. Its
+            bytes count, for it is to be kept, but it takes no memory beyond the output's own.
+        shares: id of the capture, input, parameter or constant that holds its storage, so that
+            its bytes count there or nowhere; "" where it has its own.
+        path: ids from the capture to the nearest reader that is not computed again: the way on
+            which the backward needs it.
+        instead: ids of what would be computed again without it; at most `reasons.MOST` of them.
+    """
+
+    id: str
+    name: str
+    op: str
+    shape: tuple[int | str, ...]
+    dtype: str
+    bytes: int | None
+    scope: str
+    source: str
+    reason: str
+    readers: tuple[str, ...]
+    is_output: bool = False
+    shares: str = ""
+    path: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Spared:
+    """One tensor that the backward reads and that is not saved.
+
+    Args:
+        id, name, bytes: as of a capture.
+        reason: why it need not be saved.
+        sources: ids of the captures, inputs, parameters and masks that it is computed from.
+    """
+
+    id: str
+    name: str
+    bytes: int | None
+    reason: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where the joint graph is sawn through.
+
+    Args:
+        strategy: name of the strategy, or "by_hand".
+        ids: of the captures, in graph order.
+        recomputed: ids of the forward's nodes that the backward computes again, in graph order;
+            what is computed from constants alone is left out.
+        forward_flops, recomputed_flops: estimated floating point operations of the whole forward,
+            and of what is computed again.
+        forward_seconds, recomputed_seconds: the same as estimated time on a nominal machine (see
+            `passes.cost`): good for their ratio only.
+        wish: what was asked for by hand.
+        joint: the graph that is cut. What is told of single tensors is worked out from it when it
+            is first looked at, for a large graph has many.
+        budget: in bytes, where the strategy has one.
+    """
+
+    strategy: str
+    ids: tuple[str, ...]
+    recomputed: tuple[str, ...]
+    forward_flops: float
+    recomputed_flops: float
+    forward_seconds: float
+    recomputed_seconds: float
+    wish: Wish = field(repr=False)
+    joint: Joint = field(repr=False, compare=False)
+    budget: int | None = None
+
+    @property
+    def share(self) -> float:
+        """Estimated time of what is computed again, as a share of the forward's."""
+        return self.recomputed_seconds / self.forward_seconds if self.forward_seconds else 0.0
+
+    @cached_property
+    def captures(self) -> tuple[Capture, ...]:
+        """The captures, in graph order."""
+        joint, owner = self.joint, self.joint.work.owner
+        holders: dict[str, str] = {}
+        found = []
+        for node_id in self.ids:
+            node, base = joint.graph.by_id[node_id], owner[node_id]
+            shares = base if base in joint.free else holders.setdefault(base, node_id)
+            shares = "" if shares == node_id else shares
+            path, instead = self.reasons.path(node_id), self.reasons.instead(node_id)
+            reason = self.reasons.saved(node, shares, path, instead)
+            found.append(
+                self._capture(
+                    node, reason=reason, shares=shares, path=path, instead=instead.computed
+                )
+            )
+        return tuple(found)
+
+    @cached_property
+    def masks(self) -> tuple[Capture, ...]:
+        """Dropout masks that the backward reads.
+
+        They are inputs, so the forward does not return them, and `bytes` leaves them out.
+        """
+        kept = (
+            self._capture(n, reason="dropout mask, drawn outside")
+            for n in self.joint.graph.nodes
+            if n.kind is Kind.INPUT and n.name.startswith(MASK_PREFIX)
+        )
+        return tuple(m for m in kept if m.readers)
+
+    @cached_property
+    def spared(self) -> tuple[Spared, ...]:
+        """What crosses and is not captured, in graph order."""
+        by_id, saved = self.joint.graph.by_id, set(self.ids)
+        return tuple(
+            Spared(i, by_id[i].title, by_id[i].bytes, *self.reasons.spared(i))
+            for i in self.joint.crossings
+            if i not in saved
+        )
+
+    @cached_property
+    def reasons(self) -> Reasons:
+        """Why what is saved is, and why the rest is not."""
+        return Reasons(self.joint, set(self.ids), self.recomputed, self.wish)
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes of all captures, each storage once, or None where one is not known."""
+        return self._bytes(self.ids)
+
+    @property
+    def extra_bytes(self) -> int | None:
+        """Bytes of the captures that are not outputs of the forward anyway."""
+        owner = self.joint.work.owner
+        return self._bytes(i for i in self.ids if owner[i] not in self._results)
+
+    @property
+    def mask_bytes(self) -> int | None:
+        """Bytes of the masks."""
+        sizes = [m.bytes for m in self.masks]
+        return None if None in sizes else sum(s for s in sizes if s is not None)
+
+    def _bytes(self, ids: Iterable[str]) -> int | None:
+        asked, by_id = tuple(ids), self.joint.graph.by_id
+        owned = (i for i in asked if self.joint.work.owner[i] not in self.joint.free)
+        return None if any(by_id[i].bytes is None for i in owned) else self.joint.bytes_of(asked)
+
+    @cached_property
+    def _inside(self) -> frozenset[str]:
+        """Ids of what the backward computes."""
+        own = (n.id for n in self.joint.graph.nodes if n.id not in self.joint.forward)
+        return frozenset(own) | frozenset(self.recomputed)
+
+    def _capture(self, node: Node, **more: Any) -> Capture:
+        joint, owner = self.joint, self.joint.work.owner
+        readers = tuple(r for r in joint.graph.readers[node.id] if r in self._inside)
+        own = (node.id,) if node.id in joint.gradients else ()
+        kind = node.outputs[0]
+        return Capture(
+            id=node.id,
+            name=node.title,
+            op=node.op,
+            shape=kind.shape,
+            dtype=kind.dtype,
+            bytes=kind.bytes,
+            scope=node.scope,
+            source=node.source,
+            readers=readers + own,
+            is_output=owner[node.id] in self._results,
+            **more,
+        )
+
+    @cached_property
+    def _results(self) -> frozenset[str]:
+        """Ids of the storages that the forward's outputs are in."""
+        return frozenset(self.joint.work.owner[o] for o in self.joint.outputs)
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A rule that picks the captures.
+
+    Args:
+        name: as the command line calls it.
+        title, summary: for people.
+        choose: from a joint graph and a wish to the ids of the captures.
+        has_budget: whether it heeds the wish's budget.
+        adapts: whether it heeds what is to be saved and what is not, and chooses the rest anew.
+    """
+
+    name: str
+    title: str
+    summary: str
+    choose: Callable[[Joint, Wish], Collection[str]]
+    has_budget: bool = False
+    adapts: bool = True
+
+
+def _keep_all(joint: Joint, wish: Wish) -> Collection[str]:
+    return joint.crossings
+
+
+def _inputs_only(joint: Joint, wish: Wish) -> Collection[str]:
+    return ()
+
+
+STRATEGIES: dict[str, Strategy] = {
+    s.name: s
+    for s in (
+        Strategy(
+            "min_cut",
+            "Minimum cut",
+            "Saves the fewest bytes, with a price on what is computed again; never computes a "
+            "matrix product or a convolution again, and spends little of the forward's time.",
+            min_cut,
+        ),
+        Strategy(
+            "frontier",
+            "Along the frontier",
+            "Of the cuts that are best at one price for all work, the one with least work that "
+            "stays within the given bytes; quick, matrix products included.",
+            on_frontier,
+            has_budget=True,
+        ),
+        Strategy(
+            "budget",
+            "Within a budget",
+            "Stays within the given bytes and recomputes as little time as that allows, matrix "
+            "products included; finds cuts between the frontier's.",
+            within_budget,
+            has_budget=True,
+        ),
+        Strategy(
+            "recompute_pointwise",
+            "Recompute pointwise operators",
+            "Saves results of matrix products, convolutions and reductions, as few bytes as will "
+            "do; computes pointwise operators and views again.",
+            recompute_pointwise,
+        ),
+        Strategy(
+            "keep_all",
+            "Keep everything that crosses",
+            "Saves every value of the forward that the backward reads; computes nothing again. "
+            "The tutorial's rule.",
+            _keep_all,
+            adapts=False,
+        ),
+        Strategy(
+            "inputs_only",
+            "Keep only the inputs",
+            "Saves nothing; the backward computes the forward again as far as it needs it.",
+            _inputs_only,
+            adapts=False,
+        ),
+    )
+}
+"""By name, the default first."""
+
+DEFAULT = next(iter(STRATEGIES))
+
+
+def cut(
+    graph: Graph | Joint,
+    strategy: str = DEFAULT,
+    budget: float | int | None = None,
+    save: Iterable[str] = (),
+    recompute: Iterable[str] = (),
+) -> Cut:
+    """Cut a joint graph by a strategy.
+
+    Args:
+        graph: with `forward_outputs` set, or such a graph's `Joint`, which knows what earlier cuts
+            have worked out.
+        strategy: a name in `STRATEGIES`.
+        budget: most bytes to keep, for a strategy that has one: a float is a fraction of what
+            everything that crosses takes, an int is bytes.
+        save, recompute: ids of tensors that must be saved, and that must not be; the strategy
+            chooses the rest around them.
+
+    Raises:
+        ValueError: it is no joint graph, no strategy has that name, the strategy has no budget or
+            leaves no choice, or a wish cannot be met; says which.
+    """
+    if strategy not in STRATEGIES:
+        raise ValueError(f"no strategy is called {strategy!r}; known: {', '.join(STRATEGIES)}")
+    rule = STRATEGIES[strategy]
+    if budget is not None and not rule.has_budget:
+        raise ValueError(f"the strategy {strategy} has no budget")
+    wish = Wish(budget, frozenset(save), frozenset(recompute))
+    if (wish.save or wish.recompute) and not rule.adapts:
+        raise ValueError(f"the strategy {strategy} leaves no choice; take another to save by hand")
+    if both := wish.save & wish.recompute:
+        raise ValueError(f"{min(both)} is to be saved and to be computed again")
+    joint = graph if isinstance(graph, Joint) else Joint(graph)
+    for node_id in sorted(wish.save | wish.recompute):
+        check_capture(joint, node_id)
+    limit = budget_bytes(joint, budget) if rule.has_budget else None
+    return _cut(joint, strategy, rule.choose(joint, wish), wish, limit)
+
+
+def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
+    """Cut a joint graph at nodes picked by hand.
+
+    Raises:
+        ValueError: it is no joint graph, or a node cannot be captured; says which, and why.
+    """
+    joint = Joint(graph)
+    chosen = frozenset(captured)
+    for node_id in sorted(chosen):
+        check_capture(joint, node_id)
+    return _cut(joint, "by_hand", chosen, Wish(save=chosen))
+
+
+def check_capture(joint: Joint, node_id: str) -> None:
+    """Refuse a node that cannot be captured.
+
+    Raises:
+        ValueError: says which, and why.
+    """
+    if node_id not in joint.graph.by_id:
+        raise ValueError(f"the graph has no node {node_id}")
+    title = f"{node_id} ({joint.graph.by_id[node_id].title})"
+    if node_id not in joint.forward:
+        raise ValueError(f"node {title} belongs to the backward; only the forward is captured")
+    if node_id in joint.free:
+        raise ValueError(
+            f"node {title} is an input, a parameter or a constant, which the backward is given"
+        )
+    if not joint.may_be_captured(node_id):
+        raise ValueError(f"node {title} is a tuple; capture its fields")
+
+
+def _cut(
+    joint: Joint, strategy: str, chosen: Collection[str], wish: Wish, budget: int | None = None
+) -> Cut:
+    saved, work = frozenset(chosen), joint.work
+    again = joint.computed_again(saved)
+    own_forward = [i for i in work.flops if i in joint.forward and i not in joint.free]
+    return Cut(
+        strategy=strategy,
+        ids=tuple(n.id for n in joint.graph.nodes if n.id in saved),
+        recomputed=again,
+        forward_flops=sum(work.flops[i] for i in own_forward),
+        recomputed_flops=sum(work.flops[i] for i in again),
+        forward_seconds=sum(work.seconds[i] for i in own_forward),
+        recomputed_seconds=sum(work.seconds[i] for i in again),
+        wish=wish,
+        joint=joint,
+        budget=budget,
+    )
+
+
+def roles(graph: Graph | Joint, captured: Iterable[str] | None = None) -> dict[str, Role]:
+    """Where every node of a joint graph stands.
+
+    Args:
+        graph: with `forward_outputs` set, or its `Joint`.
+        captured: ids of the captures; None means everything that crosses.
+
+    Returns:
+        By id: CAPTURED for the captures, FORWARD for the rest of what the outputs are computed
+        from, BACKWARD for everything else.
+
+    Raises:
+        ValueError: it is no joint graph.
+    """
+    joint = graph if isinstance(graph, Joint) else Joint(graph)
+    saved = set(joint.crossings if captured is None else captured)
+
+    def role(node_id: str) -> Role:
+        if node_id in saved:
+            return Role.CAPTURED
+        return Role.FORWARD if node_id in joint.forward else Role.BACKWARD
+
+    return {n.id: role(n.id) for n in joint.graph.nodes}

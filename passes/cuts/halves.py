@@ -1,0 +1,94 @@
+"""The two functions that a joint program is sawn into, for every IR."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.passes.cuts.cut import Cut, cut_at
+from relascope.passes.program import Program
+
+AnyProgram = TypeVar("AnyProgram", bound=Program)
+
+
+@dataclass(frozen=True)
+class Halves:
+    """The two functions, and how values pass between them.
+
+    Args:
+        forward: its module has one function, "forward": it takes what it needs of the inputs,
+            parameters and masks, in the joint program's order, and returns a flat tuple of the
+            outputs, then the captures.
+        backward: its module has one function, "backward": it takes what it needs of the inputs,
+            parameters, masks and grad_outs, in the joint program's order, then the captures, and
+            returns a flat tuple of gradients in the order of `Program.gradients`.
+        captures: ids of the captures, in the order in which both functions have them.
+        saved: names of the backward's arguments that the captures are handed to.
+        cut: the same captures with what is to be known of them.
+    """
+
+    forward: Program
+    backward: Program
+    captures: tuple[str, ...]
+    saved: tuple[str, ...]
+    cut: Cut
+
+    @classmethod
+    def of(cls, joint: Program, forward: Program, backward: Program, cut: Cut) -> Halves:
+        """The halves of a joint program.
+
+        Args:
+            forward, backward: parts of it, see `part`.
+        """
+        names = saved_names(cut)
+        return cls(
+            forward=replace(forward, grad_outs=(), outputs=joint.outputs + len(names)),
+            backward=replace(
+                backward, inputs=(*backward.inputs, *names), outputs=len(joint.gradients)
+            ),
+            captures=cut.ids,
+            saved=names,
+            cut=cut,
+        )
+
+
+def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
+    """What is to be known of captures that were chosen.
+
+    Raises:
+        EngineError: kind "usage"; one of them cannot be captured, or there are no gradients.
+    """
+    try:
+        return cut_at(graph, captured)
+    except ValueError as wrong:
+        raise EngineError(
+            "usage", f"The program cannot be split there: {wrong}.", "split",
+            "Capture tensors that the forward computes.",
+        ) from wrong  # fmt: skip
+
+
+def saved_names(cut: Cut) -> tuple[str, ...]:
+    """The backward's names for what it is handed."""
+    return tuple(f"saved_{i}".replace("#", "_") for i in cut.ids)
+
+
+def part(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:
+    """A program of one function that computes a part of a joint one.
+
+    Args:
+        mod: the module with that function.
+        taken: names of the joint program's arguments that the function takes.
+    """
+    return replace(
+        program,
+        mod=mod,
+        params={n: v for n, v in program.params.items() if n in taken},
+        inputs=tuple(n for n in program.inputs if n in taken),
+        buffers=tuple(n for n in program.buffers if n in taken),
+        masks=tuple(m for m in program.masks if m.name in taken),
+        grad_outs=tuple(n for n in program.grad_outs if n in taken),
+        gradients=(),
+    )

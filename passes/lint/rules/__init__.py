@@ -1,0 +1,1 @@
+"""The linters, one a file."""

@@ -1,0 +1,68 @@
+"""Casts that undo each other or change nothing, and float64 in a model that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relascope.core.graph import Graph, Kind, Node
+from relascope.passes.lint.operators import CASTS
+from relascope.passes.lint.subject import Finding, Subject
+
+NAME = "casts"
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """Casts of casts, casts to the own type, and what computes in a wider type than the model."""
+    graph = subject.graph
+    for node in graph.nodes:
+        if node.kind is not Kind.CALL or node.op not in CASTS or node.id not in subject.live:
+            continue
+        source = graph.by_id[node.edges[0]]
+        if _dtype(source) == _dtype(node):
+            yield subject.finding(
+                NAME, [node.id], f"It is cast to {_dtype(node)}, which it is.",
+                subject.remedy("idle cast"),
+            )  # fmt: skip
+        elif source.op in CASTS and not subject.together(source.id, node.id):
+            yield from _twice(subject, source, node)
+    if not _is_wide(graph):
+        yield from _wide(subject)
+
+
+def _twice(subject: Subject, first: Node, second: Node) -> Iterator[Finding]:
+    graph = subject.graph
+    before = _dtype(graph.by_id[first.edges[0]])
+    back = before == _dtype(second)
+    words = f"{before} to {_dtype(first)} to {_dtype(second)}"
+    yield subject.finding(
+        NAME, [second.id, first.id],
+        f"Two casts in a row, {words}" + (", are back where they began." if back else "."),
+        subject.remedy("cast of cast"),
+        [first.id, second.id] if graph.readers[first.id] == (second.id,) else [second.id],
+    )  # fmt: skip
+
+
+def _dtype(node: Node) -> str:
+    return node.outputs[0].dtype if node.outputs else ""
+
+
+def _is_wide(graph: Graph) -> bool:
+    """Whether an argument is in float64, so that it is meant."""
+    return any("float64" in [t.dtype for t in graph.by_id[i].outputs] for i in graph.inputs)
+
+
+def _wide(subject: Subject) -> Iterator[Finding]:
+    """Where a tensor first is float64, if it is more than one number."""
+    graph = subject.graph
+    for node in graph.nodes:
+        if node.kind is not Kind.CALL or node.id not in subject.live or node.id in subject.fixed:
+            continue
+        if _dtype(node) != "float64" or (node.outputs[0].elements or 0) < 2:
+            continue
+        read = [graph.by_id[e] for e in node.edges]
+        if any(_dtype(r) == "float64" and r.id not in subject.fixed for r in read):
+            continue  # it began before
+        yield subject.finding(
+            NAME, [node.id], "From here on it computes in float64, though the model's arguments "
+            "are narrower.", "", advice="Cast in the model, where its float64 value comes from.",
+        )  # fmt: skip

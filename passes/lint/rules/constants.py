@@ -1,0 +1,60 @@
+"""Work that depends on weights alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relascope.core.graph import Kind, Node
+from relascope.passes.cost import is_view
+from relascope.passes.lint.subject import Finding, Subject
+
+NAME = "constants"
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """The last nodes of what weights and constants alone decide, each with what only it needs."""
+    graph, known = subject.graph, subject.weights
+    claimed: set[str] = set()
+    for node in graph.nodes:
+        if not _works(node) or node.id not in known or node.id not in subject.live:
+            continue
+        readers = graph.readers[node.id]
+        last = node.id in graph.outputs or any(r not in known for r in readers)
+        if not last:
+            continue
+        inside = [i for i in _behind(subject, node) if i not in claimed]
+        work = [i for i in inside if not is_view(graph.by_id[i])]
+        claimed.update(inside)
+        if all((graph.by_id[i].outputs[0].elements or 0) <= 1 for i in work):
+            continue  # views, and single numbers, cost nothing
+        bound = all(i in subject.fixed for i in inside)
+        names = [i.name for i in _weights(subject, inside)]
+        what = ", ".join(names[:3]) + (" and more" if names[3:] else "")
+        yield subject.finding(
+            NAME, [node.id, *(i for i in inside if i != node.id)],
+            f"{what or 'A constant'}: this is computed of it in every call.",
+            subject.remedy("constant" if bound else "weights"), inside,
+        )  # fmt: skip
+
+
+def _works(node: Node) -> bool:
+    return node.kind is Kind.CALL and bool(node.edges)
+
+
+def _behind(subject: Subject, node: Node) -> list[str]:
+    """The calls that a node of weights alone is computed from, itself first."""
+    found: dict[str, None] = {}
+    todo = [node.id]
+    while todo:
+        current = todo.pop()
+        if current not in found and _works(subject.graph.by_id[current]):
+            found[current] = None
+            todo.extend(subject.graph.edges[current])
+    return list(found)
+
+
+def _weights(subject: Subject, inside: list[str]) -> list[Node]:
+    """The parameters that some nodes read."""
+    read = dict.fromkeys(e for i in inside for e in subject.graph.edges[i])
+    nodes = [subject.graph.by_id[e] for e in read]
+    return [n for n in nodes if n.kind is Kind.PARAMETER]

@@ -1,0 +1,64 @@
+"""Operators whose result is their operand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relascope.core.graph import Kind, Literal, Node
+from relascope.passes.lint.operators import FACTORS, ONES, SUMS, ZEROS
+from relascope.passes.lint.subject import Finding, Subject, axes_of, is_transpose
+
+NAME = "no_ops"
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """x + 0, x * 1, and transposes that leave the axes in order."""
+    for node in subject.graph.nodes:
+        if node.kind is not Kind.CALL or node.id not in subject.live or not node.edges:
+            continue
+        if is_transpose(node) and axes_of(node) == tuple(range(len(axes_of(node)))):
+            yield subject.finding(
+                NAME, [node.id], "This transpose leaves the axes in order.",
+                subject.remedy("idle transpose"),
+            )  # fmt: skip
+        elif node.op in SUMS and _leaves(subject, node, 0.0, ZEROS):
+            yield subject.finding(
+                NAME, [node.id], "This adds zeros.", subject.remedy("zeros")
+            )  # fmt: skip
+        elif node.op in FACTORS and _leaves(subject, node, 1.0, ONES):
+            yield subject.finding(
+                NAME, [node.id], "This multiplies by ones.", subject.remedy("ones")
+            )  # fmt: skip
+
+
+def _leaves(subject: Subject, node: Node, number: float, filled: frozenset[str]) -> bool:
+    """Whether an operand is this number alone and the other one has the shape of the result."""
+    for place, given in enumerate(node.inputs[:2]):
+        other = node.inputs[1 - place] if len(node.inputs) > 1 else given
+        if place == 0 and node.op in ("subtract", "divide"):
+            continue
+        if not isinstance(other, str):
+            continue
+        if subject.graph.by_id[other].outputs[:1] == node.outputs[:1] and _is(
+            subject, given, number, filled
+        ):
+            return True
+    return False
+
+
+def _is(subject: Subject, given: str | Literal, number: float, filled: frozenset[str]) -> bool:
+    if isinstance(given, Literal):
+        return _number(given.text) == number
+    node = subject.graph.by_id[given]
+    while node.op in ("broadcast_to", "reshape", "expand_dims") and node.edges:
+        node = subject.graph.by_id[node.edges[0]]
+    if node.kind is Kind.CONSTANT:
+        return _number(str(node.attrs.get("value", ""))) == number
+    return node.op in filled
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

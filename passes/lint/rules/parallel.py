@@ -1,0 +1,79 @@
+"""Products of one operand with several weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+
+from relascope.core.graph import Kind, Node
+from relascope.passes.lint.operators import WEIGHTED
+from relascope.passes.lint.subject import Finding, Subject
+
+NAME = "parallel"
+_BRANCHES = {"combine_dense": 3, "combine_batch_matmul": 3, "combine_conv2d": 3}
+"""How many products Relay's passes join at least, unless they are told."""
+_COUNTED = ("channels", "units")  # attributes that say how wide a weight is, which may differ
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """Two products or more that one product with their weights side by side would do."""
+    if subject.graph.forward_outputs is not None:
+        return  # their weights get gradients one by one
+    groups: dict[Hashable, list[Node]] = {}
+    for node in subject.graph.nodes:
+        key = _key(subject, node)
+        if key is not None:
+            groups.setdefault(key, []).append(node)
+    for group in groups.values():
+        remedy = subject.remedy(group[0].op)
+        if len(group) < 2 or not remedy:
+            continue
+        advice = ""
+        if subject.graph.ir == "relax" and any(
+            subject.graph.by_id[n.edges[1]].kind is Kind.CONSTANT for n in group
+        ):
+            advice = "It takes them before the weights are constants: put it in front of bind."
+        elif len(group) < _BRANCHES.get(remedy, 0) and subject.graph.ir == "relay":
+            remedy = f"{remedy}(branches={len(group)})"
+        if len({n.edges[0] for n in group}) > 1:  # by several views of it, which must be one
+            remedy = f"{subject.remedy('duplicates')}|{remedy}"
+        read = subject.base(group[0].edges[0])
+        again = (len(group) - 1) * (read.bytes or 0)
+        found = subject.finding(
+            NAME, [n.id for n in group],
+            f"{len(group)} products read {read.title or 'one operand'} with a weight each; one "
+            "product reads it once.",
+            remedy, (), advice,
+        )  # fmt: skip
+        yield replace(found, bytes=again, seconds=subject.work.machine.seconds(0, again))
+
+
+def _key(subject: Subject, node: Node) -> Hashable | None:
+    """What products have in common that can be one; None of what is no such product."""
+    if node.kind is not Kind.CALL or node.op not in WEIGHTED or len(node.edges) < 2:
+        return None
+    left, right = node.edges[:2]
+    if node.id not in subject.live or right not in subject.weights or left in subject.weights:
+        return None
+    weight, attrs = subject.graph.by_id[right].outputs[0], dict(node.attrs)
+    for name in _COUNTED:
+        attrs.pop(name, None)
+    if "conv" in node.op:
+        if attrs.get("groups", 1) != 1:
+            return None
+        across: tuple[int | str, ...] = weight.shape[1:]
+    elif node.op == "matmul" or not (attrs.get("transpose_b") or node.op == "nn.dense"):
+        across = weight.shape[:-1]
+    else:
+        across = (*weight.shape[:-2], weight.shape[-1])
+    # A view of the operand is the operand, and products of equal shape read one such view.
+    base, shape = subject.base(left).id, subject.graph.by_id[left].outputs[0]
+    return (
+        node.op,
+        base,
+        shape,
+        across,
+        weight.dtype,
+        json.dumps(attrs, sort_keys=True, default=str),
+    )

@@ -1,0 +1,25 @@
+"""What the backward computes again of the forward, though it is expensive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relascope.passes.cost import is_product, is_reduction
+from relascope.passes.lint.subject import Finding, Subject
+
+NAME = "recomputed"
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """Products and reductions that kernels of both phases compute."""
+    phases = subject.phases
+    if phases is None:
+        return
+    for node in subject.graph.nodes:
+        places = subject.place.get(node.id, frozenset())
+        if len({phases[p] for p in places}) < 2 or not (is_product(node) or is_reduction(node)):
+            continue
+        yield subject.finding(
+            NAME, [node.id], f"The backward computes this {node.title} again.", "",
+            advice=f"Save it: captures --save {node.id}, or choose another strategy.",
+        )  # fmt: skip

@@ -1,0 +1,90 @@
+"""Transposed copies: of transposes, before products, and of products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relascope.core.graph import Kind, Node
+from relascope.passes.cost import is_product, is_view
+from relascope.passes.lint.operators import BROADCASTS
+from relascope.passes.lint.subject import Finding, Subject, axes_of, is_transpose, turns_matrix
+
+NAME = "transposes"
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """Transposes that another order of writing spares."""
+    graph = subject.graph
+    for node in graph.nodes:
+        if not is_transpose(node) or node.id not in subject.live or node.id in subject.weights:
+            continue  # of weights alone: constant work
+        source = graph.by_id[node.edges[0]]
+        if is_transpose(source) and not subject.together(source.id, node.id):
+            yield _twice(subject, source, node)
+        elif turns_matrix(node):
+            yield from _matrix(subject, source, node)
+
+
+def _twice(subject: Subject, first: Node, second: Node) -> Finding:
+    inner, outer = axes_of(first), axes_of(second)
+    both = tuple(inner[a] for a in outer)
+    if both == tuple(range(len(both))):
+        message, spared = "The second transpose undoes the first.", [first.id, second.id]
+    else:
+        message, spared = "Two transposes in a row could be one.", [second.id]
+    if len(subject.graph.readers[first.id]) > 1:
+        spared = [second.id]
+    remedy = subject.remedy("transpose of transpose")
+    return subject.finding(NAME, [second.id, first.id], message, remedy, spared)
+
+
+def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
+    """A matrix that is turned before a product, or behind one."""
+    graph = subject.graph
+    last = _shown(subject, node)
+    readers = [graph.by_id[r] for r in graph.readers[last.id]]
+    products = [r for r in readers if r.kind is Kind.CALL and is_product(r)]
+    if products and len(products) == len(readers) and last.id not in graph.outputs:
+        if subject.reads_turned or not subject.alone(node.id):
+            return  # the library reads it as it lies, or the copy is made for other reasons too
+        remedy = ""
+        if all(r.edges[1:2] == (last.id,) and r.edges[0] != last.id for r in products):
+            weight = len(node.outputs[0].shape) == 2 and products[0].op == "nn.batch_matmul"
+            remedy = subject.remedy("transposed weight" if weight else "transposed operand")
+        yield subject.finding(
+            NAME, [node.id, *(p.id for p in products)],
+            f"{source.title or source.kind.value} is written out transposed for {products[0].op}, "
+            "which could read it as it lies.",
+            remedy, [node.id],
+            "" if remedy else "A target with a BLAS (-libs=) reads a matrix either way.",
+        )  # fmt: skip
+    elif (
+        source.kind is Kind.CALL
+        and is_product(source)
+        and graph.readers[source.id] == (node.id,)
+        and source.id not in graph.outputs
+        and not subject.together(source.id, node.id)
+    ):
+        remedy = subject.remedy("transpose of a product")
+        if not remedy:
+            return
+        yield subject.finding(
+            NAME, [node.id, source.id],
+            "A product is written out once more, transposed; the product of the transposed "
+            "operands is the same.", remedy, [node.id],
+        )  # fmt: skip
+
+
+def _shown(subject: Subject, node: Node) -> Node:
+    """What its reader sees of a value: the last of the views, or broadcasts that repeat nothing,
+    that stand between."""
+    graph = subject.graph
+    while len(graph.readers[node.id]) == 1 and node.id not in graph.outputs:
+        reader = graph.by_id[graph.readers[node.id][0]]
+        same = is_view(reader) or (
+            reader.op in BROADCASTS and reader.outputs[0].elements == node.outputs[0].elements
+        )
+        if reader.kind is not Kind.CALL or not same:
+            break
+        node = reader
+    return node

@@ -1,1 +1,0 @@
-"""The passes of each IR and their default pipelines, as plain data."""

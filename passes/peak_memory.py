@@ -1,0 +1,124 @@
+"""How much memory a function takes while it runs: an estimate from its graph and its kernels.
+
+Compilers plan a function's memory before it runs: every tensor that a kernel writes for another to
+read gets a storage, and storages whose tensor nobody reads any more serve again. The estimate makes
+such a plan, greedily and in order of execution, as TVM's graph planner does (Chen et al., "Training
+deep nets with sublinear memory cost", arXiv 1604.06174, section 3): of the free storages, the
+smallest that is large enough; else the largest, which grows; but none that is 16 times larger or
+smaller. Relax's results have memory of their own; Relay's may lie where other tensors were. Inputs,
+parameters, masks and constants are the caller's and count for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from relascope.core.graph import Graph, Kind
+from relascope.passes.cost import storages
+
+_RANGE = 16
+"""By what factor a storage may be larger or smaller than what it is to hold."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The memory of one call of a function, in bytes.
+
+    Args:
+        results: of what the function returns, each storage once.
+        between: of the storages that its kernels hand results to each other in.
+    """
+
+    results: int
+    between: int
+
+    @property
+    def bytes(self) -> int:
+        """All that the call takes."""
+        return self.results + self.between
+
+
+def plan(graph: Graph, kernels: Sequence[Collection[str]], scratch: Sequence[int] = ()) -> Plan:
+    """Plan the memory of a function.
+
+    Args:
+        graph: of the function.
+        kernels: ids of the nodes that each kernel computes, in order of execution. Nodes in none
+            are views, or tuples and their items.
+        scratch: bytes that each kernel writes for the next one beside its nodes: layouts that a
+            build makes up.
+    """
+    owner = storages(graph)
+    place = {i: k for k, nodes in enumerate(kernels) for i in nodes}
+    # Items and tuples stand for what they are of; views for their base, unless a kernel copies.
+    for node in graph.nodes:
+        if node.id in place:
+            owner[node.id] = node.id
+        elif node.edges and (node.kind is Kind.ITEM or owner[node.id] != node.id):
+            owner[node.id] = owner[node.edges[0]]
+    returned = {owner[o] for o in graph.outputs}
+    last: dict[str, int] = {}
+    for node in graph.nodes:
+        here = place.get(node.id)
+        if here is None:
+            continue  # its readers count, by way of its owner
+        todo = list(graph.edges[node.id])
+        while todo:
+            base = owner[todo.pop()]
+            if base in place:
+                if here != place[base]:
+                    last[base] = max(last.get(base, -1), here)
+            elif graph.by_id[base].kind is Kind.TUPLE:
+                todo.extend(graph.edges[base])
+    return _planned(graph, kernels, last, returned, scratch)
+
+
+def _planned(
+    graph: Graph,
+    kernels: Sequence[Collection[str]],
+    last: dict[str, int],
+    returned: set[str],
+    scratch: Sequence[int],
+) -> Plan:
+    results = between = 0
+    free: list[int] = []  # sizes of free storages
+    held: dict[str, int] = {}
+    ends: dict[int, list[str]] = {}
+    for base, index in last.items():
+        ends.setdefault(index, []).append(base)
+    spare: list[int] = []  # storages of scratch that the kernel before wrote
+    for index, nodes in enumerate(kernels):
+        before, spare = spare, []
+        if index < len(scratch) and scratch[index]:
+            found = _fitting(free, scratch[index])
+            spare.append(max(scratch[index], found or 0))
+            between += spare[0] - (found or 0)
+        for node_id in nodes:
+            size = graph.by_id[node_id].bytes or 0
+            if node_id in returned:
+                results += size
+                if graph.ir == "relay":
+                    # Its executor lays results where other tensors were before.
+                    found = _fitting(free, size)
+                    between -= min(size, found or 0)
+            elif node_id in last:
+                found = _fitting(free, size)
+                held[node_id] = size if found is None else max(size, found)
+                between += held[node_id] - (found or 0)
+        free.extend(before)
+        for base in ends.get(index, ()):
+            if base in held:
+                free.append(held.pop(base))
+    return Plan(results, between)
+
+
+def _fitting(free: list[int], size: int) -> int | None:
+    """Take a free storage for so many bytes; None where none will do."""
+    large = [s for s in free if size <= s <= size * _RANGE]
+    small = [s for s in free if size / _RANGE <= s < size]
+    if not large and not small:
+        return None
+    chosen = min(large) if large else max(small)
+    free.remove(chosen)
+    return chosen

@@ -1,0 +1,343 @@
+"""What passes over Relax share: a function read as a list of bindings, and written again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relascope.passes.relax.ir.program import RelaxProgram
+
+Binding = tuple[Any, Any]
+"""A variable and what it is bound to."""
+
+Provenance = Mapping[str, tuple[str, str]]
+
+
+def with_mod(program: RelaxProgram, mod: Any) -> RelaxProgram:
+    """The program with another module, normalised."""
+    return replace(program, mod=relax.transform.Normalize()(mod))
+
+
+def with_main(program: RelaxProgram, main: Any) -> RelaxProgram:
+    """The program with another "main", normalised."""
+    functions = {g.name_hint: f for g, f in program.mod.functions.items()}
+    functions["main"] = main.with_attr("global_symbol", "main")
+    return with_mod(program, tvm.IRModule(functions))
+
+
+def op_name(expr: Any) -> str:
+    """The operator of a call without the dialect ("nn.gelu"); "" of anything else."""
+    if isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op):
+        return str(expr.op.name).removeprefix("relax.")
+    return ""
+
+
+def shape(expr: Any) -> tuple[int, ...]:
+    """The static shape of a typed tensor."""
+    return tuple(int(d) for d in expr.ty.shape.values)
+
+
+def dtype(expr: Any) -> str:
+    """The dtype of a typed tensor."""
+    return str(expr.ty.dtype)
+
+
+def result_type(expr: Any) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of a typed tensor."""
+    return shape(expr), dtype(expr)
+
+
+def is_floating(expr: Any) -> bool:
+    """Whether a typed expression is a tensor of floats, or a tuple with one among its fields."""
+    todo = [expr.ty]
+    while todo:
+        kind = todo.pop()
+        if isinstance(kind, relax.TupleType):
+            todo.extend(kind.fields)
+        elif isinstance(kind, relax.TensorType) and "float" in str(kind.dtype):
+            return True
+    return False
+
+
+def bindings(function: Any) -> list[Binding]:
+    """Every variable of a function with its value, in order.
+
+    Raises:
+        ValueError: the function has control flow (a binding that matches a shape).
+    """
+    found = []
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            if not isinstance(binding, relax.VarBinding):
+                raise ValueError(f"{binding.var} is no plain binding")
+            found.append((binding.var, binding.value))
+    return found
+
+
+def results(function: Any, bound: Sequence[Binding]) -> list[Any]:
+    """What a function returns, nested tuples flattened, as variables and constants.
+
+    Args:
+        bound: its bindings.
+    """
+    values = {variable.__chandle__(): value for variable, value in bound}
+    flat, todo = [], [function.body.body]
+    while todo:
+        expr = todo.pop()
+        value = values.get(expr.__chandle__(), expr)
+        while value.__chandle__() in values:  # a variable that renames another
+            value = values[value.__chandle__()]
+        if isinstance(value, relax.Tuple):
+            todo.extend(reversed(value.fields))
+        else:
+            flat.append(expr)
+    return flat
+
+
+def function_of(
+    params: Sequence[Any], bound: Sequence[Binding], returned: Sequence[Any], attrs: Any = None
+) -> Any:
+    """A function of one dataflow block that computes what it returns and nothing else.
+
+    Args:
+        params: all of its parameters.
+        bound: bindings in order; those that nothing returned depends on are left out.
+        returned: variables or constants; the function returns a flat tuple of them.
+        attrs: of the function.
+    """
+    needed = {v.__chandle__() for v in returned}
+    alive = []
+    for variable, value in reversed(bound):
+        if variable.__chandle__() in needed:
+            alive.append((variable, value))
+            needed.update(v.__chandle__() for v in variables(value))
+    made: list[Any] = []
+    renamed: dict[int, Any] = {}
+    for variable, value in reversed(alive):
+        value = substituted(value, renamed)
+        if not isinstance(variable, relax.DataflowVar):  # it was a result of its own block
+            inner = relax.DataflowVar(str(variable.name), variable.ty)
+            renamed[variable.__chandle__()] = inner
+            variable = inner
+        made.append(relax.VarBinding(variable, value))
+    tupled = relax.Tuple([substituted(r, renamed) for r in returned])
+    out = relax.Var("result", relax.TupleType([r.ty for r in returned]))
+    block = relax.DataflowBlock([*made, relax.VarBinding(out, tupled)])
+    return relax.Function(list(params), relax.SeqExpr([block], out), out.ty, True, attrs)
+
+
+def variables(value: Any) -> list[Any]:
+    """The variables that a bound value reads."""
+    found, todo = [], [value]
+    while todo:
+        expr = todo.pop()
+        if isinstance(expr, tvm.ir.Var):
+            found.append(expr)
+        elif isinstance(expr, tvm.ir.Call):
+            todo.extend(expr.args)
+        elif isinstance(expr, relax.Tuple):
+            todo.extend(expr.fields)
+        elif isinstance(expr, relax.TupleGetItem):
+            todo.append(expr.tuple_value)
+    return found
+
+
+def substituted(value: Any, instead: Mapping[int, Any]) -> Any:
+    """A bound value with some of the variables that it reads replaced; itself where none is.
+
+    Args:
+        instead: by a variable's handle, what stands in its place.
+    """
+    if not instead:
+        return value
+    if isinstance(value, tvm.ir.Var):
+        return instead.get(value.__chandle__(), value)
+    if isinstance(value, tvm.ir.Call):
+        args = [substituted(a, instead) for a in value.args]
+        if all(a.same_as(b) for a, b in zip(args, value.args, strict=True)):
+            return value
+        return tvm.ir.Call(value.op, args, attrs=value.attrs, ty_args=value.ty_args)
+    if isinstance(value, relax.Tuple):
+        fields = [substituted(f, instead) for f in value.fields]
+        same = all(a.same_as(b) for a, b in zip(fields, value.fields, strict=True))
+        return value if same else relax.Tuple(fields)
+    if isinstance(value, relax.TupleGetItem):
+        source = substituted(value.tuple_value, instead)
+        return value if source.same_as(value.tuple_value) else relax.TupleGetItem(
+            source, int(value.index)
+        )  # fmt: skip
+    return value
+
+
+def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
+    """Bindings in an order in which what may be moved comes right before its first reader.
+
+    Computed all at once in front, it would all be held at the same time.
+
+    Args:
+        movable: handles of the variables that may be moved.
+    """
+    waiting = {v.__chandle__(): (v, value) for v, value in bound if v.__chandle__() in movable}
+    placed: set[int] = set()
+    ordered: list[Binding] = []
+    for binding in bound:
+        if binding[0].__chandle__() in movable:
+            continue
+        todo = [(binding, False)]
+        while todo:
+            (variable, value), ready = todo.pop()
+            handle = variable.__chandle__()
+            if handle in placed:
+                continue
+            if ready:
+                placed.add(handle)
+                ordered.append((variable, value))
+                continue
+            todo.append(((variable, value), True))
+            for read in reversed(variables(value)):
+                if read.__chandle__() in waiting:
+                    todo.append((waiting[read.__chandle__()], False))
+    return [*ordered, *(b for h, b in waiting.items() if h not in placed)]
+
+
+class Maker:
+    """Makes the bindings of a function that is rewritten.
+
+    Args:
+        taken: names of variables that stand already.
+        provenance: grows by the names made here.
+
+    Attributes:
+        variable: the one whose call is being rewritten.
+        unlike: see `passes.program.Program`; a rule adds to it.
+    """
+
+    variable: Any = None
+
+    def __init__(self, taken: set[str], provenance: Provenance) -> None:
+        self.bound: list[Binding] = []
+        self.provenance = dict(provenance)
+        self.origin = ""
+        self.unlike: set[str] = set()
+        self._taken = taken
+        self._values: dict[int, Any] = {}
+        self._builder = relax.BlockBuilder()
+        self._made: dict[str, int] = {}
+
+    def look(self, variable: Any) -> Any:
+        """What a variable is bound to; itself if it is an argument, or no variable."""
+        return self._values.get(variable.__chandle__(), variable)
+
+    def emit(self, expr: Any) -> Any:
+        """Bind a call, and the calls nested in it, to variables named after the current one."""
+        if isinstance(expr, tvm.ir.Call):
+            args = [self.emit(a) if isinstance(a, tvm.ir.Call) else a for a in expr.args]
+            if not all(a.same_as(b) for a, b in zip(args, expr.args, strict=True)):
+                expr = tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
+        elif not isinstance(expr, relax.TupleGetItem):
+            return expr
+        expr = self.typed(expr)
+        variable = relax.DataflowVar(self._name(), expr.ty)
+        self.bind(variable, expr)
+        return variable
+
+    def typed(self, expr: Any) -> Any:
+        """A call of variables and constants with its type inferred."""
+        return self._builder.normalize(expr)
+
+    def bind(self, variable: Any, value: Any) -> None:
+        """Bind a variable that is there already."""
+        self.bound.append((variable, value))
+        self._values[variable.__chandle__()] = value
+
+    def _name(self) -> str:
+        # Names must be new; those that passes keep are known by them.
+        while True:
+            count = self._made[self.origin] = self._made.get(self.origin, 0) + 1
+            name = f"{self.origin}_part{count}"
+            if name not in self._taken:
+                break
+        self._taken.add(name)
+        if self.origin in self.provenance:
+            self.provenance[name] = self.provenance[self.origin]
+        return name
+
+
+Rule = Callable[[Any, Maker], Any]
+"""From a call, its arguments rewritten already, to what stands in its place: a variable, another
+call, or None to leave it. `Maker.emit` binds what a place in a nest of calls needs."""
+
+Ahead = Callable[[Sequence[Binding]], Collection[int]]
+"""From bindings to the handles of variables that read none but each other and arguments."""
+
+
+def rewrite(program: RelaxProgram, rule: Rule, ahead: Ahead | None = None) -> RelaxProgram:
+    """Rewrite the calls of "main", producers first; what nothing needs afterwards is gone.
+
+    A variable keeps its name and type: a rule's call is bound to the variable of the call that it
+    replaces, and what is made on the way is named after it.
+
+    Args:
+        rule: see `Rule`. Its result must have the type of what it replaces.
+        ahead: which variables a rule may read wherever they are bound: they are computed ahead of
+            the others, and stand right before their first readers afterwards.
+    """
+    main = program.main
+    old = bindings(main)
+    if ahead is not None:
+        first = ahead(old)
+        old = sorted(old, key=lambda binding: binding[0].__chandle__() not in first)
+    maker = Maker({str(v.name) for v, _ in old}, program.provenance)
+    instead: dict[int, Any] = {}
+    changed = False
+    for variable, value in old:
+        given = substituted(value, instead)
+        value = value if given.same_as(value) else maker.typed(given)
+        maker.origin, maker.variable = str(variable.name), variable
+        made = None
+        if isinstance(value, tvm.ir.Call):
+            made = rule(value, maker)
+        elif isinstance(value, tvm.ir.Var):
+            made = value  # only another name
+        elif isinstance(value, relax.TupleGetItem) and isinstance(value.tuple_value, relax.Tuple):
+            made = value.tuple_value.fields[int(value.index)]  # a rule spelled the tuple out
+        if made is None:
+            maker.bind(variable, value)
+            continue
+        changed = True
+        if isinstance(made, tvm.ir.Call):
+            args = [maker.emit(a) if isinstance(a, tvm.ir.Call) else a for a in made.args]
+            if not all(a.same_as(b) for a, b in zip(args, made.args, strict=True)):
+                made = tvm.ir.Call(made.op, args, attrs=made.attrs, ty_args=made.ty_args)
+            maker.bind(variable, made)
+        else:
+            instead[variable.__chandle__()] = made
+    if not changed:
+        return program
+    returned = [substituted(r, instead) for r in results(main, old)]
+    unlike = program.unlike | maker.unlike
+    new = replace(program, provenance=maker.provenance, unlike=unlike)
+    bound = maker.bound if ahead is None else late(maker.bound, ahead(maker.bound))
+    if isinstance(main.ret_ty, relax.TupleType):
+        function = function_of(main.params, bound, returned, main.attrs)
+    else:
+        function = _single(main, bound, returned[0])
+    return with_main(new, function)
+
+
+def _single(main: Any, bound: Sequence[Binding], returned: Any) -> Any:
+    """The function of one result, which is no tuple."""
+    tupled = function_of(main.params, bound, [returned], main.attrs)
+    *rest, last = tupled.body.blocks[0].bindings
+    value = last.value.fields[0]
+    name = "result"
+    if rest and rest[-1].var.same_as(value):  # nothing reads it, so it is the result itself
+        value, name = rest[-1].value, str(value.name)
+        rest = rest[:-1]
+    out = relax.Var(name, returned.ty)
+    block = relax.DataflowBlock([*rest, relax.VarBinding(out, value)])
+    return relax.Function(list(main.params), relax.SeqExpr([block], out), out.ty, True, main.attrs)

@@ -1,0 +1,43 @@
+"""Which variables hold one number in all their elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+
+from relascope.passes.relax.ir.rewrite import Maker, op_name
+
+_SAME = ("broadcast_to", "reshape", "permute_dims", "expand_dims", "squeeze", "astype")
+
+
+def uniform(expr: Any, maker: Maker) -> float | None:
+    """The one number that all elements of a tensor are, or None.
+
+    Args:
+        expr: a variable, or a constant.
+        maker: knows what variables are bound to.
+    """
+    while True:
+        value = maker.look(expr)
+        name = op_name(value)
+        if name in ("ones", "ones_like"):
+            return 1.0
+        if name in ("zeros", "zeros_like"):
+            return 0.0
+        if name == "full":
+            value = value.args[1]
+            name = ""
+        if name not in _SAME:
+            return _constant(value)
+        expr = value.args[0]
+
+
+def _constant(value: Any) -> float | None:
+    if not isinstance(value, tvm.ir.GenericConst):
+        return None
+    array = value.value.numpy()
+    if not array.size or array.dtype.kind not in "fiu":
+        return None
+    first = array.flat[0]
+    return float(first) if array.size == 1 or bool((array == first).all()) else None

@@ -1,0 +1,1 @@
+"""Folding scales of channels into weights."""

@@ -1,0 +1,103 @@
+"""Products before convolutions and matmuls, folded into their weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from relascope.passes.relax.builtin import canonicalize_bindings
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import Maker, op_name, rewrite, variables
+from relascope.passes.relax.ir.weights import weights_of
+from relascope.passes.relax.scales.channel_scale import Applied, Scale, carried
+from relascope.passes.relax.scales.scale_flow import Flow, Taker, ahead, through
+
+
+def forward_fold_scale_axis(program: RelaxProgram) -> RelaxProgram:
+    """Fold a product with one number a channel into the weights of what comes after it.
+
+    conv(x * s, w) becomes conv(x, w * s), with s along the weight's input channels, and the same
+    for a division and for matmul. All that reads x * s must be able to take it. On the way may
+    stand pooling, padding with zeros, transposes, sums with biases, which are divided by s, where
+    all of s is known and far from zero, and relu and maxima where all of s is known to be above
+    zero. What TVM calls ForwardFoldScaleAxis in Relay; Relax has none.
+    """
+    tidy = canonicalize_bindings(program)
+    flow = Flow(tidy)
+    scales, gone = _plan(flow)
+    if not gone:
+        return program
+    applied = Applied()
+
+    def rule(call: Any, maker: Maker) -> Any:
+        handle = maker.variable.__chandle__()
+        if handle in gone:
+            return call.args[gone[handle]]
+        if handle not in scales:
+            return None
+        if ahead(flow, call) is not None:
+            return applied.ahead(call, scales[handle], maker)
+        maker.unlike.add(str(maker.variable.name))  # it lacks the product
+        weight = flow.linear(call)
+        if weight is not None and op_name(call) in ("add", "subtract"):
+            return applied.shifted(call, weight, scales[handle], maker, inverse=True)
+        return None
+
+    return rewrite(tidy, rule, weights_of(tidy))
+
+
+def _plan(flow: Flow) -> tuple[dict[int, list[Scale]], dict[int, int]]:
+    """By what the data that each variable is computed from lacks, and the products that go.
+
+    Returns:
+        By a variable's handle the scales, and of a product that goes the argument that stays.
+    """
+    takers: dict[int, Taker | None] = dict.fromkeys(flow.returned)
+    for variable, call in reversed(flow.bound):
+        if variable.__chandle__() in flow.weights:
+            continue
+        for source in {v.__chandle__(): v for v in variables(call)}.values():
+            handle = source.__chandle__()
+            found = _taker(flow, call, source, takers.get(variable.__chandle__()))
+            takers[handle] = _both(takers[handle], found) if handle in takers else found
+    lacks: dict[int, list[Scale]] = {}  # of a variable's own value
+    scales: dict[int, list[Scale]] = {}  # of what it is computed from
+    gone: dict[int, int] = {}
+    for variable, call in flow.bound:
+        handle = variable.__chandle__()
+        if handle in flow.weights or not op_name(call):
+            continue
+        data = flow.data(call)
+        moving = [s for source in data[:1] for s in lacks.get(source.__chandle__(), [])]
+        if moving:
+            scales[handle] = moving
+        scale, taker = flow.scale(call), takers.get(handle)
+        if scale is not None and taker is not None and taker.takes(scale):
+            gone[handle] = next(i for i, a in enumerate(call.args) if a.same_as(data[0]))
+            moving = [*moving, scale]
+        if moving and ahead(flow, call) is None:
+            lacks[handle] = [carried(call, s, back=False) for s in moving]
+    return scales, gone
+
+
+def _taker(flow: Flow, call: Any, source: Any, result: Taker | None) -> Taker | None:
+    """What a call can take over from one of its arguments, given what can be taken from it."""
+    if [v.__chandle__() for v in flow.data(call)] != [source.__chandle__()] or not op_name(call):
+        return None
+    found = ahead(flow, call)
+    if found is not None or result is None:
+        return found
+    if flow.linear(call) is not None:
+        shifts = op_name(call) in ("add", "subtract")
+        return replace(result, may_divide=result.may_divide or shifts)
+    return through(call, result, back=False)
+
+
+def _both(one: Taker | None, other: Taker | None) -> Taker | None:
+    """What two readers can both take over."""
+    if one is None or other is None or (one.axis, one.dtype) != (other.axis, other.dtype):
+        return None
+    return replace(
+        one, positive=one.positive or other.positive,
+        may_divide=one.may_divide or other.may_divide,
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""The reverse-mode gradient, with the provenance that TVM's own drops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relascope.core.errors import EngineError
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import (
+    Binding,
+    Provenance,
+    bindings,
+    function_of,
+    is_floating,
+    results,
+    with_main,
+)
+from relascope.passes.relax.training.gradient_table import check
+from relascope.passes.relax.training.recorder import Recorder, recording
+
+_ADJOINT = "_adjoint"  # how TVM names the gradient of a variable
+
+
+def gradient(program: RelaxProgram) -> RelaxProgram:
+    """Take the gradient of the root for every floating input and parameter, by TVM's Gradient.
+
+    "main" must return (root, outputs...), see `root_grad_out`. Afterwards it returns, flat,
+    (outputs..., gradients...), the latter in the order of the arguments; buffers, masks and
+    grad_outs need none, and what is not floating has none.
+
+    What the gradient of a call is made of has the call's module, and "gradient of" its operator.
+
+    Raises:
+        EngineError: kind "pass", if an operator on the way has no gradient; names it.
+    """
+    main = program.main
+    bound = bindings(main)
+    returned = results(main, bound)
+    if program.gradients or not program.grad_outs:
+        raise EngineError(
+            "pass", "there is no scalar to take the gradient of", "gradient",
+            "put root_grad_out before it",
+        )  # fmt: skip
+    without = {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
+    wanted = [p for p in main.params if str(p.name) not in without and is_floating(p)]
+    check(bound, returned[0], wanted, program.provenance)
+    recorder = Recorder(program.provenance)
+    rooted = _with_target(main, bound, returned).with_attr("global_symbol", "main")
+    mod = relax.transform.Normalize()(tvm.IRModule({"main": rooted}))
+    with recording(recorder):
+        try:
+            taken = relax.transform.Gradient("main", require_grads=wanted, target_index=0)(mod)
+        except Exception as error:
+            if recorder.refused is not None:
+                raise recorder.refused from error
+            raise
+    adjoint = taken["main_adjoint"]
+    bound = bindings(adjoint)
+    # ((root, outputs...), gradients)
+    _, *rest = results(adjoint, bound)
+    function = function_of(adjoint.params, bound, rest, main.attrs)
+    provenance = {**program.provenance, **recorder.provenance}
+    provenance.update(_of_adjoints(bound, provenance))
+    names = tuple(str(p.name) for p in wanted)
+    return with_main(replace(program, gradients=names, provenance=provenance), function)
+
+
+def _with_target(main: Any, bound: Sequence[Binding], returned: Sequence[Any]) -> Any:
+    """The function as TVM's Gradient reads it: its results are variables of their own."""
+    outs = [relax.Var(f"returned_{i}", r.ty) for i, r in enumerate(returned)]
+    ends = [relax.VarBinding(o, r) for o, r in zip(outs, returned, strict=True)]
+    block = main.body.blocks[0]
+    inner = relax.DataflowBlock([*block.bindings[: len(bound) - 1], *ends])
+    body = relax.SeqExpr([inner], relax.Tuple(outs))
+    return relax.Function(main.params, body, relax.TupleType([o.ty for o in outs]), True)
+
+
+def _of_adjoints(bound: Sequence[Binding], known: Provenance) -> dict[str, tuple[str, str]]:
+    """Where the sums come from that TVM makes of the gradients of one variable."""
+    found = {}
+    for variable, _ in bound:
+        name = str(variable.name)
+        whose, mark, _ = name.rpartition(_ADJOINT)
+        if not mark or name in known:
+            continue
+        if whose in known:
+            scope, source = known[whose]
+            found[name] = scope, f"gradient of {source}" if source else ""
+        else:
+            found[name] = whose.rpartition(".")[0], ""
+    return found

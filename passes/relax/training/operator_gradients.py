@@ -1,0 +1,460 @@
+"""Gradients of operators that TVM's table lacks, or has in a form that is not PyTorch's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from relascope.core.errors import EngineError
+from relascope.passes.relax.ir.rewrite import dtype, is_floating, shape
+from relascope.passes.relax.training.conv_gradient import conv2d
+from relascope.passes.relax.training.recorder import Gradient, operator_of
+
+
+def number(value: float, like: Any) -> Any:
+    """A scalar constant in the dtype of an expression."""
+    return relax.const(value, dtype(like))
+
+
+def fitted(gradient: Any, to: Any, builder: Any) -> Any:
+    """A gradient summed over the axes along which its operand was broadcast."""
+    if shape(builder.normalize(gradient)) == shape(to):
+        return gradient
+    return op.collapse_sum_to(gradient, list(shape(to)))
+
+
+def _matmul(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """A matrix that serves a whole batch gets its gradient from one product over all rows.
+
+    TVM's own makes one product for each element of the batch and adds them up.
+    """
+    a, b = call.args
+    left, right = shape(a), shape(b)
+    if len(left) > 2 and len(right) == 2:
+        rows = math.prod(left[:-1])
+        flat = op.reshape(a, [rows, left[-1]])
+        flat_grad = op.reshape(grad, [rows, right[1]])
+        return [
+            op.matmul(grad, op.permute_dims(b, [1, 0])),
+            op.matmul(op.permute_dims(flat, [1, 0]), flat_grad),
+        ]
+    if len(left) == 1 and len(right) == 1:
+        return [op.multiply(grad, b), op.multiply(grad, a)]
+    wide_a = op.expand_dims(a, 0) if len(left) == 1 else a
+    wide_b = op.expand_dims(b, 1) if len(right) == 1 else b
+    if len(left) == 1:
+        grad = op.expand_dims(grad, -2)
+    if len(right) == 1:
+        grad = op.expand_dims(grad, -1)
+    by_a = op.matmul(grad, _turned(builder.normalize(wide_b)))
+    by_b = op.matmul(_turned(builder.normalize(wide_a)), grad)
+    if len(left) == 1:
+        by_a = op.squeeze(by_a, [-2])
+    if len(right) == 1:
+        by_b = op.squeeze(by_b, [-1])
+    return [fitted(by_a, a, builder), fitted(by_b, b, builder)]
+
+
+def _turned(matrices: Any) -> Any:
+    rank = len(shape(matrices))
+    return op.permute_dims(matrices, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """None where x is 0, as PyTorch has it; TVM's own passes it on there."""
+    return [op.where(op.greater(variable, number(0.0, variable)), grad, number(0.0, variable))]
+
+
+def _leaky_relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    (x,) = call.args
+    slope = number(float(call.attrs.alpha), x)
+    return [op.where(op.greater(x, number(0.0, x)), grad, op.multiply(grad, slope))]
+
+
+def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """At the bounds themselves PyTorch's clamp passes the gradient on, and its hardtanh does not.
+
+    relu6 is a hardtanh, and of its kind are hardsigmoid and hardswish.
+    """
+    x, low, high = call.args[0], *(float(getattr(b, "value", b)) for b in call.args[1:])
+    operator = operator_of(variable)
+    strict = any(n in operator for n in ("hardtanh", "relu6", "hardsigmoid", "hardswish"))
+    above, below = (op.greater, op.less) if strict else (op.greater_equal, op.less_equal)
+    inside = op.logical_and(above(x, number(low, x)), below(x, number(high, x)))
+    return [op.where(inside, grad, number(0.0, x)), *_none(call, 1)]
+
+
+def _erf(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """2 / sqrt(pi) * exp(-x * x)."""
+    (x,) = call.args
+    slope = op.exp(op.negative(op.multiply(x, x)))
+    return [op.multiply(op.multiply(grad, slope), number(2 / math.sqrt(math.pi), x))]
+
+
+def _rsqrt(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """-1/2 * x ** (-3/2), by the result."""
+    y = variable
+    cube = op.multiply(op.multiply(y, y), y)
+    return [op.multiply(op.multiply(grad, number(-0.5, y)), cube)]
+
+
+def _square(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    (x,) = call.args
+    return [op.multiply(op.multiply(grad, x), number(2.0, x))]
+
+
+def _softplus(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    (x,) = call.args
+    return [op.multiply(grad, op.sigmoid(op.multiply(x, number(float(call.attrs.beta), x))))]
+
+
+def _abs(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """None at 0, as PyTorch has it; TVM's own has a slope there."""
+    return [op.multiply(grad, op.sign(call.args[0]))]
+
+
+def _by_slope(slope: Callable[[Any, Any, Callable[[float], Any]], Any]) -> Gradient:
+    """Of a function of single numbers whose slope follows from x, its result y and numbers."""
+
+    def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+        (x,) = call.args
+        return [op.multiply(grad, slope(x, variable, lambda value: number(value, x)))]
+
+    return gradient
+
+
+def _where(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Each side's part, summed where that side was broadcast, which TVM's own leaves out."""
+    condition, x, y = call.args
+    zero = number(0.0, grad)
+    by_x, by_y = op.where(condition, grad, zero), op.where(condition, zero, grad)
+    return [
+        op.grad.no_grad(condition), fitted(by_x, x, builder), fitted(by_y, y, builder)
+    ]  # fmt: skip
+
+
+def _triangle(part: Callable[[Any, Any], Any]) -> Gradient:
+    def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+        return [part(grad, call.args[1]), *_none(call, 1)]
+
+    return gradient
+
+
+def _extremum(first: Callable[[Any, Any], Any]) -> Gradient:
+    def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+        # Ties are shared evenly between both sides, as PyTorch does it.
+        x, y = call.args
+        half = op.multiply(grad, number(0.5, grad))
+        zero = number(0.0, grad)
+        tie = op.equal(x, y)
+        by_x = op.where(tie, half, op.where(first(x, y), grad, zero))
+        by_y = op.where(tie, half, op.where(first(x, y), zero, grad))
+        return [fitted(by_x, x, builder), fitted(by_y, y, builder)]
+
+    return gradient
+
+
+def _extremum_along(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Shared evenly among all elements that are as large (small) as the result."""
+    (x,) = call.args
+    axes, size = _axes(call), list(shape(x))
+    kept = [1 if i in axes else d for i, d in enumerate(size)]
+    hit = op.astype(op.equal(x, op.reshape(variable, kept)), dtype(x))
+    share = op.divide(op.reshape(grad, kept), op.sum(hit, axes, keepdims=True))
+    return [op.multiply(hit, share)]
+
+
+def _axes(call: Any) -> list[int]:
+    rank = len(shape(call.args[0]))
+    given = call.attrs.axis
+    return list(range(rank)) if given is None else [int(a) % rank for a in given]
+
+
+def _ints(expr: Any) -> list[int]:
+    """Whole numbers that stand among a call's arguments."""
+    fields = expr.fields if isinstance(expr, relax.Tuple) else expr.values
+    return [int(getattr(f, "value", f)) for f in fields]
+
+
+def _strided_slice(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Zeros around the gradient, and between its elements where the slice had steps."""
+    x, *rest = call.args
+    size, places = list(shape(x)), list(shape(variable))
+    rest = [_ints(r) for r in rest]
+    axes, begin = [a % len(size) for a in rest[0]], rest[1]
+    steps = rest[3] if len(rest) > 3 else [1] * len(axes)
+    if min(steps) < 1:
+        raise EngineError(
+            "pass", "the gradient of a slice with a negative step is not known", "strided_slice",
+            "use flip",
+        )  # fmt: skip
+    widths = [(0, 0)] * len(size)
+    for axis, first, step in zip(axes, begin, steps, strict=True):
+        first = max(0, first + size[axis]) if first < 0 else min(first, size[axis])
+        if step == 1:
+            widths[axis] = (first, size[axis] - first - places[axis])
+        else:
+            places[axis] = size[axis]
+            zeros = op.zeros(places, dtype(x))
+            grad = op.slice_scatter(zeros, grad, first, size[axis], step, axis)
+    return [_around(grad, widths), *_none(call, 1)]
+
+
+def _around(data: Any, widths: list[tuple[int, int]]) -> Any:
+    if not any(w for pair in widths for w in pair):
+        return data
+    return op.nn.pad(data, [w for pair in widths for w in pair])
+
+
+def _pad(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    attrs, size = call.attrs, shape(call.args[0])
+    if str(attrs.pad_mode) != "constant":
+        raise EngineError(
+            "pass", "the gradient of nn.pad is known for constant padding only", "nn.pad"
+        )
+    begin = [int(p) for p in attrs.pad_width][::2]
+    end = [b + d for b, d in zip(begin, size, strict=True)]
+    return [op.strided_slice(grad, list(range(len(size))), begin, end), *_none(call, 1)]
+
+
+def _reshaped(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Of an operator that only gives its operand another shape."""
+    return [op.reshape(grad, list(shape(call.args[0]))), *_none(call, 1)]
+
+
+def _stack(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    parts = [f.ty for f in call.args[0].fields] if isinstance(call.args[0], relax.Tuple) else (
+        list(call.args[0].ty.fields)
+    )  # fmt: skip
+    axis = int(call.attrs.axis or 0) % len(shape(variable))
+    if len(parts) == 1:
+        return [relax.Tuple([op.squeeze(grad, [axis])])]
+    pieces = builder.emit(op.split(grad, len(parts), axis))
+    return [
+        relax.Tuple(
+            [op.squeeze(relax.TupleGetItem(pieces, i), [axis]) for i in range(len(parts))]
+        )
+    ]  # fmt: skip
+
+
+def _repeat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    size, times = list(shape(call.args[0])), int(call.attrs.repeats)
+    if call.attrs.axis is None:
+        return [op.reshape(op.sum(op.reshape(grad, [-1, times]), [1]), size)]
+    axis = int(call.attrs.axis) % len(size)
+    apart = [*size[: axis + 1], times, *size[axis + 1 :]]
+    return [op.sum(op.reshape(grad, apart), [axis + 1])]
+
+
+def _tile(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    size = list(shape(call.args[0]))
+    times = [int(r) for r in call.attrs.repeats]
+    rank = max(len(size), len(times))
+    padded = [1] * (rank - len(size)) + size
+    times = [1] * (rank - len(times)) + times
+    apart = [d for pair in zip(times, padded, strict=True) for d in pair]
+    return [op.reshape(op.sum(op.reshape(grad, apart), list(range(0, 2 * rank, 2))), size)]
+
+
+def _flip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    return [op.flip(grad, int(call.attrs.axis))]
+
+
+def _astype(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    (x,) = call.args
+    if not (is_floating(x) and is_floating(variable)):
+        return _none(call)
+    return [op.astype(grad, dtype(x))]
+
+
+def _adaptive_avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Spreads each gradient evenly over the window that it is the mean of."""
+    (data,) = call.args
+    batch, channels, *size = shape(data)
+    _, _, *places = shape(variable)
+    if str(call.attrs.layout) != "NCHW" or any(s % p for s, p in zip(size, places, strict=True)):
+        raise EngineError(
+            "pass",
+            f"the gradient of adaptive pooling from {size} to {places} is not known: its windows "
+            "overlap", "nn.adaptive_avg_pool2d", "pool to a size that divides the image's",
+        )  # fmt: skip
+    (rows, columns), (down, across) = places, (size[0] // places[0], size[1] // places[1])
+    share = op.multiply(grad, number(1 / (down * across), data))
+    apart = op.reshape(share, [batch, channels, rows, 1, columns, 1])
+    spread = op.broadcast_to(apart, [batch, channels, rows, down, columns, across])
+    return [op.reshape(spread, list(shape(data)))]
+
+
+def _gather_elements(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    data, indices = call.args
+    zeros = op.zeros(list(shape(data)), dtype(data))
+    axis = int(call.attrs.axis)
+    return [op.scatter_elements(zeros, indices, grad, axis, "add"), *_none(call, 1)]
+
+
+def _take(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Adds up what was taken from one place; TVM's own takes one axis of indices only."""
+    data, indices = call.args
+    size = list(shape(data))
+    if call.attrs.axis is None:
+        raise EngineError("pass", "the gradient of take is known along an axis only", "take")
+    axis = int(call.attrs.axis) % len(size)
+    if isinstance(indices, tvm.ir.GenericConst) and indices.value.numpy().ndim == 0:
+        # One slice: zeros around it, which fuses, where a scatter would not.
+        index = int(indices.value.numpy()) % size[axis]
+        widths = [(0, 0)] * len(size)
+        widths[axis] = (index, size[axis] - 1 - index)
+        return [_around(op.expand_dims(grad, axis), widths), *_none(call, 1)]
+    count = math.prod(shape(indices))
+    flat = op.reshape(indices, [count])
+    rows = op.reshape(grad, [*size[:axis], count, *size[axis + 1 :]])
+    return [op.grad.take_backward(rows, data, flat, axis), *_none(call, 1)]
+
+
+def _index_tensor(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """As one axis of places: the indexed axes of the data, which come first, are one axis."""
+    data, indices = call.args
+    size, count = list(shape(data)), len(indices.fields)
+    places: Any = None
+    for index, extent in zip(indices.fields, size, strict=False):
+        index = op.astype(index, "int64")
+        if places is not None:
+            index = op.add(op.multiply(places, relax.const(extent, "int64")), index)
+        places = index
+    taken = list(shape(variable))[: len(shape(variable)) - (len(size) - count)]
+    flat = op.reshape(op.broadcast_to(places, taken), [math.prod(taken)])
+    rows = op.reshape(grad, [math.prod(taken), *size[count:]])
+    whole = op.reshape(data, [math.prod(size[:count]), *size[count:]])
+    by_row = op.grad.take_backward(rows, whole, flat, 0)
+    return [op.reshape(by_row, size), relax.Tuple([op.grad.no_grad(f) for f in indices.fields])]
+
+
+def _einsum(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """For each operand the einsum of the gradient with the other operands."""
+    given, operands = call.args[0], list(call.args[0].fields)
+    left, arrow, result = str(call.attrs.subscripts).replace(" ", "").partition("->")
+    terms = left.split(",")
+    if not arrow or "." in left or any(len(set(t)) < len(t) for t in terms):
+        raise EngineError(
+            "pass", f"the gradient of einsum is not known for {call.attrs.subscripts!r}", "einsum",
+            "write the product with matmul",
+        )  # fmt: skip
+    found = []
+    for place, (term, operand) in enumerate(zip(terms, operands, strict=True)):
+        others = [o for i, o in enumerate(operands) if i != place]
+        names = [result, *(t for i, t in enumerate(terms) if i != place)]
+        known = set("".join(names))
+        kept = "".join(a for a in term if a in known)
+        by = op.einsum([grad, *others], f"{','.join(names)}->{kept}")
+        size = dict(zip(term, shape(operand), strict=True))
+        if kept != term:  # an axis that only this operand has was summed away
+            by = op.reshape(by, [size[a] if a in known else 1 for a in term])
+            by = op.broadcast_to(by, list(shape(operand)))
+        found.append(by)
+    return [relax.Tuple(found)] if len(given.fields) else []
+
+
+def _conv1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """As a 2D convolution of an image that is one row high."""
+    attrs = call.attrs
+    if str(attrs.data_layout) != "NCW" or str(attrs.kernel_layout) != "OIW":
+        raise EngineError(
+            "pass", "the gradient of nn.conv1d is known in the layouts NCW and OIW only",
+            "nn.conv1d",
+        )  # fmt: skip
+    left, right = (int(p) for p in attrs.padding)
+    data, weight = (builder.emit(op.expand_dims(a, 2)) for a in call.args)
+    image = builder.normalize(
+        op.nn.conv2d(
+            data, weight, [1, int(attrs.strides[0])], [0, left, 0, right],
+            [1, int(attrs.dilation[0])], int(attrs.groups),
+        )
+    )  # fmt: skip
+    found = conv2d(image, image, op.expand_dims(grad, 2), builder)
+    return [op.squeeze(g, [2]) for g in found]
+
+
+def _resize2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Of a whole number of copies of each pixel: their sum."""
+    data, attrs = call.args[0], call.attrs
+    batch, channels, *size = shape(data)
+    _, _, *places = shape(variable)
+    whole = not any(p % s for s, p in zip(size, places, strict=True))
+    if str(attrs.method) != "nearest_neighbor" or str(attrs.layout) != "NCHW" or not whole:
+        raise EngineError(
+            "pass",
+            f"the gradient of image.resize2d by {attrs.method} from {size} to {places} is not "
+            "known", "image.resize2d", "resize by copying pixels a whole number of times",
+        )  # fmt: skip
+    down, across = (p // s for s, p in zip(size, places, strict=True))
+    apart = op.reshape(grad, [batch, channels, size[0], down, size[1], across])
+    return [op.sum(apart, [3, 5]), *_none(call, 1)]
+
+
+def _none(call: Any, first: int = 0) -> list[Any]:
+    """No gradient for the arguments from `first` on."""
+    return [op.grad.no_grad(a) for a in call.args[first:]]
+
+
+def _flat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Of an operator that is constant almost everywhere: zeros."""
+    return [
+        op.zeros(list(shape(a)), dtype(a)) if is_floating(a) else op.grad.no_grad(a)
+        for a in call.args
+    ]
+
+
+OWN: dict[str, Gradient] = {
+    "matmul": _matmul,
+    "nn.conv2d": conv2d,
+    "nn.relu": _relu,
+    "nn.leakyrelu": _leaky_relu,
+    "nn.softplus": _softplus,
+    "nn.pad": _pad,
+    "nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
+    "nn.batch_flatten": _reshaped,
+    "nn.conv1d": _conv1d,
+    "image.resize2d": _resize2d,
+    "abs": _abs,
+    "clip": _clip,
+    "einsum": _einsum,
+    "erf": _erf,
+    "rsqrt": _rsqrt,
+    "square": _square,
+    "take": _take,
+    "index_tensor": _index_tensor,
+    "where": _where,
+    "tril": _triangle(op.tril),
+    "triu": _triangle(op.triu),
+    "tan": _by_slope(lambda x, y, n: op.add(op.multiply(y, y), n(1.0))),
+    "sinh": _by_slope(lambda x, y, n: op.cosh(x)),
+    "cosh": _by_slope(lambda x, y, n: op.sinh(x)),
+    "asin": _by_slope(lambda x, y, n: op.rsqrt(op.subtract(n(1.0), op.multiply(x, x)))),
+    "acos": _by_slope(
+        lambda x, y, n: op.negative(op.rsqrt(op.subtract(n(1.0), op.multiply(x, x))))
+    ),
+    "atan": _by_slope(lambda x, y, n: op.divide(n(1.0), op.add(op.multiply(x, x), n(1.0)))),
+    "asinh": _by_slope(lambda x, y, n: op.rsqrt(op.add(op.multiply(x, x), n(1.0)))),
+    "acosh": _by_slope(lambda x, y, n: op.rsqrt(op.subtract(op.multiply(x, x), n(1.0)))),
+    "atanh": _by_slope(lambda x, y, n: op.divide(n(1.0), op.subtract(n(1.0), op.multiply(x, x)))),
+    "maximum": _extremum(op.greater),
+    "minimum": _extremum(op.less),
+    "max": _extremum_along,
+    "min": _extremum_along,
+    "strided_slice": _strided_slice,
+    "squeeze": _reshaped,
+    "flatten": _reshaped,
+    "stack": _stack,
+    "repeat": _repeat,
+    "tile": _tile,
+    "flip": _flip,
+    "astype": _astype,
+    "gather_elements": _gather_elements,
+    **dict.fromkeys(("floor", "ceil", "round", "trunc", "sign", "floor_divide"), _flat),
+}
+"""By an operator's name."""

@@ -1,0 +1,107 @@
+"""What the gradient of each call is made of, noted while TVM takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relascope.core.errors import EngineError
+from relascope.passes.relax.ir.rewrite import Provenance, op_name
+
+
+class Recorder:
+    """Names what the gradient of each call is made of after the call, and notes where it is from.
+
+    Args:
+        provenance: of the program whose gradient is taken.
+
+    Attributes:
+        provenance: of the variables made here.
+        refused: why a gradient could not be taken. TVM's own error, which an EngineError becomes
+            on its way through TVM, says less.
+    """
+
+    def __init__(self, provenance: Provenance) -> None:
+        self._known = provenance
+        self.provenance: dict[str, tuple[str, str]] = {}
+        self.refused: EngineError | None = None
+
+    def operator(self, variable: Any) -> str:
+        """PyTorch's operator that a variable of the forward came from, or ""."""
+        return self._known.get(str(variable.name), ("", ""))[1]
+
+    def use(
+        self, gradient: Gradient, variable: Any, call: Any, grad: Any, builder: Any
+    ) -> list[Any]:
+        """Take one gradient and bind what it is made of to variables named after the call's."""
+        name = str(variable.name)
+        scope, source = self._known.get(name, ("", ""))
+        origin = (scope, f"gradient of {source}" if source else "")
+        bound: dict[int, Any] = {}
+
+        def emit(expr: Any) -> Any:
+            """Bind a nest of calls; its depth is that of one gradient's formula."""
+            known = bound.get(expr.__chandle__())
+            if known is not None:
+                return known
+            if isinstance(expr, relax.Tuple):
+                return relax.Tuple([emit(f) for f in expr.fields])
+            if isinstance(expr, tvm.ir.Call) and op_name(expr) != "grad.no_grad":
+                args = [emit(a) for a in expr.args]
+                made = tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
+            elif isinstance(expr, relax.TupleGetItem):
+                made = relax.TupleGetItem(emit(expr.tuple_value), int(expr.index))
+            else:
+                return expr
+            new = builder.emit(made, f"{name}_grad")
+            self.provenance[str(new.name)] = origin
+            alive.append(expr)
+            bound[expr.__chandle__()] = new
+            return new
+
+        alive: list[Any] = []  # an address is only an identity while its object lives
+        try:
+            return [emit(g) for g in gradient(variable, call, grad, builder)]
+        except EngineError as refused:
+            where = named(refused.where, scope, source)
+            self.refused = EngineError(refused.kind, refused.message, where, refused.hint)
+            raise
+
+
+def named(operator: str, scope: str, source: str) -> str:
+    """An operator for an error: what it came from, and in which module."""
+    parts = [operator, source and f"from {source}", scope and f"in {scope}"]
+    return " ".join(p for p in parts if p)
+
+
+_recorder: Recorder | None = None
+
+
+def active_recorder() -> Recorder | None:
+    """The recorder of the gradient that is being taken, if one is."""
+    return _recorder
+
+
+def operator_of(variable: Any) -> str:
+    """PyTorch's operator behind a variable of the forward, while a gradient is recorded."""
+    return "" if _recorder is None else _recorder.operator(variable)
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Let a recorder see every gradient that is taken inside the block."""
+    global _recorder
+    _recorder = recorder
+    try:
+        yield
+    finally:
+        _recorder = None
+
+
+Gradient = Callable[[Any, Any, Any, Any], list[Any]]
+"""From a variable, the call bound to it, the gradient of it, and a block builder, to the gradients
+of the call's arguments."""

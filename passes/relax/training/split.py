@@ -1,0 +1,83 @@
+"""A joint program sawn into the forward and the backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relascope.core.graph import Graph
+from relascope.passes.cuts.halves import Halves, chosen_cut, part, saved_names
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import (
+    Binding,
+    bindings,
+    function_of,
+    late,
+    results,
+    substituted,
+    variables,
+)
+
+
+def split(
+    program: RelaxProgram, graph: Graph, exprs: Mapping[str, Any], captured: Iterable[str]
+) -> Halves:
+    """Saw a joint program into two; see `passes.cuts.halves.Halves`.
+
+    Args:
+        program: after the gradient, as `passes.relax.training.gradient` leaves it.
+        graph: of the program, with `forward_outputs` set.
+        exprs: the Relax variable of each node, by its id.
+        captured: ids of the nodes that the forward saves. What else the backward needs of the
+            forward, it computes again; constants stand in both functions.
+
+    Raises:
+        EngineError: kind "usage"; a node cannot be captured, or the program has no gradients.
+    """
+    cut = chosen_cut(graph, captured)
+    main = program.main
+    bound = bindings(main)
+    returned = results(main, bound)
+    outputs, gradients = returned[: program.outputs], returned[program.outputs :]
+    saved = [exprs[i] for i in cut.ids]
+    names = saved_names(cut)
+    stand_ins = [relax.Var(n, v.ty) for n, v in zip(names, saved, strict=True)]
+    instead = {v.__chandle__(): s for v, s in zip(saved, stand_ins, strict=True)}
+    forward = _half(program, "forward", bound, [*outputs, *saved], [])
+    again = {exprs[i].__chandle__() for i in cut.recomputed}
+    kept = late(
+        [
+            (variable, substituted(value, instead))
+            for variable, value in bound
+            if variable.__chandle__() not in instead
+        ],
+        again,
+    )
+    backward = _half(
+        program, "backward", kept, [substituted(g, instead) for g in gradients], stand_ins
+    )
+    return Halves.of(program, forward, backward, cut)
+
+
+def _half(
+    program: RelaxProgram,
+    name: str,
+    bound: Sequence[Binding],
+    returned: Sequence[Any],
+    more: Sequence[Any],
+) -> RelaxProgram:
+    """A function of the given results; it takes what it needs of the arguments, and all `more`."""
+    function = function_of([], bound, returned)
+    read = {
+        v.__chandle__()
+        for block in function.body.blocks
+        for binding in block.bindings
+        for v in variables(binding.value)
+    }
+    params = [p for p in program.main.params if p.__chandle__() in read]
+    function = relax.Function([*params, *more], function.body, function.ret_ty, True)
+    mod = tvm.IRModule({name: function.with_attr("global_symbol", name)})
+    return part(program, relax.transform.Normalize()(mod), {str(p.name) for p in params})

@@ -1,0 +1,1 @@
+"""What passes over Relay are made with."""

@@ -1,0 +1,185 @@
+"""Rewriting a Relay function node by node without recursion.
+
+TVM's own `ExprMutator` recurses over edges and stops at Python's limit on deep graphs; this walks
+in post order instead. It serves functions in graph normal form: let bindings and control flow are
+left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relascope.passes.relay.ir.program import RelayProgram
+
+Visit = Callable[[Any, list[Any]], Any]
+"""Called with a call node as it was and its rewritten arguments; returns what takes its place, or
+None to keep the call (with its rewritten arguments)."""
+
+
+def post_order(root: Any) -> list[Any]:
+    """Every expression below `root`, producers first, each once, nested functions left out."""
+    inside: set[int] = set()
+    nodes: list[Any] = []
+
+    def visit(expr: Any) -> None:
+        nodes.append(expr)
+
+    relay.analysis.post_order_visit(root, visit)
+    functions = [n for n in nodes if isinstance(n, relay.Function) and not n.same_as(root)]
+    if functions:
+        for function in functions:
+            relay.analysis.post_order_visit(function.body, lambda e: inside.add(e.handle.value))
+            inside.update(p.handle.value for p in function.params)
+        outside = _reachable_outside(root)
+        nodes = [n for n in nodes if n.handle.value in outside]
+    return nodes
+
+
+def _reachable_outside(root: Any) -> set[int]:
+    """Handles of what can be reached without entering a nested function's body."""
+    seen: set[int] = set()
+    todo = [root.body if isinstance(root, relay.Function) else root]
+    if isinstance(root, relay.Function):
+        seen.add(root.handle.value)
+        todo.extend(root.params)
+    while todo:
+        expr = todo.pop()
+        if expr.handle.value in seen:
+            continue
+        seen.add(expr.handle.value)
+        todo.extend(children(expr))
+    return seen
+
+
+def children(expr: Any) -> Iterable[Any]:
+    """The expressions that one expression reads directly."""
+    if isinstance(expr, relay.Call):
+        return [expr.op, *expr.args]
+    if isinstance(expr, relay.Tuple):
+        return list(expr.fields)
+    if isinstance(expr, relay.TupleGetItem):
+        return [expr.tuple_value]
+    if isinstance(expr, relay.Let):
+        return [expr.var, expr.value, expr.body]
+    return []
+
+
+def op_name(expr: Any) -> str:
+    """The operator's name of a call ("nn.dense"), "" of anything else."""
+    if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
+        return expr.op.name
+    return ""
+
+
+def shape(expr: Any) -> tuple[int, ...]:
+    """The static shape of an expression whose type has been inferred."""
+    return tuple(int(d) for d in expr.checked_type.shape)
+
+
+def rewrite_body(body: Any, visit: Visit) -> Any:
+    """Rewrite an expression; see `rewrite`."""
+    new: dict[int, Any] = {}
+
+    def of(expr: Any) -> Any:
+        return new.get(expr.handle.value, expr)
+
+    for expr in post_order(body):
+        handle = expr.handle.value
+        if isinstance(expr, relay.Call):
+            args = list(expr.args)
+            fresh = [of(a) for a in args]
+            result = visit(expr, fresh)
+            if result is None and any(not a.same_as(b) for a, b in zip(args, fresh, strict=True)):
+                result = relay.Call(expr.op, fresh, expr.attrs, expr.type_args, expr.span)
+            if result is not None:
+                new[handle] = result
+        elif isinstance(expr, relay.Tuple):
+            fields = list(expr.fields)
+            fresh = [of(f) for f in fields]
+            if any(not a.same_as(b) for a, b in zip(fields, fresh, strict=True)):
+                new[handle] = relay.Tuple(fresh, expr.span)
+        elif isinstance(expr, relay.TupleGetItem):
+            value = of(expr.tuple_value)
+            if isinstance(value, relay.Tuple):
+                new[handle] = value.fields[expr.index]
+            elif not value.same_as(expr.tuple_value):
+                new[handle] = relay.TupleGetItem(value, expr.index, expr.span)
+    return of(body)
+
+
+def rewrite(program: RelayProgram, visit: Visit, arguments: Sequence[Any] = ()) -> RelayProgram:
+    """Rewrite the calls of "main", producers first, and infer types again.
+
+    A replacement without a span gets the span of the call that it replaces, so that what a pass
+    makes is still found at its module.
+
+    Args:
+        program: typed and in graph normal form.
+        visit: see `Visit`. It may read types of the call as it was (`call.args[0].checked_type`),
+            not of the rewritten arguments, which may have none yet.
+        arguments: variables that "main" takes after those it has.
+    """
+    main = program.main
+
+    def keep_span(call: Any, args: list[Any]) -> Any:
+        result = visit(call, args)
+        return None if result is None else spanned(result, call.span, args)
+
+    body = rewrite_body(main.body, keep_span)
+    if body.same_as(main.body):
+        return program
+    params = [*main.params, *arguments]
+    return with_main(program, relay.Function(params, body, main.ret_type, [], main.attrs))
+
+
+def spanned(result: Any, span: Any, stop: Iterable[Any]) -> Any:
+    """Give `span` to every call of `result` that has none, down to the expressions in `stop`."""
+    if span is None:
+        return result
+    ends = {e.handle.value for e in stop}
+    made: dict[int, Any] = {}
+    todo = [(result, False)]
+    while todo:
+        expr, ready = todo.pop()
+        handle = expr.handle.value
+        if handle in made:
+            continue
+        if (
+            handle in ends
+            or not isinstance(expr, relay.Call | relay.Tuple | relay.TupleGetItem)
+            or expr.span is not None
+        ):
+            made[handle] = expr
+        elif not ready:
+            todo.append((expr, True))
+            todo.extend((c, False) for c in children(expr))
+        elif isinstance(expr, relay.Call):
+            args = [made[a.handle.value] for a in expr.args]
+            made[handle] = relay.Call(expr.op, args, expr.attrs, expr.type_args, span)
+        elif isinstance(expr, relay.Tuple):
+            made[handle] = relay.Tuple([made[f.handle.value] for f in expr.fields], span)
+        else:
+            made[handle] = relay.TupleGetItem(made[expr.tuple_value.handle.value], expr.index, span)
+    return made[result.handle.value]
+
+
+def with_main(program: RelayProgram, function: Any) -> RelayProgram:
+    """The program with another "main", typed."""
+    mod = copied(program.mod)
+    mod["main"] = function
+    return with_mod(program, mod)
+
+
+def copied(mod: tvm.IRModule) -> tvm.IRModule:
+    """A module of the same functions, which can be changed without changing the first."""
+    return tvm.IRModule(mod.functions, mod.type_definitions)
+
+
+def with_mod(program: RelayProgram, mod: tvm.IRModule) -> RelayProgram:
+    """The program with another module, typed."""
+    return replace(program, mod=relay.transform.InferType()(mod))

@@ -1,0 +1,79 @@
+"""What a span says here: a key into `RelayProgram.provenance`.
+
+The importer's keys are `scope|operator|ordinal`; the ordinal counts PyTorch's operators in the
+order in which PyTorch executes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+
+from relascope.passes.relay.ir.rewrite import op_name
+
+NEAR = "near|"
+"""Begins the key of what stands in an operator's place without being its result; see
+`passes.relay.ir.span_recovery`."""
+
+
+def key(expr: Any) -> str:
+    """The key that an expression's span carries, "" where it has none."""
+    span = getattr(expr, "span", None)
+    return span.source_name.name if span is not None else ""
+
+
+def execution_order(expr: Any) -> int:
+    """When PyTorch executed the operator that an expression came from, counted from 0.
+
+    Raises:
+        ValueError: the importer left no number on it.
+    """
+    ordinal = key(expr).rpartition("|")[2]
+    if not ordinal.isdigit():
+        raise ValueError(f"the span {key(expr)!r} does not say when PyTorch executed it")
+    return int(ordinal)
+
+
+def imported_order(expr: Any) -> int | None:
+    """The same for what the importer made and what took its place; None for gradients and where
+    the importer left no number; -1 - n for what a pass made of number n, which need not be the
+    same."""
+    where, _, ordinal = key(expr).rpartition("|")
+    if where.removeprefix(NEAR).startswith("gradient|") or not ordinal.isdigit():
+        return None
+    return -1 - int(ordinal) if where.startswith(NEAR) else int(ordinal)
+
+
+class Spans:
+    """Makes spans for what a program did not have when it was imported.
+
+    Args:
+        provenance: of the program; `provenance` of this object grows by the keys made here.
+    """
+
+    def __init__(self, provenance: Mapping[str, tuple[str, str]]) -> None:
+        self.provenance = dict(provenance)
+
+    def of_gradient(self, expr: Any) -> Any:
+        """A span for the gradient of an expression, or None where its own origin is not known."""
+        scope, source = self.provenance.get(key(expr), ("", ""))
+        if not scope and not source:
+            return None
+        return self._span(f"gradient|{key(expr)}", scope, f"gradient of {source}" if source else "")
+
+    def where(self, call: Any) -> str:
+        """Operator, source and module of a call, for an error."""
+        scope, source = self.provenance.get(key(call), ("", ""))
+        parts = [op_name(call), source and f"from {source}", scope and f"in {scope}"]
+        return " ".join(p for p in parts if p)
+
+    def of_parameter(self, name: str) -> Any:
+        """A span for the gradient of a parameter, at the module that the parameter belongs to."""
+        scope = name.rpartition(".")[0]
+        return self._span(f"gradient|{name}", scope, "")
+
+    def _span(self, name: str, scope: str, source: str) -> Any:
+        self.provenance[name] = (scope, source)
+        return tvm.ir.Span(tvm.ir.SourceName(name), 0, 0, 0, 0)

@@ -1,0 +1,36 @@
+"""Which expressions hold one and the same number everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relay
+
+from relascope.passes.relay.ir.rewrite import op_name, post_order
+
+# The result holds what the first argument holds, in another shape or type.
+_CARRIES = {
+    "broadcast_to", "broadcast_to_like", "reshape", "reshape_like", "expand_dims", "squeeze",
+    "transpose", "cast", "cast_like", "copy",
+}  # fmt: skip
+
+
+def uniform_values(body: Any) -> dict[int, float]:
+    """The number that an expression holds everywhere, by handle, where that is known."""
+    values: dict[int, float] = {}
+    for expr in post_order(body):
+        name, handle = op_name(expr), expr.handle.value
+        if isinstance(expr, relay.Constant):
+            data = expr.data.numpy()
+            if data.size and (data.size == 1 or bool(np.all(data == data.flat[0]))):
+                values[handle] = float(data.flat[0])
+        elif name in ("zeros", "zeros_like"):
+            values[handle] = 0.0
+        elif name in ("ones", "ones_like"):
+            values[handle] = 1.0
+        elif name in _CARRIES or name in ("full", "full_like"):
+            source = expr.args[1 if name == "full_like" else 0].handle.value
+            if source in values:
+                values[handle] = values[source]
+    return values

@@ -1,0 +1,1 @@
+"""Passes on the way to the gradient, and the split."""

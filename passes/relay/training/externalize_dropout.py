@@ -1,0 +1,48 @@
+"""Dropout with the random draw taken out of the program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tvm import relay
+
+from relascope.passes.cuts.cut import MASK_PREFIX
+from relascope.passes.relay.ir.program import Mask, RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite, shape
+from relascope.passes.relay.ir.spans import execution_order
+
+
+def externalize_dropout(program: RelayProgram) -> RelayProgram:
+    """Make each dropout a product with a mask that is an argument.
+
+    A mask holds 0 and 1/(1-p), so that the product is what PyTorch computes in train mode. The
+    masks stand in the order in which PyTorch executes the dropouts, so that masks drawn in that
+    order use up the random numbers as PyTorch does. A dropout of rate 0 draws nothing and is gone.
+    After the tutorial's ExternalizeDropout.
+    """
+    found = [e for e in post_order(program.main.body) if op_name(e) == "nn.dropout"]
+    drawn = sorted((c for c in found if float(c.attrs.rate) > 0), key=execution_order)
+    taken = {p.name_hint for p in program.main.params}
+    masks, variables = list(program.masks), {}
+    for call in drawn:
+        name = f"{MASK_PREFIX}{len(masks)}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        kind = call.args[0].checked_type
+        masks.append(Mask(name, float(call.attrs.rate), shape(call.args[0]), kind.dtype))
+        variables[call.handle.value] = relay.var(name, kind)
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) != "nn.dropout":
+            return None
+        mask = variables.get(call.handle.value)
+        kept = args[0] if mask is None else relay.multiply(args[0], mask)
+        # The operator's second result is its own mask, which nothing imported from PyTorch reads.
+        return relay.Tuple([kept, relay.ones_like(args[0]) if mask is None else mask])
+
+    if not found:
+        return program
+    rewritten = rewrite(program, visit, tuple(variables.values()))
+    return replace(rewritten, masks=tuple(masks))

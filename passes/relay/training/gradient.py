@@ -1,0 +1,135 @@
+"""The reverse-mode gradient, with the provenance that TVM's own drops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relascope.core.errors import EngineError
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite_body, with_main
+from relascope.passes.relay.ir.spans import Spans
+from relascope.passes.relay.training.operator_gradients import Recorder, prepare, recording
+
+Binding = tuple[Any, Any]
+
+
+def gradient(program: RelayProgram) -> RelayProgram:
+    """Take TVM's first-order gradient of the root for every argument.
+
+    "main" must return (root, outputs...), see `root_grad_out`. Afterwards it is a chain of let
+    bindings that ends in ((outputs...), (gradient of each argument...)).
+
+    TVM drops every span on the way. Forward calls get theirs back; what the gradient of a call is
+    made of gets a span of its own, with the call's module, and "gradient of" its operator.
+
+    Raises:
+        EngineError: kind "pass", if an operator on the way has no gradient; names it.
+    """
+    main = program.main
+    if not program.grad_outs or not isinstance(main.body, relay.Tuple):
+        raise EngineError(
+            "pass", "there is no scalar to take the gradient of", "gradient",
+            "put root_grad_out before it",
+        )  # fmt: skip
+    root, *outputs = main.body.fields
+    calls = [e for e in post_order(root) if isinstance(e, relay.Call)]
+    spans = Spans(program.provenance)
+    prepare(calls, spans.where)
+    recorder = Recorder(calls, spans.of_gradient)
+    scalar = relay.Function(main.params, root, None, [], main.attrs)
+    with recording(recorder):
+        taken = relay.transform.gradient(_typed(scalar), mode="first_order")
+
+    bindings, (_, gradients) = _bindings(taken.body)
+    parameters = dict(zip((p.name_hint for p in main.params), taken.params, strict=True))
+    bindings, bound = _with_provenance(bindings, recorder, spans, program)
+    results = relay.Tuple([_in_terms_of(relay.Tuple(outputs), bound, parameters), gradients])
+    body = results
+    for variable, value in reversed(bindings):
+        body = relay.Let(variable, value, body)
+    function = relay.Function(taken.params, body, None, [], main.attrs)
+    return replace(with_main(program, function), provenance=spans.provenance)
+
+
+def _bindings(body: Any) -> tuple[list[Binding], tuple[Any, Any]]:
+    """All let bindings in order, and the root and the tuple of gradients in which they end."""
+    bindings: list[Binding] = []
+
+    def unwind(expr: Any) -> Any:
+        while isinstance(expr, relay.Let):
+            bindings.append((expr.var, expr.value))
+            expr = expr.body
+        return expr
+
+    root, gradients = unwind(body).fields
+    return bindings, (root, unwind(gradients))
+
+
+def _with_provenance(
+    bindings: list[Binding], recorder: Recorder, spans: Spans, program: RelayProgram
+) -> tuple[list[Binding], dict[int, Any]]:
+    """Give the bindings spans.
+
+    Returns:
+        The bindings, and for each call of the program (by handle) the variable it is bound to.
+    """
+    bound: dict[int, Any] = {}
+    copies: dict[int, Any] = {}  # TVM's copies of forward calls, which some gradients read again
+    origin: dict[int, Any] = {}  # the span for the gradient of what a variable holds
+    result: list[Binding] = []
+
+    def read_variable(call: Any, args: list[Any]) -> Any:
+        return copies.get(call.handle.value)
+
+    for variable, value in bindings:
+        handle, name = value.handle.value, op_name(value)
+        if handle in recorder.forward:
+            copy, original = recorder.forward[handle]
+            value = relay.Call(copy.op, copy.args, copy.attrs, copy.type_args, original.span)
+            bound[original.handle.value] = copies[handle] = variable
+            origin[variable.handle.value] = spans.of_gradient(original)
+        elif isinstance(value, relay.Var):
+            if value.name_hint in program.params:
+                origin[variable.handle.value] = spans.of_parameter(value.name_hint)
+        elif isinstance(value, relay.Call):
+            value = rewrite_body(value, read_variable)
+            # What is left without a span starts or adds to the gradient of one variable.
+            if name in ("zeros_like", "add") and value.span is None:
+                span = origin.get(value.args[0].handle.value)
+                origin[variable.handle.value] = span
+                if span is not None:
+                    value = relay.Call(value.op, value.args, value.attrs, value.type_args, span)
+        result.append((variable, value))
+    return result, bound
+
+
+def _in_terms_of(expr: Any, bound: Mapping[int, Any], parameters: Mapping[str, Any]) -> Any:
+    """An expression of the program over the variables that its parts are bound to."""
+    new: dict[int, Any] = {}
+    for part in post_order(expr):
+        handle = part.handle.value
+        if handle in bound:
+            new[handle] = bound[handle]
+        elif isinstance(part, relay.Var):
+            new[handle] = parameters[part.name_hint]
+        elif isinstance(part, relay.Call):
+            args = [new[a.handle.value] for a in part.args]
+            new[handle] = relay.Call(part.op, args, part.attrs, part.type_args, part.span)
+        elif isinstance(part, relay.Tuple):
+            new[handle] = relay.Tuple([new[f.handle.value] for f in part.fields], part.span)
+        elif isinstance(part, relay.TupleGetItem):
+            new[handle] = relay.TupleGetItem(
+                new[part.tuple_value.handle.value], part.index, part.span
+            )
+        else:
+            new[handle] = part
+    return new[expr.handle.value]
+
+
+def _typed(function: Any) -> Any:
+    return relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]

@@ -1,0 +1,37 @@
+"""From let bindings back to a graph that returns the outputs and the wanted gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import tvm
+from tvm import relay
+
+from relascope.core.errors import EngineError
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import with_main
+
+
+def graph_normal_form(program: RelayProgram) -> RelayProgram:
+    """Turn let bindings into a graph and flatten the result to (outputs..., gradients...).
+
+    Kept are the gradients of the inputs and parameters of a floating type, in the order of the
+    arguments; buffers, masks and grad_outs need none, and what is not floating has none.
+    """
+    mod = relay.transform.ToGraphNormalForm()(tvm.IRModule.from_expr(program.main))
+    main = mod["main"]
+    if program.gradients or not isinstance(main.body, relay.Tuple):
+        raise EngineError(
+            "pass", "there is no gradient to keep", "graph_normal_form",
+            "put it once, after the gradient",
+        )  # fmt: skip
+    outputs, gradients = main.body.fields
+    without = {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
+    wanted = [
+        (p.name_hint, g)
+        for p, g in zip(main.params, gradients.fields, strict=True)
+        if p.name_hint not in without and "float" in p.checked_type.dtype
+    ]
+    body = relay.Tuple([*outputs.fields, *(g for _, g in wanted)])
+    function = relay.Function(main.params, body, None, [], main.attrs)
+    return replace(with_main(program, function), gradients=tuple(name for name, _ in wanted))

@@ -1,0 +1,32 @@
+"""Fewer gradients than all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from tvm import relay
+
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import with_main
+
+
+def keep_gradients(program: RelayProgram, wanted: Collection[str]) -> RelayProgram:
+    """A joint program that returns the gradients of some arguments only.
+
+    Args:
+        program: after the gradient, in graph normal form.
+        wanted: names of arguments; those without a gradient are ignored.
+    """
+    fields = list(program.main.body.fields)
+    outputs = fields[: program.outputs]
+    kept = [
+        (name, gradient)
+        for name, gradient in zip(program.gradients, fields[program.outputs :], strict=True)
+        if name in wanted
+    ]
+    main = program.main
+    function = relay.Function(
+        main.params, relay.Tuple([*outputs, *(g for _, g in kept)]), None, [], main.attrs
+    )
+    return replace(with_main(program, function), gradients=tuple(n for n, _ in kept))

@@ -1,0 +1,413 @@
+"""Gradients of single operators: ours beside TVM's, and a record of their use.
+
+TVM's table (`FPrimalGradient`) is global to the process. `prepare` completes it and puts a thin
+layer over the operators of one program; the layer only passes on, unless a `Recorder` is at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tvm import relay
+from tvm.topi.nn.utils import get_pad_tuple
+
+from relascope.core.errors import EngineError
+from relascope.passes.relay.ir.rewrite import op_name, shape, spanned
+
+Gradient = Callable[[Any, Any], Sequence[Any]]
+"""From a call (with types) and the gradient of its result to the gradients of its arguments."""
+
+_OURS = 11  # TVM's own stand at 10
+_LAYER = 12
+
+
+def _broadcast_to(call: Any, grad: Any) -> list[Any]:
+    return [relay.collapse_sum_like(grad, call.args[0])]
+
+
+def _collapse_sum_to(call: Any, grad: Any) -> list[Any]:
+    return [relay.broadcast_to_like(grad, call.args[0])]
+
+
+def _take(call: Any, grad: Any) -> list[Any]:
+    """Adds up what was taken from one place; TVM's own is a loop over the indices.
+
+    The gradient of take(data, indices, axis) has the indices' axes where `axis` was: they come to
+    the front and scatter into zeros of data's shape.
+    """
+    data, indices = call.args
+    if call.attrs.axis is None or int(call.attrs.batch_dims):
+        raise EngineError(
+            "pass", "the gradient of take is known for one axis and no batch axes", "take"
+        )
+    size, places = shape(data), shape(indices)
+    axis = int(call.attrs.axis) % len(size)
+    dtype = data.checked_type.dtype
+    constant = constant_value(call, 1)
+    if constant is not None and constant.ndim == 0:
+        # One slice: zeros around it, which fuses, where a scatter would not.
+        index = int(constant) % size[axis]
+        around = [(0, 0)] * len(size)
+        around[axis] = (index, size[axis] - 1 - index)
+        return [relay.nn.pad(relay.expand_dims(grad, axis), around), relay.zeros_like(indices)]
+    before = list(range(axis))
+    middle = list(range(axis, axis + len(places)))
+    after = list(range(axis + len(places), axis + len(places) + len(size) - axis - 1))
+    updates = relay.transpose(grad, [*middle, *before, *after]) if before else grad
+    rest = [d for i, d in enumerate(size) if i != axis]
+    if str(call.attrs.mode) == "wrap":
+        n = relay.const(size[axis], indices.checked_type.dtype)
+        indices_in = relay.mod(relay.add(relay.mod(indices, n), n), n)
+    else:
+        limit = size[axis] - 1
+        indices_in = relay.clip(indices, 0, limit)
+    scattered = relay.scatter_nd(
+        relay.zeros([size[axis], *rest], dtype),
+        relay.expand_dims(indices_in, 0),
+        updates,
+        mode="add",
+    )
+    if before:
+        scattered = relay.transpose(
+            scattered, [*range(1, axis + 1), 0, *range(axis + 1, len(size))]
+        )
+    return [scattered, relay.zeros_like(indices)]
+
+
+def _adv_index(call: Any, grad: Any) -> list[Any]:
+    """Adds up what was taken from one place; the argument is a tuple of data and indices."""
+    kinds = [f for f in call.args[0].checked_type.fields]
+    data, *indices = (relay.TupleGetItem(call.args[0], i) for i in range(len(kinds)))
+    flat = [relay.zeros_like(i) for i in indices]
+    if "float" not in kinds[0].dtype:
+        return [relay.Tuple([relay.zeros_like(data), *flat])]
+    size = [int(d) for d in kinds[0].shape]
+    rank = len(call.checked_type.shape) - (len(size) - len(indices))
+    places = [int(d) for d in call.checked_type.shape][:rank]
+    rows = [
+        relay.broadcast_to(_counted_from_front(index, size[axis], kind.dtype), places)
+        for axis, (index, kind) in enumerate(zip(indices, kinds[1:], strict=True))
+    ]
+    zeros = relay.zeros(size, kinds[0].dtype)
+    scattered = relay.scatter_nd(zeros, relay.stack(rows, 0), grad, mode="add")
+    return [relay.Tuple([scattered, *flat])]
+
+
+def _counted_from_front(index: Any, size: int, dtype: str) -> Any:
+    """Indices, of which those below zero count from the back, as indices that are not negative."""
+    below = relay.less(index, relay.const(0, dtype))
+    return relay.where(below, relay.add(index, relay.const(size, dtype)), index)
+
+
+def _conv2d(call: Any, grad: Any) -> list[Any]:
+    """The transposed convolution for the data, and a product over patches for the weight.
+
+    The weight's gradient is, for every place in the kernel, the product of the gradient with the
+    data that this place was laid over: one matmul of (out channels, batch * places) with
+    (places of the kernel * in channels, batch * places). TVM's own gradient infers too few
+    channels where there are groups, its conv2d_backward_weight runs one group a channel and image,
+    and that operator's legalisation needs types that building does not keep.
+    """
+    attrs = call.attrs
+    data, weight = call.args
+    groups = int(attrs.groups)
+    if str(attrs.data_layout) != "NCHW" or str(attrs.kernel_layout) != "OIHW":
+        raise EngineError(
+            "pass", "the gradient of nn.conv2d is known in the layouts NCHW and OIHW only",
+            "nn.conv2d", "take the gradient before layouts are changed",
+        )  # fmt: skip
+    batch, channels, tall, wide = shape(data)
+    out, _, height, width = shape(weight)
+    _, _, rows, columns = shape(call)
+    padding = [int(p) for p in attrs.padding]
+    top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
+    down, across = (int(s) for s in attrs.strides)
+    step_down, step_across = (int(d) for d in attrs.dilation)
+    spread = weight  # transposed convolutions are built without dilation only
+    if (step_down, step_across) != (1, 1):
+        spread = relay.nn.dilate(weight, [1, 1, step_down, step_across])
+    reach_down, reach_across = (height - 1) * step_down + 1, (width - 1) * step_across + 1
+    by_data = relay.nn.conv2d_transpose(
+        grad,
+        spread,
+        strides=attrs.strides,
+        padding=attrs.padding,
+        channels=channels,
+        kernel_size=(reach_down, reach_across),
+        groups=groups,
+        output_padding=(
+            tall - ((rows - 1) * down - top - bottom + reach_down),
+            wide - ((columns - 1) * across - left - right + reach_across),
+        ),
+    )
+    around = ((0, 0), (0, 0), (top, bottom), (left, right))
+    padded = relay.nn.pad(data, around) if any((top, left, bottom, right)) else data
+    patches = []
+    for y in range(height):
+        for x in range(width):
+            begin = [0, 0, y * step_down, x * step_across]
+            end = [
+                batch, channels,
+                begin[2] + (rows - 1) * down + 1, begin[3] + (columns - 1) * across + 1,
+            ]  # fmt: skip
+            patches.append(relay.strided_slice(padded, begin, end, [1, 1, down, across]))
+    # (places, batch, channels, rows, columns) to (groups, channels a group * places, the rest)
+    laid = relay.reshape(
+        relay.stack(patches, 0), [height * width, batch, groups, channels // groups, rows * columns]
+    )
+    laid = relay.reshape(
+        relay.transpose(laid, [2, 3, 0, 1, 4]),
+        [groups, channels // groups * height * width, batch * rows * columns],
+    )
+    flat = relay.reshape(grad, [batch, groups, out // groups, rows * columns])
+    flat = relay.reshape(
+        relay.transpose(flat, [1, 2, 0, 3]), [groups, out // groups, batch * rows * columns]
+    )
+    if groups == 1:
+        product = relay.nn.dense(
+            relay.reshape(flat, [out, -1]), relay.reshape(laid, [channels * height * width, -1])
+        )
+    else:
+        product = relay.nn.batch_matmul(flat, laid)
+    return [by_data, relay.reshape(product, list(shape(weight)))]
+
+
+def _repeat(call: Any, grad: Any) -> list[Any]:
+    size = list(shape(call.args[0]))
+    axis = int(call.attrs.axis) % len(size)
+    apart = [*size[: axis + 1], int(call.attrs.repeats), *size[axis + 1 :]]
+    return [relay.sum(relay.reshape(grad, apart), axis=[axis + 1])]
+
+
+def _split(call: Any, grad: Any) -> list[Any]:
+    parts = [relay.TupleGetItem(grad, i) for i in range(len(call.checked_type.fields))]
+    return [relay.concatenate(parts, int(call.attrs.axis))]
+
+
+def _rsqrt(call: Any, grad: Any) -> list[Any]:
+    x = call.args[0]
+    half = relay.const(-0.5, x.checked_type.dtype)
+    return [grad * half * call / x]
+
+
+def _power(call: Any, grad: Any) -> list[Any]:
+    x, y = call.args
+    one = relay.const(1.0, y.checked_type.dtype)
+    by_base = relay.collapse_sum_like(grad * y * relay.power(x, y - one), x)
+    if constant_value(call, 1) is not None:  # log(x) need not exist where nobody asks for it
+        return [by_base, relay.zeros_like(y)]
+    return [by_base, relay.collapse_sum_like(grad * call * relay.log(x), y)]
+
+
+def _extremum(compare: Callable[[Any, Any], Any]) -> Gradient:
+    def gradient(call: Any, grad: Any) -> list[Any]:
+        # Ties are shared evenly between both sides, as PyTorch does it.
+        x, y = call.args
+        dtype = x.checked_type.dtype
+        tie = relay.cast(relay.equal(x, y), dtype) * relay.const(0.5, dtype)
+        by_x = grad * (relay.cast(compare(x, y), dtype) + tie)
+        by_y = grad * (relay.cast(compare(y, x), dtype) + tie)
+        return [relay.collapse_sum_like(by_x, x), relay.collapse_sum_like(by_y, y)]
+
+    return gradient
+
+
+def _pad(call: Any, grad: Any) -> list[Any]:
+    data = call.args[0]
+    if str(call.attrs.pad_mode) != "constant":
+        raise EngineError(
+            "pass", "the gradient of nn.pad is known for constant padding only", "nn.pad"
+        )
+    begin = [int(p[0]) for p in call.attrs.pad_width]
+    end = [b + d for b, d in zip(begin, shape(data), strict=True)]
+    return [relay.strided_slice(grad, begin, end), *map(relay.zeros_like, call.args[1:])]
+
+
+def _leaky_relu(call: Any, grad: Any) -> list[Any]:
+    x = call.args[0]
+    dtype = x.checked_type.dtype
+    slope = relay.const(float(call.attrs.alpha), dtype)
+    positive = relay.greater(x, relay.const(0.0, dtype))
+    return [relay.where(positive, grad, grad * slope)]
+
+
+def _adaptive_avg_pool2d(call: Any, grad: Any) -> list[Any]:
+    """Spreads each gradient evenly over the window that it is the mean of."""
+    data = call.args[0]
+    batch, channels, *size = shape(data)
+    _, _, *places = shape(call)
+    if str(call.attrs.layout) != "NCHW" or any(s % p for s, p in zip(size, places, strict=True)):
+        raise EngineError(
+            "pass",
+            f"the gradient of adaptive pooling from {size} to {places} is not known: its windows "
+            "overlap", "nn.adaptive_avg_pool2d", "pool to a size that divides the image's",
+        )  # fmt: skip
+    (rows, columns), (down, across) = places, (size[0] // places[0], size[1] // places[1])
+    share = grad * relay.const(1 / (down * across), data.checked_type.dtype)
+    apart = relay.reshape(share, [batch, channels, rows, 1, columns, 1])
+    spread = relay.broadcast_to(apart, [batch, channels, rows, down, columns, across])
+    return [relay.reshape(spread, list(shape(data)))]
+
+
+def _flat(call: Any, grad: Any) -> list[Any]:
+    """Of an operator that is constant almost everywhere, or computes integers."""
+    return [_zeros(a, a.checked_type) for a in call.args]
+
+
+def _zeros(expr: Any, kind: Any) -> Any:
+    if isinstance(kind, relay.TupleType):
+        return relay.Tuple(
+            [_zeros(relay.TupleGetItem(expr, i), f) for i, f in enumerate(kind.fields)]
+        )
+    return relay.zeros_like(expr)
+
+
+def _gather(call: Any, grad: Any) -> list[Any]:
+    data, indices = call.args
+    if "float" not in data.checked_type.dtype:
+        return _flat(call, grad)
+    axis = int(call.attrs.axis)
+    zeros = relay.zeros(list(shape(data)), data.checked_type.dtype)
+    return [relay.scatter_elements(zeros, indices, grad, axis, "add"), relay.zeros_like(indices)]
+
+
+def _full(call: Any, grad: Any) -> list[Any]:
+    return [relay.cast_like(relay.sum(grad), call.args[0])]
+
+
+_OWN: dict[str, Gradient] = {
+    "broadcast_to": _broadcast_to,
+    "collapse_sum_to": _collapse_sum_to,
+    "take": _take,
+    "adv_index": _adv_index,
+    "nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
+    "nn.conv2d": _conv2d,
+    "gather": _gather,
+    "repeat": _repeat,
+    "split": _split,
+    "rsqrt": _rsqrt,
+    "power": _power,
+    "maximum": _extremum(relay.greater),
+    "minimum": _extremum(relay.less),
+    "nn.pad": _pad,
+    "nn.leaky_relu": _leaky_relu,
+    "full": _full,
+    **dict.fromkeys(
+        (
+            "less", "greater", "greater_equal", "equal", "logical_and", "logical_or",
+            "logical_not", "logical_xor", "floor", "ceil", "round", "trunc", "sign",
+            "floor_divide", "floor_mod", "mod", "argmax", "argmin",
+        ),
+        _flat,
+    ),
+}  # fmt: skip
+
+
+class Recorder:
+    """Ties every use of an operator's gradient to the call of the program that it is of.
+
+    TVM asks for gradients in exactly the reverse of the order in which it visits the calls; each
+    use is checked against the call expected next.
+
+    Args:
+        calls: the calls of the program, producers first.
+        span_of: the span for what the gradient of a call is made of, or None.
+    """
+
+    def __init__(self, calls: Sequence[Any], span_of: Callable[[Any], Any]) -> None:
+        self._expected = list(calls)
+        self._span_of = span_of
+        self.forward: dict[int, tuple[Any, Any]] = {}
+        """TVM's copy of a call (by handle): the copy, and the call of the program."""
+
+    def use(self, gradient: Gradient, copy: Any, grad: Any) -> list[Any]:
+        """Take one gradient, note what it was of, and give what it made a span."""
+        original = self._expected.pop() if self._expected else None
+        if original is None or original.op != copy.op:
+            name = op_name(original) if original is not None else "nothing"
+            raise EngineError(
+                "pass",
+                f"TVM asked for the gradient of {op_name(copy)} where {name} was expected",
+                op_name(copy),
+                "this TVM walks programs in another order than the one relascope was made for",
+            )
+        self.forward[copy.handle.value] = (copy, original)
+        self.current = original
+        ends = [copy, grad, *copy.args]
+        span = self._span_of(original)
+        return [spanned(g, span, ends) for g in gradient(copy, grad)]
+
+
+_recorder: Recorder | None = None
+_layered: set[str] = set()
+_without: set[str] = set()
+
+
+def constant_value(call: Any, index: int) -> Any:
+    """The value (numpy.ndarray) of a call's argument if the program has it as a constant.
+
+    TVM hands a gradient function let variables for all arguments; this looks behind them.
+    """
+    source = call if _recorder is None else _recorder.current
+    argument = source.args[index]
+    return argument.data.numpy() if isinstance(argument, relay.Constant) else None
+
+
+def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
+    """Complete TVM's table for the operators of these calls and put the recording layer on.
+
+    An operator without a gradient is let through where its result is not floating: no gradient
+    flows through integers.
+
+    Args:
+        calls: typed.
+        where: names the place of a call for an error.
+
+    Raises:
+        EngineError: kind "pass", if an operator has no gradient; names it and its module.
+    """
+    for call in calls:
+        name = op_name(call)
+        if name not in _layered and name:
+            if name in _OWN:
+                relay.op.register_gradient(name, _OWN[name], level=_OURS)
+            gradient = call.op.get_attr("FPrimalGradient")
+            if gradient is None:
+                _without.add(name)
+            relay.op.register_gradient(name, _layer(gradient or _flat), level=_LAYER)
+            _layered.add(name)
+        if not name or (name in _without and _is_floating(call)):
+            raise EngineError(
+                "pass",
+                f"Relay has no gradient for {name or 'a call of a function'}.",
+                where(call),
+                "Take the gradient of a part of the model without it, or register one with "
+                "tvm.relay.op.register_gradient.",
+            )
+
+
+def _is_floating(call: Any) -> bool:
+    kind = call.checked_type
+    return any("float" in f.dtype for f in getattr(kind, "fields", [kind]))
+
+
+def _layer(gradient: Gradient) -> Gradient:
+    def layer(call: Any, grad: Any) -> Sequence[Any]:
+        if _recorder is None:
+            return gradient(call, grad)
+        return _recorder.use(gradient, call, grad)
+
+    return layer
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Let a recorder see every gradient that is taken inside the block."""
+    global _recorder
+    _recorder = recorder
+    try:
+        yield
+    finally:
+        _recorder = None

@@ -1,0 +1,83 @@
+"""A joint program sawn into the forward and the backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relascope.core.graph import Graph
+from relascope.passes.cuts.halves import Halves, chosen_cut, part, saved_names
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import children
+
+
+def split(
+    program: RelayProgram, graph: Graph, exprs: Mapping[str, Any], captured: Iterable[str]
+) -> Halves:
+    """Saw a joint program into two; see `passes.cuts.halves.Halves`.
+
+    Args:
+        program: after the gradient, in graph normal form.
+        graph: of the program, with `forward_outputs` set.
+        exprs: the Relay expression of each node, by its id.
+        captured: ids of the nodes that the forward saves. What else the backward needs of the
+            forward, it computes again; constants stand in both functions.
+
+    Raises:
+        EngineError: kind "usage"; a node cannot be captured, or the program has no gradients.
+    """
+    cut = chosen_cut(graph, captured)
+    main = program.main
+    results = list(main.body.fields)
+    outputs, gradients = results[: program.outputs], results[program.outputs :]
+    saved = [exprs[i] for i in cut.ids]
+    names = saved_names(cut)
+    variables = [relay.var(n, e.checked_type) for n, e in zip(names, saved, strict=True)]
+    instead = {e.handle.value: v for e, v in zip(saved, variables, strict=True)}
+    forward = _half(program, "forward", [*outputs, *saved], {})
+    backward = _half(program, "backward", gradients, instead)
+    return Halves.of(program, forward, backward, cut)
+
+
+def _half(
+    program: RelayProgram, name: str, results: Sequence[Any], instead: Mapping[int, Any]
+) -> RelayProgram:
+    """A function of the given results, in which some expressions are replaced by variables.
+
+    The variables are its last arguments, all of them, needed or not.
+    """
+    new = _replaced(results, instead)
+    body = relay.Tuple([new[r.handle.value] for r in results])
+    params = [p for p in program.main.params if p.handle.value in new]
+    function = relay.Function([*params, *instead.values()], body)
+    mod = relay.transform.InferType()(tvm.IRModule({name: function}))
+    return part(program, mod, {p.name_hint for p in params})
+
+
+def _replaced(results: Iterable[Any], instead: Mapping[int, Any]) -> dict[int, Any]:
+    """Every expression that the results still need after the replacement, by its old handle."""
+    new: dict[int, Any] = dict(instead)
+    todo: list[tuple[Any, bool]] = [(r, False) for r in results]
+    while todo:
+        expr, ready = todo.pop()
+        handle = expr.handle.value
+        if handle in new:
+            continue
+        below = list(children(expr))
+        if not ready and below:
+            todo.append((expr, True))
+            todo.extend((c, False) for c in reversed(below))
+            continue
+        fresh = [new[c.handle.value] for c in below]
+        if all(a.same_as(b) for a, b in zip(below, fresh, strict=True)):
+            new[handle] = expr
+        elif isinstance(expr, relay.Call):
+            new[handle] = relay.Call(fresh[0], fresh[1:], expr.attrs, expr.type_args, expr.span)
+        elif isinstance(expr, relay.Tuple):
+            new[handle] = relay.Tuple(fresh, expr.span)
+        else:
+            new[handle] = relay.TupleGetItem(fresh[0], expr.index, expr.span)
+    return new

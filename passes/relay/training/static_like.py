@@ -1,0 +1,44 @@
+"""Shapes written down instead of read from another tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relay
+
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
+
+_STATIC: dict[str, Callable[[list[Any], list[int], str], Any]] = {
+    "zeros_like": lambda args, size, dtype: relay.zeros(size, dtype),
+    "ones_like": lambda args, size, dtype: relay.ones(size, dtype),
+    "full_like": lambda args, size, dtype: relay.full(args[1], size, dtype),
+    "collapse_sum_like": lambda args, size, dtype: relay.collapse_sum_to(args[0], size),
+    "broadcast_to_like": lambda args, size, dtype: relay.broadcast_to(args[0], size),
+    "reshape_like": lambda args, size, dtype: relay.reshape(args[0], size),
+    "cast_like": lambda args, size, dtype: relay.cast(args[0], dtype),
+}
+_CHANGE_TYPE_ONLY = {
+    "collapse_sum_like", "broadcast_to_like", "reshape_like", "cast_like",
+    "collapse_sum_to", "broadcast_to",
+}  # fmt: skip
+
+
+def static_like(program: RelayProgram) -> RelayProgram:
+    """Replace the *_like operators by forms whose shape or type is written down.
+
+    The backward then needs nothing for its shape alone. One that changes nothing is removed.
+    After the tutorial's LikeZapp.
+    """
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        name = op_name(call)
+        if name in _CHANGE_TYPE_ONLY and call.args[0].checked_type == call.checked_type:
+            return args[0]
+        make = _STATIC.get(name)
+        if make is None:
+            return None
+        return make(args, list(shape(call)), call.checked_type.dtype)
+
+    return rewrite(program, visit)

@@ -1,0 +1,147 @@
+"""Find the first pass that makes a pipeline bad, in few tries. Knows no compiler.
+
+A try is the pipeline with its last optional passes switched off. Required passes stay on, and so do
+the optional ones that they need: the program cannot go without them. Halving finds the place where
+good turns to bad; a try that cannot be run is passed over, and another one near it is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from relascope.passes.catalogue import info
+from relascope.passes.pipeline import Pipeline
+
+IMPORT = -1
+"""Stands for the imported program where the index of a step is expected."""
+
+
+class Verdict(Enum):
+    """What is said of a try."""
+
+    GOOD = "good"
+    BAD = "bad"
+    CANNOT_RUN = "cannot be run"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a pipeline turns bad.
+
+    Args:
+        suspects: indices of steps, `IMPORT` among them: one where it is known; several where the
+            tries between them cannot be run; none where the whole pipeline is not bad.
+        bad: the smallest try that is bad: everything up to the last suspect.
+        good: the largest one that is good, before the first suspect; None where there is none.
+    """
+
+    suspects: tuple[int, ...]
+    bad: Pipeline | None = None
+    good: Pipeline | None = None
+
+
+Judge = Callable[[Pipeline], Verdict]
+
+
+def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Found:
+    """Find the first step that makes a pipeline bad.
+
+    With n steps that are on, `judge` is asked at most ceil(log2 n) + 2 times, and once more for
+    each try that cannot be run. What is found is a true boundary: bad with the step, good without
+    it. Where a pipeline turns bad more than once, it is one of these places.
+
+    Args:
+        pipeline: what is bad as a whole.
+        judge: asked of the whole, then of parts of it: pipelines with steps switched off, and,
+            where the kept steps alone are bad, of the first few of them.
+        kept: indices of the steps that stay on; see `kept_on`.
+    """
+    on = [i for i, step in enumerate(pipeline) if step.enabled]
+    free = [i for i in on if i not in kept]
+    stay = [i for i in on if i in kept]
+    if judge(pipeline) is not Verdict.BAD:
+        return Found(())
+
+    def upto_free(count: int) -> Pipeline:
+        return _without(pipeline, free[count:])
+
+    if free:
+        least = judge(upto_free(0))
+        if least is not Verdict.BAD:
+            low, high = _narrow(0, len(free), lambda count: judge(upto_free(count)))
+            if low or least is Verdict.GOOD:
+                return Found(tuple(free[low:high]), upto_free(high), upto_free(low))
+            # Nothing good was seen: whatever stands before the first bad one may be the cause.
+            before = [i for i in on if i <= free[high - 1]]
+            return Found((IMPORT, *before), upto_free(high))
+
+    bare = upto_free(0)
+
+    def upto_kept(count: int) -> Pipeline:
+        return bare.upto(stay[count - 1] if count else -1)
+
+    low, high = _narrow(-1, len(stay), lambda count: judge(upto_kept(count)))
+    suspects = (IMPORT, *stay)[low + 1 : high + 1]
+    return Found(suspects, upto_kept(high), upto_kept(low) if low >= 0 else None)
+
+
+def kept_on(ir: str, pipeline: Pipeline) -> frozenset[int]:
+    """Indices of the steps that a pipeline cannot go without, by the catalogue.
+
+    These are the required ones, and of what they need the nearest one before them.
+    """
+    kept = {i for i, s in enumerate(pipeline) if s.enabled and info(ir, s).required}
+    ahead = sorted(kept)
+    while ahead:
+        index = ahead.pop()
+        for name in info(ir, pipeline.steps[index]).needs:
+            found = _last_before(pipeline, name, index)
+            if found is not None and found not in kept:
+                kept.add(found)
+                ahead.append(found)
+    return frozenset(kept)
+
+
+def half_way(ir: str, pipeline: Pipeline, part: Pipeline) -> bool:
+    """Whether a part ends between a required step and a required step that needs it.
+
+    Such a program (the root of the gradient without the gradient) is nothing that can be compared.
+    """
+    done = {s.name for s in part if s.enabled}
+    rest = [s for s in pipeline.steps[len(part) :] if s.enabled and info(ir, s).required]
+    return any(name in done for step in rest for name in info(ir, step).needs)
+
+
+def _last_before(pipeline: Pipeline, name: str, index: int) -> int | None:
+    found = (i for i, s in enumerate(pipeline.steps[:index]) if s.enabled and s.name == name)
+    return max(found, default=None)
+
+
+def _without(pipeline: Pipeline, off: Sequence[int]) -> Pipeline:
+    for index in off:
+        pipeline = pipeline.switched(index, False)
+    return pipeline
+
+
+def _narrow(low: int, high: int, judge: Callable[[int], Verdict]) -> tuple[int, int]:
+    """The nearest two places, not bad and bad, with nothing between them that can be run.
+
+    Args:
+        low: the last place that is not bad, for all that is known.
+        high: the first one that is.
+    """
+    dark: set[int] = set()  # cannot be run
+    while untried := [i for i in range(low + 1, high) if i not in dark]:
+        known = [low, high, *(i for i in dark if low < i < high)]
+        # Farthest from all that is known: the middle, as long as everything can be run.
+        place = max(untried, key=lambda i: min(abs(i - k) for k in known))
+        verdict = judge(place)
+        if verdict is Verdict.BAD:
+            high = place
+        elif verdict is Verdict.GOOD:
+            low = place
+        else:
+            dark.add(place)
+    return low, high

@@ -1,0 +1,286 @@
+"""Find a small piece of a program that still shows a fault, in few tries. Knows no compiler.
+
+A piece is a set of nodes of a neutral graph. What it reads and does not compute itself becomes its
+arguments; so any set of nodes is a program, wherever it is cut. The search starts at the nodes
+where values first differ, where these are known, and else halves the program's length from both
+ends; then it leaves out what is left in ever smaller chunks, down to single nodes: delta debugging
+(Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from relascope.core.graph import Graph, Kind, Node
+from relascope.passes.search.bisect import Verdict
+
+MOST = 80
+"""How many pieces are tried at most."""
+
+_LEAVES = (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a program.
+
+    Args:
+        nodes: ids of what it computes, in graph order.
+        outputs: ids of its results, each one tensor, among `nodes`.
+    """
+
+    nodes: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is said of a piece.
+
+    Args:
+        verdict: bad is a piece that shows the fault.
+        outputs: those of the piece's outputs that show it, as far as that is known.
+    """
+
+    verdict: Verdict
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What was found.
+
+    Args:
+        piece: the smallest that shows the fault; None where the whole program does not.
+        tries: how many pieces were tried.
+        minimal: whether the fault goes away without any single one of its nodes; not where the
+            tries were used up before.
+    """
+
+    piece: Piece | None
+    tries: int
+    minimal: bool = False
+
+
+Judge = Callable[[Piece], Look]
+
+
+def whole(graph: Graph) -> Piece:
+    """All that a program computes."""
+    nodes = tuple(n.id for n in graph if n.kind not in _LEAVES)
+    computed = set(nodes)
+    return Piece(nodes, tuple(dict.fromkeys(o for o in graph.outputs if o in computed)))
+
+
+def arguments(graph: Graph, piece: Piece) -> tuple[str, ...]:
+    """Ids of what a piece reads and does not compute, without constants, in graph order."""
+    inside = set(piece.nodes)
+    read = {i for n in piece.nodes for i in graph.by_id[n].edges if i not in inside}
+    return tuple(n.id for n in graph if n.id in read and n.kind is not Kind.CONSTANT)
+
+
+def calls(graph: Graph, piece: Piece) -> int:
+    """How many operators (and fused functions) a piece calls."""
+    return sum(graph.by_id[i].kind in (Kind.CALL, Kind.FUNCTION) for i in piece.nodes)
+
+
+def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[str, ...]:
+    """Where to look first: the first node whose value differs, with all that it is computed of,
+    back to values that are the same.
+
+    Args:
+        same, differ: ids of nodes that are there after the pass as well, by their values.
+    """
+    first = next((n.id for n in graph if n.id in differ and n.kind not in _LEAVES), None)
+    if first is None:
+        return ()
+    seen, todo = {first}, [first]
+    while todo:
+        for ident in graph.edges[todo.pop()]:
+            if ident in same or ident in seen or graph.by_id[ident].kind in _LEAVES:
+                continue
+            seen.add(ident)
+            todo.append(ident)
+    return tuple(n.id for n in graph if n.id in seen)
+
+
+def reduce(graph: Graph, judge: Judge, start: Collection[str] = (), most: int = MOST) -> Reduced:
+    """Find a small piece that shows a fault.
+
+    Args:
+        graph: the program that shows it.
+        judge: asked about pieces, the whole program first, no piece twice.
+        start: ids of nodes near the fault; see `near`.
+        most: how many pieces are tried at most; the smallest bad one seen is returned then.
+    """
+    search = _Search(graph, judge, most)
+    if not search.bad(search.all):
+        return Reduced(None, search.tries)
+    search.focus()
+    if start:
+        search.grow(start)
+    if len(search.units) > 4:
+        search.halve()
+        search.focus()
+    minimal = search.leave_out()
+    if search.focus():
+        minimal = search.leave_out()
+    return Reduced(search.piece, search.tries, minimal)
+
+
+Units = tuple[int, ...]
+
+
+class _Search:
+    """The smallest bad piece so far, and what can be cut off it.
+
+    A unit is what can only be cut off together: a value of several tensors, and what reads it.
+    """
+
+    def __init__(self, graph: Graph, judge: Judge, most: int) -> None:
+        self._graph, self._judge, self._most = graph, judge, most
+        self._members, self._unit_of = _units(graph)
+        self._read, self._neighbours = self._edges()
+        self._known: dict[Piece, bool] = {}
+        self.piece = whole(graph)
+        self.all: Units = tuple(range(len(self._members)))
+        self.units = self.all
+        self.tries = 0
+        self._wrong: tuple[str, ...] = ()  # outputs of the piece that show the fault
+
+    def _edges(self) -> tuple[list[set[int]], list[set[int]]]:
+        read: list[set[int]] = [set() for _ in self._members]
+        around: list[set[int]] = [set() for _ in self._members]
+        for ident, unit in self._unit_of.items():
+            for source in self._graph.edges[ident]:
+                other = self._unit_of.get(source, unit)
+                if other != unit:
+                    read[unit].add(other)
+                    around[unit].add(other)
+                    around[other].add(unit)
+        return read, around
+
+    def bad(self, units: Units, outputs: tuple[str, ...] | None = None) -> bool:
+        """Whether these units show the fault; if so, they are the smallest piece from now on.
+
+        Args:
+            outputs: of the piece; None takes those of the smallest so far that are still in it, and
+                whatever nothing in the piece reads.
+        """
+        piece = self._piece(units, outputs)
+        if not piece.outputs:
+            return False
+        if piece in self._known:
+            return self._known[piece]
+        if self.tries >= self._most:
+            return False
+        self.tries += 1
+        look = self._judge(piece)
+        self._known[piece] = look.verdict is Verdict.BAD
+        if look.verdict is not Verdict.BAD:
+            return False
+        self.units, self.piece, self._wrong = units, piece, look.outputs
+        return True
+
+    def _piece(self, units: Units, outputs: tuple[str, ...] | None) -> Piece:
+        inside = {i for u in units for i in self._members[u]}
+        nodes = tuple(n.id for n in self._graph if n.id in inside)
+        if len(units) == len(self.all):
+            return Piece(nodes, outputs or whole(self._graph).outputs)
+        if outputs is None:
+            read = {s for i in nodes for s in self._graph.edges[i]}
+            kept = [o for o in self.piece.outputs if o in inside]
+            ends = [i for i in nodes if i not in read and _one_tensor(self._graph.by_id[i])]
+            outputs = tuple(dict.fromkeys([*kept, *ends]))
+        return Piece(nodes, outputs)
+
+    def focus(self) -> bool:
+        """Keep one output that shows the fault, and what it is computed of; whether that worked."""
+        for output in self._wrong[:1]:
+            inside, ahead = set(self.units), {self._unit_of[output]}
+            todo = list(ahead)
+            while todo:
+                fresh = (self._read[todo.pop()] & inside) - ahead
+                ahead |= fresh
+                todo.extend(fresh)
+            smaller = len(ahead) < len(self.units) or len(self.piece.outputs) > 1
+            return smaller and self.bad(tuple(sorted(ahead)), (output,))
+        return False
+
+    def grow(self, start: Iterable[str]) -> None:
+        """Look near a place, farther and farther, as long as that is less than there is."""
+        reached = {self._unit_of[i] for i in start if i in self._unit_of}
+        hops = 1
+        while reached and len(reached) < len(self.units):
+            if self.bad(tuple(sorted(reached))):
+                return
+            for _ in range(hops):
+                reached |= {n for u in reached for n in self._neighbours[u]}
+            hops *= 2
+
+    def halve(self) -> None:
+        """Cut off the end, then the beginning, as much of each as can be, by halving."""
+        for from_end in (True, False):
+            units = self.units
+            low, high = 0, len(units)  # the first of these counts is too few, the other is enough
+            while high - low > 1:
+                middle = (low + high) // 2
+                if self.bad(units[:middle] if from_end else units[-middle:]):
+                    high = middle
+                else:
+                    low = middle
+
+    def leave_out(self) -> bool:
+        """Leave out chunks of what is left; whether it was tried for every single unit in vain."""
+        size = max(1, len(self.units) // 2)
+        while len(self.units) > 1:
+            removed = False
+            place = len(self.units)
+            while place > 0:
+                low = max(0, place - size)
+                if self.bad(self.units[:low] + self.units[place:]):
+                    removed = True
+                place = low
+            if not removed and size == 1:
+                break
+            if not removed:
+                size = max(1, size // 2)
+            size = min(size, max(1, len(self.units) // 2))
+        return self.tries < self._most
+
+
+def _units(graph: Graph) -> tuple[list[list[str]], dict[str, int]]:
+    """The ids of each unit, in order of its first node, and the unit of each computed node."""
+    parent = {n.id: n.id for n in graph if n.kind not in _LEAVES}
+
+    def root(ident: str) -> str:
+        while parent[ident] != ident:
+            parent[ident] = parent[parent[ident]]
+            ident = parent[ident]
+        return ident
+
+    for node in graph:
+        for source in graph.edges[node.id]:
+            several = node.kind is Kind.ITEM or not _one_tensor(graph.by_id[source])
+            if several and source in parent:
+                parent[root(node.id)] = root(source)
+    numbers: dict[str, int] = {}
+    members: list[list[str]] = []
+    for node in graph:
+        if node.id in parent:
+            unit = numbers.setdefault(root(node.id), len(members))
+            if unit == len(members):
+                members.append([])
+            members[unit].append(node.id)
+    return members, {i: numbers[root(i)] for i in parent}
+
+
+def _one_tensor(node: Node) -> bool:
+    return len(node.outputs) == 1 and node.kind is not Kind.TUPLE
+
+
+def operators(graph: Graph, piece: Piece) -> Sequence[str]:
+    """The operators that a piece calls, in order."""
+    found = (graph.by_id[i] for i in piece.nodes)
+    return [n.op for n in found if n.kind in (Kind.CALL, Kind.FUNCTION)]

@@ -1,0 +1,26 @@
+"""relascope: see, step, cut, compile and time TVM graphs of PyTorch models.
+
+Importing this package loads neither torch nor a TVM; what needs them is imported when it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relascope.engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch
+
+__version__ = "0.2.0"
+__all__ = ["__version__", "add_tvm_dispatch", "remove_tvm_dispatch"]
+
+_here = Path(__file__).parent
+if not (_here / "engine").exists():  # in a checkout the other packages stand beside this one
+    __path__.append(str(_here.parent))
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("add_tvm_dispatch", "remove_tvm_dispatch"):
+        return getattr(import_module("relascope.engine.dispatch"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

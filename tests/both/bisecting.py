@@ -1,0 +1,183 @@
+"""The tests of bisection that both engines share: planted faults are found, without a hint.
+
+A file that imports them defines `case`, what is the engine's own, and `session`.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from relascope.engine.jobs import bisect as bisection
+from relascope.engine.protocol.source import source_from_file
+from relascope.passes import catalogue
+from relascope.passes.catalogue import default_pipeline, user
+from relascope.passes.pipeline import Pipeline, Step
+from traces import save
+from truths import asking
+
+# Those of an inference pipeline.
+FAULTS = ("gelu_tanh", "in_float16", "weight_transposed", "residual_dropped", "softmax_axis")
+
+
+@dataclass(frozen=True)
+class Case:
+    """After which step of the inference pipeline each fault is planted; a way to the gradient."""
+
+    ir: str
+    spots: dict[str, str]
+    training: str
+
+
+class Small(nn.Module):
+    """A square layer, gelu, layer norm and a residual: (3, 8) to (3, 8)."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return x + nn.functional.gelu(self.fc(self.norm(x)))
+
+
+class Tiny(nn.Module):
+    """A layer and gelu: (3, 8) to (3, 8)."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8, bias=False)
+
+    def forward(self, x):
+        return nn.functional.gelu(self.fc(x))
+
+
+class Attention(nn.Module):
+    """Attention without heads: (3, 8) to (3, 8)."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.softmax(self.fc(x) @ x.T, -1) @ x
+
+
+class Wide(nn.Module):
+    """Two layers whose products take most of the time: (32, 256) to (32, 256)."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(256, 256), nn.Linear(256, 256)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))
+
+
+def small(folder, make=Small, **options):
+    """A source of such a module, in a file."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module, x = make(), torch.randn(32, 256) if make is Wide else torch.randn(3, 8)
+    return source_from_file(save(module, (x,), folder / f"{make.__name__}.pt"), **options)
+
+
+def model_of(fault):
+    """A module that a fault strikes."""
+    return {"softmax_axis": Attention, "slow": Wide}.get(fault, Small)
+
+
+def offer(monkeypatch, file):
+    """Offer the passes of a file next to a test; only while the test runs."""
+    monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
+    monkeypatch.setenv(user.VARIABLE, "")
+    user.name_files([str(Path(__file__).parent / file)])
+
+
+def planted(ir, fault, after):
+    """The default inference pipeline with a fault after the first step of a name, and its index."""
+    steps = list(default_pipeline(ir, False))
+    index = [s.name for s in steps].index(after) + 1
+    return Pipeline((*steps[:index], Step(fault), *steps[index:])), index
+
+
+def search(session, source, pipeline, **options):
+    """Bisect, on the CPU."""
+    question = bisection.Question(source, pipeline, "llvm", **options)
+    return bisection.bisect(asking(session), session.ir, question)
+
+
+@pytest.fixture(autouse=True)
+def faults(case, monkeypatch):
+    offer(monkeypatch, f"{case.ir}/faults.py")
+
+
+def most(pipeline):
+    """How many compiles a search may take."""
+    return math.ceil(math.log2(sum(s.enabled for s in pipeline))) + 2
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_pass_is_found(case, session, tmp_path, fault):
+    pipeline, index = planted(case.ir, fault, case.spots[fault])
+    dtype = "float32" if fault == "gelu_tanh" else "float64"  # which is not looked at again
+    result = search(session, small(tmp_path, model_of(fault), dtype=dtype), pipeline)
+    assert (result.kind, result.found.suspects) == ("wrong", (index,))
+    assert result.compiles <= most(pipeline)
+    assert dtype == "float64" or not result.double.passed
+    words = bisection.verdict(case.ir, result)
+    assert words.startswith(f"Step {index + 1}, {fault} ")
+    assert "wrong, not rounded" in words
+
+
+def test_an_eps_in_the_wrong_place_on_the_way_to_the_gradient(case, session, tmp_path):
+    pipeline = Pipeline.parse(case.training)
+    index = [s.name for s in pipeline].index("eps_outside")
+    source = small(tmp_path, training=True, dtype="float64")
+    result = search(session, source, pipeline)
+    assert (result.kind, result.found.suspects) == ("wrong", (index,))
+    assert result.compiles <= most(pipeline)
+    on = [{s.name for s in t.pipeline if s.enabled} for t in result.log]
+    assert all({"root_grad_out", "gradient"} <= names for names in on)
+
+
+def slow_pipeline(case, session, source):
+    """The inference pipeline with a pass that makes it slow, its index, and a factor: four
+    times what it takes without that pass, as measured here."""
+    pipeline, index = planted(case.ir, "slow", case.spots["slow"])
+    for last, step in enumerate(pipeline):
+        if catalogue.info(case.ir, step).looking:
+            pipeline = pipeline.switched(last, False)
+    right = pipeline.switched(index, False)
+    (ratio,) = [
+        r.ratio_to_eager
+        for r in asking(session)("time", source, right, None, "llvm", 1, 10).rows
+        if r.ratio_to_eager
+    ]
+    return pipeline, index, 4 * ratio
+
+
+def test_a_pass_that_makes_it_slow_is_found(case, session, tmp_path):
+    source = small(tmp_path, Wide)
+    pipeline, index, factor = slow_pipeline(case, session, source)
+    result = search(session, source, pipeline, kind="slow", factor=factor, threads=1)
+    assert (result.kind, result.found.suspects) == ("slow", (index,))
+    assert result.compiles <= most(pipeline)
+    before, after = (
+        next(t.ratio for t in result.log if t.pipeline == p)
+        for p in (result.found.good, result.found.bad)
+    )
+    assert after > 2 * before
+    assert bisection.verdict(case.ir, result).startswith(f"Step {index + 1}, slow ")
+
+
+def test_a_pass_that_raises_is_found_and_the_session_goes_on(case, session, tmp_path):
+    pipeline, index = planted(case.ir, "raises", "fold")
+    result = search(session, small(tmp_path), pipeline)
+    assert (result.kind, result.found.suspects) == ("crash", (index,))
+    assert "no good after 4 parameters" in bisection.verdict(case.ir, result)
+    right = search(session, small(tmp_path), pipeline.switched(index, False))
+    assert (right.kind, right.found.suspects, right.compiles) == ("", (), 1)

@@ -1,0 +1,383 @@
+"""TVM in training code, against the same code without it: the tests that every engine passes.
+
+Each engine's folder runs them by importing them, in a process that holds its TVM.
+"""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from relascope.core.errors import EngineError
+from relascope.engine import dispatch
+from relascope.engine.dispatch import remove_tvm_dispatch
+
+
+def engine():
+    """The engine whose TVM this process holds."""
+    return "relay" if "tvm.relay" in sys.modules else "relax"
+
+
+def add_tvm_dispatch(module, samples, **options):
+    dispatch.add_tvm_dispatch(module, samples, **{"engine": engine(), **options})
+
+
+class Net(nn.Module):
+    """Dropout, layer norm, outputs in a dict with a tuple and something that is no tensor."""
+
+    def __init__(self, rate=0.3):
+        super().__init__()
+        self.a, self.drop, self.norm = nn.Linear(8, 16), nn.Dropout(rate), nn.LayerNorm(16)
+        self.b = nn.Linear(16, 4)
+
+    def forward(self, x, scale=1.0):
+        hidden = self.drop(F.gelu(self.a(x)))
+        return {"y": self.b(self.norm(hidden)) * scale, "words": "kept", "h": (hidden, None)}
+
+
+def sample():
+    return torch.randn(5, 8, generator=torch.Generator().manual_seed(9))
+
+
+@pytest.fixture
+def net():
+    torch.manual_seed(0)
+    return Net()
+
+
+class Own(torch.Tensor):
+    """A tensor that may do more than a tensor."""
+
+
+def counted(module):
+    return module.forward.calls["tvm"], module.forward.calls["own"]
+
+
+def train(module, steps=6):
+    """Losses of some steps of AdamW under one seed."""
+    torch.manual_seed(3)
+    optimiser = torch.optim.AdamW(module.parameters(), 1e-2)
+    losses = []
+    for _ in range(steps):
+        out = module(torch.randn(5, 8))
+        loss = (out["y"] ** 2).mean() + 0.01 * out["h"][0].sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_training_gives_the_same_losses_under_the_same_seed(net):
+    plain = copy.deepcopy(net)
+    add_tvm_dispatch(net, sample())
+    ours, theirs = train(net), train(plain)
+    assert ours == pytest.approx(theirs, rel=1e-4)
+    assert len({round(loss, 4) for loss in theirs}) == len(theirs)  # it does train
+    assert counted(net) == (6, 0)
+    for a, b in zip(net.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+
+
+def test_gradients_of_inputs_and_parameters_are_pytorchs(net):
+    add_tvm_dispatch(net, sample())
+    grads = []
+    for run in (net, net.forward.own):
+        x = sample().requires_grad_()
+        torch.manual_seed(4)
+        out = run(x)
+        loss = (out["y"] * torch.arange(4.0)).sum() + out["h"][0].pow(2).sum()
+        grads.append(torch.autograd.grad(loss, [x, *net.parameters()]))
+    for ours, theirs in zip(*grads, strict=True):
+        assert theirs.abs().max() > 0
+        assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
+
+
+def test_outputs_keep_their_form(net):
+    add_tvm_dispatch(net, sample())
+    out = net(sample())
+    assert list(out) == ["y", "words", "h"]
+    assert out["words"] == "kept"
+    assert isinstance(out["h"], tuple)
+    assert out["h"][1] is None
+
+
+def test_train_eval_and_no_grad_each_do_what_the_module_does(net):
+    add_tvm_dispatch(net, sample())
+    x = sample()
+    for training in (True, False):
+        net.train(training)
+        for grad in (True, False):
+            with torch.set_grad_enabled(grad):
+                torch.manual_seed(1)
+                ours = net(x)["y"]
+                after = torch.rand(1)
+                torch.manual_seed(1)
+                theirs = net.forward.own(x)["y"]
+                assert torch.equal(after, torch.rand(1))  # as many random numbers are used up
+                assert ours.requires_grad == grad
+                assert torch.allclose(ours, theirs, atol=1e-5)
+    assert counted(net) == (4, 0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda n, x: n(torch.cat([x, x])),
+        lambda n, x: n(x, scale=2.0),
+        lambda n, x: n.double()(x.double()),
+        lambda n, x: n(x.as_subclass(Own)),
+        lambda n, x: torch.func.functional_call(n, {"b.bias": torch.zeros(7, 4)[0:1, :]}, (x,)),
+    ],
+    ids=["shape", "argument", "dtype", "subclass", "parameter"],
+)
+def test_any_other_call_goes_to_the_modules_own_forward(net, call):
+    net.eval()
+    add_tvm_dispatch(net, sample())
+    own = copy.deepcopy(net)
+    remove_tvm_dispatch(own)
+    ours, theirs = call(net, sample())["y"], call(own, sample())["y"]
+    assert torch.equal(ours, theirs)
+    assert counted(net) == (0, 1)
+
+
+def test_calls_by_name_and_with_defaults_are_like_the_sample(net):
+    add_tvm_dispatch(net, sample())
+    net(x=sample())
+    net(sample(), 1.0)
+    net(sample(), scale=1.0)
+    assert counted(net) == (3, 0)
+
+
+def test_what_watches_pytorchs_operators_sees_them(net):
+    net.eval()
+    add_tvm_dispatch(net, sample())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert net(sample())["y"].dtype is torch.bfloat16
+    traced = torch.jit.trace(nn.Sequential(net.a), sample())
+    assert traced(sample()).shape == (5, 16)
+    jacobian = torch.func.jacrev(lambda x: net(x)["y"].sum())(sample())
+    assert jacobian.shape == (5, 8)
+    assert counted(net)[0] == 0
+
+
+def test_frozen_parameters_get_no_gradient(net):
+    net.a.requires_grad_(False)
+    add_tvm_dispatch(net, sample())
+    net(sample())["y"].sum().backward()
+    assert net.a.weight.grad is None
+    assert net.b.weight.grad.abs().max() > 0
+    net.a.requires_grad_(True)  # is seen at the next call
+    net(sample())["y"].sum().backward()
+    assert net.a.weight.grad.abs().max() > 0
+
+
+def test_changed_modes_and_rates_are_seen(net):
+    add_tvm_dispatch(net, sample())
+    net.drop.p = 0.9
+    torch.manual_seed(2)
+    ours = net(sample())["h"][0]
+    torch.manual_seed(2)
+    assert torch.allclose(ours, net.forward.own(sample())["h"][0], atol=1e-5)
+    assert (ours == 0).float().mean() > 0.8
+    net.drop.eval()
+    assert (net(sample())["h"][0] == 0).float().mean() < 0.1
+
+
+def test_a_second_derivative_is_refused_in_words(net):
+    add_tvm_dispatch(net, sample())
+    x = sample().requires_grad_()
+    loss = net(x)["y"].pow(2).sum()
+    (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+    with pytest.raises(EngineError, match="differentiated twice"):
+        gradient.sum().backward()
+
+
+def test_a_parameter_changed_before_the_backward_is_noticed(net):
+    add_tvm_dispatch(net, sample())
+    loss = net(sample())["y"].sum()
+    with torch.no_grad():
+        net.b.weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Net()
+        self.out = nn.Linear(4, 8)
+
+    def forward(self, x):
+        first = self.out(self.inner(x)["y"])
+        return self.out(self.inner(first)["y"]), first  # the inner module runs twice
+
+
+def test_nested_dispatch_and_repeated_calls():
+    torch.manual_seed(0)
+    plain = Outer()
+    inner, both = copy.deepcopy(plain), copy.deepcopy(plain)
+    add_tvm_dispatch(inner.inner, sample())
+    add_tvm_dispatch(both.inner, sample())
+    add_tvm_dispatch(both, sample())
+    results = []
+    for module in (plain, inner, both):
+        torch.manual_seed(5)
+        last, first = module(sample())
+        (last.pow(2).sum() + first.sum()).backward()
+        results.append([last, first, *(p.grad for p in module.parameters())])
+    for other in results[1:]:
+        for ours, theirs in zip(other, results[0], strict=True):
+            assert theirs.abs().max() > 0
+            assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
+    assert counted(inner.inner) == (2, 0)
+    assert counted(both) == (1, 0)
+    assert counted(both.inner) == (0, 0)  # the outer one does it all
+
+
+def test_several_samples_are_all_served(net):
+    add_tvm_dispatch(net, sample())
+    add_tvm_dispatch(net, sample()[:2])
+    assert net(sample()[:2])["y"].shape == (2, 4)
+    assert net(sample())["y"].shape == (5, 4)
+    assert counted(net) == (2, 0)
+
+
+def test_removed_means_restored(net):
+    before = net.forward
+    add_tvm_dispatch(net, sample())
+    remove_tvm_dispatch(net)
+    assert net.forward == before
+    assert "forward" not in net.__dict__
+    remove_tvm_dispatch(net)
+    net.forward = lambda x: x * 2
+    add_tvm_dispatch(net, sample())
+    remove_tvm_dispatch(net)
+    assert torch.equal(net(sample()), sample() * 2)
+
+
+def test_a_copied_module_runs_its_own_parameters(net):
+    net.eval()
+    add_tvm_dispatch(net, sample())
+    other = copy.deepcopy(net)
+    nn.init.zeros_(other.b.weight)
+    nn.init.ones_(other.b.bias)
+    assert torch.equal(other(sample())["y"], torch.ones(5, 4))
+    assert not torch.equal(net(sample())["y"], torch.ones(5, 4))
+    assert counted(other) == counted(net) == (1, 0)
+    with pytest.raises(EngineError, match="pickled"):
+        pickle.dumps(net)
+    assert list(net.state_dict()) == list(Net().state_dict())
+
+
+@pytest.mark.parametrize(
+    "options", [{"captures": "inputs_only"}, {"captures": "frontier", "budget": 0.25}]
+)
+def test_captures_are_by_strategy(net, options):
+    add_tvm_dispatch(net, sample(), **options)
+    torch.manual_seed(6)
+    net(sample())["y"].pow(2).sum().backward()
+    ours = [p.grad for p in net.parameters()]
+    remove_tvm_dispatch(net)
+    net.zero_grad()
+    torch.manual_seed(6)
+    net(sample())["y"].pow(2).sum().backward()
+    for a, b in zip(ours, (p.grad for p in net.parameters()), strict=True):
+        assert b.abs().max() > 0
+        assert (a - b).abs().max() <= 1e-4 * b.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "words"),
+    [
+        ((sample(),), {"engine": "xla"}, "xla"),
+        ((sample(),), {"captures": "guess"}, "guess"),
+        ((sample(),), {"captures": "min_cut", "budget": 0.5}, "no budget of 0.5"),
+        ((sample(),), {"captures": "budget", "budget": -1}, "no budget of -1"),
+        (((sample(), 3),), {}, "not a tensor"),
+        (((sample(),) * 3,), {}, "2 positional"),
+    ],
+)
+def test_wrong_use_is_said(net, arguments, keywords, words):
+    with pytest.raises(EngineError, match=words) as raised:
+        add_tvm_dispatch(net, *arguments, **keywords)
+    assert raised.value.kind == "usage"
+    assert "forward" not in net.__dict__
+
+
+def test_what_tvm_cannot_import_is_said_at_once():
+    class Odd(nn.Module):
+        def forward(self, x):
+            return torch.special.i0e(x)
+
+    module = Odd()
+    with pytest.raises(EngineError, match="i0e") as raised:
+        add_tvm_dispatch(module, sample())
+    assert raised.value.kind == "operator"
+    assert "forward" not in module.__dict__
+
+
+class Rare(nn.Module):
+    """Ends in an operator that the engine can import and not differentiate."""
+
+    def __init__(self, last):
+        super().__init__()
+        self.weight, self.last = nn.Parameter(torch.ones(8)), last
+
+    def forward(self, x):
+        return self.last(x * self.weight)
+
+
+def test_what_tvm_cannot_differentiate_is_said_at_once_in_train_mode():
+    name, last = {
+        "relay": ("group_norm", nn.GroupNorm(2, 8)),
+        "relax": ("cumprod", lambda x: torch.cumprod(x, 1)),
+    }[engine()]
+    module = Rare(last)
+    with pytest.raises(EngineError) as raised:
+        add_tvm_dispatch(module, sample())
+    error = raised.value
+    assert error.kind == "pass"
+    assert name in f"{error.message} {error.where}"
+    assert "forward" not in module.__dict__
+    add_tvm_dispatch(module.eval(), sample())
+    with torch.no_grad():
+        assert torch.allclose(module(sample()), module.forward.own(sample()), atol=1e-5)
+    assert counted(module) == (1, 0)
+
+
+def test_another_tvm_that_is_here_already_is_refused():
+    other = {
+        "relay": "import tvm",
+        "relax": "from relascope.engine.relay.tvm.boot import boot; boot()",
+    }[engine()]
+    program = (
+        f"{other}\n"
+        "import torch\n"
+        "from relascope.engine.dispatch import add_tvm_dispatch\n"
+        "from relascope.core.errors import EngineError\n"
+        "try:\n"
+        f"    add_tvm_dispatch(torch.nn.Linear(2, 2), torch.zeros(1, 2), engine={engine()!r})\n"
+        "except EngineError as error:\n"
+        "    print(error.kind, error.message)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    words = {"relay": "engine A TVM without Relay", "relax": "engine A TVM with Relay"}[engine()]
+    assert done.stdout.startswith(words)
+    assert "two TVMs" in done.stdout
+
+
+def test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed():
+    from bench.train import losses
+
+    ours, theirs = losses(engine(), 5, layers=1), losses(None, 5, layers=1)
+    assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < 1e-4
+    assert len(set(theirs)) == 5
+    assert theirs[0] > 0

@@ -1,0 +1,77 @@
+"""What the tests of examples of both IRs share: the documented text, and the numbers."""
+
+import re
+
+import numpy as np
+import torch
+
+from place import ROOT
+from relascope.commands import text as texts
+from relascope.engine.server.examples import apply
+from relascope.passes.catalogue import info
+from relascope.viz.rows import tables
+
+PAGES = {"relay": "docs/passes.md", "relax": "docs/passes-relax.md"}
+LIMIT = {"float32": 1e-5, "float64": 1e-12}
+
+
+def quiet(fraction, text):
+    pass
+
+
+def documented(ir, name):
+    """The block in a pass's section."""
+    text = (ROOT / PAGES[ir]).read_text(encoding="utf-8")
+    section = re.search(rf"^### {name}$(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    return re.search(r"^```\n(.*?)\n```$", section[1], re.MULTILINE | re.DOTALL)[1]
+
+
+def printed(session, name):
+    """The block that the engine prints."""
+    return texts.example_block(tables.example_document(session.example(name, progress=quiet)))
+
+
+class Run:
+    """An example's program before and after the pass, run on random inputs.
+
+    Args:
+        build: makes of a program what runs; None builds it as the engine does.
+
+    Attributes:
+        values: tensors by name: inputs drawn, parameters as the program has them.
+        before, after: flat results, as NumPy arrays.
+    """
+
+    def __init__(self, backend, name, dtype, build=None):
+        self._build = build or (lambda p: backend.build(p, None, "llvm"))
+        example = backend.example(name, dtype)
+        program, after = example.program, apply(info(backend.ir, name), example)
+        rng = np.random.default_rng(5)
+        graphs = [backend.to_graph(p)[0] for p in (program, after)]
+        self.values = {}
+        for node in (n for g in graphs for n in g if n.id in g.inputs):
+            (kind,) = node.outputs
+            drawn = rng.standard_normal(kind.shape) * (1 if "float" in kind.dtype else 50)
+            drawn = np.asarray(drawn).astype(kind.dtype)
+            self.values.setdefault(node.name, torch.from_numpy(drawn))
+        for known, array in {**after.params, **program.params}.items():
+            self.values[known] = torch.from_numpy(array.numpy())
+        self.program, self.program_after = program, after
+        self.before, self.after = (self._run(p) for p in (program, after))
+
+    def _run(self, program):
+        outputs, gradients = self._build(program).forward(self.values)
+        return [t.numpy() for t in (*outputs, *gradients.values())]
+
+    def __getitem__(self, name):
+        """An argument as a NumPy array."""
+        return self.values[name].numpy()
+
+
+def assert_close(ours, theirs, dtype, limit=None):
+    """Equal shapes and dtypes, and values within rounding of the dtype, or another limit."""
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        scale = max(float(np.abs(b).max()), 1e-30)
+        assert float(np.abs(a - b).max()) <= (limit or LIMIT[dtype]) * scale

@@ -1,0 +1,215 @@
+"""Modules whose gradients are tested in both engines, and the comparison with PyTorch's."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import model_from_module
+from relascope.passes.catalogue import default_pipeline, info
+from relascope.passes.cuts.cut import cut
+
+
+def quiet(fraction, text):
+    """Progress that nobody looks at."""
+
+
+class Fn(nn.Module):
+    """A function with parameters of given shapes as a module; its input is x0."""
+
+    def __init__(self, function, *sizes):
+        super().__init__()
+        self.function = function
+        torch.manual_seed(1)
+        self.weights = nn.ParameterList(nn.Parameter(torch.randn(s)) for s in sizes)
+
+    def forward(self, x):
+        return self.function(x, *self.weights)
+
+
+def draw(*size):
+    return torch.randn(size, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+INDICES = torch.tensor([[0, 3, 3], [1, 0, 0]])
+
+OPERATORS = {
+    "broadcast": (lambda x, w: x + w.expand(3, 4) * x, (draw(3, 4), (1, 4))),
+    "select": (lambda x: torch.tanh(x[:, 1]) * x[:, -1], (draw(2, 3, 4),)),
+    "embedding, places taken twice": (
+        lambda x, w: F.embedding(INDICES, w) * x, (draw(2, 3, 4), (5, 4)),
+    ),
+    "index_select in the middle": (
+        lambda x: x.index_select(1, torch.tensor([2, 0, 2])).sin(), (draw(2, 3, 4),),
+    ),
+    "advanced index": (lambda x: x[torch.tensor([0, 0, 3])] * 2.0, (draw(4, 3),)),
+    "gather": (lambda x: x.gather(1, torch.tensor([[0, 0], [2, 1]])) ** 2, (draw(2, 3),)),
+    "chunk": (lambda x: x.chunk(2, 1)[0].exp() * x.chunk(2, 1)[1], (draw(2, 4),)),
+    "stack and cat": (lambda x, w: torch.cat([torch.stack([x, w]), x[None]]), (draw(2, 3), (2, 3))),
+    "slices": (lambda x: x[:, 1:3].tanh() * x[:, ::2], (draw(2, 4),)),
+    "rsqrt": (lambda x, w: torch.rsqrt(w * w + 1) * x, (draw(2, 3), (2, 3))),
+    "power": (lambda x, w: (x * x + 1) ** w + x**3, (draw(2, 3), (2, 3))),
+    "maximum with ties": (
+        lambda x, w: torch.maximum(x, w) * x + torch.minimum(x, x * 1.0), (draw(2, 3), (2, 3)),
+    ),
+    "clamp": (lambda x, w: (x * w).clamp(-0.5, 0.5), (draw(4, 5), (4, 5))),
+    "where": (lambda x, w: torch.where(x > 0, w, x * w), (draw(4, 5), (4, 5))),
+    "leaky relu": (lambda x, w: F.leaky_relu(x * w, 0.2), (draw(4, 5), (4, 5))),
+    "relu": (lambda x, w: F.relu(x * w), (draw(4, 5), (4, 5))),
+    "gelu": (lambda x, w: F.gelu(x * w), (draw(4, 5), (4, 5))),
+    "silu": (lambda x, w: F.silu(x * w), (draw(4, 5), (4, 5))),
+    "softmax": (lambda x, w: F.softmax(x * w, -1), (draw(4, 5), (4, 5))),
+    "pad": (lambda x: F.pad(x, (1, 2, 0, 1)).cos(), (draw(2, 3, 4),)),
+    "mean and max": (lambda x: x.mean((0, 2)) * x.amax((0, 2)), (draw(2, 3, 4),)),
+    "matmul": (lambda x, w: x @ w @ x.transpose(1, 2), (draw(2, 3, 4), (4, 4))),
+    "layer norm": (lambda x, w, b: F.layer_norm(x, (4,), w, b, 1e-3), (draw(3, 4), (4,), (4,))),
+    "conv": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (draw(2, 4, 5, 6), (6, 4, 3, 3), (6,))),
+    "conv with strides": (
+        lambda x, w: F.conv2d(x, w, stride=(2, 3), padding=(2, 1)),
+        (draw(2, 4, 9, 8), (6, 4, 3, 2)),
+    ),
+    "conv with groups and dilation": (
+        lambda x, w: F.conv2d(x, w, groups=2, dilation=2), (draw(2, 4, 7, 8), (6, 2, 3, 3)),
+    ),
+    "pixel shuffle": (lambda x, w: F.pixel_shuffle(x * w, 2), (draw(1, 8, 2, 3), (1, 8, 1, 1))),
+}  # fmt: skip
+
+
+class Branches(nn.Module):
+    """Two dropouts in another order of execution than the order of a walk over the graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 6)
+        self.first, self.second, self.none = nn.Dropout(0.2), nn.Dropout(0.7), nn.Dropout(0.0)
+
+    def forward(self, x):
+        late = self.first(self.fc(x))
+        early = self.second(torch.tanh(self.fc(x)))
+        return self.none(early) - late
+
+
+class Several(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x, count):
+        return self.fc(x), count + 1, (x * 2, torch.tanh(x))
+
+
+class Net(nn.Module):
+    """Small, with dropout, a softmax, and an output that the backward reads."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc, self.drop = nn.Linear(4, 4), nn.Dropout(0.3)
+
+    def forward(self, x):
+        return torch.sigmoid(self.drop(torch.softmax(self.fc(x), -1)))
+
+
+class Engine:
+    """What tests of training do in either engine: import, take the gradient, split, run.
+
+    Args:
+        ir: its name in the catalogue.
+        import_model, to_graph, split, runtime: the engine's own.
+    """
+
+    def __init__(self, ir, import_model, to_graph, split, runtime):
+        self.ir, self.import_model, self.to_graph = ir, import_model, to_graph
+        self.split, self.runtime = split, runtime
+
+    def imported(self, module, *inputs, training=True, dtype="float32"):
+        """A module's model and its program; the inputs are called x0, x1 and so on."""
+        names = tuple(f"x{i}" for i in range(len(inputs)))
+        source = ModelSource("module", training=training, dtype=dtype)
+        model = model_from_module(module.train(training), names, inputs, source, quiet)
+        return model, self.import_model(model, quiet)
+
+    def passes(self, program, names):
+        """The program after some passes, given as a list of names or a pipeline's text."""
+        for name in names.split("|") if isinstance(names, str) else names:
+            program = info(self.ir, name).load()(program)
+        return program
+
+    def joint(self, program):
+        """The program after the default training pipeline."""
+        return self.passes(program, [s.name for s in default_pipeline(self.ir, True)])
+
+    def halves(self, program, strategy="keep_all"):
+        """A joint program, split by a strategy."""
+        graph, exprs = self.to_graph(program)
+        return self.split(program, graph, exprs, cut(graph, strategy).ids)
+
+    def step(self, model, program, strategy="keep_all", target="llvm"):
+        """Outputs and gradients of a joint program, split and built."""
+        parts = self.halves(program, strategy)
+        built = self.runtime.step(program, parts, BuildOptions(target, opt_level=1))
+        values = values_of(model, program)
+        outputs, captures = built.forward(values)
+        return outputs, built.backward({**values, **captures})
+
+
+def values_of(model, program):
+    """Everything that a training step reads but captures, by name."""
+    inputs = dict(zip(model.input_names, model.inputs, strict=True))
+    floating = [g for g in model.grad_outs() if g.is_floating_point()]
+    return {
+        **inputs,
+        **model.parameters,
+        **model.buffers,
+        **draw_masks(program.masks, model.source.seed),
+        **dict(zip(program.grad_outs, floating, strict=True)),
+    }
+
+
+def compare(model, outputs, gradients, output_limit, gradient_limit):
+    """Every output and gradient against PyTorch's, in shape, dtype and numbers.
+
+    A limit counts relative to the scale of PyTorch's tensor. A gradient that is zero but for
+    rounding (softmax does not see the bias of its keys) must be as small in both.
+    """
+    expected = model.forward()
+    assert len(outputs) == len(expected)
+    for ours, theirs in zip(outputs, expected, strict=True):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        assert float(theirs.double().abs().max()) > 0
+        worst = (ours.double() - theirs.double()).abs().max()
+        assert worst <= output_limit * theirs.double().abs().max()
+    wanted = model.gradients()
+    assert list(gradients) == [n for n in (*model.input_names, *model.parameters) if n in wanted]
+    assert set(gradients) == set(wanted)
+    largest = max(float(g.abs().max()) for g in wanted.values())
+    assert largest > 0
+    noise = 50 * torch.finfo(next(iter(wanted.values())).dtype).eps * largest
+    told = 0
+    for name, theirs in wanted.items():
+        ours = gradients[name]
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), name
+        scale = float(theirs.abs().max())
+        worst = float((ours - theirs).abs().max())
+        assert worst <= max(gradient_limit * scale, noise), (name, worst, scale)
+        told += scale > noise
+    assert told, "no gradient is above the noise, so nothing was compared"
+
+
+def bert_layer(hidden=32, heads=2, dropout=0.1, dtype=torch.float32):
+    """A small BertLayer with its inputs (batch 2, 5 tokens)."""
+    from transformers import BertConfig
+    from transformers.models.bert.modeling_bert import BertLayer
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        hidden_size=hidden, num_attention_heads=heads, intermediate_size=2 * hidden,
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+        attn_implementation="eager",
+    )  # fmt: skip
+    layer = BertLayer(config).to(dtype)
+    for parameter in layer.parameters():  # biases and norms are not to be zeros and ones
+        nn.init.normal_(parameter, std=0.3)
+    return layer, (torch.randn(2, 5, hidden, dtype=dtype), torch.zeros(2, 1, 1, 5, dtype=dtype))

@@ -1,0 +1,94 @@
+"""What both engines keep of a profile: kernels, what they compute, and what they put out."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.measure.intermediates import Part, values_inside
+from relascope.passes.cuts.cut import Joint, cut
+
+TARGET = "llvm"
+
+
+def quiet(fraction: float, text: str) -> None:
+    """Nobody watches."""
+
+
+def profile(session, source, pipeline, target=TARGET, repeats=2):
+    """The profile, the graph that its ids are of, and the tensors inside by id."""
+    state = session._end(source, pipeline, quiet)
+    captured = cut(state.base, "keep_all").ids if source.training else None
+    found = session.profile(source, pipeline, captured, target, 1, repeats, progress=quiet)
+    masks = draw_masks(state.program.masks, source.seed)
+    gradients = state.program.gradients
+    part = Part(state.program, "main", state.base, state.exprs, masks, {}, gradients)
+    model = session._load(source, quiet).model
+    return found, state.base, values_inside(session._backend, model, part, target)
+
+
+def check_figures(found, repeats=2):
+    """What is true of every profile."""
+    assert found.repeats == repeats
+    assert found.notes == ()
+    assert all(c.max_rel < 1e-4 for c in found.comparisons)
+    total = sum(p.median_ms for p in found.phases)
+    for phase in found.phases:
+        kernels = [k for k in found.kernels if k.phase == phase.name]
+        assert kernels
+        assert all(k.median_ms > 0 for k in kernels)
+        assert math.isclose(phase.kernels_ms, sum(k.median_ms for k in kernels))
+        unmapped = sum(k.median_ms for k in kernels if not k.nodes)
+        assert math.isclose(phase.unmapped_ms, unmapped, abs_tol=1e-12)
+        assert math.isclose(phase.unexplained_ms, phase.median_ms - phase.kernels_ms)
+    for kernel in found.kernels:
+        assert math.isclose(kernel.share, kernel.median_ms / total)
+        assert kernel.bytes_in > 0
+        sizes = [math.prod(o.shape) * getattr(torch, o.dtype).itemsize for o in kernel.outputs]
+        assert kernel.bytes_out == sum(sizes)
+        assert 0 < kernel.moved <= kernel.bytes_in + kernel.bytes_out
+        assert 0 <= kernel.weights <= kernel.bytes_in
+    assert found.peaks is not None
+    assert found.peaks.threads == found.threads
+    assert found.working_set > sum(p.memory_bytes for p in found.phases)
+    products = [k for k in found.kernels if k.flops and k.flops > 1e5]
+    assert products
+    for kernel in products:
+        roof = found.roof(kernel)
+        assert roof is not None
+        assert roof.least_ms > 0
+
+
+def check_node(kernel, ident, values):
+    """The kernel's only output is the value of this node."""
+    (output,) = kernel.outputs
+    value = values[ident]
+    assert math.prod(output.shape) == value.numel(), kernel.name
+    # Values far apart (attention masks) cancel in the mean.
+    room = 1e-4 * float(value.double().abs().max()) + 1e-6
+    for ours, theirs in (
+        (output.minimum, value.min()), (output.maximum, value.max()),
+        (output.mean, value.double().mean()),
+    ):  # fmt: skip
+        assert abs(ours - float(theirs)) <= room, kernel.name
+
+
+class Overflow(torch.nn.Module):
+    """Its second operator divides by zero."""
+
+    def forward(self, x):
+        return torch.tanh(torch.relu(x) / (x - x)).softmax(-1)
+
+
+def check_fusion(session, source, pipeline):
+    """Every call of the forward is in one kernel of those that FuseOps makes, and in one only."""
+    graph = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
+    found = session.kernels(source, pipeline, progress=quiet)
+    inside = [i for nodes in found for i in nodes]
+    assert len(inside) == len(set(inside))
+    forward = Joint(graph).forward
+    assert set(inside) == {n.id for n in graph if n.kind.value == "call" and n.id in forward}
+    assert max(map(len, found)) > 1
+    assert len(found) < len(inside)

@@ -1,0 +1,129 @@
+"""The tests of narrowing that both engines share: planted faults come down to a few operators.
+
+A file that imports them defines `case`, what is the engine's own, and `session`. Every report is
+run in a process of its own, which finds nothing of relascope but what lies in the report.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bisecting import Case, faults, model_of, search, slow_pipeline, small  # noqa: F401
+from relascope.engine.jobs import reduce
+from relascope.passes.pipeline import Pipeline
+from truths import asking
+
+# How many operators may be left.
+MOST = {
+    "gelu_tanh": 1,
+    "in_float16": 1,
+    "weight_transposed": 1,
+    "residual_dropped": 1,
+    "softmax_axis": 1,
+    "eps_outside": 2,
+}
+
+
+def written(report, folder):
+    """The folder of a report, its files written."""
+    for name, content in report.files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def run(folder):
+    """Run a report by itself; its exit status and what it prints."""
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "TVM_LIBRARY_PATH")}
+    done = subprocess.run(
+        [sys.executable, "report.py"], cwd=folder, env=env, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def mend(folder, fault):
+    """Let the fault of a report's own pass do nothing."""
+    file = folder / "faults.py"
+    file.write_text(file.read_text() + f"\n\ndef {fault}(program):\n    return program\n")
+
+
+def narrowed(session, source, pipeline, **options):
+    """Bisect, then narrow."""
+    found = search(session, source, Pipeline.parse(pipeline), **options)
+    return reduce.narrow(asking(session), session.ir, found)
+
+
+@pytest.mark.parametrize("fault", MOST)
+def test_a_local_fault_comes_down_to_its_operator(case, session, tmp_path, fault):
+    # A weight that is bound is a constant, which a report has to keep apart from the text.
+    before = {"eps_outside": "decompose_layer_norm", "weight_transposed": "bind"}.get(fault, "cse")
+    source = small(tmp_path, model_of(fault), dtype="float64")
+    made = narrowed(session, source, f"{before}|{fault}|dce")
+    assert made.minimal
+    assert len(made.operators) <= MOST[fault] < made.total
+    assert len(made.log) <= 10
+    assert (made.shown.outcome, made.where.first) == ("wrong", 1)
+    words = reduce.verdict(case.ir, made)
+    assert f"{fault} ({fault}): the fault shows with {len(made.piece.nodes)} of the" in words
+
+    folder = written(made.report, tmp_path / "report")
+    status, said = run(folder)
+    assert status == 1, said
+    assert "The fault is there." in said
+    assert "(before the pass it is 0.0e+00 from the value that is stored)" in said
+    if fault == "softmax_axis":
+        mend(folder, fault)
+        status, said = run(folder)
+        assert status == 0, said
+        assert "The fault is mended." in said
+
+    text = (folder / "README.md").read_text()
+    assert text.startswith(f"# [{case.ir.capitalize()}] {fault} changes the result of ")
+    assert f"{made.shown.max_rel:.3e}" in text
+    assert str(tmp_path) not in text + (folder / "report.py").read_text()
+    assert made.report.before != made.report.after
+    for part in (made.report.before, made.report.after, made.operators[0], "python report.py"):
+        assert part.rstrip() in text
+
+
+def test_a_pass_that_raises_comes_down_to_one_operator(case, session, tmp_path):
+    made = narrowed(session, small(tmp_path), "cse|raises|dce")
+    assert not made.where.building
+    assert len(made.operators) == 1
+    folder = written(made.report, tmp_path / "report")
+    status, said = run(folder)
+    assert status == 1, said
+    assert re.search(r"ValueError: no good after \d parameters", said)
+    assert made.shown.error.message in (folder / "README.md").read_text()
+
+
+def test_a_slow_pass_comes_down_to_one_layer(case, session, tmp_path):
+    source = small(tmp_path, model_of("slow"))
+    pipeline, index, factor = slow_pipeline(case, session, source)
+    made = narrowed(session, source, str(pipeline), kind="slow", factor=factor, threads=1)
+    assert made.where.first == index
+    assert 1 <= len(made.operators) < made.total
+    assert made.shown.ratio > made.where.limit
+    folder = written(made.report, tmp_path / "report")
+    status, said = run(folder)
+    assert (status, "times as long" in said) == (1, True)
+
+
+def test_a_report_has_what_it_needs_and_says_where_it_cannot_be_run(case, session, tmp_path):
+    made = narrowed(session, small(tmp_path, dtype="float64"), "cse|weight_transposed|dce")
+    folder = written(made.report, tmp_path / "report")
+    (folder / "values.npz").unlink()
+    status, said = run(folder)
+    assert (status, "cannot be run here" in said) == (2, True)
+    names = set(made.report.files)
+    assert {"README.md", "report.py", "values.npz", "faults.py"} <= names
+    assert f"passes/{case.ir}/rewrite.py" in names
+    other = "relax" if case.ir == "relay" else "relay"
+    assert not [n for n in names if other in n or Path(n).is_absolute() or ".." in n]
+    assert sum(map(len, made.report.files.values())) < 150_000

@@ -1,0 +1,93 @@
+"""Tests of the kernel that draws dropout masks, for the engine of the folder that takes them."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from relascope.engine.cpu_kernels import mersenne_twister
+from relascope.engine.cpu_kernels.dropout_masks import DRAWING, Drawing, draw_masks
+
+__all__ = [
+    "kernel",
+    "test_a_kernel_that_draws_other_numbers_is_not_used",
+    "test_masks_are_those_of_dropout",
+    "test_the_kernel_draws_the_numbers_of_pytorchs_generator",
+]
+
+COUNTS = (1, 2, 311, 312, 313, 1000, 5000)
+
+
+@pytest.fixture
+def kernel(request: pytest.FixtureRequest) -> mersenne_twister.Kernel:
+    """That of the engine whose folder the test is in."""
+    engine = importlib.import_module(
+        f"relascope.engine.{request.path.parents[1].name}.building.runtime"
+    )
+    return engine.mask_kernel()
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 3, 310, 311, 623, 624, 625])
+def test_the_kernel_draws_the_numbers_of_pytorchs_generator(
+    kernel: mersenne_twister.Kernel, before: int
+) -> None:
+    """It draws what Python's Mersenne Twister gives from the same state, pair by pair.
+
+    Args:
+        before: how many words are drawn first.
+    """
+    for count in COUNTS:
+        for keep in (0.9, 0.5, 1e-4):
+            torch.manual_seed(count)
+            torch.rand(before)
+            state = np.frombuffer(torch.get_rng_state().numpy(), mersenne_twister._LAYOUT, count=1)[
+                0
+            ]
+            place = 624 if state["left"] == 1 else int(state["next"])
+            theirs = random.Random()
+            theirs.setstate((3, (*map(int, state["words"]), place), None))
+            words = [theirs.getrandbits(32) for _ in range(2 * count)]
+            halves = zip(words[::2], words[1::2], strict=True)
+            pairs = [(a << 32 | b) & ((1 << 53) - 1) for a, b in halves]
+            expected = torch.tensor([p / 2**53 < keep for p in pairs])
+            mask = mersenne_twister.draw(kernel, torch.empty(count), keep)
+            assert torch.equal(mask != 0, expected)
+            assert set(mask.tolist()) <= {0.0, torch.ones(1).div_(keep).item()}
+            # The generator goes on behind them.
+            following = theirs.getrandbits(32) % (1 << 24) / (1 << 24)
+            assert torch.rand(1).item() == following
+
+
+def test_masks_are_those_of_dropout(kernel: mersenne_twister.Kernel) -> None:
+    """Under the same seed, large and small in turn."""
+    shapes = [(3, 5), (64, 1000), (7,), (8, 100, 50), (32769,)]
+    masks = [
+        SimpleNamespace(name=str(i), rate=0.1 * (i + 1), shape=s, dtype="float32")
+        for i, s in enumerate(shapes)
+    ]
+    assert (DRAWING.kernel() is not None) == mersenne_twister.agrees(kernel)
+    torch.manual_seed(5)
+    torch.set_default_dtype(torch.float64)  # which is the caller's, and says nothing of masks
+    try:
+        found = draw_masks(masks, None)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    after = torch.rand(3)
+    torch.manual_seed(5)
+    for mask in masks:
+        ones = torch.ones(mask.shape)
+        assert torch.equal(found[mask.name], torch.nn.functional.dropout(ones, mask.rate))
+    assert torch.equal(torch.rand(3), after)
+
+
+def test_a_kernel_that_draws_other_numbers_is_not_used() -> None:
+    """PyTorch draws then."""
+    drawing = Drawing()
+    assert drawing.kernel() is None
+    drawing.provide(lambda: lambda tensors: tensors[4].fill_(1.0))
+    assert drawing.kernel() is None

@@ -1,0 +1,61 @@
+"""The cut in Chromium: a tensor is clicked, forced by hand, and the graph takes other colours."""
+
+import pytest
+
+from app_in_browser import PAGE, ask, click, settle, wait
+
+pytestmark = pytest.mark.browser
+
+_STYLE = "d.node.style[d.node.id.indexOf(a)]"
+
+
+@pytest.fixture
+def page(streamlit_page):
+    page = streamlit_page(PAGE)
+    page.get_by_role("tab", name="Gradient & cut").click(timeout=60_000)
+    page.get_by_role("button", name="Switch to training").click()
+    wait(page, 0, "d.node.id.includes('gd')")
+    settle(page)
+    yield page
+    assert page.problems == []
+    assert not page.locator("[data-testid=stException]").count()
+
+
+def style(page, node_id):
+    return ask(page, 0, _STYLE, node_id)
+
+
+def test_a_clicked_tensor_is_forced_and_let_go(page):
+    assert (style(page, "d0"), style(page, "r")) == ("captured", "captured")
+    click(page, 0, "r")
+    page.get_by_role("button", name="Compute it again", exact=True).click()
+    page.get_by_role("button", name="nn.relu: computed again ✕").wait_for()
+    settle(page)
+    assert page.get_by_text("Forced by hand to be computed again.").count() == 1
+    assert ask(page, 0, "d.node.role[d.node.id.indexOf('r')]") == "forward"
+    click(page, 0, "d0")
+    wait(page, 0, f"{_STYLE} === 'need'", "r")  # it is made of the one that is chosen now
+    page.get_by_role("button", name="nn.relu: computed again ✕").click()
+    settle(page)
+    assert style(page, "r") == "captured"
+
+
+def test_the_slider_recolours_the_graph(page):
+    page.get_by_role("combobox", name="Strategy").click()
+    page.get_by_role("option", name="Along the frontier").click()
+    settle(page)
+    slider = page.get_by_role("slider")
+    slider.press("Home")
+    wait(page, 0, f"{_STYLE} === 'again'", "d0")
+    slider.press("End")
+    wait(page, 0, f"{_STYLE} === 'captured'", "d0")
+    assert page.locator("[data-testid=stVegaLiteChart]").count() == 3
+
+
+def test_a_row_of_the_table_finds_its_node(page):
+    table = page.locator("[data-testid=stDataFrame]").first
+    table.scroll_into_view_if_needed()
+    box = table.bounding_box()
+    page.mouse.click(box["x"] + 18, box["y"] + 36 + 16)
+    wait(page, 0, "v.selected === 'd0'")
+    page.get_by_text("nn.dense would be computed again").first.wait_for()

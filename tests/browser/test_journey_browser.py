@@ -1,0 +1,276 @@
+"""The whole journey in Chromium, on the real engine: load, step, cut, compile, time, take home.
+
+Screenshots of each tab go to the folder that RELASCOPE_SCREENSHOTS names, else to a temporary one.
+"""
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from place import ROOT
+
+APP = ROOT / "app.py"
+pytestmark = pytest.mark.browser
+
+LONG = 240_000  # ms; a busy machine with two cores compiles slowly
+
+
+class Journey:
+    """The page and what the tests do with it."""
+
+    def __init__(self, page, folder) -> None:
+        self.page, self.folder = page, folder
+        page.get_by_role("tab", name="Graph").wait_for(timeout=LONG)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until nothing runs: no script, no engine, and the graph is drawn."""
+        for _ in range(2):  # the answer of an engine starts the script once more
+            self.page.wait_for_function(
+                "() => document.querySelector('[data-testid=stApp]')"
+                "?.dataset.testScriptState === 'notRunning'"
+                " && !document.querySelector('[data-testid=stProgress]')",
+                timeout=LONG,
+            )
+            self.page.wait_for_timeout(400)
+
+    def tab(self, name: str) -> None:
+        self.page.get_by_role("tab", name=name).click()
+        self.settle()
+
+    def press(self, name: str) -> None:
+        self.page.get_by_role("button", name=name, exact=True).click()
+        self.settle()
+
+    def choose(self, label: str, option: str) -> None:
+        self.page.get_by_role("combobox", name=label).click()
+        self.page.get_by_role("option", name=option).click()
+        self.settle()
+
+    def shot(self, name: str) -> None:
+        """A screenshot; there is no traceback and no trouble in the browser's console."""
+        assert not self.page.locator("[data-testid=stException]").count()
+        assert self.page.problems == []
+        self.page.screenshot(path=str(self.folder / f"{name}.png"))
+
+    def viewer(self):
+        """The drawing on the page, as the browser knows it."""
+        self.page.locator(".rs[data-ready]").wait_for(timeout=LONG)
+        return self.page.locator(".rs").evaluate(
+            "root => { const v = root.getRootNode().relascopeViewer, d = v.drawing;"
+            " const there = (_, i) => d.node.style[i] !== 'removed';"
+            " return {nodes: d.counts.nodes, titles: d.node.title.filter(there),"
+            " styles: d.node.style,"
+            " ids: d.node.id, selected: v.selected}; }"
+        )
+
+    def facts(self) -> str:
+        return self.page.locator(".rs-strip").first.inner_text()
+
+    def error(self) -> str:
+        return self.page.locator("[data-testid=stAlert]").first.inner_text()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    named = os.environ.get("RELASCOPE_SCREENSHOTS")
+    path = Path(named) if named else tmp_path
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@pytest.fixture
+def journey(streamlit_page, folder):
+    return Journey(streamlit_page(APP, height=960), folder)
+
+
+def rows(page):
+    """The rows of the list of passes: title, whether chosen, and its figures."""
+    return page.locator(".row").evaluate_all(
+        "rows => rows.map(r => ({title: r.querySelector('.title').textContent,"
+        " nodes: Number(r.querySelector('.nodes')?.textContent ?? NaN),"
+        " chosen: r.classList.contains('selected'), off: r.classList.contains('off')}))"
+    )
+
+
+def test_bert_layer_from_trace_to_timing(journey):
+    page = journey.page
+
+    # Graph: the sample the page opens with, drawn.
+    assert "7\u202f087\u202f872 parameters" in journey.facts()
+    graph = journey.viewer()
+    assert graph["titles"].count("nn.batch_matmul") == 8
+    assert {"hidden_states", "attention_mask"} <= set(graph["titles"])
+    journey.shot("graph")
+
+    # With the engine warm, a model that it has not seen is drawn within seconds.
+    before = page.locator(".rs").get_attribute("data-ready")
+    tokens = page.get_by_role("spinbutton", name="Tokens")
+    tokens.fill("15")
+    began = time.monotonic()
+    tokens.press("Enter")
+    page.wait_for_function(
+        "before => [...document.querySelectorAll('*')].some(e => {"
+        " const v = e.shadowRoot?.querySelector('.rs[data-ready]');"
+        " return v && v.dataset.ready !== before; })",
+        arg=before,
+        timeout=LONG,
+    )
+    seconds = time.monotonic() - began
+    print(f"from choosing bert_layer to its graph, engine warm: {seconds:.2f} s")
+    assert seconds < 10  # 3 s on a machine that does nothing else
+    tokens.fill("14")
+    tokens.press("Enter")
+    journey.settle()
+
+    # Passes: eight matrix products become six, and the step shows where.
+    journey.tab("Passes")
+    listed = rows(page)
+    combine = [r["title"] for r in listed].index("CombineParallelBatchMatmul")
+    assert listed[-1]["chosen"]
+    page.locator(f".row[data-row='{combine}'] .title").click()
+    journey.settle()
+    assert journey.viewer()["titles"].count("nn.batch_matmul") == 6
+    assert "added" in journey.viewer()["styles"]
+    journey.press("Next change")
+    assert journey.viewer()["selected"] is not None
+    journey.shot("passes")
+    page.locator(f".row[data-row='{combine}'] .switch").click()
+    journey.settle()
+    assert rows(page)[combine]["off"]
+    assert journey.viewer()["titles"].count("nn.batch_matmul") == 8
+    page.locator(f".row[data-row='{combine}'] .switch").click()
+    journey.settle()
+
+    # Inference, compiled and timed.
+    journey.tab("Compile & time")
+    page.get_by_label("Repeats").fill("10")
+    page.get_by_label("Repeats").press("Enter")
+    journey.settle()
+    journey.press("Run")
+    page.locator("[data-testid=stVegaLiteChart]").first.wait_for(timeout=LONG)
+    assert page.locator("[data-testid=stVegaLiteChart]").count() == 1
+    journey.shot("time-inference")
+
+    # Training: the joint graph, the cut, both halves.
+    journey.tab("Gradient & cut")
+    journey.press("Switch to training")
+    joint = journey.viewer()
+    assert {"forward", "captured", "backward"} <= set(joint["styles"])
+    assert "captures" in journey.facts()
+    journey.shot("gradient")
+    for half in ("Forward", "Backward"):
+        page.get_by_role("radio", name=half, exact=True).or_(
+            page.get_by_role("button", name=half, exact=True)
+        ).first.click()
+        journey.settle()
+        assert 0 < journey.viewer()["nodes"] < joint["nodes"]
+    journey.shot("backward")
+
+    journey.tab("Compile & time")
+    journey.press("Run")
+    assert "built" in journey.facts() or "to build" in journey.facts()
+    journey.shot("time")
+
+    # In your code: what to copy is about this screen.
+    journey.tab("In your code")
+    text = page.locator("[data-testid=stCode]").all_inner_texts()
+    assert "add_tvm_dispatch" in text[0]
+    assert 'Stepwise("relay", ModelSource("bert_layer"' in text[1]
+    assert "bert_layer" in text[2]
+    with page.expect_download(timeout=LONG) as download:
+        page.get_by_role("button", name="DOT").first.click()
+    assert Path(download.value.path()).read_text().lstrip().startswith("digraph")
+    journey.shot("code")
+
+
+def test_bert_layer_in_relax_trains_is_cut_and_timed(streamlit_page, folder):
+    journey = Journey(streamlit_page(APP, query="ir=Relax", height=960), folder)
+    page = journey.page
+    assert "7\u202f087\u202f872 parameters" in journey.facts()
+    graph = journey.viewer()
+    assert graph["titles"].count("matmul") == 8
+    assert "nn.layer_norm" in graph["titles"]
+
+    journey.tab("Gradient & cut")
+    journey.press("Switch to training")
+    journey.tab("Passes")
+    listed = rows(page)
+    gradient = [r["title"] for r in listed].index("Gradient")
+    assert listed[gradient]["nodes"] > 2 * listed[gradient - 1]["nodes"]
+    journey.shot("relax-passes")
+
+    journey.tab("Gradient & cut")
+    joint = journey.viewer()
+    assert {"forward", "captured", "backward"} <= set(joint["styles"])
+    assert "nn.layer_norm" not in joint["titles"]
+    assert "captures" in journey.facts()
+    for half in ("Forward", "Backward"):
+        page.get_by_role("radio", name=half, exact=True).or_(
+            page.get_by_role("button", name=half, exact=True)
+        ).first.click()
+        journey.settle()
+        assert 0 < journey.viewer()["nodes"] < joint["nodes"]
+    journey.shot("relax-gradient")
+
+    journey.tab("Compile & time")
+    page.get_by_label("Repeats").fill("5")
+    page.get_by_label("Repeats").press("Enter")
+    journey.settle()
+    journey.press("Run")
+    assert "built" in journey.facts() or "to build" in journey.facts()
+    journey.shot("relax-time")
+
+
+def test_a_file_of_ones_own_and_files_that_are_none(journey, tmp_path):
+    import torch
+
+    page = journey.page
+    journey.choose("Model", "A TorchScript file")
+    bad = tmp_path / "notes.pt"
+    bad.write_text("this is no trace")
+    page.locator("input[type=file]").set_input_files(str(bad))
+    journey.settle()
+    assert "TorchScript" in journey.error()
+    journey.shot("bad-file")
+
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(12, 24), torch.nn.Linear(24, 5)
+
+        def forward(self, x):
+            return self.second(torch.tanh(self.first(x)))
+
+    own = tmp_path / "own.pt"
+    torch.jit.trace(Own().eval(), torch.randn(3, 12)).save(str(own))
+    page.locator("input[type=file]").set_input_files(str(own))
+    journey.settle()
+    inputs = page.get_by_role("textbox", name="Inputs, one a line")
+    inputs.fill("x=3x11")  # the wrong shape
+    inputs.press("Control+Enter")
+    journey.settle()
+    assert re.search(r"11|12|shape", journey.error())
+    inputs.fill("three by twelve")
+    inputs.press("Control+Enter")
+    journey.settle()
+    assert "three by twelve" in journey.error()
+    inputs.fill("x=3x12")
+    inputs.press("Control+Enter")
+    journey.settle()
+    assert "nn.dense" in journey.viewer()["titles"]
+
+    journey.page.get_by_role("radio", name="Training").or_(
+        page.get_by_role("button", name="Training", exact=True)
+    ).first.click()
+    journey.settle()
+    journey.tab("Compile & time")
+    page.get_by_label("Repeats").fill("5")
+    page.get_by_label("Repeats").press("Enter")
+    journey.settle()
+    journey.press("Run")
+    assert "own.pt" in journey.facts()
+    journey.shot("own-file")

@@ -1,0 +1,99 @@
+"""Relay and Relax side by side in Chromium: what is clicked in one is shown in the other."""
+
+import pytest
+
+from app_in_browser import PAGE, ask, click, settle, wait
+
+pytestmark = pytest.mark.browser
+
+
+def open_both(page):
+    page.get_by_role("tab", name="Side by side").click(timeout=60_000)
+    wait(page, 1, "d.node.id.includes('m1')")
+    page.get_by_text("What each operator became").wait_for()
+    settle(page)
+
+
+def aligned(page, side):
+    return ask(page, side, "d.node.id.filter((_, i) => d.node.style[i] === 'aligned')")
+
+
+def place(page, side):
+    return ask(page, side, "[v.x, v.y, v.zoom]")
+
+
+def test_a_click_on_one_side_shows_the_counterpart_on_the_other(streamlit_page):
+    page = streamlit_page(PAGE, width=1280, height=1000)
+    open_both(page)
+    left, right = (ask(page, side, "v.root.getBoundingClientRect().toJSON()") for side in (0, 1))
+    assert abs(left["y"] - right["y"]) < 2
+    assert left["x"] + left["width"] < right["x"]
+
+    # A node.
+    ask(page, 0, "v.center(v.index.get('d1'))")
+    before = place(page, 0)
+    click(page, 0, "d1")
+    wait(page, 1, "v.selected === 'm1'")
+    settle(page)
+    assert aligned(page, 1) == ["p1", "m1"]
+    assert aligned(page, 0) == ["d1"]
+    assert ask(page, 0, "v.selected") == "d1"  # the echo is no choice
+    page.get_by_text("same PyTorch operator", exact=True).wait_for()
+    assert place(page, 0)[2] == before[2]
+
+    # The other way; the view that was clicked stays where it is.
+    ask(page, 1, "v.center(v.index.get('a'))")
+    before = place(page, 1)
+    click(page, 1, "a")
+    wait(page, 0, "v.selected === 'r'")
+    settle(page)
+    assert aligned(page, 0) == ["r"]
+    assert aligned(page, 1) == ["a"]
+    assert place(page, 1) == pytest.approx(before)
+
+    # A module.
+    ask(page, 0, "v.select('group:layers.0')")
+    wait(page, 1, "v.selected === 'group:layers.0'")
+    page.get_by_text("same module only", exact=True).wait_for()
+    assert page.problems == []
+
+
+def test_a_narrow_page_has_one_above_the_other(streamlit_page):
+    page = streamlit_page(PAGE, width=1000, height=1000, dark=True)
+    open_both(page)
+    left, right = (ask(page, side, "v.root.getBoundingClientRect().toJSON()") for side in (0, 1))
+    assert left["y"] + left["height"] < right["y"]
+    assert abs(left["x"] - right["x"]) < 2
+    assert page.problems == []
+
+
+def chosen(page):
+    return page.evaluate(
+        "document.querySelector('[data-testid=stSidebar] [role=radio][aria-checked=true],"
+        " [data-testid=stSidebar] button[kind*=Active]').innerText"
+    )
+
+
+def test_the_choice_of_ir_outlives_a_reload_and_the_address_has_it(streamlit_page):
+    page = streamlit_page(PAGE)
+    page.get_by_text("(Relay)").wait_for(timeout=60_000)
+    page.get_by_role("radio", name="Relax").or_(
+        page.get_by_role("button", name="Relax", exact=True)
+    ).first.click()
+    page.get_by_text("(Relax)").wait_for(timeout=60_000)
+    assert "ir=Relax" in page.url
+    page.reload()
+    page.get_by_text("(Relax)").wait_for(timeout=60_000)
+    settle(page)
+    assert chosen(page) == "Relax"
+    origin = page.url.partition("?")[0]
+    page.goto(origin)  # another day: what was chosen last
+    page.get_by_text("(Relax)").wait_for(timeout=60_000)
+    page.goto(f"{origin}?ir=MLIR")  # nonsense
+    page.get_by_text("(Relax)").wait_for(timeout=60_000)
+    settle(page)
+    assert chosen(page) == "Relax"
+    page.goto(f"{origin}?ir=Relay")  # a link
+    page.get_by_text("(Relay)").wait_for(timeout=60_000)
+    settle(page)
+    assert chosen(page) == "Relay"

@@ -1,0 +1,172 @@
+"""The list of steps in Chromium: chosen, moved, switched, taken out, told something."""
+
+import pytest
+
+from app_in_browser import PAGE, ask, settle, wait
+from relascope.passes.catalogue import default_pipeline, info
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def opened(streamlit_page):
+    """Opens the tab, in Relay unless told otherwise."""
+    pages = []
+
+    def open_(query=""):
+        page = streamlit_page(PAGE, query=query)
+        page.get_by_role("tab", name="Passes").click(timeout=60_000)
+        page.locator(".row").nth(3).wait_for()
+        settle(page)
+        pages.append(page)
+        return page
+
+    yield open_
+    for page in pages:
+        assert page.problems == []
+        assert not page.locator("[data-testid=stException]").count()
+
+
+def listed(page):
+    """(title, marks) of each row of the list but the import; marks are chosen, off, waiting."""
+    return page.locator(".row").evaluate_all(
+        "rows => rows.slice(1).map(r => [r.querySelector('.title').textContent,"
+        " ['selected', 'off', 'waiting'].filter(c => r.classList.contains(c)).join(' ')])"
+    )
+
+
+def titles(page):
+    return [title for title, _ in listed(page)]
+
+
+def expected(ir="relay"):
+    return [info(ir, s).title for s in default_pipeline(ir, False)]
+
+
+def press(page, *keys):
+    page.locator(".list").focus()
+    for key in keys:
+        page.keyboard.press(key)
+        settle(page)
+
+
+def test_keys_choose_move_switch_and_take_out(opened):
+    page = opened()
+    first, second, third, *rest = expected()
+    press(page, "Home", "ArrowDown")
+    assert listed(page)[0] == [first, "selected"]
+    press(page, "Alt+ArrowDown")
+    assert listed(page)[:3] == [[second, ""], [first, "selected"], [third, ""]]
+    press(page, " ")
+    assert listed(page)[1] == [first, "selected off"]
+    press(page, "Delete")
+    assert titles(page) == [second, third, *rest]
+    assert listed(page)[0] == [second, "selected"]
+    press(page, "Alt+ArrowUp")  # it is the first already
+    assert titles(page) == [second, third, *rest]
+
+
+def test_keys_that_come_fast_are_all_obeyed(opened):
+    page = opened()
+    page.locator(".list").focus()
+    page.keyboard.press("Home")
+    for _ in range(4):
+        page.keyboard.press("ArrowDown")
+    settle(page)
+    assert [i for i, (_, marks) in enumerate(listed(page)) if marks] == [3]
+    page.get_by_text("Step 4 of").wait_for()
+
+
+def test_a_row_is_dragged_to_its_place(opened):
+    page = opened()
+    first, second, third, *rest = expected()
+    target = page.locator(".row[data-row='3']")
+    height = target.bounding_box()["height"]
+    start = page.locator(".row[data-row='1']")
+    start.drag_to(target, target_position={"x": 90, "y": height - 4})
+    settle(page)
+    assert titles(page) == [second, third, first, *rest]
+    assert listed(page)[2][1] == "selected"
+    target.drag_to(page.locator(".row[data-row='0']"), target_position={"x": 90, "y": 5})
+    settle(page)
+    assert titles(page) == [first, second, third, *rest]  # nothing stands before the import
+
+
+def test_a_pass_is_added_behind_the_chosen_one_and_told_something(opened):
+    page = opened("ir=Relax")
+    press(page, "Home", "ArrowDown")
+    page.get_by_role("combobox", name="Add a pass").click()
+    page.keyboard.type("convert_layout")
+    page.keyboard.press("Enter")
+    settle(page)
+    assert listed(page)[1] == [info("relax", "convert_layout").title, "selected"]
+    page.get_by_role("combobox", name="data").click()
+    page.get_by_role("option", name="NCHW", exact=True).click()
+    settle(page)
+    assert page.locator(".row.selected .told").inner_text() == "data=NCHW"
+    page.get_by_role("combobox", name="data").click()
+    page.get_by_role("option", name="NHWC", exact=True).click()
+    settle(page)
+    assert page.locator(".row.selected .told").count() == 0  # the default stands in no text
+
+
+def test_what_stands_behind_the_chosen_step_can_wait(opened):
+    page = opened()
+    press(page, "Home", "ArrowDown", "ArrowDown")
+    page.get_by_text("Run only up to the chosen step").click()
+    settle(page)
+    assert [marks for _, marks in listed(page)][:4] == ["", "selected", "waiting", "waiting"]
+    press(page, "ArrowDown")
+    assert [marks for _, marks in listed(page)][:4] == ["", "", "selected", "waiting"]
+
+
+_STYLE = "d.node.style[d.node.id.indexOf(a)]"
+_PLACE = (
+    "(() => { const i = v.index.get(a), b = d.box;"
+    " return [(b.x[i] + b.w[i] / 2) * v.zoom + v.x, (b.y[i] + b.h[i] / 2) * v.zoom + v.y]; })()"
+)
+
+
+def fold(page):
+    """Chooses the step that leaves a transpose out."""
+    index = [s.name for s in default_pipeline("relay", False)].index("fold")
+    page.locator(f".row[data-row='{index + 1}'] .title").click()
+    settle(page)
+
+
+def test_nodes_take_the_colour_of_their_error_and_tell_its_numbers(opened):
+    page = opened()
+    page.get_by_role("radio", name="Error against PyTorch").or_(
+        page.get_by_role("button", name="Error against PyTorch")
+    ).first.click()
+    wait(page, 0, f"{_STYLE} === 'error4'", "r")
+    assert ask(page, 0, _STYLE, "d0") == "error1"
+    assert ask(page, 0, _STYLE, "x") == "error0"
+    legend = ask(page, 0, "v.legend.textContent")
+    assert "not compared: no counterpart" in legend
+    assert "beyond, or no number" in legend
+    x, y = ask(page, 0, _PLACE, "r")
+    box = page.locator(".rs canvas.main").first.bounding_box()
+    page.mouse.move(box["x"] + x, box["y"] + y)
+    page.wait_for_timeout(600)
+    told = ask(page, 0, "v.tip.textContent")
+    assert "error 2.5e-01" in told
+    assert "held against aten::relu in layers.1" in told
+    page.get_by_text("It is wrong: one node is over the limit").wait_for()
+
+
+def test_what_stays_does_not_move_and_what_went_is_dashed(opened):
+    page = opened()
+    press(page, "Home")
+    before = {i: ask(page, 0, _PLACE, i) for i in ("x", "d0", "r", "d1")}
+    assert ask(page, 0, _STYLE, "t0") == "shape"
+    fold(page)
+    wait(page, 0, f"{_STYLE} === 'removed'", "t0")
+    assert ask(page, 0, _STYLE, "d0") == "changed"
+    after = {i: ask(page, 0, _PLACE, i) for i in before}
+    assert all(
+        abs(a - b) < 2 for i in before for a, b in zip(after[i], before[i], strict=True)
+    ), (before, after)  # fmt: skip
+    page.get_by_text("Keep the layout").click()
+    settle(page)
+    assert ask(page, 0, _STYLE, "t0") == "removed"

@@ -1,0 +1,216 @@
+"""The viewer in Chromium: what a person sees and does, on a page of its own."""
+
+import re
+
+import pytest
+
+from place import PAGES
+
+PAGE = PAGES / "graph_page.py"
+pytestmark = pytest.mark.browser
+
+
+class View:
+    """The viewer on a page: where its boxes are on the screen, and what it shows."""
+
+    def __init__(self, page) -> None:
+        self.page = page
+        self.root = page.locator(".rs")
+        page.locator(".rs[data-ready]").wait_for(timeout=30_000)
+        page.wait_for_timeout(100)
+
+    def ask(self, code: str, argument=None):
+        return self.root.evaluate(
+            "(root, a) => { const v = root.getRootNode().relascopeViewer, d = v.drawing; "
+            f"return {code}; }}",
+            argument,
+        )
+
+    def spot(self, box_id: str, dx: float = 0.5, dy: float | None = None) -> tuple[float, float]:
+        """A place in a box on the screen; `dx` and `dy` in pixels of the drawing, or the middle."""
+        x, y = self.ask(
+            "(([id, dx, dy]) => { const i = v.index.get(id), s = v.main.getBoundingClientRect();"
+            " const wx = d.box.x[i] + (dx === 0.5 ? d.box.w[i] / 2 : dx);"
+            " const wy = d.box.y[i] + (dy === null ? d.box.h[i] / 2 : dy);"
+            " return [s.left + wx * v.zoom + v.x, s.top + wy * v.zoom + v.y]; })(a)",
+            [box_id, dx, dy],
+        )
+        return x, y
+
+    def click(self, box_id: str, **place) -> None:
+        self.page.mouse.click(*self.spot(box_id, **place))
+
+    def node(self, op: str) -> str:
+        return self.ask("d.node.id[d.node.title.indexOf(a)]", op)
+
+    def wait(self, code: str, argument=None) -> None:
+        self.page.wait_for_function(
+            "([code, a]) => { for (const e of document.querySelectorAll('*')) {"
+            " const v = e.shadowRoot?.relascopeViewer;"
+            " if (!v?.drawing) continue;"
+            " return new Function('v', 'd', 'a', 'return ' + code)(v, v.drawing, a);"
+            "} return false; }",
+            arg=[code, argument],
+            timeout=20_000,
+        )
+
+
+def test_click_shows_details_and_tells_python(streamlit_page):
+    page = streamlit_page(PAGE, query="graph=layer")
+    view = View(page)
+    soft = view.node("nn.softmax")
+    view.ask("v.center(v.index.get(a))", soft)
+    view.click(soft)
+    side = page.locator(".side")
+    side.get_by_role("heading", name="nn.softmax").wait_for()
+    text = side.inner_text()
+    assert "float32[1, 4, 14, 14]" in text
+    assert "3.1 KiB (3,136 bytes)" in text
+    assert "attention.self" in text
+    assert re.search(r"axis\s+-1", text)
+    page.get_by_text(f"selected: {soft}", exact=True).wait_for()
+    assert view.ask("[...v.lit().boxes].length") == 3  # itself, one input, one reader
+    # A link to an input selects and centres that node.
+    side.get_by_role("button", name=re.compile("^add")).click()
+    add = view.ask("v.selected")
+    assert view.ask("d.node.title[v.nodeIndex.get(a)]", add) == "add"
+    page.get_by_text(f"selected: {add}", exact=True).wait_for()
+    # A folded constant stands in the details as text.
+    view.ask("v.focus(a)", view.node("divide"))
+    assert "4.0" in side.inner_text()
+    page.keyboard.press("Escape")
+    page.get_by_text("selected: None", exact=True).wait_for()
+    assert side.is_hidden()
+    assert page.problems == []
+
+
+def test_pan_zoom_and_keys(streamlit_page):
+    page = streamlit_page(PAGE, query="graph=layer")
+    view = View(page)
+    stage = page.locator("canvas.main").bounding_box()
+    x, y = round(stage["x"]) + 300, round(stage["y"]) + 200
+    here = [x - stage["x"], y - stage["y"]]
+    page.mouse.move(x, y)
+    before = view.ask("v.toWorld(...a)", here)
+    page.mouse.wheel(0, -300)
+    page.wait_for_timeout(50)
+    after = view.ask("v.toWorld(...a)", here)
+    assert after == pytest.approx(before, abs=0.01)  # zoomed about the cursor
+    zoom, left = view.ask("[v.zoom, v.x]")
+    page.mouse.down()
+    page.mouse.move(x + 80, y + 40, steps=4)
+    page.mouse.up()
+    assert view.ask("v.x") == pytest.approx(left + 80)
+    assert view.ask("v.selected") is None  # a drag is no click
+    page.keyboard.press("ArrowRight")
+    assert view.ask("v.x") == pytest.approx(left + 10)
+    page.keyboard.press("-")
+    assert view.ask("v.zoom") == pytest.approx(zoom / 1.3)
+    page.keyboard.press("f")
+    assert view.ask("d.height * v.zoom <= v.high + 1 && d.width * v.zoom <= v.wide + 1")
+    assert view.ask("v.y") >= -1
+    page.keyboard.press("/")
+    assert page.locator(".rs input").evaluate("e => e.getRootNode().activeElement === e")
+    page.get_by_role("button", name="Shapes").click()
+    assert view.ask("v.shapes")
+
+
+def test_groups_open_and_close_where_they_are(streamlit_page):
+    page = streamlit_page(PAGE, query="graph=layers")
+    view = View(page)
+    group = "group:encoder.layer.0.attention"
+    assert view.ask("d.box.open[v.index.get('group:encoder.layer')]") == 1
+    if not view.ask("v.index.has(a)", group):
+        view.click("group:encoder.layer.0", dx=17.0)
+        view.wait("v.index.has(a)", group)
+    view.ask("v.center(v.index.get(a))", group)
+    page.wait_for_timeout(50)
+    corner = view.spot(group, dx=0.0, dy=0.0)
+    state = view.ask("d.box.open[v.index.get(a)]", group)
+    view.click(group, dx=17.0, dy=15.0 if state else None)
+    view.wait("d.box.open[v.index.get(a[0])] !== a[1]", [group, state])
+    assert view.spot(group, dx=0.0, dy=0.0) == pytest.approx(corner, abs=1)
+    page.mouse.dblclick(*view.spot(group, dx=80.0, dy=15.0))
+    view.wait("d.box.open[v.index.get(a[0])] === a[1]", [group, state])
+    page.get_by_role("button", name="Close all").click()
+    view.wait("v.open.length === 0")
+    page.get_by_text("open: 0", exact=True).wait_for()
+    assert page.problems == []
+
+
+def test_search_finds_marks_and_opens(streamlit_page):
+    page = streamlit_page(PAGE, query="graph=layers")
+    view = View(page)
+    page.keyboard.press("Tab")
+    box = page.locator(".rs input")
+    box.fill("softmax")
+    assert page.locator(".hits").inner_text() == "12 matches"
+    assert page.locator(".results button").count() == 12
+    box.fill("softmax layer.7.")
+    assert page.locator(".hits").inner_text() == "1 match"
+    box.press("Enter")  # it is in closed groups, which open
+    found = view.ask("d.node.id[v.matches[0]]")
+    view.wait("v.index.has(a)", found)
+    page.wait_for_timeout(100)
+    x, y = view.spot(found)
+    stage = page.locator("canvas.main").bounding_box()
+    assert stage["x"] < x < stage["x"] + stage["width"]
+    assert stage["y"] < y < stage["y"] + stage["height"]
+    page.get_by_text(f"selected: {found}", exact=True).wait_for()
+    assert page.locator(".side h2").inner_text() == "nn.softmax"
+    box.fill("no such thing")
+    assert page.locator(".hits").inner_text() == "0 matches"
+
+
+def test_another_graph_clears_a_selection_that_it_has_not(streamlit_page):
+    page = streamlit_page(PAGE, query="graph=joint")
+    view = View(page)
+    view.ask("v.focus('grad_out')")
+    page.get_by_text("selected: grad_out", exact=True).wait_for()
+    assert "forward value read by the backward" in page.locator(".legend").inner_text()
+    page.get_by_role("combobox").click()
+    page.get_by_role("option", name="layer", exact=True).click()
+    view.wait("!v.nodeIndex.has('grad_out')")
+    assert view.ask("v.selected") is None
+    assert page.locator(".side").is_hidden()
+    page.get_by_text("selected: None", exact=True).wait_for()
+    assert "backward" not in page.locator(".legend").inner_text()
+
+
+def test_a_big_graph_stays_fast(streamlit_page):
+    page = streamlit_page(PAGE, query="graph=big")
+    view = View(page)
+    page.get_by_role("button", name="Open all").click()
+    view.wait("v.solid.length > 5000")
+    milliseconds = view.ask(
+        "(() => { const times = []; for (let k = 0; k < 12; k++) {"
+        " v.zoom = [v.fitZoom(), 0.1, 0.5][k % 3]; v.x = 0; v.y = -k * 500; v.draw();"
+        " v.ctx.getImageData(0, 0, 1, 1); times.push(+v.root.dataset.frameMs); }"
+        " return times; })()"
+    )
+    assert sorted(milliseconds)[len(milliseconds) // 2] < 16.7
+    assert page.locator(".count").inner_text().startswith("5,702 nodes")
+    assert page.problems == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_narrow_and_dark(streamlit_page, dark):
+    page = streamlit_page(PAGE, query="graph=layer", width=800, dark=dark)
+    view = View(page)
+    view.ask("v.focus(a)", view.node("nn.softmax"))
+    side = page.locator(".side").bounding_box()
+    root = page.locator(".rs").bounding_box()
+    assert side["x"] >= root["x"]
+    assert side["x"] + side["width"] <= root["x"] + root["width"]
+    assert view.spot(view.node("nn.softmax"))[0] < side["x"]  # what is selected stays in sight
+    assert page.locator(".bar").evaluate("e => e.scrollWidth <= e.clientWidth")
+    assert view.ask("v.theme") == ("dark" if dark else "light")
+    pixel = view.ask("[...v.ctx.getImageData(2, 2, 1, 1).data].slice(0, 3)")
+    assert (sum(pixel) < 200) == dark
+
+
+def test_an_empty_graph_says_so(streamlit_page):
+    page = streamlit_page(PAGE, query="graph=empty")
+    View(page)
+    assert page.get_by_text("This graph has no nodes.").is_visible()
+    assert page.problems == []

@@ -1,0 +1,519 @@
+"""The search for the pass that breaks a pipeline: by itself, on the command line, on the page."""
+
+import json
+import math
+import os
+import random
+import re
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+import faulty_session
+import page_session
+import relascope.commands.main as cli
+from page import settle
+from place import ROOT
+from relascope.core.errors import EngineError
+from relascope.engine.client import EngineClient
+from relascope.engine.jobs import bisect as bisection
+from relascope.engine.jobs import step as stepping
+from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes import catalogue
+from relascope.passes.catalogue import PassInfo, default_pipeline, names, user
+from relascope.passes.pipeline import Pipeline, Step
+from relascope.passes.search.bisect import IMPORT, Found, Verdict, half_way, kept_on, search
+from relascope.viz.panels import steps as steps_panel
+from relascope.viz.panels.shell import spare
+
+GOOD, BAD, DARK = Verdict
+
+
+class Oracle:
+    """Judges a pipeline whose steps are named after their places: "p0", "p1", …
+
+    Args:
+        culprit: a place, or IMPORT, from which on it is bad; None: it never is.
+        needs: place of a step to those without which it fails, unknown to the search.
+    """
+
+    def __init__(self, culprit, needs=None):
+        self.culprit, self.needs, self.asked = culprit, needs or {}, []
+
+    def __call__(self, pipeline):
+        assert pipeline not in self.asked, "nothing is asked twice"
+        self.asked.append(pipeline)
+        on = {int(s.name[1:]) for s in pipeline if s.enabled}
+        if any(not set(needed) <= on for step, needed in self.needs.items() if step in on):
+            return DARK
+        return BAD if self.culprit == IMPORT or self.culprit in on else GOOD
+
+
+def steps(count, off=()):
+    return Pipeline(tuple(Step(f"p{i}", i not in off) for i in range(count)))
+
+
+def most(n):
+    return math.ceil(math.log2(n)) + 2 if n else 1
+
+
+@pytest.mark.parametrize("count", range(1, 35))
+def test_every_culprit_is_found_within_the_bound(count):
+    for culprit in (*range(count), IMPORT):
+        oracle = Oracle(culprit)
+        found = search(steps(count), oracle)
+        assert found.suspects == (culprit,)
+        assert len(oracle.asked) <= most(count)
+
+
+def test_the_boundary_is_proved():
+    oracle = Oracle(5)
+    found = search(steps(9), oracle)
+    assert [s.enabled for s in found.bad] == [True] * 6 + [False] * 3
+    assert [s.enabled for s in found.good] == [True] * 5 + [False] * 4
+    assert {found.bad, found.good} <= set(oracle.asked)
+
+
+def test_required_steps_and_those_switched_off_in_random_pipelines():
+    chance = random.Random(0)
+    for _ in range(600):
+        count = chance.randint(1, 30)
+        off = {i for i in range(count) if chance.random() < 0.2}
+        kept = {i for i in range(count) if i not in off and chance.random() < 0.4}
+        on = sorted(set(range(count)) - off)
+        if not on:
+            continue
+        culprit = chance.choice([IMPORT, *on])
+        oracle = Oracle(culprit)
+        found = search(steps(count, off), oracle, kept)
+        assert found.suspects == (culprit,)
+        assert len(oracle.asked) <= most(len(on))
+        for asked in oracle.asked:
+            switched = {i for i, s in enumerate(asked) if s.enabled}
+            assert not switched & off
+            # Required steps go only where they are bad by themselves, and then from the end.
+            assert kept & set(range(len(asked))) <= switched
+
+
+def test_nothing_wrong_takes_one_look():
+    oracle = Oracle(None)
+    assert search(steps(8), oracle) == Found(())
+    assert len(oracle.asked) == 1
+
+
+@pytest.mark.parametrize("pipeline", [Pipeline(), steps(3, off={0, 1, 2})])
+def test_without_a_pass_only_the_import_can_be_wrong(pipeline):
+    found = search(pipeline, Oracle(IMPORT))
+    assert found.suspects == (IMPORT,)
+    assert search(pipeline, Oracle(None)).suspects == ()
+
+
+def test_a_whole_that_cannot_be_run_has_no_culprit():
+    assert search(steps(4), lambda pipeline: DARK) == Found(())
+
+
+def test_what_cannot_be_run_is_passed_over():
+    # p3 and p5 work only with p6: all that ends at p3, p4 or p5 cannot be run.
+    needs = {3: {6}, 5: {6}}
+    for culprit in range(12):
+        oracle = Oracle(culprit, needs)
+        found = search(steps(12), oracle)
+        expected = (3, 4, 5, 6) if 3 <= culprit <= 6 else (culprit,)
+        assert found.suspects == expected
+        dark = sum(Oracle(culprit, needs)(p) is DARK for p in oracle.asked)
+        assert len(oracle.asked) - dark <= most(12)
+
+
+def test_an_optional_pass_that_a_required_one_needs_unknown_to_the_catalogue():
+    # p7 is required and fails without p2: nothing runs that ends before p2.
+    for culprit in (3, 4, 5, 6):
+        oracle = Oracle(culprit, {7: {2}})
+        assert search(steps(8), oracle, {7}).suspects == (culprit,)
+    for culprit in (0, 1, 2):  # nothing good was ever seen, and that is said
+        found = search(steps(8), Oracle(culprit, {7: {2}}), {7})
+        assert found.suspects == (IMPORT, 0, 1, 2)
+        assert found.good is None
+
+
+def test_some_steps_fail_without_others_at_random():
+    chance = random.Random(1)
+    for _ in range(400):
+        count = chance.randint(2, 20)
+        needs = {
+            i: {chance.randrange(count)} for i in range(count) if chance.random() < 0.15
+        }  # fmt: skip
+        culprit = chance.randrange(count)
+        oracle = Oracle(culprit, needs)
+        found = search(steps(count), oracle)
+        assert culprit in found.suspects
+        assert len(oracle.asked) <= count + 1
+        assert Oracle(culprit, needs)(found.bad) is BAD
+        assert found.good is None or Oracle(culprit, needs)(found.good) is GOOD
+        if len(found.suspects) > 1:  # and truly nothing between them can be run
+            first, last = found.suspects[0], found.suspects[-1]
+            for end in range(max(first, 0), last):
+                part = Pipeline(tuple(Step(f"p{i}", i <= end) for i in range(count)))
+                assert Oracle(culprit, needs)(part) is DARK
+
+
+def test_the_catalogue_says_what_stays_on(monkeypatch):
+    def entry(name, required=False, needs=()):
+        return PassInfo(name, "relay", name, "", "", "", required=required, needs=needs)
+
+    entries = [entry("a"), entry("b", needs=("a",)), entry("c"), entry("r", True, ("b",))]
+    monkeypatch.setattr(catalogue, "CATALOGUE", {("relay", e.name): e for e in entries})
+    assert kept_on("relay", Pipeline.parse("a|c|b|c|r|a")) == {0, 2, 4}
+    assert kept_on("relay", Pipeline.parse("a|b|-b|c")) == frozenset()
+    assert kept_on("relay", Pipeline.parse("a|b|a|b|r")) == {2, 3, 4}
+    assert kept_on("relay", Pipeline.parse("c|-r|c")) == frozenset()
+
+
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_the_way_to_the_gradient_is_kept_and_its_middle_is_no_place_to_look(ir):
+    pipeline = default_pipeline(ir, True)
+    kept = [s.name for i, s in enumerate(pipeline) if i in kept_on(ir, pipeline)]
+    assert {"decompose_layer_norm", "root_grad_out", "gradient"} <= set(kept)
+    assert not {"cse", "dce", "drop_zeros"} & set(kept)
+    assert "cse" in names(ir)
+    places = [s.name for s in pipeline]
+
+    def ends_at(name):
+        return half_way(ir, pipeline, pipeline.upto(places.index(name)))
+
+    assert ends_at("root_grad_out")
+    assert not ends_at("decompose_layer_norm")
+    assert not ends_at("cse")
+    assert ends_at("gradient") == (ir == "relay")  # whose let bindings become a graph after it
+    assert not half_way(ir, pipeline, pipeline)
+
+
+# With an engine, which has no TVM.
+
+
+PIPELINE = "bind|fold|cse|fuse"
+
+
+@pytest.fixture
+def connect():
+    """Starts clients of the faulty engine, and ends them."""
+    clients = []
+
+    def start(ir="relay"):
+        clients.append(EngineClient(ir, session="faulty_session:FaultySession"))
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def asked(connect, capsys):
+    """Runs `bisect` on the command line; returns its document."""
+
+    def run(seed, *options, status=0):
+        arguments = ["bisect", "mlp", "--seed", str(seed), "--json", *options]
+        assert cli.main([*arguments], connect) == status
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_the_command_line_says_which_pass_is_wrong_and_how_it_knows(asked):
+    data = asked(faulty_session.WRONG_FOLD, "--passes", PIPELINE)
+    assert data["culprit"] == {"index": 1, "pass": "fold"}
+    assert data["suspects"] == [data["culprit"]]
+    assert data["kind"] == "wrong"
+    assert data["compiles"] == len(data["log"]) <= 4
+    # fuse is only for looking: it is in the first try, and none but that.
+    assert [(t["last"]["pass"], t["outcome"]) for t in data["log"]] == [
+        ("fuse", "wrong"), ("import", "good"), ("bind", "good"), ("fold", "wrong"),
+    ]  # fmt: skip
+    assert data["log"][2]["pipeline"] == "bind|-fold|-cse|-fuse"
+    assert data["log"][0]["max_rel"] == 0.5
+    assert not data["float64"]["passed"]
+    assert data["verdict"] == (
+        "Step 2, fold (FoldConstant), makes it wrong: output 0 is off by 5.0e-01 of its scale "
+        "(limit 1e-05). Without it: output 0 is off by 2.0e-06 of its scale (limit 1e-05). It is "
+        "wrong, not rounded: float64 is over its limit, too, first at nn.relu in layers.1."
+    )
+
+
+def test_float64_tells_rounding_from_a_fault(asked):
+    data = asked(faulty_session.ROUGH_FOLD, "--passes", PIPELINE)
+    assert data["culprit"]["pass"] == "fold"
+    assert data["float64"]["passed"]
+    assert "It is rounding" in data["verdict"]
+    alone = asked(faulty_session.WRONG_FOLD, "--passes", PIPELINE, "--dtype", "float64")
+    assert alone["float64"] is None
+    assert alone["verdict"].endswith("That is in float64: it is wrong, not rounded.")
+
+
+def test_a_pass_that_ends_the_process_is_found_and_the_session_goes_on(asked):
+    data = asked(faulty_session.FATAL_CSE, "--passes", PIPELINE)
+    assert (data["culprit"]["index"], data["kind"]) == (2, "crash")
+    assert [t["outcome"] for t in data["log"]].count("crash") >= 2
+    assert "exit status 3" in data["verdict"]
+
+
+def test_a_pass_that_raises(asked):
+    data = asked(faulty_session.RAISING_FOLD, "--passes", PIPELINE)
+    assert (data["culprit"]["index"], data["kind"]) == (1, "crash")
+    assert data["log"][0]["error"]["message"] == "No good."
+    error = asked(faulty_session.RAISING_FOLD, "--kind", "wrong", status=1)["error"]
+    assert error["message"] == "No good."
+
+
+def test_slow_is_a_ratio_above_the_factor(asked):
+    slow = faulty_session.SLOW_FOLD, "--passes", PIPELINE, "--kind", "slow", "--factor"
+    data = asked(*slow, "2")
+    assert (data["culprit"]["pass"], data["kind"]) == ("fold", "slow")
+    assert "3.00 times PyTorch eager's time. Without it: 1.32 times" in data["verdict"]
+    assert asked(*slow, "3.5")["culprit"] is None
+
+
+def test_slow_in_training_is_forward_and_backward_at_a_cut(asked):
+    seed = faulty_session.SLOW_FOLD
+    data = asked(seed, "--training", "--kind", "slow", "--factor", "1.1")
+    assert data["log"][0]["ratio"] == 1.32
+    # The way to the gradient alone is as slow; before it there is only the forward, as slow too.
+    assert data["culprit"] == {"index": -1, "pass": "import"}
+
+
+def test_the_import_is_to_blame_where_it_is_wrong(asked):
+    data = asked(faulty_session.WRONG_IMPORT, "--passes", PIPELINE)
+    assert data["culprit"] == {"index": -1, "pass": "import"}
+    assert data["compiles"] == 2
+    assert data["verdict"].startswith("The imported program is at fault, before any pass")
+
+
+def test_nothing_wrong_is_said_so(asked):
+    data = asked(0)
+    assert (data["culprit"], data["kind"], data["compiles"]) == (None, None, 1)
+    assert data["verdict"].startswith("Nothing to find")
+
+
+def test_what_no_pass_is_to_blame_for_is_an_error(asked):
+    error = asked(page_session.BROKEN_SEED, status=1)["error"]
+    assert error["kind"] == "operator"
+
+
+def test_without_json_it_is_a_table_and_a_sentence(connect, capsys):
+    seed = str(faulty_session.WRONG_FOLD)
+    assert cli.main(["bisect", "mlp", "--seed", seed, "--passes", PIPELINE], connect) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^0 import +good +output 0", text, re.MULTILINE)
+    assert re.search(r"^2 fold +wrong +output 0", text, re.MULTILINE)
+    assert text.rstrip().endswith("4 compiles.")
+
+
+class Crosses:
+    """An engine whose required gradient step fails without an optional pass before it."""
+
+    def __call__(self, method, source, pipeline, *rest):
+        assert method == "check"
+        on = {s.name for s in pipeline if s.enabled}
+        if "drop_zeros" in on:
+            raise EngineError("pass", "Bad.", "x + 0")
+        if "gradient" in on and "cse" not in on:
+            raise EngineError("pass", "There is nothing to work on.", "gradient")
+        return (Comparison("output 0", 1e-9, 1e-9, 1.0, "float32"),)
+
+
+def test_a_required_step_that_fails_for_want_of_another_is_no_crash_of_that_one():
+    pipeline = Pipeline.parse("cse|root_grad_out|gradient|graph_normal_form|dce|drop_zeros")
+    question = bisection.Question(ModelSource("mlp", training=True), pipeline, "llvm")
+    result = bisection.bisect(Crosses(), "relay", question)
+    assert (result.kind, result.found.suspects) == ("crash", (5,))
+    assert [t.outcome for t in result.log][:2] == ["crash", "crash"]
+
+
+# On the page.
+
+
+@pytest.fixture
+def page(monkeypatch, connect):
+    monkeypatch.setattr(spare, "EngineClient", connect)
+    monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
+    st.cache_resource.clear()
+    page = AppTest.from_file(ROOT / "app.py", default_timeout=30)
+    settle(page.run())
+    page.session_state["keep_tab"] = "Passes"
+    yield page
+    st.cache_resource.clear()
+
+
+def find(page, seed):
+    page.number_input(key="keep_seed").set_value(seed)
+    settle(page.run())
+    page.button(key="bisect_button").click()
+    return page.run()
+
+
+def test_the_page_finds_the_pass_and_marks_it(page, monkeypatch):
+    marked = []
+    real = steps_panel.step_list
+
+    def spy(rows, *args, **options):
+        marked.append([(i, r.failure) for i, r in enumerate(rows) if r.failure])
+        return real(rows, *args, **options)
+
+    monkeypatch.setattr(steps_panel, "step_list", spy)
+    settle(find(page, faulty_session.WRONG_FOLD))
+    index = [s.name for s in default_pipeline("relay", False)].index("fold")
+    (said,) = page.error
+    assert said.value.startswith(f"Step {index + 1}, fold (FoldConstant), makes it wrong")
+    assert marked[-1] == [(index + 1, "This step makes it wrong.")]
+    log = next(d.value for d in page.dataframe if "outcome" in d.value.columns)
+    assert list(log["outcome"])[:2] == ["wrong", "good"]
+    assert len(log) <= most(len(default_pipeline("relay", False)))
+
+
+def test_the_page_says_that_nothing_is_wrong(page):
+    settle(find(page, 0))
+    assert page.success[0].value.startswith("Nothing to find")
+
+
+def test_a_step_that_ends_the_process_is_red_and_the_others_go_on(page, monkeypatch):
+    marked = []
+    real = steps_panel.step_list
+
+    def spy(rows, *args, **options):
+        marked.append({r.title: r.failure for r in rows if r.failure})
+        return real(rows, *args, **options)
+
+    monkeypatch.setattr(steps_panel, "step_list", spy)
+    page.number_input(key="keep_seed").set_value(faulty_session.FATAL_CSE)
+    settle(page.run())
+    (failed,) = marked[-1].items()
+    assert failed[0] == "EliminateCommonSubexpr"
+    assert "exit status 3 during step" in failed[1]
+    assert not page.error  # the chosen step, the last one, has its graph
+    assert "Step 11 of 11" in [m.value for m in page.markdown]
+
+
+def test_step_on_the_command_line_goes_on_past_it(connect, capsys, tmp_path):
+    out = tmp_path / "graphs.json"
+    seed = str(faulty_session.FATAL_CSE)
+    arguments = ["step", "mlp", "--seed", seed, "--passes", "bind|cse|-fuse|fold|cse|dce"]
+    assert cli.main([*arguments, "--json", "--check", "-o", str(out)], connect) == 0
+    steps = json.loads(capsys.readouterr().out)["steps"]
+    assert [s["pass"] for s in steps if s["failure"]] == ["cse", "cse"]
+    assert all(s["enabled"] and s["failure"]["kind"] == "engine" for s in steps if s["failure"])
+    assert [bool(s["error"]) for s in steps] == [True, False, False, True, False, True]
+    assert steps[3]["removed"] == 1
+    assert len(json.loads(out.read_text())) == 7
+
+
+def test_a_process_that_ends_at_the_import_is_no_fault_of_a_step():
+    asked = []
+
+    def ask(method, source, *rest):
+        asked.append(method)
+        raise EngineError("engine", f"It ended during {method}.")
+
+    with pytest.raises(EngineError, match="during load"):
+        stepping.step(ask, ModelSource("mlp"), Pipeline.parse(PIPELINE))
+    assert asked == ["step", "load"]
+
+
+def test_a_search_can_be_given_up(page):
+    find(page, faulty_session.SLOW_CHECK)
+    page.button(key="cancel").click()
+    settle(page.run())
+    assert not page.success
+    assert not page.error
+    assert page.session_state.bisect is None
+
+
+# Passes of one's own.
+
+
+@pytest.fixture
+def own(monkeypatch, tmp_path):
+    """A file with passes; what is entered of it is taken out again."""
+    before = dict(catalogue.CATALOGUE)
+    monkeypatch.setenv(user.VARIABLE, "")
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "IR = 'relay'\nraise SystemExit('run')\n"
+        "def mine(program, rate='1'):\n    '''Does it.\n\n    At length.'''\n"
+        "def _hidden(program): ...\ndef helper(other): ...\ndef two(program, more): ...\n"
+    )
+    yield file
+    catalogue.CATALOGUE.clear()
+    catalogue.CATALOGUE.update(before)
+
+
+def test_the_functions_of_a_file_are_passes_and_it_is_not_run(own):
+    before = set(names("relay"))
+    user.name_files([str(own)])
+    assert set(names("relay")) - before == {"mine"}
+    assert "mine" not in names("relax")
+    entry = catalogue.info("relay", "mine")
+    assert (entry.title, entry.summary, entry.origin) == ("mine", "Does it.", "mine.py")
+    user.name_files([str(own)])  # twice is once
+    assert os.environ[user.VARIABLE] == str(own)
+
+
+def test_a_pass_of_a_file_is_loaded_with_its_parameters(own):
+    own.write_text("def mine(program, rate='1'):\n    return program + rate\n")
+    user.name_files([str(own)])
+    assert "mine" in names("relax")
+    assert catalogue.info("relay", "mine").load()("p", rate="2") == "p2"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("def cse(program): ...", "'cse'"),
+        ("x = 1", "no pass"),
+        ("def mine(program:", "no Python"),
+        ("IR = 'onnx'\ndef mine(program): ...", "'onnx'"),
+        (None, "cannot be opened"),
+    ],
+)
+def test_a_file_that_has_no_passes_is_told_by_name(own, text, says, capsys):
+    if text is None:
+        own.unlink()
+    else:
+        own.write_text(text)
+    assert cli.main(["passes", "--pass-file", str(own), "--json"]) == 2
+    message = json.loads(capsys.readouterr().out)["error"]["message"]
+    assert says in message
+    assert "mine.py" in message
+
+
+def test_the_command_line_lists_passes_of_a_file(own, capsys):
+    assert cli.main(["passes", "--pass-file", str(own), "--json"]) == 0
+    assert "mine" in [p["name"] for p in json.loads(capsys.readouterr().out)["passes"]]
+
+
+def test_a_folder_stands_for_the_files_in_it(own, tmp_path, capsys):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    assert cli.main(["passes", "--pass-file", str(folder), "--json"]) == 2
+    assert "no Python file" in json.loads(capsys.readouterr().out)["error"]["message"]
+    (folder / "_shared.py").write_text("x = 1")
+    (folder / "notes.txt").write_text("no Python")
+    (folder / "own.py").write_text("def from_a_folder(program): ...")
+    assert cli.main(["passes", "--pass-file", str(folder), "--json"]) == 0
+    assert "from_a_folder" in [p["name"] for p in json.loads(capsys.readouterr().out)["passes"]]
+
+
+def test_the_page_offers_passes_of_a_file_and_tells_of_one_that_has_none(page, own, monkeypatch):
+    monkeypatch.setenv(user.VARIABLE, str(own))
+    settle(page.run())
+    page.text_input(key="keep_pipeline_text").set_value("bind|mine")
+    page.button(key="FormSubmitter:pipeline_form-Use it").click()
+    settle(page.run())
+    assert not page.error
+    assert "bind|mine" in [c.value for c in page.code]
+    own.write_text("x = 1")
+    page.run()
+    assert "has no pass" in page.error[0].value
+    own.write_text("def mine(program): ...")
+    settle(page.run())
+    assert not page.error

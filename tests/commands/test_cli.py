@@ -1,0 +1,668 @@
+"""The command line: one JSON document, promised fields, exit statuses, sentences for errors.
+
+The commands run as processes against an engine without a TVM (tests/page_session.py); the last
+test runs the real one.
+"""
+
+import csv
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import page_session
+from command_line import FAKE, document, run
+from page_session import NO_PARTITION_SEED, WRONG_SEED
+from place import ROOT
+from relascope.core.graph import Graph
+from relascope.passes.cuts.cut import STRATEGIES
+
+
+def test_whose_gradient_is_a_choice_in_relax_alone():
+    pipelines = document("passes", "--engine", "relax", real=True)["pipelines"]
+    assert "root_grad_out|gradient" in pipelines["training"]
+    assert "gradient" not in pipelines["training_pytorch"]
+    relays = document("passes", "--engine", "relay", real=True)["pipelines"]
+    assert list(relays) == ["inference", "training"]
+    command = ["captures", "mlp", "--gradient", "pytorch"]
+    error = document(*command, "--engine", "relay", status=2)["error"]
+    assert "traces" in error["message"]
+    assert "--gradient" in error["where"]
+    error = document("graph", "mlp", "--gradient", "pytorch", status=2)["error"]
+    assert error["hint"] == "Add --training."
+    data = document(*command, "--engine", "relax")
+    assert "root_grad_out" not in data["pipeline"]
+
+
+def test_gradients_holds_one_way_against_the_other():
+    data = document("gradients", "mlp", "--engine", "relax", "--seed", str(WRONG_SEED))
+    rows = {r["gradient"]: r for r in data["gradients"]}
+    assert list(rows) == ["tvm", "pytorch"]
+    for row in rows.values():
+        assert (row["nodes"], row["forward_nodes"], row["backward_nodes"]) == (12, 3, 5)
+        assert row["operators"]["nn.matmul"] == 3
+        assert {"strategy": "keep_all", "captures": 2, "bytes": 2048} in row["strategies"]
+        assert row["error"]["max_rel"] == 0.5
+    text = run("gradients", "mlp", "--engine", "relax").stdout
+    assert "captures by keep_all" in text and "2, 2.0 KiB" in text
+    assert list(r["gradient"] for r in document("gradients", "mlp")["gradients"]) == ["tvm"]
+
+
+def test_models_lists_every_sample_without_an_engine():
+    rows = document("models", real=True)["models"]
+    assert {"mlp", "bert_layer", "bert"} <= {r["name"] for r in rows}
+    for row in rows:
+        assert row["engines"] == ["relay", "relax"]
+        assert row["parameters"] > 0
+        assert isinstance(row["training"], bool)
+
+
+def test_passes_lists_the_catalogue_and_the_pipelines():
+    data = document("passes")
+    names = [p["name"] for p in data["passes"]]
+    for text in data["pipelines"].values():
+        assert {s.lstrip("-") for s in text.split("|")} <= set(names)
+    assert all(p["summary"] for p in data["passes"])
+
+
+def test_one_pass_is_shown_in_full_with_its_small_program():
+    data = document("passes", "fold")
+    assert data["pass"]["title"] == "FoldConstant"
+    assert {"origin", "needs", "excludes", "before", "after", "parameters"} <= set(data["pass"])
+    example = data["example"]
+    assert (example["step"], example["before"], example["after"]) == ("fold", "transpose(w)", "w")
+    assert len(Graph.from_json(example["graph_before"])) == 7
+    text = run("passes", "fold").stdout
+    assert "FoldConstant" in text
+    assert "x: float32[2, 3]\n\ntranspose(w)\n→\nw\n\nIt only says so." in text
+    assert document("passes", "cse")["example"] is None
+    assert "no example" in run("passes", "cse").stdout
+
+
+def test_a_pass_that_is_none_is_a_sentence():
+    error = document("passes", "folt", real=True, status=2)["error"]
+    assert "'folt'" in error["message"]
+
+
+def test_graph_has_the_promised_fields_and_a_graph_that_reads_back():
+    data = document("graph", "mlp")
+    assert data["model"] == "mlp"
+    assert data["engine"] == "relay"
+    graph = Graph.from_json(data["graph"])
+    assert data["nodes"] == len(graph) == 7
+    assert data["edges"] == graph.edge_count == 6
+    assert data["operators"] == {"nn.dense": 2, "nn.relu": 1, "transpose": 1}
+
+
+def test_compare_says_what_each_operator_became_in_both_engines():
+    data = document("compare", "mlp")
+    assert data["engines"]["relax"] == {"pipeline": "", "nodes": 8, "edges": 7, "error": None}
+    linear = next(r for r in data["operators"] if r["source"] == "aten::linear")
+    assert linear == {
+        "source": "aten::linear", "modules": 2, "relay": {"nn.dense": 2},
+        "relax": {"matmul": 2, "permute_dims": 2}, "only": None,
+    }  # fmt: skip
+    groups = {(r["scope"], r["source"]): r for r in data["groups"]}
+    assert groups["layers.0", "aten::t"]["only"] == "relay"
+    assert groups["layers.2", "aten::linear"]["occurrences"] == {"relay": 1, "relax": 1}
+    assert groups["layers.2", "aten::linear"]["paired"] == 1
+    calls = {r["operator"]: r for r in data["calls"]}
+    assert calls["nn.relu"] == {"operator": "nn.relu", "relay": 1, "relax": 1, "only": None}
+    assert calls["matmul"]["only"] == "relax"
+    assert data["unmatched"] == {"relay": [], "relax": []}
+    text = run("compare", "mlp", "--passes", "default").stdout
+    assert re.search(r"aten::linear +2 +nn.dense ×2 +matmul ×2, permute_dims ×2", text)
+
+
+def test_compare_tells_which_engine_fails_and_fails_where_both_do():
+    seed = str(page_session.RELAX_SEED)
+    data = document("compare", "mlp", "--seed", seed)
+    assert data["engines"]["relay"]["nodes"] == 7
+    assert "aten::frobnicate" in data["engines"]["relax"]["error"]["message"]
+    assert data["groups"] is None
+    assert "relax fails: Relax knows no operator" in run("compare", "mlp", "--seed", seed).stdout
+    broken = str(page_session.BROKEN_SEED)
+    assert document("compare", "mlp", "--seed", broken, status=1)["error"]["kind"] == "operator"
+    assert document("compare", "mlp", "--passes", "linear_to_dense", status=2)["error"]
+
+
+def test_graph_after_a_pipeline():
+    assert document("graph", "mlp", "--passes", "cse|bind|fold")["nodes"] == 6
+    assert document("graph", "mlp", "--passes", "cse|bind|-fold")["nodes"] == 7
+
+
+@pytest.mark.parametrize("suffix", ["json", "dot"])
+def test_graph_writes_a_file_of_the_kind_that_its_name_says(tmp_path, suffix):
+    file = tmp_path / f"graph.{suffix}"
+    document("graph", "mlp", "-o", str(file))
+    if suffix == "json":
+        assert len(Graph.from_json(json.loads(file.read_text()))) == 7
+    else:
+        assert file.read_text().startswith("digraph")
+
+
+def test_step_has_one_row_a_pass():
+    data = document("step", "mlp", "--passes", "cse|-bind|fold")
+    assert [s["pass"] for s in data["steps"]] == ["cse", "bind", "fold"]
+    assert [s["enabled"] for s in data["steps"]] == [True, False, True]
+    assert data["steps"][2]["removed"] == 1
+    for step in data["steps"]:
+        assert {"changed", "added", "nodes", "seconds"} <= set(step)
+        assert step["error"] is None
+
+
+def test_step_check_measures_the_error_after_each_step_that_is_on():
+    steps = document("step", "mlp", "--passes", "cse|-bind|fold", "--check")["steps"]
+    error = steps[0]["error"]
+    assert (error["max_abs"], error["max_rel"], error["dtype"]) == (1e-6, 2e-6, "float32")
+    assert error["worst"] == "output 0"
+    assert {"mean_abs", "mean_rel", "median_abs", "median_rel", "nans", "infinities"} <= set(error)
+    assert steps[1]["error"] is None
+    assert steps[2]["error"] is not None
+
+
+def test_step_check_in_training_begins_at_the_gradient():
+    data = document("step", "mlp", "--training", "--check")
+    names = [s["pass"] for s in data["steps"]]
+    checked = [i for i, s in enumerate(data["steps"]) if s["error"]]
+    assert checked[0] == names.index("gradient")
+
+
+def test_check_has_a_row_for_every_stage_and_dtype():
+    data = document("check", "mlp")
+    assert data["passed"] is True
+    names = {(r["stage"], r["strategy"]) for r in data["stages"]}
+    single = {("forward", ""), ("training forward", ""), ("gradient", "")}
+    assert names == single | {(half, s) for half in ("cut", "split") for s in STRATEGIES}
+    assert len(data["stages"]) == 2 * len(names)
+    for row in data["stages"]:
+        assert row["first_bad_node"] is None
+        assert row["max_rel"] == (2e-6 if row["dtype"] == "float32" else 2e-15)
+    cut = next(r for r in data["stages"] if (r["stage"], r["strategy"]) == ("cut", "keep_all"))
+    assert cut["compared"] == 3  # the output and the two crossings
+
+
+def test_check_names_the_node_where_the_error_jumps():
+    data = document("check", "mlp", "--seed", str(WRONG_SEED), "--strategy", "keep_all")
+    assert data["passed"] is False
+    by_stage = {(r["stage"], r["dtype"]): r for r in data["stages"]}
+    assert by_stage["forward", "float64"]["passed"]
+    for stage in ("gradient", "cut", "split"):
+        row = by_stage[stage, "float64"]
+        assert (row["passed"], row["first_bad_node"]) == (False, "r")
+        assert row["first_bad"]["scope"] == "layers.1"
+    assert "gradient: wrong" in data["verdict"]
+    assert "nn.relu" in data["verdict"]
+    text = run("check", "mlp", "--seed", str(WRONG_SEED), "--strategy", "keep_all").stdout
+    assert "nn.relu" in text
+
+
+def test_check_of_one_pipeline_one_dtype():
+    data = document("check", "mlp", "--passes", "cse|bind", "--dtype", "float64")
+    assert [(r["stage"], r["dtype"]) for r in data["stages"]] == [("forward", "float64")]
+    data = document("check", "mlp", "--training", "--strategy", "inputs_only")
+    assert {r["stage"] for r in data["stages"]} == {"training forward", "gradient", "cut", "split"}
+
+
+def test_check_of_a_model_that_cannot_be_opened_is_no_table():
+    assert document("check", "mlp", "--seed", "13", status=1)["error"]["kind"] == "operator"
+
+
+def test_step_writes_every_graph_of_the_pipeline(tmp_path):
+    file = tmp_path / "steps.json"
+    document("step", "mlp", "--passes", "cse|bind|fold", "-o", str(file))
+    assert [len(Graph.from_json(g)) for g in json.loads(file.read_text())] == [7, 7, 7, 6]
+
+
+def test_captures_takes_the_gradient_unasked():
+    data = document("captures", "mlp", "--strategy", "keep_all")
+    assert data["strategy"] == "keep_all"
+    assert data["bytes"] == sum(c["bytes"] for c in data["captures"]) == 2 * 8 * 32 * 4
+    assert data["recomputed"] == []
+    for capture in data["captures"]:
+        assert {"id", "op", "shape", "dtype", "reason", "readers"} <= set(capture)
+        assert capture["readers"]
+
+
+def test_captures_of_inputs_only_recomputes():
+    data = document("captures", "mlp", "--strategy", "inputs_only")
+    assert data["captures"] == []
+    assert data["recomputed"] == ["d0", "r"]
+
+
+def test_step_says_where_every_node_went_and_shows_the_text():
+    steps = document("step", "mlp", "--passes", "cse|fold", "--changes", "--text")["steps"]
+    assert (steps[0]["changes"], steps[0]["diff"]) == ([], "")
+    changes = {c["id"]: c for c in steps[1]["changes"]}
+    gone = changes["t0"]
+    assert (gone["what"], gone["op"], gone["scope"]) == ("removed", "transpose", "layers.0")
+    assert (gone["how"], gone["to"], gone["sure"]) == ("left out for", ["w0"], True)
+    assert changes["d0"]["from"] == ["w0"]
+    assert steps[1]["before"]["operators"]["transpose"] == 1
+    assert "transpose" not in steps[1]["after"]["operators"]
+    assert steps[1]["after"]["parameter_bytes"] == 4 * (32 * 16 + 4 * 32)
+    assert [x for x in steps[1]["diff"].splitlines() if x[0] in "+-"][2:] == ["-  %3' = transpose;"]
+    assert "changes" not in document("step", "mlp")["steps"][0]
+    text = run("step", "mlp", "--passes", "fold", "--changes", "--text").stdout
+    assert "left out: its readers read layers.0.weight" in text
+    assert "-  %3' = transpose;" in text
+
+
+def test_captures_within_a_budget():
+    whole = document("captures", "mlp", "--strategy", "keep_all")
+    for text, limit in (("0.5", whole["bytes"] // 2), ("1KiB", 1024), ("0", 0)):
+        data = document("captures", "mlp", "--strategy", "budget", "--budget", text)
+        assert data["bytes"] <= limit == data["budget"]
+        assert data["recomputed_flops"] > 0
+        assert data["forward_flops"] == whole["forward_flops"]
+        crossing = {c["id"] for c in whole["captures"]}
+        assert {s["id"] for s in data["spared"]} == crossing - {c["id"] for c in data["captures"]}
+    assert whole["recomputed_flops"] == 0
+
+
+def test_captures_stand_beside_what_pytorch_keeps():
+    data = document("captures", "mlp")
+    assert data["strategy"] == "min_cut"
+    rivals = {"pytorch_eager_bytes": 2048, "pytorch_min_cut_bytes": 1024, "note": ""}
+    assert data["rivals"] == rivals
+    assert "partitioner 1.0 KiB" in run("captures", "mlp").stdout
+    seed = "--seed", str(NO_PARTITION_SEED)
+    assert document("captures", "mlp", *seed)["rivals"]["pytorch_min_cut_bytes"] is None
+    text = run("captures", "mlp", *seed).stdout
+    assert "partitioner unknown" in text and "does not take this module" in text
+
+
+def test_captures_by_hand_and_what_is_held_over_the_step():
+    data = document("captures", "mlp", "--save", "d0", "--recompute", "r")
+    assert [c["id"] for c in data["captures"]] == ["d0"]
+    assert data["by_hand"] == {"save": ["d0"], "recompute": ["r"]}
+    assert "r" in data["recomputed"]
+    steps = [(h["phase"], h["id"], h["bytes"]) for h in data["held"]["changes"]]
+    assert steps[0] == ("forward", "d0", 1024)
+    assert steps[-1][0] == "backward" and steps[-1][2] == 0
+    error = document("captures", "mlp", "--save", "gd", status=2)["error"]
+    assert "belongs to the backward" in error["message"]
+    error = document("captures", "mlp", "--strategy", "keep_all", "--save", "d0", status=2)["error"]
+    assert "leaves no choice" in error["message"]
+
+
+def test_the_frontier_goes_from_nothing_kept_to_nothing_computed_again():
+    data = document("captures", "mlp", "--frontier")
+    points = data["frontier"]
+    assert (points[0]["bytes"], points[-1]["share"]) == (0, 0.0)
+    assert sorted(points, key=lambda p: p["bytes"]) == points
+    assert sorted(points, key=lambda p: -p["share"]) == points
+    named = {s["strategy"]: s for s in data["strategies"]}
+    assert (named["keep_all"]["bytes"], named["keep_all"]["share"]) == (2048, 0.0)
+    assert (named["inputs_only"]["bytes"], named["inputs_only"]["captures"]) == (0, 0)
+    assert "frontier" not in document("captures", "mlp")
+    text = run("captures", "mlp", "--frontier").stdout
+    assert "computed again" in text and "keep_all" in text
+    middle = points[1]["bytes"]
+    there = document("captures", "mlp", "--strategy", "frontier", "--budget", str(middle))
+    assert (there["bytes"], there["share"]) == (middle, pytest.approx(points[1]["share"]))
+
+
+def test_captures_without_a_gradient_says_so():
+    error = document("captures", "mlp", "--passes", "cse", status=2)["error"]
+    assert error["kind"] == "usage"
+    assert "gradient" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "phases"), [([], {"forward"}), (["--training"], {"forward", "forward_backward"})]
+)
+def test_time_has_the_promised_rows(mode, phases):
+    data = document("time", "mlp", *mode, "--repeats", "3")
+    assert data["machine"] == "a test machine"
+    assert {r["phase"] for r in data["rows"]} == phases
+    for row in data["rows"]:
+        assert {"what", "median_ms", "q1_ms", "q3_ms", "ratio_to_eager", "max_abs_error",
+                "peak_bytes"} <= set(row)  # fmt: skip
+
+
+def test_profile_says_of_each_kernel_what_it_took_and_computes():
+    data = document("profile", "mlp", "--repeats", "3")
+    assert data["repeats"] == 3
+    assert data["first_bad"] == 2
+    (phase,) = data["phases"]
+    assert phase["unexplained_ms"] == pytest.approx(0.1)
+    assert [k["name"] for k in data["kernels"]] == ["fused_add", "dense", "fused_relu_dense"]
+    product = data["kernels"][1]
+    assert product["operators"] == ["nn.dense"]
+    assert product["scope"] == "layers.0"
+    assert product["outputs"][0]["shape"] == [8, 32]
+    assert data["kernels"][0]["nodes"] == []
+    said = run("profile", "mlp").stdout
+    assert "fused_relu_dense." in said
+    assert "no node of the graph" in said
+    assert said.index("dense  ") < said.index("fused_add  ")  # the slowest first
+
+
+def test_profile_holds_kernels_against_the_machines_peaks():
+    data = document("profile", "mlp", "--repeats", "3")
+    assert data["peaks"]["flops"] == [["float32", 2e7]]
+    (phase,) = data["phases"]
+    assert phase["mapped_share"] == pytest.approx(0.88)
+    assert not phase["explained"]
+    unknown, product, _ = data["kernels"]
+    assert (unknown["flops"], unknown["of_peak"], unknown["roof"]) == (None, None, None)
+    assert product["roof"] == "compute"
+    assert product["of_peak"] == pytest.approx(8192 / 2e7 / 0.8e-3)
+    assert product["flops_per_second"] == pytest.approx(8192 / 0.8e-3)
+    assert phase["of_peak"] == pytest.approx((8192 + 2304) / 2e7 / 1e-3)
+    said = run("profile", "mlp").stdout
+    assert "20 MFLOP/s in float32" in said
+    assert "88.0% of it (0.880 ms)" in said
+    assert "unknown" in said
+
+
+def test_lint_names_the_place_and_the_pass():
+    data = document("lint", "mlp", "--passes", "")
+    assert not data["measured"]
+    (hazard,) = data["hazards"]
+    (finding,) = data["findings"]
+    assert (finding["hazard"], finding["remedy"]) == ("constants", "bind|fold")
+    assert (finding["nodes"], finding["scope"]) == (["t0"], "layers.0")
+    assert hazard["found"] == 1
+    assert hazard["bytes"] == finding["bytes"] == 2 * 4 * 32 * 16
+    said = run("lint", "mlp", "--passes", "").stdout
+    assert "Constant work" in said
+    assert "layers.0.weight" in said
+    assert "costs are estimated" in said
+
+
+def test_lint_with_times_leaves_out_what_the_build_removed():
+    data = document("lint", "mlp", "--passes", "", "--measure")
+    assert data["measured"]
+    assert data["findings"] == []  # no kernel computes the transpose
+    assert "Nothing was found." in run("lint", "mlp", "--passes", "", "--measure").stdout
+
+
+def test_lint_writes_its_document(tmp_path):
+    file = tmp_path / "findings.json"
+    data = document("lint", "mlp", "--passes", "", "-o", str(file))
+    assert json.loads(file.read_text()) == data
+
+
+def test_several_ways_are_timed_in_one_run():
+    rows = document("time", "mlp", "--training", "--ways", "all", "--repeats", "3")["rows"]
+    names = [r["what"] for r in rows if r["phase"] == "forward_backward"]
+    assert names == ["pytorch eager", "relay, cpu", "relay, library", "relay, mixed_precision",
+                     "relay, layout"]  # fmt: skip
+    by_name = {r["what"]: r for r in rows}
+    assert by_name["relay, library"]["target"] == "llvm -libs=mkl"
+    assert by_name["relay, layout"]["target"] == "llvm"
+    assert by_name["relay, layout"]["build_seconds"] == 0.25
+    said = run("time", "mlp", "--ways", "library").stdout
+    assert "ratio_of_minima" in said and "1.44" in said and "4.0 KiB" in said
+    assert said.count("relay, ") == 2
+    error = document("time", "mlp", "--ways", "library,magic", status=2)["error"]
+    assert "magic" in error["message"] and "library" in error["hint"]
+
+
+@pytest.mark.parametrize("name", ["runs.csv", "runs.jsonl"])
+def test_a_history_grows_by_each_run(tmp_path, name):
+    file = tmp_path / name
+    document("time", "mlp", "--history", str(file))
+    document("time", "mlp", "--training", "--history", str(file))
+    lines = file.read_text().splitlines()
+    if name.endswith(".csv"):
+        rows = list(csv.DictReader(lines))
+        assert [r["training"] for r in rows] == ["False"] * 2 + ["True"] * 4
+        assert rows[1]["median_ms"] == "1.32" and rows[1]["min_ms"] == "1.3"
+        assert rows[1]["target"] == "llvm" and rows[1]["model"] == "mlp"
+    else:
+        assert [len(json.loads(line)["rows"]) for line in lines] == [2, 4]
+        assert json.loads(lines[0])["when"] <= json.loads(lines[1])["when"]
+    error = document("time", "mlp", "--history", str(tmp_path / "no" / "f.csv"), status=1)["error"]
+    assert error["kind"] == "file"
+
+
+def test_compile_tells_of_what_it_built_and_keeps_it(tmp_path):
+    data = document("compile", "mlp", "--target", "cuda -arch=sm_90", "--training")
+    assert data["target"]["runs_here"] is False
+    assert data["notes"] == ["It cannot be timed here. It is elsewhere."]
+    assert [(k["phase"], k["bytes"]) for k in data["kernels"]] == [
+        ("forward", 2048), ("backward", None),
+    ]  # fmt: skip
+    assert data["code_bytes"] is None and data["library_bytes"] == 8192
+    assert "code" not in data["kernels"][0] and data["kernels"][0]["lines"] == {"CUDA": 3, "PTX": 1}
+    data = document("compile", "mlp", "--target", "llvm", "--code")
+    assert data["code_bytes"] == 2048 and data["notes"] == []
+    assert "fma" in data["kernels"][0]["code"]["CUDA"]
+    said = run("compile", "mlp", "--target", "cuda", "--code", "-o", str(tmp_path / "new")).stdout
+    assert "2.0 KiB" in said and "== forward dense, PTX\nfma.rn.f32;" in said
+    assert "1 files written" in said
+    (tmp_path / "file").write_text("here")
+    error = document("compile", "mlp", "--target", "cuda", "-o", str(tmp_path), status=2)["error"]
+    assert "something here" in error["message"]
+    error = document("compile", "mlp", "--target", "nonsense", status=1)["error"]
+    assert error["kind"] == "target"
+
+
+def test_profile_writes_a_trace(tmp_path):
+    file = tmp_path / "trace.json"
+    document("profile", "mlp", "--trace", str(file))
+    names = [e["name"] for e in json.loads(file.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert names == ["fused_add", "dense", "fused_relu_dense", "not in kernels", "forward"]
+
+
+def test_time_writes_csv(tmp_path):
+    file = tmp_path / "times.csv"
+    document("time", "mlp", "-o", str(file))
+    head, *rows = file.read_text().splitlines()
+    assert head.startswith("what,phase,median_ms")
+    assert len(rows) == 2
+
+
+def test_without_json_a_slow_row_is_said_in_words():
+    done = run("time", "mlp")
+    assert done.returncode == 0
+    assert "1.32× slower than eager" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["models", "passes", "graph mlp", "step mlp", "captures mlp"])
+def test_without_json_there_is_an_aligned_table(command):
+    done = run(*command.split())
+    assert done.returncode == 0, done.stderr
+    rules = [line for line in done.stdout.splitlines() if set(line) == {"-", " "}]
+    assert len(rules) == (2 if command == "passes" else 1)  # the second has what they can be told
+
+
+def test_an_engine_error_is_the_document_and_a_sentence_on_stderr():
+    done = run("graph", "mlp", "--seed", "13", "--json")
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert set(error) == {"kind", "message", "where", "hint"}
+    assert "aten::frobnicate" in error["message"]
+    assert "encoder.layer.0" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_not_there():
+    error = document("graph", "no/such.pt", status=1)["error"]
+    assert error["kind"] == "file"
+    assert error["where"] == "no/such.pt"
+    assert "bert_layer" in error["hint"]
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    target = tmp_path / "no" / "graph.json"
+    error = document("graph", "mlp", "-o", str(target), status=1)["error"]
+    assert error["kind"] == "file"
+    assert error["where"] == str(target)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["frobnicate"],
+        ["graph"],
+        ["graph", "mlp", "--engine", "none"],
+        ["graph", "mlp", "--batch", "0"],
+        ["graph", "mlp", "--batch", "x"],
+        ["captures", "mlp", "--strategy", "x"],
+        ["captures", "mlp", "--strategy", "budget", "--budget", "1.5"],
+        ["step", "mlp", "--unknown"],
+    ],
+)
+def test_wrong_usage_is_status_2_and_prints_nothing_on_stdout(args):
+    done = run(*args)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "usage:" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["cse,fold", "nope", "cse||fold"])
+def test_a_malformed_pipeline_is_wrong_usage(text):
+    error = document("step", "mlp", "--passes", text, status=2)["error"]
+    assert error["kind"] == "usage"
+    assert error["where"] == "--passes"
+
+
+def test_a_bad_file_is_told_in_words_and_the_log_only_on_request(tmp_path):
+    bad = tmp_path / "bad.pt"
+    bad.write_text("not a trace")
+    plain = run("graph", str(bad), real=True)
+    assert plain.returncode == 1
+    assert "error: This file is not a TorchScript trace." in plain.stderr
+    assert "Traceback" not in plain.stderr
+    assert "Traceback" in run("graph", str(bad), "--verbose", real=True).stderr
+
+
+def test_an_input_for_a_sample_is_wrong_usage():
+    assert document("graph", "mlp", "--input", "x=1:float32", status=2)["error"]["kind"] == "usage"
+
+
+def test_ctrl_c_stops_the_engine_and_says_so():
+    terminal, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", FAKE, "time", "mlp", "--repeats", "777", "--json"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True,
+        # Ctrl-C is ignored by whatever a shell runs in the background, tests among it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    while b"timing slowly" not in shown:
+        shown += os.read(terminal, 4096)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    shown += read_all(terminal)
+    assert process.returncode == 1
+    assert json.loads(out)["error"]["kind"] == "cancelled"
+    assert b"Stopped" in shown
+    assert b"Traceback" not in shown
+
+
+def test_progress_is_one_line_on_a_terminal_and_leaves_stdout_alone():
+    terminal, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", FAKE, "graph", "mlp", "--json"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = read_all(terminal)
+    assert json.loads(done.stdout)["nodes"] == 7
+    assert b"importing" in shown
+    assert b"\n" not in shown
+
+
+def read_all(terminal):
+    """What was written to a terminal whose other end is closed."""
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(terminal, 4096)
+        except OSError:  # how Linux says that nobody can write any more
+            chunk = b""
+        if not chunk:
+            os.close(terminal)
+            return shown
+        shown += chunk
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = f"{sys.executable} -c '{FAKE}' graph mlp --json | head -c 10"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout == '{"model": '
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0
+
+
+def test_the_real_engine_times_a_sample_and_agrees_with_pytorch():
+    data = document("time", "mlp", "--training", "--repeats", "3", real=True)
+    assert {r["phase"] for r in data["rows"]} == {"forward", "forward_backward"}
+    ours = [r for r in data["rows"] if r["ratio_to_eager"] is not None]
+    assert len(ours) == 2
+    for row in ours:
+        assert row["median_ms"] > 0
+        assert row["max_abs_error"] <= 1e-4
+    assert any(c["name"].startswith("gradient of") for c in data["comparisons"])
+
+
+def test_the_price_of_work_is_measured_on_request():
+    keep = ("captures", "mlp", "--strategy", "inputs_only")
+    assert document(*keep)["prices"] == "estimated"
+    data = document(*keep, "--prices", "measured")
+    assert data["prices"] == "measured"
+    assert data["forward_seconds"] == pytest.approx(8.8e-4)  # of the two kernels that have nodes
+    assert "measured time" in run(*keep, "--prices", "measured").stdout
+
+
+def test_captures_are_measured_on_request():
+    data = document("captures", "mlp", "--measure", "--frontier", "--repeats", "3")
+    titles = [p["title"] for p in data["measured"]]
+    assert titles == ["min_cut", "recompute_pointwise", "keep_all", "inputs_only"]
+    for point in data["measured"]:
+        assert point["ratio"] == 1.32 and point["measured_share"] == 0  # all as fast as keep_all
+        assert point["max_abs_error"] == 1e-6
+        assert point["estimated_peak_bytes"] == point["peak_bytes"] // 2
+    assert "measured" not in document("captures", "mlp")
+    assert "again, est." in run("captures", "mlp", "--measure").stdout
+
+
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_a_real_split_is_measured_and_its_estimate_holds(ir):
+    data = document(
+        "captures", "mlp", "--engine", ir, "--strategy", "keep_all", "--prices", "measured",
+        "--measure", "--repeats", "5", "--threads", "1", real=True,
+    )  # fmt: skip
+    assert 0 < data["forward_seconds"] < 1
+    (point,) = data["measured"]
+    assert point["measured_share"] == 0  # it is what the others are measured against
+    assert point["max_abs_error"] < 1e-5
+    assert point["estimated_peak_bytes"] == pytest.approx(point["peak_bytes"], rel=0.1)
+    assert 0 < point["forward_ms"] < point["forward_backward_ms"]
+
+
+def test_step_holds_each_node_against_pytorch_and_says_what_it_is():
+    steps = document("step", "mlp", "--passes", "bind|fold|-cse", "--inside")["steps"]
+    assert steps[2]["inside"] is None
+    assert steps[0]["inside_failure"] is None
+    inside = steps[1]["inside"]
+    assert inside["verdict"].startswith("It is wrong")
+    assert [c["dtype"] for c in inside["compared"]] == ["float32", "float64"]
+    worst = inside["compared"][0]["nodes"][0]
+    assert (worst["id"], worst["max_abs"], worst["counterpart"]) == (
+        "r", 0.25, "aten::relu in layers.1",
+    )  # fmt: skip
+    told = run("step", "mlp", "--passes", "bind", "--inside").stdout
+    assert "It is wrong" in told
+    assert "aten::relu in layers.1" in told
+
+
+def test_another_compiler_is_timed_on_request():
+    rows = document("time", "mlp", "--rival", "torch.compile", "--repeats", "3")["rows"]
+    assert [r["what"] for r in rows] == ["pytorch eager", "relay, cpu", "torch.compile"]
+    assert rows[-1]["ours_over"] == 1.65 and rows[1]["ours_over"] is None

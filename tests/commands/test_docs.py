@@ -1,0 +1,156 @@
+"""The documentation names what there is, and everything that it links to exists."""
+
+import argparse
+import re
+import subprocess
+import sys
+
+import pytest
+
+import relascope.commands.main as cli
+from place import ROOT
+from relascope.passes.catalogue import CATALOGUE, default_pipeline, gradients, names
+from relascope.passes.cuts.cut import STRATEGIES
+from relascope.passes.lint import LINTERS
+from relascope.passes.lint.operators import REMEDIES
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+PASS_PAGES = {"relay": "docs/passes.md", "relax": "docs/passes-relax.md"}
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def text_of(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def headings(text):
+    return re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+
+
+def anchor(heading):
+    """As GitHub makes it: lower case, no punctuation, hyphens for blanks."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def commands():
+    """Every command of the parser, with its option strings."""
+    (group,) = (a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return {name: set(sub._option_string_actions) for name, sub in group.choices.items()}
+
+
+@pytest.mark.parametrize(("ir", "name"), sorted(CATALOGUE))
+def test_every_pass_has_one_section_with_an_example_and_its_needs(ir, name):
+    section = re.findall(
+        rf"^### {name}$(.*?)(?=^##|\Z)", text_of(PASS_PAGES[ir]), re.MULTILINE | re.DOTALL
+    )
+    assert len(section) == 1
+    assert "\n→\n" in section[0]
+    for part in ("- Needs: ", "- From: ", "- Traps: "):
+        assert part in section[0], part
+
+
+@pytest.mark.parametrize("ir", sorted({ir for ir, _ in CATALOGUE}))
+def test_no_section_is_of_a_pass_that_is_gone(ir):
+    sections = re.findall(r"^### (.+)$", text_of(PASS_PAGES[ir]), re.MULTILINE)
+    assert set(sections) == set(names(ir))
+
+
+@pytest.mark.parametrize(("ir", "training"), [(ir, t) for ir in PASS_PAGES for t in (False, True)])
+def test_the_default_pipelines_are_those_of_the_catalogue(ir, training):
+    for gradient in gradients(ir) if training else ("tvm",):
+        assert f"\n{default_pipeline(ir, training, gradient)}\n" in text_of(PASS_PAGES[ir])
+
+
+def test_the_table_beside_relays_passes_has_every_pass_of_both():
+    table = text_of(PASS_PAGES["relax"]).partition("| Relay pass |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    assert rows
+    for column, ir in enumerate(PASS_PAGES):
+        found = [re.findall(r"`(\w+)`", row[column]) for row in rows]
+        bare = {row[column].strip() for row, passes in zip(rows, found, strict=True) if not passes}
+        assert bare <= {"none"}
+        assert {name for passes in found for name in passes} == set(names(ir))
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_every_command_has_a_section_with_an_example(name):
+    text = text_of("docs/command-line.md")
+    assert name in headings(text)
+    assert re.search(rf"cli\.py {name}\b", text)
+
+
+def test_every_option_and_strategy_is_described():
+    text = text_of("docs/command-line.md")
+    options = set().union(*commands().values()) - {"-h", "--help"}
+    assert not {o for o in options if not re.search(rf"{o}\b", text)}
+    assert not {s for s in STRATEGIES if f"`{s}`" not in text}
+
+
+def test_the_examples_of_the_command_line_are_accepted():
+    lines = re.findall(r"^\.venv/bin/python cli\.py (?!COMMAND)(.+)$",
+                       text_of("docs/command-line.md"), re.MULTILINE)  # fmt: skip
+    assert len(lines) >= len(commands())
+    for line in lines:
+        arguments = [re.sub(r"^'|'$", "", a) for a in re.findall(r"'[^']*'|\S+", line)]
+        cli._parser().parse_args(arguments)  # leaves with status 2 where it does not understand
+
+
+def test_every_linter_has_a_section_and_each_section_is_a_linters():
+    assert re.findall(r"^## (.+)$", text_of("docs/linters.md"), re.MULTILINE) == list(LINTERS)
+
+
+def test_the_sections_of_linters_name_the_passes_that_remove_what_they_find():
+    text = text_of("docs/linters.md")
+    for remedies in REMEDIES.values():
+        for remedy in remedies.values():
+            assert all(f"`{name}`" in text or remedy in text for name in remedy.split("|"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_relative_link_and_image_exists(page):
+    text = page.read_text(encoding="utf-8")
+    targets = [t for t in LINK.findall(FENCE.sub("", text)) if "://" not in t]
+    missing = []
+    for target in targets:
+        file, _, fragment = target.partition("#")
+        path = (page.parent / file).resolve() if file else page
+        if not path.is_file():
+            missing.append(target)
+        elif fragment:
+            known = {anchor(h) for h in headings(path.read_text(encoding="utf-8"))}
+            missing += [] if fragment in known else [target]
+    assert not missing
+
+
+def test_the_readme_leads_to_every_page():
+    linked = set(LINK.findall(text_of("README.md")))
+    assert {f"docs/{p.name}" for p in PAGES[1:]} <= linked
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_files_that_are_named_exist(page):
+    named = re.findall(
+        r"`((?:engine|passes|viz|samples|tests)/[\w/]*[\w.]+)`", page.read_text(encoding="utf-8")
+    )
+    assert not [n for n in named if not (ROOT / n).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_no_absolute_paths(page):
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(
+        r"(?<![\w.:/])(?:/(?:home|root|work|tmp|usr|mnt|opt|Users)/|~/|[A-Z]:\\)", text
+    )
+    assert not found
+
+
+def test_the_example_of_in_your_code_does_what_it_says():
+    (code,) = re.findall(r"^```python$(.*?)^```$", text_of("docs/in-your-code.md"), re.M | re.S)
+    (said,) = re.findall(r"^print\(.*\)  # (.+)$", code, re.MULTILINE)
+    # In a process of its own: it loads the TVM with Relay.
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == said

@@ -1,0 +1,589 @@
+"""Narrowing a fault inside a pass: the search by itself, on the command line, on the page."""
+
+import ast
+import io
+import json
+import math
+import random
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+import faulty_session
+import relascope.commands.main as cli
+from graphs import chain
+from page import settle
+from place import ROOT
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph, Kind, Node, TensorType
+from relascope.engine.client import EngineClient
+from relascope.engine.faults import bundle, replay
+from relascope.engine.jobs import bisect as bisection
+from relascope.engine.jobs import reduce as reduction
+from relascope.engine.protocol.fault import Report, Shown, Suspects
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.pipeline import Pipeline
+from relascope.passes.search.bisect import IMPORT, Found, Verdict
+from relascope.passes.search.reduce import Look, Piece, arguments, calls, near, reduce, whole
+from relascope.viz.panels.shell import spare
+from relascope.viz.rows import fault as reports
+
+GOOD, BAD, DARK = Verdict
+TENSOR = TensorType((2,), "float32")
+
+
+def graph(edges, outputs, kinds=None):
+    """A graph from each node's inputs; "x" is its argument."""
+    kinds = kinds or {}
+    nodes = [Node("x", Kind.INPUT, name="x", outputs=(TENSOR,))]
+    nodes += [
+        Node(i, kinds.get(i, Kind.CALL), f"op_{i}", inputs=tuple(ins),
+             outputs=(TENSOR,) * (2 if kinds.get(i) is Kind.TUPLE else 1))
+        for i, ins in edges.items()
+    ]  # fmt: skip
+    return Graph("main", "relay", tuple(nodes), ("x",), tuple(outputs))
+
+
+def random_graph(count, chance):
+    edges = {}
+    for i in range(count):
+        known = ["x", *edges]
+        near_by = known[-6:]
+        edges[f"n{i}"] = [chance.choice(near_by) for _ in range(chance.randint(1, 2))]
+    read = {s for ins in edges.values() for s in ins}
+    return graph(edges, [n for n in edges if n not in read])
+
+
+class Oracle:
+    """A piece shows the fault if it computes all of some nodes."""
+
+    def __init__(self, fault, dark=None):
+        self.fault, self.dark, self.asked = set(fault), dark, []
+
+    def __call__(self, piece):
+        assert piece not in self.asked, "nothing is asked twice"
+        assert piece.outputs
+        assert set(piece.outputs) <= set(piece.nodes)
+        self.asked.append(piece)
+        if self.dark is not None and self.dark(piece):
+            return Look(DARK)
+        return Look(BAD if self.fault <= set(piece.nodes) else GOOD)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_local_fault_is_found_whole_and_alone_wherever_it_is(size):
+    chance = random.Random(size)
+    for _ in range(60):
+        count = chance.randint(1, 120)
+        one = random_graph(count, chance)
+        place = chance.randrange(count)
+        fault = {f"n{i}" for i in range(place, min(place + size, count))}
+        oracle = Oracle(fault)
+        found = reduce(one, oracle)
+        assert set(found.piece.nodes) == fault
+        assert found.minimal
+        assert found.tries == len(oracle.asked) <= 2 * math.log2(count + 1) + 12
+
+
+def test_a_hint_saves_tries():
+    one = random_graph(400, random.Random(0))
+    plain, hinted = Oracle({"n250"}), Oracle({"n250"})
+    assert reduce(one, plain).piece == reduce(one, hinted, ["n249", "n250"]).piece
+    assert len(hinted.asked) <= 4 < len(plain.asked)
+    wrong = Oracle({"n250"})
+    assert reduce(one, wrong, ["n3"]).piece.nodes == ("n250",)
+
+
+def test_an_output_that_is_wrong_leads_to_what_it_is_computed_of():
+    one = graph({"a": "x", "b": "a", "c": "x", "d": "c"}, ["b", "d"])
+    asked = []
+
+    def judge(piece):
+        asked.append(piece)
+        return Look(BAD, ("d",)) if "c" in piece.nodes and "d" in piece.nodes else Look(GOOD)
+
+    assert reduce(one, judge).piece == Piece(("c", "d"), ("d",))
+    assert asked[1] == Piece(("c", "d"), ("d",))
+
+
+def test_two_places_far_apart_are_kept_and_the_rest_goes():
+    one = chain(60)
+    ids = [n.id for n in one if n.kind is Kind.CALL]
+    fault = {ids[3], ids[50]}
+    found = reduce(one, Oracle(fault))
+    assert set(found.piece.nodes) == fault
+    assert len(found.piece.outputs) == 2
+    assert len(arguments(one, found.piece)) == 2
+    assert calls(one, found.piece) == 2
+
+
+def test_what_needs_the_whole_stays_whole():
+    one = chain(12)
+    everything = whole(one)
+    found = reduce(one, Oracle(everything.nodes))
+    assert found.piece == everything
+    assert found.minimal
+
+
+def test_a_whole_that_is_good_has_no_piece():
+    for verdict in (GOOD, DARK):
+        found = reduce(chain(8), lambda piece, verdict=verdict: Look(verdict))
+        assert (found.piece, found.tries, found.minimal) == (None, 1, False)
+
+
+def test_the_tries_are_bounded_and_the_smallest_so_far_is_kept():
+    one = chain(200)
+    ids = [n.id for n in one if n.kind is Kind.CALL]
+    oracle = Oracle({ids[0], ids[70], ids[-1]})
+    found = reduce(one, oracle, most=9)
+    assert found.tries == len(oracle.asked) == 9
+    assert not found.minimal
+    assert oracle.fault <= set(found.piece.nodes)
+
+
+def test_pieces_that_cannot_be_run_are_passed_over():
+    one = chain(40)
+    ids = [n.id for n in one if n.kind is Kind.CALL]
+    oracle = Oracle({ids[20]}, dark=lambda piece: 1 < len(piece.nodes) < 5)
+    found = reduce(one, oracle)
+    assert ids[20] in found.piece.nodes
+    assert len(found.piece.nodes) <= 5
+
+
+def test_a_tuple_is_never_cut_off_from_what_reads_it():
+    kinds = {"t": Kind.TUPLE, "i": Kind.ITEM, "j": Kind.ITEM}
+    one = graph(
+        {"a": "x", "b": "a", "t": ["a", "b"], "cat": ["t"], "s": ["cat"], "i": ["s"], "j": ["s"],
+         "end": ["i"]},
+        ["end", "j"], kinds,
+    )  # fmt: skip
+
+    def judge(piece):
+        inside = set(piece.nodes)
+        assert ("t" in inside) == ("cat" in inside)
+        assert len(inside & {"s", "i", "j"}) in (0, 3)
+        assert not {"t", "s"} & set(piece.outputs)
+        assert not {"t", "s"} & set(arguments(one, piece))
+        return Look(BAD if "i" in inside else GOOD)
+
+    found = reduce(one, judge)
+    assert set(found.piece.nodes) == {"s", "i", "j"}
+    assert set(found.piece.outputs) == {"i", "j"}
+
+
+def test_near_is_the_first_that_differs_and_what_has_no_counterpart_before_it():
+    one = graph({"a": "x", "b": "a", "c": "b", "d": "c", "e": "d"}, ["e"])
+    assert near(one, {"x", "a"}, {"d", "e"}) == ("b", "c", "d")
+    assert near(one, {"x", "a", "b", "c"}, {"d", "e"}) == ("d",)
+    assert near(one, {"a"}, set()) == ()
+
+
+def test_the_search_does_not_recurse_and_is_quick_on_a_deep_chain():
+    one = chain(20_000)
+    ids = [n.id for n in one if n.kind is Kind.CALL]
+    found = reduce(one, Oracle({ids[9_000]}))
+    assert found.piece.nodes == (ids[9_000],)
+
+
+# What a report runs with.
+
+
+def test_differences_are_relative_to_scale_and_nan_is_infinite():
+    ones = np.ones(3)
+    assert replay.difference(2 * ones, 2 * ones + np.array([0, 0.5, 0])).max_rel == 0.25
+    assert replay.difference(ones, np.array([1, np.nan, 1])).max_rel == math.inf
+    assert replay.difference(np.array([np.nan]), np.array([np.nan])).max_rel == 0
+    assert replay.difference(ones, np.ones((3, 1))).max_rel == math.inf
+    assert replay.difference(0 * ones, 0.1 * ones).max_rel == 0.1
+    assert replay.difference(np.zeros(0), np.zeros(0)).max_abs == 0
+
+
+def test_a_result_that_is_nothing_but_rounding_is_held_against_the_others():
+    large, nothing = np.full(3, 100.0), np.full(3, 1e-17)
+    first, second = replay.differences([large, nothing], [large, -nothing], 0.0)
+    assert (first.max_rel, second.max_rel) == (0.0, pytest.approx(2e-16))
+    (alone,) = replay.differences([nothing], [-nothing], replay.floor_of([large]))
+    assert alone.max_rel == pytest.approx(2e-16)
+    assert replay.differences([nothing], [-nothing], 0.0)[0].max_rel == 2.0
+
+
+def test_the_ratio_of_times_is_a_median_of_runs_in_turns(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(replay.time, "perf_counter", lambda: clock[0])
+
+    def taking(seconds):
+        return lambda: clock.__setitem__(0, clock[0] + seconds)
+
+    assert replay.ratio(taking(0.1), taking(0.3)) == pytest.approx(3.0)
+
+
+def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from relascope.passes.relay.ir import rewrite\n"
+        "from relascope.passes.relay.bind import bind\n"
+    )
+    found = bundle.sources(
+        ["relascope.engine.faults.replay", "relascope.passes.relay.builtin"], [mine]
+    )
+    names = {n.removeprefix("relascope/") for n in found}
+    assert {"__init__.py", "engine/faults/replay.py", "engine/__init__.py"} <= names
+    assert {"passes/relay/ir/rewrite.py", "passes/relay/bind.py"} <= names
+    assert not [n for n in names if n.startswith(("viz/panels", "engine/relax", "tests"))]
+    for content in found.values():
+        ast.parse(content)
+    # What it brings can be imported without the rest: all but the TVM's modules, here.
+    for name, content in found.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    code = (
+        "import relascope.engine.faults.replay, relascope.passes.program; print(relascope.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.startswith(str(tmp_path)), done.stderr
+
+
+# With an engine, which has no TVM.
+
+
+class Answers:
+    """An engine of one function of four nodes; `narrow` answers as it is told to."""
+
+    def __init__(self, narrow, near=()):
+        self.graph = graph({"a": "x", "b": "a", "c": "b", "d": "c"}, ["d"])
+        self._narrow, self._near, self.asked = narrow, near, []
+
+    def __call__(self, method, source, where, *rest):
+        self.asked.append((method, source, where, *rest))
+        if method == "suspects":
+            return Suspects(self.graph, self._near)
+        if method == "report":
+            return Report("t", "b", "a", {}, self.graph)
+        return self._narrow(where, *rest)
+
+
+def bisected(kind="wrong", pipeline="cse|fold|bind", suspects=(1,), double=None, **options):
+    whole_ = Pipeline.parse(pipeline)
+    question = bisection.Question(ModelSource("mlp", **options), whole_, "llvm -libs=mkl")
+    return bisection.Bisection(question, kind, Found(suspects, whole_, None), (), double)
+
+
+def wrong(where, piece, bare=False):
+    bad = "b" in piece.nodes
+    return Shown("wrong", piece.outputs, 1.0, 0.5) if bad else Shown("good")
+
+
+def test_the_suspects_alone_are_asked_about_on_a_plain_target():
+    ask = Answers(wrong)
+    made = reduction.narrow(ask, "relay", bisected())
+    assert (made.piece.nodes, made.minimal, made.total) == (("b",), True, 4)
+    assert made.operators == ("op_b",)
+    where = made.where
+    assert (where.first, where.last, where.tail, where.target) == (1, 1, False, "llvm")
+    assert where.limit == 1e-5
+    assert made.report.title == "t"
+    assert "the fault shows with 1 of the 4 nodes before it (op_b)" in reduction.verdict(
+        "relay", made
+    )
+
+
+def test_what_is_wrong_in_float64_is_narrowed_in_float64():
+    class Failed:
+        passed = False
+
+    made = reduction.narrow(Answers(wrong), "relay", bisected(double=Failed()))
+    assert (made.source.dtype, made.where.limit) == ("float64", 1e-10)
+
+    class Rounded:
+        passed = True
+
+    assert reduction.narrow(Answers(wrong), "relay", bisected(double=Rounded())).source == (
+        ModelSource("mlp")
+    )
+
+
+def test_slow_is_half_way_to_what_the_whole_takes_but_no_more_than_a_factor():
+    def took(bad, good):
+        found = bisected("slow")
+        parts = [Pipeline.parse("cse|fold|bind"), Pipeline.parse("cse|-fold|-bind")]
+        log = [bisection.Try(p, 0, "", ratio=r) for p, r in zip(parts, (bad, good), strict=True)]
+        return replace(found, found=Found((1,), *parts), log=tuple(log))
+
+    def slow(where, piece, bare=False):
+        return Shown("slow", ratio=9.0)
+
+    for bad, good, limit in ((9.0, 1.0, 1.5), (1.69, 1.0, 1.3), (1.02, 1.0, 1.1)):
+        made = reduction.narrow(Answers(slow), "relay", took(bad, good))
+        assert made.where.limit == pytest.approx(limit)
+
+
+def test_where_it_shows_only_later_the_steps_behind_are_run_too():
+    def later(where, piece, bare=False):
+        return wrong(where, piece) if where.tail else Shown("good")
+
+    ask = Answers(later)
+    made = reduction.narrow(ask, "relay", bisected())
+    assert made.where.tail
+    assert made.piece.nodes == ("b",)
+    none = reduction.narrow(Answers(later), "relay", bisected(suspects=(2,)))
+    assert (none.piece, none.report) == (None, None)
+    assert "It cannot be narrowed inside bind" in reduction.verdict("relay", none)
+
+
+def test_a_crash_must_stay_the_same_crash():
+    def crash(where, piece, bare=False):
+        size = len(piece.nodes)
+        if "b" in piece.nodes and size > 1:
+            return Shown("crash", error=EngineError("pass", f"ValueError: no good after {size}"))
+        return Shown("crash", error=EngineError("pass", "KeyError: 'something else entirely'"))
+
+    made = reduction.narrow(Answers(crash), "relay", bisected("crash"))
+    assert not made.where.building
+    assert "b" in made.piece.nodes
+    assert len(made.piece.nodes) == 2
+    assert "no good after 2" in reduction.verdict("relay", made)
+
+
+@pytest.mark.parametrize(("building", "tail"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_a_crash_is_looked_for_in_the_pass_then_behind_it_then_in_what_is_built(building, tail):
+    def crash(where, piece, bare=False):
+        shows = where.building >= building and where.tail >= tail and "c" in piece.nodes
+        return Shown("crash", error=EngineError("pass", "No.")) if shows else Shown("good")
+
+    ask = Answers(crash)
+    made = reduction.narrow(ask, "relay", bisected("crash"))
+    assert (made.where.building, made.where.tail) == (bool(building), bool(tail))
+    assert made.piece.nodes == ("c",)
+
+
+def test_a_piece_that_ends_the_process_is_a_finding_and_one_that_cannot_run_is_none():
+    death = EngineError("engine", "The relay engine's process was ended by signal 11.")
+    asked = []
+
+    def dies(where, piece, bare=False):
+        if not where.building:
+            return Shown("good")
+        asked.append((piece.nodes, bare))
+        # c ends it with and without the passes, unless b is there, too.
+        if ("b" in piece.nodes and not bare) or piece.nodes == ("c",):
+            raise death
+        return Shown("good")
+
+    made = reduction.narrow(Answers(dies), "relay", bisected("crash", "cse|fold"))
+    assert made.where.building
+    assert made.piece.nodes == ("b",)
+    assert made.shown.error.message == death.message
+    assert all((nodes, True) in asked for nodes, bare in asked if not bare and "b" in nodes)
+
+
+def test_a_search_that_is_given_up_ends():
+    def cancelled(where, piece, bare=False):
+        raise EngineError("cancelled", "Cancelled.")
+
+    with pytest.raises(EngineError, match="Cancelled"):
+        reduction.narrow(Answers(cancelled), "relay", bisected())
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [(bisected(""), "no fault"), (bisected(suspects=(IMPORT,)), "imported program")],
+)
+def test_what_has_no_pass_to_blame_cannot_be_narrowed(found, says):
+    assert says in reduction.cannot(found)
+    with pytest.raises(EngineError, match=says):
+        reduction.narrow(Answers(wrong), "relay", found)
+
+
+PIPELINE = "bind|fold|cse|fuse"
+
+
+@pytest.fixture
+def connect():
+    """Starts clients of the faulty engine, and ends them."""
+    clients = []
+
+    def start(ir="relay"):
+        clients.append(EngineClient(ir, session="faulty_session:FaultySession"))
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def asked(connect, capsys, tmp_path):
+    """Runs `reduce` on the command line; returns its document."""
+
+    def run(seed, *options, status=0, json_=True):
+        arguments = ["reduce", "mlp", "--seed", str(seed), "--out", str(tmp_path / "out")]
+        arguments += ["--json"] if json_ else []
+        assert cli.main([*arguments, "--passes", PIPELINE, *options], connect) == status
+        said = capsys.readouterr().out
+        return json.loads(said) if json_ else said
+
+    return run
+
+
+def test_the_command_line_narrows_and_writes_the_report(asked, tmp_path):
+    data = asked(faulty_session.WRONG_FOLD)
+    assert data["culprit"] == {"index": 1, "pass": "fold"}
+    assert (data["nodes"], data["total"], data["operators"]) == (1, 4, ["nn.relu"])
+    assert data["minimal"]
+    assert data["dtype"] == "float64"
+    assert data["shown"]["max_rel"] == 0.5
+    assert [t["outcome"] for t in data["tries"]] == ["wrong", "wrong", "wrong"][
+        : len(data["tries"])
+    ]
+    assert data["verdict"].startswith("fold (FoldConstant): the fault shows with 1 of the 4 nodes")
+    assert data["report"] == {
+        "folder": str(tmp_path / "out"), "files": ["README.md", "lib/x.py"],
+    }  # fmt: skip
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert readme == "mlp float64 bind|fold|-cse|-fuse r"
+    assert (tmp_path / "out" / "lib" / "x.py").exists()
+
+
+def test_a_folder_that_is_not_empty_is_refused_before_anything_is_done(asked, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("")
+    error = asked(faulty_session.WRONG_FOLD, status=2)["error"]
+    assert "something here" in error["message"]
+
+
+def test_a_crash_and_a_slow_pass_are_narrowed(asked, tmp_path):
+    data = asked(faulty_session.RAISING_FOLD)
+    assert (data["kind"], data["nodes"], data["after"]) == ("crash", 1, "")
+    assert data["shown"]["error"]["message"] == "No good."
+    data = asked(
+        faulty_session.SLOW_FOLD, "--kind", "slow", "--factor", "2", "--out", str(tmp_path / "slow")
+    )
+    assert (data["kind"], data["shown"]["ratio"]) == ("slow", 3.0)
+
+
+def test_a_pass_that_ends_the_process_is_narrowed_too(asked):
+    data = asked(faulty_session.FATAL_CSE)
+    assert (data["culprit"]["pass"], data["nodes"]) == ("cse", 1)
+    assert "exit status 3" in data["shown"]["error"]["message"]
+
+
+def test_what_needs_the_whole_pipeline_says_so_and_writes_nothing(asked, tmp_path):
+    data = asked(faulty_session.WHOLE_FOLD)
+    assert (data["report"], data["nodes"], data["total"]) == (None, None, 4)
+    assert "It needs the whole pipeline" in data["verdict"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_to_narrow_is_no_error(asked, tmp_path):
+    assert "no fault to narrow" in asked(0)["verdict"]
+    assert "The imported program" in asked(faulty_session.WRONG_IMPORT)["verdict"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_as_text_it_has_the_pieces_and_the_program(asked):
+    text = asked(faulty_session.WRONG_FOLD, json_=False)
+    for part in ("makes it wrong", "nodes  results  outcome", "before the pass", "after the pass",
+                 "It is wrong.", "run report.py there"):  # fmt: skip
+        assert part in text
+
+
+# On the page.
+
+
+@pytest.fixture
+def page(monkeypatch, connect):
+    monkeypatch.setattr(spare, "EngineClient", connect)
+    monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
+    st.cache_resource.clear()
+    page = AppTest.from_file(ROOT / "app.py", default_timeout=30)
+    settle(page.run())
+    page.session_state["keep_tab"] = "Passes"
+    yield page
+    st.cache_resource.clear()
+
+
+def bisect(page, seed):
+    page.number_input(key="keep_seed").set_value(seed)
+    settle(page.run())
+    page.button(key="bisect_button").click()
+    return settle(page.run())
+
+
+def keys(page):
+    return {b.key for b in page.button}
+
+
+def test_the_page_narrows_what_it_found_and_offers_the_report(page, monkeypatch):
+    given = []
+    real = reports.zipped
+    monkeypatch.setattr(
+        reports, "zipped", lambda report, folder: given.append(real(report, folder)) or given[-1]
+    )
+    bisect(page, faulty_session.WRONG_FOLD)
+    page.button(key="reduce_button").click()
+    settle(page.run())
+    (said,) = [i.value for i in page.info if "the fault shows" in i.value]
+    assert "1 of the 4 nodes" in said
+    assert "before the pass" in {c.value for c in page.code}
+    page.segmented_control(key="reduce_side").set_value("after the pass")
+    settle(page.run())
+    assert "after the pass" in {c.value for c in page.code}
+    log = next(d.value for d in page.dataframe if "nodes" in d.value.columns)
+    assert next(iter(log["outcome"])) == "wrong"
+    with zipfile.ZipFile(io.BytesIO(given[-1])) as archive:
+        assert "report_relay_fold/README.md" in archive.namelist()
+        text = archive.read("report_relay_fold/README.md").decode()
+    assert "float64" in text
+
+
+def test_the_page_says_what_cannot_be_narrowed(page):
+    bisect(page, 0)
+    assert "reduce_button" not in keys(page)
+    bisect(page, faulty_session.WHOLE_FOLD)
+    page.button(key="reduce_button").click()
+    settle(page.run())
+    assert "cannot be narrowed" in page.warning[-1].value
+
+
+def test_another_pipeline_asks_anew(page):
+    bisect(page, faulty_session.WRONG_FOLD)
+    page.button(key="reduce_button").click()
+    settle(page.run())
+    bisect(page, faulty_session.RAISING_FOLD)
+    assert not [i for i in page.info if "the fault shows" in i.value]
+
+
+def test_narrowing_can_be_given_up(page):
+    bisect(page, faulty_session.SLOW_NARROW)
+    page.button(key="reduce_button").click()
+    page.run()
+    page.button(key="cancel").click()
+    settle(page.run())
+    assert page.session_state.reduce is None
+    assert not [i for i in page.info if "the fault shows" in i.value]
+
+
+def test_the_page_looks_for_what_is_slow(page):
+    page.number_input(key="keep_seed").set_value(faulty_session.SLOW_FOLD)
+    settle(page.run())
+    page.selectbox(key="keep_bisect_kind").set_value("slow")
+    settle(page.run())
+    page.number_input(key="keep_bisect_factor").set_value(2.0)
+    page.button(key="bisect_button").click()
+    settle(page.run())
+    (said,) = page.error
+    assert "makes it slow: 3.00 times PyTorch eager's time" in said.value
+    log = next(d.value for d in page.dataframe if "times PyTorch" in d.value.columns)
+    assert log["times PyTorch"].max() == 3.0
+    page.button(key="reduce_button").click()
+    settle(page.run())
+    assert [i for i in page.info if "it takes 3\\.00 times" in i.value or "3.00 times" in i.value]

@@ -1,0 +1,128 @@
+"""The truth table's judgement, without a TVM: limits, the first bad node, the verdict."""
+
+import pytest
+
+from page_session import forward_graph, joint_graph
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import accuracy as truth
+from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import default_pipeline
+
+LIMIT = truth.LIMITS["float64"]
+RIGHT, WRONG = 1e-15, 1e-3
+FORWARD, TRAINING = default_pipeline("relay", False), default_pipeline("relay", True)
+
+
+def error(ident, size, counterpart="aten::linear in layers.0"):
+    return NodeError(ident, size, size, counterpart)
+
+
+def found(graph, *errors, forward=False):
+    bad = truth.first_bad(graph, errors, LIMIT, forward)
+    return None if bad is None else bad.id
+
+
+def test_the_first_node_over_the_limit_is_the_bad_one():
+    graph = forward_graph()
+    assert found(graph, error("d1", WRONG), error("r", WRONG), error("d0", RIGHT)) == "r"
+    assert found(graph, error("d1", RIGHT), error("r", RIGHT)) is None
+    assert found(graph, error("d0", float("nan"))) == "d0"
+
+
+def test_a_gradient_is_followed_to_the_first_node_of_which_nothing_right_is_computed():
+    graph = joint_graph()
+    wrong, right = error("gw0", WRONG, "gradient of a"), error("gw1", RIGHT, "gradient of b")
+    # m reads the forward alone: no gradient comes by, so it is not to blame by itself.
+    assert found(graph, wrong, right) == "gr"
+    assert found(graph, wrong, right, error("gr", RIGHT, "gradient of c")) == "gd"
+    bad = truth.first_bad(graph, [wrong, right], LIMIT, False)
+    assert (bad.max_rel, bad.counterpart) == (None, "")
+    inner = error("gd", RIGHT, "gradient of d")
+    bad = truth.first_bad(graph, [wrong, right, inner], LIMIT, False)
+    assert (bad.id, bad.max_rel, bad.counterpart) == ("gw0", WRONG, "gradient of a")
+
+
+def test_what_is_as_in_the_whole_function_is_not_right_for_that():
+    graph = joint_graph()
+    wrong, same = error("gw0", WRONG, "gradient of a"), error("gd", RIGHT, WHOLE)
+    assert found(graph, wrong, same) == "gr"
+    assert found(graph, wrong, error("gd", WRONG, WHOLE)) == "gd"
+
+
+def test_the_forward_is_judged_strictly_only_where_it_is_to_blame():
+    limit = truth.LIMITS["float32"]
+    nodes = [error("d0", 5e-5), error("gw0", WRONG, "gradient of a")]
+    assert truth.first_bad(joint_graph(), nodes, limit, True).id == "d0"
+    assert truth.first_bad(joint_graph(), nodes, limit, False).id == "gr"
+
+
+def session(size):
+    """An engine whose gradients are off by `size`, by dtype."""
+
+    def ask(method, source, *arguments):
+        if method == "graph_after":
+            return joint_graph()
+        if method == "kernels":
+            return None
+        if method == "inside":
+            return (error("gw0", WRONG, "gradient of a"),)
+        assert method == "check"
+        return (
+            Comparison("output 0", 1e-16, 1e-16, 1.0, source.dtype),
+            Comparison("gradient of a", size[source.dtype], size[source.dtype], 1.0, source.dtype),
+        )
+
+    return ask
+
+
+def rows(size):
+    stages = truth.plan("relay", ModelSource("mlp"), None, TRAINING, ["keep_all"])
+    return [r for s in stages for r in truth.run(session(size), s, "llvm")]
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        ({"float32": 9e-5, "float64": 9e-11}, "Every stage agrees"),
+        ({"float32": 2e-4, "float64": 9e-11}, "gradient: rounding"),
+        ({"float32": 2e-4, "float64": 2e-10}, "gradient: wrong"),
+        ({"float32": 9e-5, "float64": 2e-10}, "gradient: wrong"),
+    ],
+)
+def test_float64_tells_rounding_from_a_fault(size, words):
+    assert words in truth.verdict(rows(size))
+
+
+def test_a_cut_is_not_blamed_for_gradients_and_a_split_is():
+    by_stage = {(r.stage, r.dtype): r for r in rows({"float32": 1.0, "float64": 1.0})}
+    assert by_stage["cut", "float64"].passed
+    assert by_stage["cut", "float64"].compared == 1
+    assert not by_stage["split", "float64"].passed
+    assert by_stage["split", "float64"].first_bad_node == "gr"
+
+
+def test_nan_is_over_every_limit():
+    (row, *_) = rows({"float32": float("nan"), "float64": 0.0})
+    assert not row.passed
+
+
+def test_the_plan_has_every_stage_once_a_precision_and_looks_at_nothing_only_for_looking():
+    stages = truth.plan("relay", ModelSource("mlp"), FORWARD, TRAINING, ["keep_all", "min_cut"])
+    assert [s.name for s in stages[:5]] == [
+        "forward", "training forward", "gradient", "cut and split", "cut and split",
+    ]  # fmt: skip
+    assert [s.source.dtype for s in stages] == ["float32"] * 5 + ["float64"] * 5
+    assert "fuse" not in [s.name for s in stages[0].pipeline]
+    assert not stages[0].source.training
+    assert stages[1].pipeline.steps == TRAINING.steps[: len(stages[1].pipeline)]
+    assert "root_grad_out" not in [s.name for s in stages[1].pipeline]
+
+
+def test_a_cancelled_stage_is_no_row():
+    def ask(method, *arguments):
+        raise EngineError("cancelled", "Cancelled.")
+
+    (stage,) = truth.plan("relay", ModelSource("mlp"), FORWARD, None, dtypes=["float32"])
+    with pytest.raises(EngineError):
+        truth.run(ask, stage, "llvm")

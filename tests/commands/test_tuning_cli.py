@@ -1,0 +1,157 @@
+"""`tasks` and `tune` on the command line, against an engine without a TVM (`tests.fake_tuning`)."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from command_line import FAKE, document, run
+from fake_tuning import SLOW_TRIALS, TASKS
+from place import ROOT
+from relascope.engine.protocol import records
+
+DENSE, FUSED = TASKS
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch, tmp_path):
+    monkeypatch.setenv(records.VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def test_tasks_lists_kernels_with_shapes_calls_and_shares():
+    data = document("tasks", "mlp")
+    assert (data["model"], data["engine"], data["target"]) == ("mlp", "relay", "llvm")
+    rows = {t["key"]: t for t in data["tasks"]}
+    assert list(rows) == [DENSE, FUSED]
+    assert rows[DENSE] | {"share": None} == {
+        "key": DENSE, "name": "dense", "shapes": [[8, 32]], "dtypes": ["float32"], "calls": 1,
+        "flops": 8192.0, "share": None, "before_ms": 0.8, "best_ms": None, "trials": 0,
+        "uses_record": False, "nodes": ["d0"], "operators": ["nn.dense"],
+    }  # fmt: skip
+    assert sum(t["share"] for t in data["tasks"]) == pytest.approx(1.0)
+    text = run("tasks", "mlp").stdout
+    assert re.search(r"dense-0a1b +dense +8x32: float32 +1 .*88\.9%", text)
+
+
+def test_tune_measures_keeps_and_goes_on():
+    data = document("tune", "mlp", "--trials", "3", "--threads", "1")
+    assert [(t["key"], t["trials"], t["failed"]) for t in data["tasks"]] == [
+        (DENSE, 3, 1), (FUSED, 3, 1)
+    ]  # fmt: skip
+    assert not data["cancelled"] and data["run"]
+    assert [c["trial"] for c in data["curve"]] == [1, 2, 3, 1, 2, 3]
+    assert data["curve"][1]["ms"] is None and data["curve"][1]["best_ms"] is not None
+    assert all(t["best_ms"] < t["before_ms"] and t["uses_record"] for t in data["tasks"])
+    first = data["tasks"][0]["best_ms"]
+    data = document("tune", "mlp", "--trials", "2", "--threads", "1", "--tasks", "dense")
+    (row,) = data["tasks"]
+    assert (row["earlier_ms"], row["trials"]) == (first, 2)
+    assert row["best_ms"] < first
+    assert [c["trial"] for c in data["curve"]] == [4, 5]
+    rows = document("tasks", "mlp", "--threads", "1")["tasks"]
+    assert {t["key"]: t["trials"] for t in rows} == {DENSE: 5, FUSED: 3}
+    assert document("tasks", "mlp", "--threads", "2")["tasks"][0]["trials"] == 0
+    text = run("tune", "mlp", "--trials", "1", "--threads", "1", "--top", "1").stdout
+    assert "1 trials in" in text
+    assert re.search(r"-0a1b .* its record", text)
+    assert "fused_relu_dense" not in text
+
+
+def test_records_of_a_fleet_are_its_own():
+    fleet = ("--tracker", "127.0.0.1:9190", "--key", "pi")
+    document("tune", "mlp", "--trials", "1", "--top", "1", *fleet)
+    assert document("tasks", "mlp", *fleet)["tasks"][0]["trials"] == 1
+    assert document("tasks", "mlp")["tasks"][0]["trials"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        (("--tasks", "conv"), "--tasks"),
+        (("--trials", "0"), "--trials"),
+        (("--tracker", "nowhere", "--key", "k"), "--tracker"),
+        (("--tracker", "a:1"), "--key"),
+        (("--key", "k"), "--tracker"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(options, where):
+    error = document("tune", "mlp", *options, status=2)["error"]
+    assert error["kind"] == "usage"
+    assert where in error["where"]
+
+
+def test_training_needs_a_cut_and_takes_a_strategy():
+    data = document("tune", "mlp", "--training", "--strategy", "keep_all", "--trials", "1")
+    assert data["strategy"] == "keep_all"
+
+
+def test_progress_has_the_best_so_far_and_the_time_left(place):
+    """On a terminal; then Ctrl-C: what was found is printed, and no process is left."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", FAKE, "tune", "mlp", "--trials", str(SLOW_TRIALS), "--json"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, env=dict(os.environ),
+        # Ctrl-C is ignored by whatever a shell runs in the background, tests among it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    os.close(theirs)
+    seen, deadline = "", time.monotonic() + 60
+    while not re.search(r"dense: trial \d+ of 777, best 0\.\d+ ms; .* left", seen):
+        assert time.monotonic() < deadline, seen
+        seen += os.read(ours, 4096).decode()
+    group = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True)
+    engines = [int(p) for p in group.stdout.split()]
+    assert engines
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 1
+    data = json.loads(out)
+    assert data["cancelled"]
+    (dense, fused) = data["tasks"]
+    assert dense["trials"] >= 1 and fused["trials"] == 0
+    assert dense["best_ms"] is not None
+    assert len(data["curve"]) == dense["trials"]
+    for pid in engines:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    after = document("tune", "mlp", "--trials", "1", "--tasks", DENSE)
+    assert after["curve"][0]["trial"] == dense["trials"] + 1
+
+
+def test_a_program_is_timed_on_a_fleet():
+    fleet = ("--tracker", "127.0.0.1:9190", "--key", "board")
+    data = document("time", "mlp", "--target", "llvm", "--repeats", "3", *fleet)
+    assert data["machine"] == "board at 127.0.0.1:9190"
+    (row,) = data["rows"]
+    assert row["what"] == "relay, llvm on board"
+    assert row["ratio_to_eager"] is None
+    assert len(row["samples_ms"]) == 3
+    text = run("time", "mlp", "--target", "llvm", *fleet).stdout
+    assert "PyTorch does not run beside it." in text
+
+
+@pytest.mark.parametrize(
+    ("more", "where"),
+    [
+        ((), "--target"),
+        (("--target", "llvm", "--rival", "torch.compile"), "--rival, --ways"),
+        (("--target", "llvm", "--ways", "all"), "--rival, --ways"),
+    ],
+)
+def test_what_is_not_done_on_a_fleet_is_refused(more, where):
+    fleet = ("--tracker", "127.0.0.1:9190", "--key", "board")
+    error = document("time", "mlp", *more, *fleet, status=2)["error"]
+    assert (error["kind"], error["where"]) == ("usage", where)
+
+
+def test_half_a_fleet_is_refused():
+    error = document("time", "mlp", "--target", "llvm", "--key", "board", status=2)["error"]
+    assert (error["kind"], error["where"]) == ("usage", "--tracker")

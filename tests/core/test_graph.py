@@ -1,0 +1,82 @@
+"""The graph model: JSON both ways, promises checked, nothing that depends on depth."""
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from graphs import Builder, chain, joint, random_graph, transformer
+from relascope.core.graph import Graph, Kind, Literal, Node, Role, TensorType
+
+
+@pytest.mark.parametrize("graph", [transformer(2), joint(), random_graph(3)], ids=lambda g: g.name)
+def test_json_round_trip(graph):
+    again = Graph.from_json(json.loads(json.dumps(graph.to_json())))
+    assert again == graph
+
+
+def test_json_round_trip_of_everything_a_node_can_hold():
+    b = Builder()
+    x = b.add(Kind.INPUT, ("n", 4), name="x")
+    body = Builder("fused")
+    inner = body.add(Kind.INPUT, (2, 4), name="p")
+    inside = body.graph(body.call("nn.relu", inner))
+    b.nodes.append(
+        Node(
+            "f",
+            Kind.FUNCTION,
+            attrs={"Primitive": 1, "list": [1, [2.5, None]], "text": 'a"b'},
+            inputs=(x, Literal("0.5")),
+            outputs=(TensorType((2, "n"), "float16"), TensorType((), "bool")),
+            scope="a.b",
+            source="aten::relu",
+            role=Role.CAPTURED,
+            body=inside,
+        )
+    )
+    graph = b.graph("f", "f", forward_outputs=1)
+    assert Graph.from_json(json.loads(json.dumps(graph.to_json()))) == graph
+
+
+def test_a_chain_of_100_000_nodes_is_as_good_as_any():
+    graph = chain(100_000)
+    started = time.perf_counter()
+    graph.validate()
+    again = Graph.from_json(json.loads(json.dumps(graph.to_json())))
+    assert again.nodes == graph.nodes
+    assert len(again.ancestors([again.outputs[0]])) == 100_000
+    assert again.readers["n0"] == ("n1",)
+    assert time.perf_counter() - started < 20
+
+
+def test_json_says_what_is_wrong():
+    data = transformer().to_json()
+    del data["nodes"][5]["kind"]
+    with pytest.raises(ValueError, match="kind"):
+        Graph.from_json(data)
+    with pytest.raises(ValueError, match="nodes"):
+        Graph.from_json({"name": "x", "ir": "relay"})
+    with pytest.raises(ValueError, match="another form"):
+        Graph.from_json({**transformer().to_json(), "nodes": 5})
+
+
+def test_validate_names_the_node():
+    graph = transformer()
+    swapped = graph.with_nodes(reversed(graph.nodes))
+    with pytest.raises(ValueError, match=graph.nodes[-1].id):
+        swapped.validate()
+    twice = graph.with_nodes([*graph.nodes, graph.nodes[0]])
+    with pytest.raises(ValueError, match="two nodes have the id n0"):
+        twice.validate()
+    with pytest.raises(ValueError, match="nowhere"):
+        replace(graph, outputs=("nowhere",)).validate()
+
+
+def test_counts_and_sizes():
+    graph = transformer(2)
+    assert graph.operators["nn.batch_matmul"] == 2 * 8
+    assert list(graph.operators.values()) == sorted(graph.operators.values(), reverse=True)
+    assert TensorType((2, 3), "float16").bytes == 12
+    assert TensorType((2, "n"), "float32").bytes is None
+    assert TensorType((), "int64").elements == 1

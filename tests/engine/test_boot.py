@@ -1,0 +1,349 @@
+"""The Relay TVM is found and loaded on machines with and without CUDA libraries.
+
+Each boot happens in a process of its own: a TVM cannot be unloaded.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from place import ROOT
+from relascope.core.errors import EngineError
+from relascope.engine.relay.tvm import boot as booting
+from relascope.engine.relay.tvm import find as finding
+from relascope.engine.relay.tvm.cuda_stubs import (
+    MARKER,
+    NO_DEVICE,
+    Symbol,
+    read_needs,
+    stub_library,
+)
+
+
+def run(code: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with no compiler, no library path and no home but what is given."""
+    empty = tmp_path / "bin"
+    empty.mkdir(exist_ok=True)
+    variables = {"PATH": str(empty), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120
+    )
+
+
+def answer(code: str, tmp_path: Path, **environment: str):
+    """What the code prints last, as JSON."""
+    done = run(code, tmp_path, **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def needs():
+    found = finding.installation()
+    assert found.origin == "bitblas"
+    assert found.library is not None
+    return read_needs(found.library)
+
+
+RELAY_FUNCTION = """
+import json, sys
+from relascope.engine.relay.tvm.boot import boot, describe_cuda, cuda_missing
+boot()
+boot()
+import numpy as np, tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+x = relay.var("x", shape=(4, 3))
+w = relay.var("w", shape=(2, 3))
+mod = tvm.IRModule.from_expr(relay.Function([x, w], relay.nn.relu(relay.nn.dense(x, w))))
+built = relay.build(mod, target="llvm")
+runtime = graph_executor.GraphModule(built["default"](tvm.cpu()))
+a = np.arange(12, dtype="float32").reshape(4, 3) - 5
+b = np.arange(6, dtype="float32").reshape(2, 3) - 2
+runtime.set_input("x", a)
+runtime.set_input("w", b)
+runtime.run()
+error = float(np.abs(runtime.get_output(0).numpy() - np.maximum(a @ b.T, 0)).max())
+try:
+    tvm.nd.empty((1,), device=tvm.cuda(0))
+    gpu = ""
+except tvm.TVMError as raised:
+    gpu = str(raised).splitlines()[-1]
+print(json.dumps({
+    "error": error, "file": tvm.__file__, "cuda": tvm.cuda(0).exist, "gpu": gpu,
+    "bitblas": "bitblas" in sys.modules, "missing": cuda_missing(),
+    "libraries": {c.name: [c.real, c.path, c.note, len(c.missing)] for c in describe_cuda()},
+}))
+"""
+
+
+def test_relay_builds_and_runs_without_compiler_driver_or_library_path(tmp_path):
+    said = answer(RELAY_FUNCTION, tmp_path)
+    assert said["error"] < 1e-5
+    assert "bitblas" in said["file"]
+    assert not said["bitblas"], "bitblas itself must not be imported"
+    assert set(said["libraries"]) == {"libcuda.so.1", "libcudart.so.12", "libnvrtc.so.12"}
+    if not said["libraries"]["libcudart.so.12"][0]:
+        # TVM asks the stub for the text of its error, and must survive the answer.
+        assert "libcudart.so.12 is not on this machine" in said["gpu"]
+        assert not said["cuda"]
+
+
+def test_stubs_go_elsewhere_when_the_cache_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    said = answer(
+        RELAY_FUNCTION, tmp_path, XDG_CACHE_HOME=str(tmp_path / "file"), TMPDIR=str(tmp_path)
+    )
+    assert said["error"] < 1e-5
+    assert not list(tmp_path.glob("relascope-*")), "the temporary folder was left behind"
+
+
+def test_wanted_symbols_are_read_from_the_library(needs):
+    driver = booting.wanted_of(needs, "libcuda.so.1")
+    runtime = booting.wanted_of(needs, "libcudart.so.12")
+    nvrtc = booting.wanted_of(needs, "libnvrtc.so.12")
+    assert {"cuLaunchKernel", "cuModuleLoadData"} <= {s.name for s in driver}
+    assert Symbol("cudaMalloc", "libcudart.so.12", "libcudart.so.12") in runtime
+    assert {s.version for s in nvrtc} == {"libnvrtc.so.12"}
+    assert {s.version for s in driver} == {""}
+    # zlib's functions have no version either, and are not the driver's.
+    assert "crc32" in {s.name for s in needs.wanted}
+    assert all(s.name.startswith("cu") and s.name[2].isupper() for s in driver)
+
+
+@pytest.mark.parametrize("library", ["libcuda.so.1", "libcudart.so.12", "libnvrtc.so.12"])
+def test_a_stub_has_every_wanted_symbol(needs, library, tmp_path):
+    wanted = booting.wanted_of(needs, library)
+    path = tmp_path / library
+    path.write_bytes(stub_library(library, wanted))
+    stub = read_needs(path)
+    assert stub.soname == library
+    assert not stub.wanted
+    assert {(s.name, s.version) for s in wanted} | {(MARKER, "")} == {
+        (s.name, s.version) for s in stub.defined
+    }
+
+
+def test_the_loader_takes_a_stub_and_its_functions_answer(needs, tmp_path):
+    wanted = booting.wanted_of(needs, "libcudart.so.12")
+    path = tmp_path / "libcudart.so.12"
+    path.write_bytes(stub_library(path.name, wanted))
+    said = answer(
+        f"""
+import ctypes, json
+stub = ctypes.CDLL({str(path)!r}, ctypes.RTLD_GLOBAL)
+text = stub.cudaGetErrorString
+text.restype = ctypes.c_char_p
+names = {[s.name for s in wanted if "GetError" not in s.name]}
+print(json.dumps([text(100).decode(), sorted(set(stub[name](1, 2, 3) for name in names))]))
+""",
+        tmp_path,
+    )
+    assert said == ["libcudart.so.12 is not on this machine", [NO_DEVICE]]
+
+
+def test_the_drivers_error_names_are_stored_through_the_pointer(tmp_path):
+    path = tmp_path / "libcuda.so.1"
+    path.write_bytes(stub_library(path.name, (Symbol("cuGetErrorName"),)))
+    said = answer(
+        f"""
+import ctypes, json
+stub = ctypes.CDLL({str(path)!r})
+out = ctypes.c_char_p()
+print(json.dumps([stub.cuGetErrorName(100, ctypes.byref(out)), out.value.decode()]))
+""",
+        tmp_path,
+    )
+    assert said == [0, "libcuda.so.1 is not on this machine"]
+
+
+def disguised(name: str, symbols: tuple[Symbol, ...], folder: Path) -> None:
+    """Write a library that passes for a real one: what marks a stub is renamed away."""
+    folder.mkdir(exist_ok=True)
+    content = stub_library(name, symbols)
+    assert MARKER.encode() in content
+    (folder / name).write_bytes(content.replace(MARKER.encode(), b"x" * len(MARKER)))
+
+
+def test_a_driver_without_the_right_runtime_still_boots_and_says_so(needs, tmp_path):
+    disguised("libcuda.so.1", booting.wanted_of(needs, "libcuda.so.1"), tmp_path / "lib")
+    said = answer(RELAY_FUNCTION, tmp_path, LD_LIBRARY_PATH=str(tmp_path / "lib"))
+    assert said["error"] < 1e-5
+    assert said["libraries"]["libcuda.so.1"][0]
+    if not said["libraries"]["libcudart.so.12"][0]:
+        assert "driver is here, but not" in said["missing"]
+        assert "nvidia-cuda-runtime-cu12" in said["missing"]
+
+
+def test_an_old_driver_that_lacks_functions_still_boots_and_says_so(needs, tmp_path):
+    wanted = booting.wanted_of(needs, "libcuda.so.1")
+    old = tuple(s for s in wanted if not s.name.startswith("cuTensorMap"))
+    disguised("libcuda.so.1", old, tmp_path / "lib")
+    said = answer(RELAY_FUNCTION, tmp_path, LD_LIBRARY_PATH=str(tmp_path / "lib"))
+    assert said["error"] < 1e-5
+    real, _, note, missing = said["libraries"]["libcuda.so.1"]
+    assert real
+    assert missing == len(wanted) - len(old) == 2
+    assert "too old" in note
+
+
+def test_another_process_of_tvm_imports_it_by_the_environment_alone(tmp_path):
+    variables = answer(
+        "import json\nfrom relascope.engine.relay.tvm.boot import boot, child_environment\nboot()\n"
+        "print(json.dumps(child_environment()))",
+        tmp_path,
+    )
+    said = answer(
+        "import json, tvm, tvm.relay\nprint(json.dumps(tvm.__file__))", tmp_path, **variables
+    )
+    assert "bitblas" in said
+
+
+def test_the_other_tvm_imports_in_a_process_that_the_engine_starts(tmp_path):
+    found = answer(
+        "import json, os, subprocess, sys\n"
+        "before = dict(os.environ)\n"
+        "from relascope.engine.relay.tvm.boot import boot\nboot()\nimport tvm\n"
+        "code = 'import tvm; print(hasattr(tvm, \"relax\"), tvm.__version__)'\n"
+        "done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)\n"
+        "changed = sorted(k for k in os.environ if os.environ[k] != before.get(k))\n"
+        "print(json.dumps([tvm.__version__, changed, done.stdout.split(), done.stderr]))",
+        tmp_path,
+    )
+    relay_version, changed, relax, errors = found
+    assert relax, errors
+    assert relax[0] == "True"
+    assert relax[1] != relay_version
+    assert "TVM_LIBRARY_PATH" not in changed
+
+
+def test_asking_whether_it_is_available_loads_nothing(tmp_path):
+    said = answer(
+        "import json, sys\nfrom relascope.engine.relay.tvm.find import available\n"
+        "error = available()\n"
+        "maps = open('/proc/self/maps').read()\n"
+        "print(json.dumps([error is None, [m for m in ('tvm', 'torch', 'bitblas', 'numpy') "
+        "if m in sys.modules], 'libtvm' in maps]))",
+        tmp_path,
+    )
+    assert said == [True, [], False]
+
+
+def test_the_setting_names_another_tvm(tmp_path):
+    other = Path(importlib.util.find_spec("bitblas").submodule_search_locations[0])
+    link = tmp_path / "mine"
+    link.symlink_to(other / "3rdparty" / "tvm")
+    code = (
+        "import json\nfrom relascope.engine.relay.tvm.boot import boot\n"
+        "from relascope.engine.relay.tvm.find import installation\nboot()\nimport tvm\n"
+        "print(json.dumps([tvm.__version__, installation().origin]))"
+    )
+    for folder in (link, link / "python"):
+        said = answer(code, tmp_path, RELASCOPE_RELAY_TVM=str(folder))
+        assert said[0].startswith("0.17")
+        assert said[1] == finding.SETTING
+
+
+def forget_other_tests(monkeypatch) -> None:
+    """Another test may have booted in this process; here it is to be as if none had."""
+    monkeypatch.setattr(booting, "_booted", None)
+    monkeypatch.delitem(sys.modules, "tvm", raising=False)
+
+
+def refused(monkeypatch, folder: Path) -> EngineError:
+    forget_other_tests(monkeypatch)
+    monkeypatch.setenv(finding.SETTING, str(folder))
+    error = finding.available()
+    assert error is not None
+    assert error.kind == "engine"
+    assert error.hint
+    with pytest.raises(EngineError):
+        booting.boot()
+    return error
+
+
+def test_the_setting_names_an_empty_folder(monkeypatch, tmp_path):
+    error = refused(monkeypatch, tmp_path)
+    assert "holds no tvm" in error.message
+    assert error.where == str(tmp_path)
+
+
+def test_the_setting_names_no_folder(monkeypatch, tmp_path):
+    assert "no folder" in refused(monkeypatch, tmp_path / "nowhere").message
+
+
+def test_the_setting_names_a_tvm_without_relay(monkeypatch, tmp_path):
+    (tmp_path / "python" / "tvm").mkdir(parents=True)
+    assert "no Relay" in refused(monkeypatch, tmp_path).message
+
+
+def test_the_setting_names_a_tvm_with_a_broken_library(monkeypatch, tmp_path):
+    (tmp_path / "python" / "tvm" / "relay").mkdir(parents=True)
+    (tmp_path / "python" / "tvm" / "relay" / "__init__.py").touch()
+    (tmp_path / "build").mkdir()
+    library = tmp_path / "build" / "libtvm.so"
+    forget_other_tests(monkeypatch)
+    monkeypatch.setenv(finding.SETTING, str(tmp_path))
+    for content in (b"", b"not a library at all", b"\x7fELF\x02\x01" + b"\0" * 20):
+        library.write_bytes(content)
+        with pytest.raises(EngineError, match="cannot be read") as caught:
+            booting.boot()
+        assert caught.value.where == str(library)
+
+
+def test_other_machines_are_told_why(monkeypatch):
+    monkeypatch.delenv(finding.SETTING, raising=False)
+    monkeypatch.setattr(finding.platform, "machine", lambda: "aarch64")
+    error = finding.available()
+    assert error is not None
+    assert "x86-64" in error.message
+    assert finding.SETTING in error.hint
+
+
+def test_without_bitblas_the_command_is_given(monkeypatch):
+    monkeypatch.delenv(finding.SETTING, raising=False)
+    monkeypatch.setattr(finding.importlib.util, "find_spec", lambda name: None)
+    error = finding.available()
+    assert error is not None
+    assert "--no-deps -r requirements-relay.txt" in error.hint
+
+
+BOOT_REFUSED = """
+import json, sys
+{before}
+from relascope.engine.relay.tvm.boot import boot
+from relascope.core.errors import EngineError
+try:
+    boot()
+    print(json.dumps(None))
+except EngineError as error:
+    print(json.dumps(error.to_json()))
+"""
+
+
+def test_a_tvm_without_relay_is_already_imported(tmp_path):
+    package = tmp_path / "other" / "tvm"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    said = answer(
+        BOOT_REFUSED.format(before="import tvm"),
+        tmp_path,
+        PYTHONPATH=os.pathsep.join([str(tmp_path / "other"), str(ROOT)]),
+    )
+    assert "already imported" in said["message"]
+    assert str(package) in said["where"]
+
+
+def test_a_missing_package_is_named(tmp_path):
+    before = "sys.modules['decorator'] = None"
+    said = answer(BOOT_REFUSED.format(before=before), tmp_path)
+    assert said["kind"] == "engine"
+    assert "decorator" in said["message"]
+    assert "decorator" in said["hint"]

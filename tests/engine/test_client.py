@@ -1,0 +1,465 @@
+"""A child process is asked, watched, cancelled, and named when it dies."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from place import ROOT, SUPPORT
+from relascope.core.errors import EngineError
+from relascope.engine.building.explain import explain
+from relascope.engine.client import EngineClient
+
+FAKE = "fake_session:FakeSession"
+
+
+@pytest.fixture(autouse=True)
+def _the_child_finds_the_fake(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+
+
+@pytest.fixture
+def client():
+    with EngineClient("fake", FAKE) as client:
+        yield client
+
+
+def running(pid: int) -> bool:
+    """Whether a process runs; one that is dead but not yet waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition, seconds: float = 2.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return condition()
+
+
+def failure(job_or_call) -> EngineError:
+    with pytest.raises(EngineError) as caught:
+        job_or_call()
+    return caught.value
+
+
+def test_it_starts_at_the_first_request_and_answers(client):
+    assert not client.alive
+    assert client.pid is None
+    assert client.call("echo", {"a": [1, 2.5]}, twice=True) == ({"a": [1, 2.5]}, {"a": [1, 2.5]})
+    assert client.alive
+    assert client.pid not in (None, os.getpid())
+    assert client.call("count") == 2, "the same session answers"
+
+
+def test_warm_describes_itself(client):
+    job = client.warm()
+    assert job.result(10).path == str(client.pid)
+
+
+def test_large_values_travel_both_ways(client):
+    data = os.urandom(20_000_000)
+    assert client.call("echo", data) == data
+
+
+def test_progress_is_called_in_the_calling_thread(client):
+    seen = []
+    steps = client.call(
+        "climb", 5, 0.05, on_progress=lambda f, t: seen.append((f, t, threading.get_ident()))
+    )
+    assert steps == 5
+    assert seen[-1] == (1.0, "step 5", threading.get_ident())
+    fractions = [f for f, _, _ in seen]
+    assert len(seen) >= 4
+    assert fractions == sorted(fractions)
+    assert {t for _, _, t in seen} == {threading.get_ident()}
+
+
+def test_the_last_progress_is_never_lost(client):
+    client.call("count")
+    for _ in range(50):
+        seen = []
+        client.call("climb", 3, 0.0, on_progress=lambda f, t, seen=seen: seen.append(t))
+        assert seen[-1] == "step 3"
+
+
+def test_a_job_can_be_watched(client):
+    job = client.submit("sleep", 0.4)
+    assert wait_until(lambda: job.progress == (0.5, "asleep"))
+    assert job.method == "sleep"
+    assert not job.done
+    with pytest.raises(TimeoutError):
+        job.result(0.01)
+    assert job.result(5) is None
+    assert job.done
+    took = job.seconds
+    assert took >= 0.4
+    time.sleep(0.02)
+    assert job.seconds == took, "time stands still once it is done"
+
+
+def test_requests_run_one_at_a_time_in_order(client):
+    jobs = [client.submit("count") for _ in range(20)]
+    assert [j.result(10) for j in jobs] == list(range(1, 21))
+
+
+def test_many_threads_may_ask(client):
+    answers = []
+
+    def ask(i):
+        answers.append((i, client.call("echo", i)))
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(answers) == [(i, i) for i in range(20)]
+
+
+def test_the_child_outlives_the_thread_that_started_it(client):
+    thread = threading.Thread(target=client.call, args=("count",))
+    thread.start()
+    thread.join()
+    pid = client.pid
+    time.sleep(0.2)
+    assert client.call("count") == 2
+    assert client.pid == pid
+
+
+def test_errors_for_people_arrive_whole(client):
+    error = failure(lambda: client.call("refuse"))
+    assert error.to_json() == {
+        "kind": "operator",
+        "message": "no such operator",
+        "where": "aten::foo",
+        "hint": "do without",
+    }
+    assert client.call("count") == 1, "the session goes on"
+
+
+def test_unexpected_errors_are_explained(client):
+    error = failure(lambda: client.call("fail", "what went wrong"))
+    assert (error.kind, error.message) == ("engine", "ValueError: what went wrong")
+    assert failure(lambda: client.call("step", "in a pass")).kind == "pass"
+    assert "nested too deeply" in failure(lambda: client.call("recurse")).message
+    assert "SystemExit" in failure(lambda: client.call("leave")).message
+    assert "nosuch" in failure(lambda: client.call("nosuch")).message
+    assert client.call("count") == 1
+
+
+def test_the_traceback_is_logged(client, caplog):
+    with caplog.at_level("WARNING", logger="relascope.engine"):
+        failure(lambda: client.call("fail", "see the log"))
+    assert "fake_session.py" in caplog.text
+    assert "ValueError: see the log" in caplog.text
+
+
+def test_results_must_be_plain(client):
+    error = failure(lambda: client.call("unpicklable"))
+    assert error.kind == "engine"
+    assert error.where == "lock"
+    assert "not plain data" in error.message
+    error = failure(lambda: client.call("foreign"))
+    assert "cannot read" in error.message
+    assert "torch" in error.message
+    assert client.call("count") == 1
+
+
+def test_arguments_must_be_plain(client):
+    error = failure(lambda: client.submit("echo", threading.Lock()))
+    assert error.kind == "usage"
+    assert client.call("echo", 1) == 1
+
+
+def test_what_it_prints_does_not_reach_our_stdout(client, capfd, caplog):
+    with caplog.at_level("DEBUG", logger="relascope.engine"):
+        assert client.call("chatter") == "said"
+    assert capfd.readouterr().out == ""
+    for text in ("on stdout", "on descriptor 1", "from a process"):
+        assert text in caplog.text
+
+
+def test_deep_recursion_in_c_survives(client):
+    # With the eight megabytes of stack that a process usually has, this is a crash.
+    assert client.call("dive", 15_000) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "words"),
+    [
+        ("crash", (), ("signal 11 (SIGSEGV)", "in crash")),
+        ("kill", (int(signal.SIGKILL),), ("signal 9 (SIGKILL)",)),
+        ("hard_exit", (3,), ("exit status 3", "about to go")),
+        ("hard_exit", (0,), ("exit status 0",)),
+    ],
+)
+def test_a_death_is_named_at_once(client, method, arguments, words):
+    client.call("count")
+    begun = time.monotonic()
+    job = client.submit(method, *arguments)
+    queued = client.submit("count")
+    error = failure(lambda: job.result(10))
+    assert time.monotonic() - begun < 2
+    assert error.kind == "engine"
+    assert error.where == method
+    for word in words:
+        assert word in error.message
+    assert method in failure(lambda: queued.result(1)).message
+    assert wait_until(lambda: not client.alive)
+    assert client.call("count") == 1, "the next request gets a new process"
+
+
+def test_a_death_out_of_memory_gives_advice(client):
+    assert "memory" in failure(lambda: client.call("kill", int(signal.SIGKILL))).hint
+
+
+def test_a_death_is_noticed_though_its_own_process_keeps_the_socket(client):
+    other = client.call("fork")
+    assert running(other)
+    begun = time.monotonic()
+    failure(lambda: client.call("crash"))
+    assert time.monotonic() - begun < 2
+    assert wait_until(lambda: not running(other))
+
+
+def test_a_death_while_idle_is_mended_at_the_next_request(client):
+    client.call("count")
+    os.kill(client.pid, signal.SIGKILL)
+    assert wait_until(lambda: not client.alive)
+    assert client.call("count") == 1
+
+
+def test_cancel_while_running(client):
+    client.call("count")
+    before = client.pid
+    job = client.submit("sleep", 60)
+    queued = [client.submit("count") for _ in range(3)]
+    assert wait_until(lambda: job.progress[1] == "asleep")
+    begun = time.monotonic()
+    job.cancel()
+    error = failure(lambda: job.result(0.1))
+    assert error.kind == "cancelled"
+    assert [j.result(10) for j in queued] == [1, 2, 3], "the others run in a new process"
+    assert time.monotonic() - begun < 3
+    assert client.pid != before
+    assert not running(before)
+    job.cancel()
+    assert failure(job.result).kind == "cancelled"
+
+
+def test_cancel_ends_a_process_that_will_not_be_asked(client):
+    job = client.submit("sleep_deaf", 60)
+    assert wait_until(lambda: job.progress[1] == "deaf")
+    pid = client.pid
+    begun = time.monotonic()
+    job.cancel()
+    assert client.call("count") == 1
+    assert 0.9 < time.monotonic() - begun < 4
+    assert not running(pid)
+
+
+def test_cancel_while_waiting(client):
+    first = client.submit("sleep", 0.3)
+    pid_of_first = wait_until(lambda: client.pid is not None) and client.pid
+    second, third = client.submit("count"), client.submit("count")
+    second.cancel()
+    assert second.done
+    assert failure(second.result).kind == "cancelled"
+    assert third.result(5) == 1, "the second never ran"
+    assert first.result(5) is None
+    assert client.pid == pid_of_first
+
+
+def test_cancel_after_the_end_does_nothing(client):
+    job = client.submit("echo", 7)
+    assert job.result(5) == 7
+    job.cancel()
+    assert job.result() == 7
+    assert client.call("count") == 2
+
+
+def test_a_call_that_is_left_is_cancelled(client):
+    class Stop(BaseException):
+        pass
+
+    def stop(fraction, text):
+        if text == "asleep":
+            raise Stop
+
+    with pytest.raises(Stop):
+        client.call("sleep", 60, on_progress=stop)
+    begun = time.monotonic()
+    assert client.call("count") == 1
+    assert time.monotonic() - begun < 3
+
+
+def test_close_ends_everything(client):
+    job = client.submit("sleep", 60)
+    queued = client.submit("count")
+    assert wait_until(lambda: job.progress[1] == "asleep")
+    pid = client.pid
+    client.close()
+    assert not running(pid)
+    assert not client.alive
+    assert failure(job.result).kind == "cancelled"
+    assert failure(queued.result).kind == "cancelled"
+    assert failure(lambda: client.submit("count")).kind == "usage"
+    client.close()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_collected_client_ends_its_process(busy):
+    client = EngineClient("fake", FAKE)
+    client.call("count")
+    pid = client.pid
+    job = client.submit("sleep", 60) if busy else None
+    del client
+    gc.collect()
+    assert wait_until(lambda: not running(pid))
+    if job is not None:
+        assert failure(lambda: job.result(2)).kind == "cancelled"
+
+
+def test_clients_leave_no_threads_or_files_behind():
+    def files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    with EngineClient("fake", FAKE) as client:
+        client.call("count")
+    threads, before = threading.active_count(), files()
+    for _ in range(3):
+        with EngineClient("fake", FAKE) as client:
+            client.call("count")
+            failure(lambda client=client: client.call("crash"))
+            client.call("count")
+    assert threading.active_count() == threads
+    assert files() == before
+
+
+PARENT = """
+import os, sys, time
+from relascope.engine.client import EngineClient
+client = EngineClient("fake", "fake_session:FakeSession")
+client.call("count")
+job = client.submit("sleep", 60)
+other = client.pid
+while job.progress[1] != "asleep":
+    time.sleep(0.01)
+print(other, flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["os.kill(os.getpid(), 9)", "sys.exit(0)", "raise RuntimeError('on purpose')", "os._exit(1)"],
+)
+def test_the_child_ends_with_its_parent_in_the_middle_of_work(end):
+    done = subprocess.run(
+        [sys.executable, "-c", PARENT.format(end=end)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)])},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    pid = int(done.stdout)
+    assert wait_until(lambda: not running(pid))
+
+
+def test_a_session_that_cannot_start_says_why_each_time():
+    with EngineClient("fake", "fake_session:BrokenSession") as client:
+        for _ in range(2):
+            error = failure(lambda: client.call("describe"))
+            assert (error.message, error.hint) == ("there is no compiler here", "install one")
+            assert wait_until(lambda: not client.alive)
+    with EngineClient("fake", "fake_session:UnhappySession") as client:
+        jobs = [client.submit("describe"), client.submit("count")]
+        assert all("KeyError: 'surprise'" in failure(j.result).message for j in jobs)
+    with EngineClient("fake", "no_such_module:Session") as client:
+        error = failure(lambda: client.call("describe"))
+        assert "no_such_module" in error.message
+        assert "could not start" in error.hint
+
+
+def test_a_process_that_cannot_start_is_an_error(client, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    error = failure(lambda: client.submit("count").result(5))
+    assert error.kind == "engine"
+    assert "could not be started" in error.message
+    monkeypatch.undo()
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    assert client.call("count") == 1
+
+
+def test_an_unknown_engine_is_refused():
+    error = failure(lambda: EngineClient("nnvm"))
+    assert error.kind == "usage"
+    assert "relay" in error.hint
+
+
+def test_the_environment_is_passed_on(client, monkeypatch):
+    monkeypatch.setenv("RELASCOPE_TEST", "carried")
+    assert client.call("environment", "RELASCOPE_TEST") == "carried"
+
+
+def test_the_client_imports_no_compiler():
+    code = (
+        "import sys, relascope.engine.client\n"
+        "print([m for m in ('tvm', 'torch', 'numpy', 'bitblas') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_a_compiler_wrote_to_stderr_is_the_reason(client):
+    message = failure(lambda: client.call("diagnose")).message
+    assert "the shapes (2,) and (3,) do not fit" in message
+    assert "\x1b" not in message
+    assert "Traceback" not in message
+
+
+TVM_MESSAGE = """Traceback (most recent call last):
+  1: tvm::relay::TypeSolver::Solve()
+  0: bool tvm::relay::MatmulRel<tvm::relay::DenseAttrs>(tvm::runtime::Array<tvm::Type, void>)
+  File "/build/tvm/src/relay/op/nn/nn.h", line 106
+InternalError: Check failed: (static_cast<int>(tensor_b->shape.size()) == 2) is false: """
+
+
+def test_a_tvm_backtrace_becomes_its_last_line():
+    error = explain(RuntimeError(TVM_MESSAGE), "step")
+    assert error.kind == "pass"
+    assert error.message == (
+        "RuntimeError: InternalError: Check failed: "
+        "(static_cast<int>(tensor_b->shape.size()) == 2) is false"
+    )
+    assert error.where == "step, at nn.h:106 in TVM"
+    assert "::" not in error.message.replace("std::", "")
+
+
+def test_a_quoted_log_message_loses_its_file_and_time():
+    text = "error: [11:28:01] /build/tvm/include/packed_func.h:2080: InternalError: bad"
+    assert explain(ValueError(text), "load").message == "ValueError: error: InternalError: bad"
+
+
+def test_other_messages_are_kept():
+    assert explain(KeyError("x"), "load").message == "KeyError: 'x'"
+    assert explain(ValueError(), "load").message == "ValueError"
+    assert explain(ValueError("one\ntwo"), "load").message == "ValueError: one\ntwo"
+    assert "memory" in explain(MemoryError(), "time").message
+    long = explain(ValueError("x" * 5000), "load").message
+    assert len(long) < 1100

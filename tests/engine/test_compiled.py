@@ -1,0 +1,64 @@
+"""torch.compile as a contender: it runs what eager runs, and says why where it cannot."""
+
+import pytest
+import torch
+from torch import nn
+
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.times import RIVALS
+from relascope.engine.pytorch import compile as compiled
+from relascope.engine.pytorch.compile import CannotCompile, error_of, first_run
+from relascope.engine.pytorch.model import model_from_module
+
+
+def quiet(fraction, text):
+    pass
+
+
+def model_of(module, training=False, dtype="float32"):
+    torch.manual_seed(0)
+    source = ModelSource("module", training=training, dtype=dtype)
+    module = module.to(getattr(torch, dtype)).train(training)
+    x = torch.randn(4, 8, dtype=getattr(torch, dtype))
+    return model_from_module(module, ("x",), (x,), source, quiet)
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    """Compile without a C++ compiler: what is tested is ours, not Inductor."""
+    whole = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda m, **told: whole(m, backend="aot_eager"))
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_it_computes_what_eager_does(name):
+    model = model_of(nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 2)))
+    module = compiled.compiled(model, name)
+    first_run(model.eager(False, module))
+    assert error_of(model, module) < 1e-6
+    wrong = model_of(nn.Linear(8, 2))
+    assert error_of(wrong, lambda x: model.module(x)) > 1e-3
+
+
+def test_its_gradients_are_taken_too():
+    model = model_of(nn.Linear(8, 2), training=True, dtype="float64")
+    theirs = model.eager(True, compiled.compiled(model, "torch.compile"))()
+    for mine, other in zip(model.eager(True)(), theirs, strict=True):
+        assert torch.allclose(mine, other, rtol=1e-12)
+    assert error_of(model, model.module) is None  # dropout would be drawn anew
+
+
+def test_a_torchscript_model_is_refused_in_words():
+    model = model_of(nn.Linear(8, 2))
+    model.module = torch.jit.trace(model.module, model.inputs)
+    with pytest.raises(CannotCompile, match="TorchScript"):
+        compiled.compiled(model, "torch.compile")
+
+
+def test_what_fails_while_compiling_is_told_by_its_first_line():
+    def fail():
+        raise RuntimeError("no compiler was found\nand more")
+
+    with pytest.raises(CannotCompile) as caught:
+        first_run(fail)
+    assert str(caught.value) == "no compiler was found"

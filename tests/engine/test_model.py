@@ -1,0 +1,376 @@
+"""Loading models, and PyTorch's own outputs, gradients and masks."""
+
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import nn
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.protocol.source import ModelSource, parse_inputs, source_from_file
+from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module
+from traces import forget_inputs, net, save
+
+
+def quiet(fraction, text):
+    assert 0 <= fraction <= 1
+
+
+def load(*args, **kwargs):
+    return load_model(ModelSource(*args, **kwargs), quiet)
+
+
+@dataclass
+class Mask:
+    name: str
+    rate: float
+    shape: tuple
+    dtype: str
+
+
+# What a person types.
+
+
+def test_input_types_are_read():
+    assert parse_inputs("1x14x768:float32, ids=2x3:int64; scalar\nlast = 4 x 5") == (
+        ("", TensorType((1, 14, 768), "float32")),
+        ("ids", TensorType((2, 3), "int64")),
+        ("", TensorType((), "float32")),
+        ("last", TensorType((4, 5), "float32")),
+    )
+    assert parse_inputs("  ") == ()
+
+
+@pytest.mark.parametrize("text", ["1x14:float31", "axb", "1x-2", "x=1,x=2", "1 2"])
+def test_input_types_that_cannot_be_read(text):
+    with pytest.raises(EngineError) as caught:
+        parse_inputs(text)
+    assert caught.value.kind == "input"
+    assert caught.value.hint
+
+
+def test_source_module_needs_no_torch():
+    code = "import sys, relascope.engine.protocol.source as _; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# Samples.
+
+
+def test_a_sample_says_what_it_is():
+    model = load("bert_layer", training=True)
+    assert model.input_names == ("hidden_states", "attention_mask")
+    assert list(model.parameters) == [n for n, _ in model.module.named_parameters()]
+    assert not model.buffers
+    assert not model.unread
+    assert model.source.inputs[0] == ("hidden_states", TensorType((1, 14, 768), "float32"))
+    assert model.outputs_flat == (TensorType((1, 14, 768), "float32"),)
+    assert model.parameter_elements == 7_087_872
+
+
+def test_train_mode_is_random_but_seeded():
+    one, same = load("mlp", training=True), load("mlp", training=True)
+    assert torch.equal(one.forward()[0], one.forward()[0])
+    assert torch.equal(one.forward()[0], same.forward()[0])
+    assert not torch.equal(one.forward()[0], load("mlp").forward()[0])
+
+
+def test_running_leaves_the_global_generator_alone():
+    model = load("mlp", training=True)
+    torch.manual_seed(9)
+    expected = torch.rand(2)
+    torch.manual_seed(9)
+    model.forward()
+    model.gradients()
+    model.grad_outs()
+    draw_masks([Mask("m", 0.5, (3,), "float32")], 0)
+    assert torch.equal(torch.rand(2), expected)
+
+
+@pytest.mark.parametrize("name", ["mlp", "bert_self_attention"])
+def test_gradients_agree_with_finite_differences(name):
+    model = load(name, training=True, dtype="float64", **({} if name == "mlp" else {"tokens": 4}))
+    gradients = model.gradients()
+    assert list(gradients)[: len(model.inputs)] == list(model.input_names)
+    assert list(gradients)[len(model.inputs) :] == list(model.parameters)
+    generator = torch.Generator().manual_seed(0)
+    tensors = dict(zip(model.input_names, model.inputs, strict=True)) | model.parameters
+
+    def root():
+        return sum((o * g).sum() for o, g in zip(model.forward(), model.grad_outs(), strict=True))
+
+    for tensor_name, tensor in tensors.items():
+        direction = torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype)
+        kept = tensor.detach().clone()
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                tensor.copy_(kept + sign * 1e-6 * direction)
+            values.append(root())
+        with torch.no_grad():
+            tensor.copy_(kept)
+        slope = (values[0] - values[1]) / 2e-6
+        expected = (gradients[tensor_name] * direction).sum().item()
+        assert slope.item() == pytest.approx(expected, rel=1e-5, abs=1e-5), tensor_name
+
+
+def test_masks_are_those_that_pytorch_draws():
+    """Dropout of ones drawn apart equals dropout inside the model, in execution order."""
+    model = load("bert_layer", training=True)
+    drawn = {}
+
+    def watch(name):
+        def hook(module, inputs, output):
+            drawn[name] = (inputs[0].detach(), output.detach())
+
+        return hook
+
+    parts = dict(model.module.named_modules())
+    parts["attention.output.dropout"].register_forward_hook(watch("attention.output.dropout"))
+    parts["output.dropout"].register_forward_hook(watch("output.dropout"))
+    attention = parts["attention.self"]
+    attention.register_forward_hook(lambda m, i, o: drawn.update(probs=o[1].detach()))
+    model.forward()
+    shapes = [(1, 12, 14, 14), (1, 14, 768), (1, 14, 768)]
+    masks = draw_masks([Mask(str(i), 0.1, s, "float32") for i, s in enumerate(shapes)], 0)
+    for mask, name in (("1", "attention.output.dropout"), ("2", "output.dropout")):
+        before, after = drawn[name]
+        assert torch.equal(before * masks[mask], after)
+    # Dropped probabilities are exactly zero, those kept are not.
+    mask_zero = masks["0"][..., :11] == 0  # the last three tokens are hidden anyway
+    assert torch.equal(drawn["probs"][..., :11] == 0, mask_zero)
+
+
+def test_grad_outs_hold_the_same_numbers_in_both_dtypes():
+    single, double = load("mlp").grad_outs(), load("mlp", dtype="float64").grad_outs()
+    assert torch.equal(single[0].double(), double[0])
+    assert single[0].shape == (8, 10)
+
+
+def test_wrong_sizes_of_a_sample():
+    with pytest.raises(EngineError, match="tokens") as caught:
+        load("mlp", tokens=3)
+    assert caught.value.kind == "usage"
+
+
+# Files.
+
+
+@pytest.fixture
+def trace(tmp_path):
+    return save(*net(), tmp_path / "net.pt")
+
+
+def test_a_file_is_loaded_with_its_recorded_inputs(trace):
+    module, _ = net()
+    model = load_model(source_from_file(trace), quiet)
+    assert model.input_names == ("x", "shift")
+    assert [tuple(t.shape) for t in model.inputs] == [(3, 8), (3, 8)]
+    expected = flat_tensors(module(*model.inputs))
+    assert all(map(torch.allclose, model.forward(), expected))
+    names = [n for n, _ in module.named_parameters() if n != "unused"]
+    assert list(model.parameters) == names
+    assert list(model.buffers) == ["blocks.0.scale", "blocks.1.scale"]
+
+
+def test_modules_keep_their_whole_path_through_a_file(trace):
+    fresh = load_model(source_from_file(trace), quiet).flat
+    scopes = {(o.scope, o.operator) for o in fresh.origins.values()}
+    assert ("blocks.0.fc", "aten::linear") in scopes
+    assert ("blocks.1.norm", "aten::layer_norm") in scopes
+    assert ("head", "aten::linear") in scopes
+    assert ("", "aten::add") in scopes
+
+
+def test_a_tied_weight_is_one_parameter(trace):
+    model = load_model(source_from_file(trace), quiet)
+    assert "head.weight" not in model.parameters
+    assert len([v for v in model.flat.graph.inputs()]) == 2 + len(model.flat.tensors)
+
+
+def test_a_file_in_float64(trace):
+    model = load_model(source_from_file(trace, dtype="float64"), quiet)
+    assert model.forward()[0].dtype == torch.float64
+    assert all(p.dtype == torch.float64 for p in model.parameters.values())
+
+
+def test_given_input_types_win_and_may_be_named(trace):
+    source = source_from_file(trace, "shift=5x8, x=5x8:float32")
+    model = load_model(source, quiet)
+    assert model.outputs_flat[0].shape == (5, 8)
+
+
+def test_a_file_without_recorded_inputs_asks_for_them(trace):
+    bare = forget_inputs(trace)
+    with pytest.raises(EngineError, match="x, shift") as caught:
+        load_model(source_from_file(bare), quiet)
+    assert caught.value.kind == "input"
+    assert "x=" in caught.value.hint
+    assert load_model(source_from_file(bare, "3x8, 3x8"), quiet).forward()[0].shape == (3, 8)
+
+
+def test_recorded_inputs_run_no_code(trace, tmp_path):
+    import zipfile
+
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "harm"), "w"))
+
+    bad = tmp_path / "bad.pt"
+    with zipfile.ZipFile(trace) as old, zipfile.ZipFile(bad, "w") as new:
+        for entry in old.infolist():
+            data = old.read(entry.filename)
+            if entry.filename.endswith("traced_inputs.pkl"):
+                data = pickle.dumps({"forward": [Evil()]}, protocol=2)
+            new.writestr(entry, data)
+    with pytest.raises(EngineError, match="does not say what shapes"):
+        load_model(source_from_file(bad), quiet)
+    assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("3x8", "input", "takes 2 inputs (x, shift), not 1"),
+        ("y=3x8, x=3x8", "input", "no input 'y'"),
+        ("3x9, 3x8", "input", "mat1 and mat2"),
+    ],
+)
+def test_wrong_input_types(trace, text, kind, words):
+    with pytest.raises(EngineError) as caught:
+        load_model(source_from_file(trace, text), quiet)
+    assert caught.value.kind == kind
+    assert words in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_shape_error_names_the_operator(trace):
+    with pytest.raises(EngineError) as caught:
+        load_model(source_from_file(trace, "3x9, 3x8"), quiet)
+    assert caught.value.where == "aten::linear in fc"
+    assert "x: float32[3, 9]" in caught.value.message
+
+
+def test_files_that_are_no_traces(tmp_path):
+    text, weights = tmp_path / "text.pt", tmp_path / "weights.pt"
+    text.write_text("hello")
+    torch.save({"a": torch.ones(2)}, weights)
+    for path in (text, weights):
+        with pytest.raises(EngineError, match="not a TorchScript trace") as caught:
+            load_model(source_from_file(path), quiet)
+        assert caught.value.kind == "file"
+        assert caught.value.where == path.name
+    with pytest.raises(EngineError, match="no file"):
+        source_from_file(tmp_path / "none.pt")
+    with pytest.raises(EngineError, match="neither a sample nor a file"):
+        load("bert_lair")
+
+
+def test_a_file_that_changed_is_noticed(trace):
+    source = source_from_file(trace)
+    assert source.digest
+    with pytest.raises(EngineError, match="changed"):
+        load_model(replace(source, digest="0" * 32), quiet)
+
+
+def test_dropout_is_what_was_traced(tmp_path):
+    on = save(*net(training=True), tmp_path / "on.pt")
+    off = save(*net(), tmp_path / "off.pt")
+    with pytest.raises(EngineError, match="train mode") as caught:
+        load_model(source_from_file(on), quiet)
+    assert caught.value.where == "aten::dropout in blocks.0.drop"
+    model = load_model(source_from_file(on, training=True), quiet)
+    module, _ = net(training=True)
+    torch.manual_seed(0)
+    assert all(map(torch.allclose, model.forward(), flat_tensors(module(*model.inputs))))
+    notes = load_model(source_from_file(off, training=True), quiet).notes
+    assert any("eval mode" in n for n in notes)
+
+
+def test_running_statistics_are_put_back(tmp_path):
+    module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).train()
+    path = save(module, (torch.randn(8, 4),), tmp_path / "norm.pt")
+    model = load_model(source_from_file(path, training=True), quiet)
+    before = {n: b.clone() for n, b in model.module.named_buffers()}
+    model.forward()
+    model.gradients()
+    assert all(torch.equal(b, before[n]) for n, b in model.module.named_buffers())
+
+
+class Waste(nn.Module):
+    def forward(self, x):
+        torch.nn.functional.dropout(x, 0.5, training=True)
+        return x * 2
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x)
+
+
+class Turned(nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.dropout(x.t(), 0.5, training=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (Waste(), "outside the dropouts"),
+        (Noise(), "aten::randn_like draws random numbers"),
+        (Turned(), "order"),
+    ],
+)
+def test_draws_that_masks_cannot_repeat_are_refused(module, words):
+    source = ModelSource("module", training=True)
+    with pytest.raises(EngineError, match=words) as caught:
+        model_from_module(module.train(), ("x",), (torch.randn(3, 4),), source, quiet)
+    assert caught.value.kind == "operator"
+
+
+def test_scripted_functions_and_dict_outputs(tmp_path):
+    @torch.jit.script
+    def double(x):
+        return x * 2
+
+    class Dicts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+
+        def forward(self, weight):
+            y = double(self.fc(weight))
+            return {"a": (y, y + 1), "b": (y - 1, y - 2)}
+
+    module = Dicts()
+    x = torch.randn(2, 3)
+    path = save(module, (x,), tmp_path / "dicts.pt", strict=False)
+    model = load_model(source_from_file(path), quiet)
+    assert len(model.outputs_flat) == 4
+    assert all(map(torch.allclose, model.forward(), flat_tensors(module(*model.inputs))))
+
+
+def test_an_input_named_like_a_parameter_is_renamed(tmp_path):
+    class Clash(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.x = nn.Parameter(torch.randn(3))
+
+        def forward(self, x):
+            return x * self.x
+
+    path = save(Clash(), (torch.randn(3),), tmp_path / "clash.pt")
+    model = load_model(source_from_file(path), quiet)
+    assert model.input_names == ("x_",)
+    assert list(model.parameters) == ["x"]
+
+
+def test_errors_survive_the_way_between_processes(tmp_path):
+    with pytest.raises(EngineError) as caught:
+        source_from_file(tmp_path / "none.pt")
+    assert pickle.loads(pickle.dumps(caught.value)).to_json() == caught.value.to_json()

@@ -1,0 +1,96 @@
+"""Nodes against PyTorch's tensors: over the limit or not, and rounding or wrong, in words."""
+
+import pytest
+
+from page_session import forward_graph
+from relascope.engine.jobs import node_accuracy
+from relascope.engine.protocol.accuracy import NodeError, Spread
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.pipeline import Pipeline
+from relascope.viz.drawing import palette
+from relascope.viz.rows import tables
+
+GRAPH = forward_graph()
+CALLS = [n.id for n in GRAPH if n.op]
+
+
+def asked(sizes):
+    """An engine whose nodes are off by `sizes[dtype]`, node by node; the calls are kept."""
+    calls = []
+
+    def ask(method, source, pipeline, *rest):
+        calls.append((method, source.dtype, str(pipeline), rest[-1]))
+        if method == "graph_after":
+            return GRAPH
+        assert method == "inside"
+        return tuple(
+            NodeError(i, size, size, "aten::x in m", Spread(mean_abs=size / 2, nans=size > 1))
+            for i, size in zip(CALLS, sizes[source.dtype], strict=False)
+        )
+
+    ask.calls = calls
+    return ask
+
+
+def said(sizes, dtype="float32"):
+    ask = asked(sizes)
+    source = ModelSource("mlp", dtype=dtype)
+    found = list(node_accuracy.both(ask, "relay", source, Pipeline.parse("cse"), 0, "llvm"))
+    return node_accuracy.verdict(*found), found
+
+
+def test_what_is_within_is_not_asked_for_in_float64():
+    text, found = said({"float32": [1e-7, 1e-6]})
+    assert text == "All 2 nodes with a counterpart in PyTorch are within the limit in float32."
+    assert [f.dtype for f in found] == ["float32"]
+    assert found[0].first is None
+
+
+def test_float64_tells_rounding_from_a_fault():
+    off = [1e-7, 1e-3, 1e-7]
+    text, _ = said({"float32": off, "float64": [1e-16, 1e-15, 1e-16]})
+    assert text.startswith("It is rounding: one node is over the limit in float32, first ")
+    assert text.endswith("and none in float64.")
+    text, found = said({"float32": off, "float64": [1e-16, 1e-3, 1e-16]})
+    assert text.startswith("It is wrong: ")
+    assert found[1].first.id == CALLS[1]
+    text, found = said({"float64": [1e-3, 1e-16]}, "float64")
+    assert text.startswith("It is wrong: ")
+    assert "rounding plays no part" in text
+    assert len(found) == 1
+
+
+def test_nothing_to_hold_against_is_said():
+    text, found = said({"float32": []})
+    assert "nothing can be said" in text
+    assert set(CALLS) <= set(found[0].without)
+
+
+def test_each_size_has_a_colour_and_not_a_number_the_last():
+    _, (found, *_) = said({"float32": [1e-7, 9e-6, 1e-4, 1.0], "float64": [1.0] * 4})
+    colours = [palette.error(found.ratio(i)) for i in CALLS[:4]]
+    assert colours == list(palette.ERRORS)
+    assert palette.error(None) not in palette.ERRORS
+    assert palette.error(float("nan")) == palette.error(float("inf")) == palette.ERRORS[-1]
+    for theme in palette.STYLES.values():
+        looks = [theme[style] for style in ("error0", *palette.ERRORS)]
+        assert len({s.fill for s in looks}) == len({s.label for s in looks}) == 5
+
+
+def test_rows_stand_farthest_first_with_all_figures():
+    document = tables.inside_document(said({"float32": [1e-7, 2.0], "float64": [0.0, 2.0]})[1])
+    single, double = document["compared"]
+    assert [r["id"] for r in single["nodes"]] == [CALLS[1], CALLS[0]]
+    assert single["nodes"][0]["nans"] == 1
+    assert single["nodes"][0]["mean_abs"] == 1.0
+    assert single["over"] == double["over"] == [CALLS[1]]
+    assert document["verdict"].startswith("It is wrong")
+
+
+@pytest.mark.parametrize(("index", "compared"), [(0, 0), (1, 0), (2, 0), (3, 3)])
+def test_what_is_for_looking_is_not_compared(index, compared):
+    pipeline = Pipeline.parse("cse|fuse|-fold|dce")
+    assert node_accuracy.compared_step("relay", pipeline, index) == compared
+    ask = asked({"float32": []})
+    node_accuracy.look(ask, "relay", ModelSource("mlp"), pipeline, index, "llvm")
+    assert {c[2] for c in ask.calls} == {str(pipeline.upto(compared))}

@@ -1,0 +1,199 @@
+"""Measurements on disk: what is kept, where, and what a process that was killed leaves."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from place import ROOT
+from relascope.core.errors import EngineError
+from relascope.engine.protocol import records
+from relascope.engine.protocol.records import Rival
+from relascope.engine.protocol.tuning import Fleet, Trial, time_left
+
+
+def trial(number, ms, task="t", run="r", best=None):
+    return Trial(task, run, number, ms, best, float(number), f"{task} {number}")
+
+
+def test_what_was_added_is_read_in_order_and_by_task(tmp_path):
+    place = tmp_path / "deep" / "folder"
+    records.add(place, records.CURVE, [trial(1, 0.5), trial(2, None)])
+    records.add(place, records.CURVE, [trial(1, 0.1, "u", "s"), trial(3, 0.25)])
+    records.add(place, records.RIVALS, [Rival("t", "r", 0, 0.75), Rival("t", "r", 3, 0.375, 0.25)])
+    book = records.read(place)
+    assert [t.trial for t in book.of("t")] == [1, 2, 3]
+    assert [t.task for t in book.in_run("s")] == ["u"]
+    assert (book.best_ms("t"), book.best_ms("u"), book.best_ms("v")) == (0.25, 0.1, None)
+    assert (book.before_ms("t"), book.before_ms("u")) == (0.375, None)
+    assert book.notes == ()
+    assert records.read(tmp_path / "nothing") == records.Book((), ())
+
+
+@pytest.mark.parametrize("cut", [1, 17, 60])
+def test_a_line_that_was_cut_short_is_said_and_costs_no_other(tmp_path, cut):
+    records.add(tmp_path, records.CURVE, [trial(1, 0.5), trial(2, 0.25), trial(3, 0.125)])
+    path = tmp_path / records.CURVE
+    path.write_bytes(path.read_bytes()[:-cut])
+    book = records.read(tmp_path)
+    whole = 3 if cut == 1 else 2  # without its newline alone the line is whole
+    assert [t.trial for t in book.trials] == [1, 2, 3][:whole]
+    assert bool(book.notes) == (whole == 2)
+    if book.notes:
+        assert "line 3" in book.notes[0]
+    records.add(tmp_path, records.CURVE, [trial(4, 0.1)])
+    book = records.read(tmp_path)
+    assert [t.trial for t in book.trials] == [1, 2, 4]
+    assert book.notes == ()
+
+
+def test_a_line_of_something_else_is_left_out_wherever_it_is(tmp_path):
+    records.add(tmp_path, records.CURVE, [trial(1, 0.5)])
+    records.append(tmp_path / records.CURVE, '{"task": "t"}\nno JSON\n')
+    records.add(tmp_path, records.CURVE, [trial(2, 0.25)])
+    book = records.read(tmp_path)
+    assert [t.trial for t in book.trials] == [1, 2]
+    (note,) = book.notes
+    assert note.startswith("curve.jsonl: 2 lines, the first of them 2,")
+
+
+def test_a_record_is_taken_where_it_beats_what_is_done_without(tmp_path):
+    def takes(trials, rivals):
+        return records.Book(tuple(trials), tuple(rivals)).takes("t")
+
+    assert not takes([], [])
+    assert not takes([trial(1, None)], [])
+    assert takes([trial(1, 0.5)], [])
+    assert takes([trial(1, 0.5)], [Rival("t", "r", 0, 0.6)])
+    assert not takes([trial(1, 0.5)], [Rival("t", "r", 0, 0.4)])
+    # Measured in turn, its record was slower than when it was found.
+    assert not takes([trial(1, 0.5)], [Rival("t", "r", 1, 0.6, 0.7)])
+    # A better one was found since, and has not been measured in turn: the process was killed.
+    assert takes([trial(1, 0.5), trial(2, 0.3)], [Rival("t", "r", 1, 0.6, 0.7)])
+    assert takes([trial(1, 0.5)], [Rival("u", "r", 1, 0.1)])
+
+
+def test_the_folder_is_that_of_what_makes_kernels_differ(monkeypatch, tmp_path):
+    monkeypatch.setenv(records.VARIABLE, str(tmp_path))
+
+    def place(target, threads=2, fleet=None, version="1"):
+        return records.folder("relax", version, target, threads, fleet)
+
+    base = place("llvm -mcpu=znver2 -schedules=relascope")
+    assert base.is_relative_to(tmp_path / "relax-1")
+    assert "znver2-2_threads" in base.name
+    for same in (
+        "llvm -schedules=relascope -mcpu=znver2",
+        "llvm -mcpu=znver2 -libs=blas -schedules=relascope -records=relascope",
+    ):
+        assert place(same) == base
+    others = [
+        place("llvm -mcpu=znver2"), place("llvm -mcpu=znver1 -schedules=relascope"),
+        place("llvm -mcpu=znver2 -schedules=relascope", 1),
+        place("llvm -mcpu=znver2 -schedules=relascope", 2, Fleet("host:9190", "pi")),
+        place("llvm -mcpu=znver2 -schedules=relascope", version="2"),
+    ]  # fmt: skip
+    assert len({base, *others}) == 6
+    assert place("llvm", 2, Fleet("a:1", "pi")) == place("llvm", 2, Fleet("b:2", "pi"))
+    monkeypatch.delenv(records.VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert records.root() == tmp_path / "cache" / "relascope" / "records"
+
+
+def test_two_processes_do_not_tune_in_one_folder_and_a_killed_one_does_not_block(tmp_path):
+    code = (
+        "import sys, time\nfrom pathlib import Path\n"
+        "from relascope.engine.protocol import records\n"
+        "with records.held(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(EngineError) as refused, records.held(tmp_path):
+            pass
+        assert "Another process" in refused.value.message
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    with records.held(tmp_path):
+        pass
+
+
+def test_lines_are_on_disk_when_a_process_is_killed_in_the_middle(tmp_path):
+    """The writer prints the number of each batch behind `add`; nothing that it printed is lost."""
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom relascope.engine.protocol import records\n"
+        "from relascope.engine.protocol.records import Trial\n"
+        "for n in range(1, 10**6):\n"
+        "    lines = [Trial('t', 'r', 4 * n + k, 1.0, 1.0, 0.0, 'c' * 200) for k in range(4)]\n"
+        "    records.add(Path(sys.argv[1]), records.CURVE, lines)\n    print(n, flush=True)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    for _ in range(20):
+        process.stdout.readline()
+    time.sleep(0.05)
+    process.kill()
+    printed = 20 + len([x for x in process.stdout.read().split("\n")[:-1] if x])
+    process.wait()
+    process.stdout.close()
+    assert len(records.read(tmp_path).trials) >= 4 * printed
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EngineError) as refused:
+        records.add(tmp_path / "file" / "below", records.CURVE, [trial(1, 0.5)])
+    assert refused.value.kind == "file"
+    assert records.VARIABLE in refused.value.hint
+    with pytest.raises(EngineError), records.held(tmp_path / "file" / "below"):
+        pass
+
+
+def test_the_stamp_changes_with_the_records(tmp_path):
+    stamps = {records.stamp(tmp_path)}
+    records.add(tmp_path, records.CURVE, [trial(1, 0.5)])
+    stamps.add(records.stamp(tmp_path))
+    records.add(tmp_path, records.RIVALS, [Rival("t", "r", 1, 0.5)])
+    stamps.add(records.stamp(tmp_path))
+    assert len(stamps) == 3
+    assert records.stamp(tmp_path) in stamps
+
+
+@pytest.mark.parametrize("address", ["", "host", ":9190", "host:", "host:zero", "host:70000"])
+def test_an_address_that_is_none_is_refused(address):
+    with pytest.raises(EngineError) as refused:
+        Fleet(address, "key")
+    assert refused.value.kind == "usage"
+
+
+def test_a_fleet_has_a_key_and_an_address_of_two_parts():
+    assert (Fleet("a.b:91", "k").host, Fleet("a.b:91", "k").port) == ("a.b", 91)
+    with pytest.raises(EngineError):
+        Fleet("a.b:91", "")
+
+
+def test_the_time_that_is_left_goes_by_the_pace():
+    assert time_left([], 10) is None
+    assert time_left([trial(1, 1.0), trial(2, 1.0)], 10) == pytest.approx(8.0)
+    assert time_left([trial(1, 1.0), trial(2, 1.0)], 2) == 0.0
+
+
+def test_the_app_reads_records_without_a_tvm():
+    code = (
+        "import sys, relascope.engine.protocol.records\n"
+        "import relascope.engine.protocol.tuning, relascope.viz.rows.tuning\n"
+        "print([m for m in ('tvm', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert json.loads(done.stdout) == []

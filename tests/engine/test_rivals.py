@@ -1,0 +1,97 @@
+"""What PyTorch keeps of small modules, where a head can count it."""
+
+import pytest
+import torch
+
+from relascope.engine.pytorch.rivals import eager_bytes, min_cut_bytes, rivals
+from relascope.samples import build
+
+X = torch.ones(8, 4)
+
+
+class Two(torch.nn.Module):
+    """tanh(x @ w), twice reshaped, and dropped out."""
+
+    def __init__(self, drop=0.0):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.drop = torch.nn.Dropout(drop)
+
+    def forward(self, x):
+        t = torch.tanh(self.linear(x))
+        return self.drop(t.view(2, 16) * t.reshape(2, 16))
+
+
+def test_views_of_one_storage_count_once_and_inputs_and_parameters_not():
+    # autograd saves t for tanh, and two views of t for the product
+    assert eager_bytes(Two(), [X]) == 8 * 4 * 4
+    assert min_cut_bytes(Two(), [X]) == 8 * 4 * 4
+
+
+def test_masks_are_left_out():
+    torch.manual_seed(0)
+    assert eager_bytes(Two(0.5), [X]) == 8 * 4 * 4
+    assert min_cut_bytes(Two(0.5), [X]) == 8 * 4 * 4
+
+
+def test_a_bert_layer_keeps_what_its_operators_save():
+    wide, long, heads = 768, 14, 12
+    hidden, scores = wide * long * 4, heads * long * long * 4
+    # q, k, v; softmax and what is left of it after dropout; the attention's result; both sums
+    # before the layer norms, with their means and deviations; the first norm's result; the
+    # feed-forward's inner values before and after gelu
+    expected = 3 * hidden + 2 * scores + hidden + 2 * hidden + 4 * long * 4 + hidden + 8 * hidden
+    module, inputs = build("bert_layer", training=True)
+    assert eager_bytes(module, inputs) == expected == 664_160
+
+
+@pytest.mark.parametrize("name", ["mlp", "bert_self_attention"])
+def test_the_partitioner_keeps_no_more_than_eager(name):
+    module, inputs = build(name, training=True)
+    assert 0 < min_cut_bytes(module, inputs) <= eager_bytes(module, inputs)
+
+
+def test_measuring_leaves_the_inputs_alone():
+    x = torch.ones(8, 4)
+    eager_bytes(Two(), [x])
+    min_cut_bytes(Two(), [x])
+    assert not x.requires_grad
+    assert x.grad is None
+
+
+class Norm(torch.nn.Module):
+    """A batch norm and a dropout: a forward changes its buffers and draws."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.drop = torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.drop(self.norm(x).tanh())
+
+
+def test_both_are_measured_and_module_and_generator_are_left_as_they_were():
+    module = Norm()
+    before = {n: b.clone() for n, b in module.named_buffers()}
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    found = rivals(module, [X + torch.arange(4.0)])
+    assert found.eager_bytes > 0 and found.min_cut_bytes > 0
+    assert found.note == ""
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(b, before[n]) for n, b in module.named_buffers())
+
+
+def test_what_the_partitioner_does_not_take_is_said():
+    found = rivals(torch.jit.trace(Two(), X), [X])
+    assert found.min_cut_bytes is None
+    assert "TorchScript" in found.note
+    assert found.eager_bytes == 8 * 4 * 4
+
+    class Printing(torch.nn.Module):
+        def forward(self, x):
+            return x * float(x.sum())  # its value is asked for: no graph of it
+
+    found = rivals(Printing(), [X])
+    assert found.min_cut_bytes is None
+    assert "does not take this module" in found.note

@@ -1,0 +1,60 @@
+"""Memory is used again once nobody has it, and never before."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from relascope.engine.cpu_kernels.buffer_pool import Room
+from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+
+CPU = torch.device("cpu")
+
+
+def test_memory_is_given_again_when_nobody_has_it():
+    room = Room()
+    assert room.again("a") is None
+    first = room.fresh("a", (500, 100), torch.float32, CPU)
+    address, view = first.data_ptr(), first[3:]
+    assert room.again("a") is None
+    del first
+    assert room.again("a") is None  # a view is somebody, too
+    del view
+    again = room.again("a")
+    assert again.data_ptr() == address
+    assert again.shape == (500, 100)
+    assert room.nbytes == 200_000
+
+
+def test_one_that_is_held_is_replaced():
+    room = Room()
+    held = room.fresh("a", (50_000,), torch.float64, CPU).fill_(1)
+    other = room.fresh("a", (50_000,), torch.float64, CPU).fill_(2)
+    assert held.eq(1).all()
+    assert other.eq(2).all()
+    assert room.nbytes == 400_000
+
+
+@pytest.mark.parametrize(("count", "dtype"), [(100, torch.float32), (100_000, torch.bfloat16)])
+def test_what_is_small_or_unknown_to_numpy_is_not_kept(count, dtype):
+    room = Room()
+    assert room.fresh("a", (count,), dtype, CPU).dtype == dtype
+    assert room.again("a") is None
+    assert room.nbytes == 0
+
+
+def test_masks_take_the_memory_of_earlier_ones():
+    masks = [
+        SimpleNamespace(name=name, rate=0.1, shape=(300, 200), dtype="float32") for name in "ab"
+    ]
+    room = Room()
+    first = draw_masks(masks, 0, CPU, room)
+    kept = {n: (m.data_ptr(), m.clone()) for n, m in first.items()}
+    second = draw_masks(masks, 1, CPU, room)  # while somebody has the first
+    assert all(torch.equal(first[n], kept[n][1]) for n in "ab")
+    assert not torch.equal(first["a"], second["a"])
+    addresses = {m.data_ptr() for m in second.values()}
+    del first, second
+    third = draw_masks(masks, 0, CPU, room)
+    assert {m.data_ptr() for m in third.values()} == addresses
+    assert all(torch.equal(third[n], kept[n][1]) for n in "ab")

@@ -1,0 +1,86 @@
+"""The samples: what they promise, and that weights cannot hide an error."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from relascope.samples import SAMPLES, build
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_sample_is_what_its_entry_says(name):
+    sample = SAMPLES[name]
+    module, inputs = build(name)
+    assert sum(p.numel() for p in module.parameters()) == sample.parameters
+    assert len(inputs) == len(sample.inputs)
+    assert inputs[0].shape[0] == sample.default_batch
+    if sample.has_tokens:
+        assert inputs[0].shape[1] == sample.default_tokens
+    assert not module.training
+    for parameter_name, parameter in module.named_parameters():
+        assert parameter.std() > 1e-3, f"{parameter_name} is constant"
+
+
+def test_every_layer_norm_and_bias_is_stirred():
+    module, _ = build("bert_layer")
+    for name, parameter in module.named_parameters():
+        if parameter.dim() == 1:
+            center = 1.0 if name.endswith("weight") else 0.0
+            assert abs(parameter.mean() - center) < 0.05
+            assert 0.05 < parameter.std() < 0.15
+
+
+def test_same_seed_same_numbers_and_global_generator_untouched():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first, inputs = build("mlp", seed=3)
+    assert torch.equal(torch.rand(3), expected)
+    second, same = build("mlp", seed=3)
+    other, _ = build("mlp", seed=4)
+    assert torch.equal(first.hidden.weight, second.hidden.weight)
+    assert torch.equal(inputs[0], same[0])
+    assert not torch.equal(first.hidden.weight, other.hidden.weight)
+
+
+def test_float64_holds_the_float32_numbers():
+    single, (x,) = build("mlp")
+    double, (y,) = build("mlp", dtype="float64")
+    assert y.dtype == torch.float64
+    assert torch.equal(single.norm.weight.double(), double.norm.weight)
+    assert torch.equal(x.double(), y)
+
+
+def test_sizes_and_training():
+    module, (hidden, mask) = build("bert_layer", batch=2, tokens=5, training=True)
+    assert hidden.shape == (2, 5, 768)
+    assert mask.shape == (2, 1, 1, 5)
+    assert (mask[..., -1] < -1000).all()
+    assert (mask[..., 0] == 0).all()
+    assert module.training
+
+
+def test_super_resolution_has_37_convolutions():
+    module, (image,) = build("super_resolution")
+    assert sum(isinstance(m, torch.nn.Conv2d) for m in module.modules()) == 37
+    assert module(image).shape == (1, 3, 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"name": "mlp", "tokens": 4}, "tokens"),
+        ({"name": "mlp", "batch": 0}, "batch"),
+        ({"name": "bert_layer", "tokens": -1}, "tokens"),
+    ],
+)
+def test_sizes_that_cannot_be(arguments, word):
+    with pytest.raises(ValueError, match=word):
+        build(**arguments)
+
+
+def test_listing_imports_no_torch():
+    code = "import sys, samples; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

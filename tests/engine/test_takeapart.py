@@ -1,0 +1,215 @@
+"""Generated code is taken apart kernel by kernel, and object files are measured."""
+
+from __future__ import annotations
+
+import struct
+import tarfile
+
+from relascope.engine.building import elf, kernel_code
+from relascope.engine.building.disassemble import Library, take_apart
+from relascope.engine.protocol.artefact import Artefact, KernelCode
+from relascope.engine.protocol.targets import Target
+
+LLVM = """; ModuleID = 'm'
+define dllexport i32 @__tvm_ffi_add(ptr %0) #0 {
+  %1 = call fastcc i32 @add_compute_(ptr %0)
+  call void @raise()
+  ret i32 %1
+}
+
+define internal fastcc i32 @add_compute_(ptr %0) #1 {
+  call void @"lambda.1"(ptr %0)
+  ret i32 0
+}
+
+define internal void @"lambda.1"(ptr %0) {
+  ret void
+}
+
+define dllexport i32 @__tvm_ffi_mul(ptr %0) #0 {
+  call void @raise()
+  ret i32 0
+}
+
+define internal void @raise() {
+  ret void
+}
+
+define weak i16 @__truncsfhf2(float %0) {
+  ret i16 0
+}
+declare void @outside()
+"""
+
+ASSEMBLY = """\t.text
+\t.globl\t__tvm_ffi_add
+__tvm_ffi_add:
+\tpushq\t%rbp
+.LBB0_1:
+\tretq
+.Lfunc_end0:
+\t.size\t__tvm_ffi_add, .Lfunc_end0-__tvm_ffi_add
+\t.section\t.rodata
+nothing:
+\t.quad\t1
+__tvm_ffi_mul:
+\timulq\t%rax
+"""
+
+CUDA = """#include <x>
+extern "C" __global__ void __launch_bounds__(256) add_kernel(float* __restrict__ a);
+extern "C" __global__ void __launch_bounds__(256) add_kernel(float* __restrict__ a) {
+  if (a) {
+    a[0] = 1;
+  }
+}
+
+extern "C" __global__ void add_kernel_1(float* a) {
+  a[1] = 2;
+}
+"""
+
+PTX = """.version 9.0
+.visible .entry add_kernel(
+    .param .u64 p
+)
+{
+    ret;
+
+}
+"""
+
+OPENCL = """// Function: mul_kernel
+__kernel void mul_kernel(__global float* restrict a) {
+  a[0] = 1;
+}
+"""
+
+
+def test_a_kernel_has_what_it_alone_calls():
+    assert kernel_code.llvm_kernels(LLVM) == {
+        "__tvm_ffi_add": ("__tvm_ffi_add", "add_compute_", "lambda.1"),
+        "__tvm_ffi_mul": ("__tvm_ffi_mul",),
+    }
+    bodies = kernel_code.llvm_functions(LLVM)
+    assert bodies["lambda.1"].splitlines()[-2:] == ["  ret void", "}"]
+    assert "outside" not in bodies
+
+
+def test_lines_of_assembly_go_to_their_function():
+    found = kernel_code.assembly_functions(ASSEMBLY, ["__tvm_ffi_add", "__tvm_ffi_mul"])
+    assert found["__tvm_ffi_add"].splitlines() == [
+        "__tvm_ffi_add:", "\tpushq\t%rbp", ".LBB0_1:", "\tretq",
+    ]  # fmt: skip
+    assert "imulq" in found["__tvm_ffi_mul"] and "quad" not in found["__tvm_ffi_mul"]
+    assert list(kernel_code.assembly_functions("_f:\n\tret\n", ["f"])) == ["f"]  # as macOS has it
+
+
+def test_kernels_of_a_gpu_are_found_in_each_language():
+    found = kernel_code.device_functions(CUDA)
+    assert list(found) == ["add_kernel", "add_kernel_1"]
+    assert found["add_kernel"].endswith("  }\n}") and "a[1]" not in found["add_kernel"]
+    assert list(kernel_code.device_functions(PTX)) == ["add_kernel"]
+    assert list(kernel_code.device_functions(OPENCL)) == ["mul_kernel"]
+    assert [kernel_code.owner(n, ["add"]) for n in ("add_kernel_1", "other_kernel")] == [
+        "add", "other_kernel",
+    ]  # fmt: skip
+
+
+def object_file(functions, wide=True):
+    """An ELF file with functions of these sizes, and a section of the code."""
+    names = b"\0" + b"".join(n.encode() + b"\0" for n in functions)
+    titles = b"\0.symtab\0.strtab\0.text.add_kernel\0"
+    symbols, at = b"", 1
+    for name, size in functions.items():
+        if wide:
+            symbols += struct.pack("<IBBHQQ", at, 0x12, 0, 1, 0, size)
+        else:
+            symbols += struct.pack("<IIIBBH", at, 0, size, 0x12, 0, 1)
+        at += len(name) + 1
+    head = 64 if wide else 52
+    layout, entry = ("<IIQQQQIIQQ", 24) if wide else ("<IIIIIIIIII", 16)
+    places = [head, head + len(symbols), head + len(symbols) + len(names)]
+    table = places[2] + len(titles)
+
+    def section(name, kind, offset, size, link=0, each=0):
+        return struct.pack(layout, name, kind, 0, 0, offset, size, link, 0, 1, each)
+
+    sections = [
+        section(0, 0, 0, 0),
+        section(1, 2, places[0], len(symbols), 2, entry),
+        section(9, 3, places[1], len(names)),
+        section(17, 1, 0, 77),
+        section(9, 3, places[2], len(titles)),
+    ]
+    begin = b"\x7fELF" + bytes([2 if wide else 1, 1, 1]) + bytes(9)
+    if wide:
+        begin += struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table, 0, 64, 0, 0, 64, 5, 4)
+    else:
+        begin += struct.pack("<HHIIIIIHHHHHH", 1, 40, 1, 0, 0, table, 0, 52, 0, 0, 40, 5, 4)
+    return begin + symbols + names + titles + b"".join(sections)
+
+
+def test_sizes_are_those_of_the_object_file():
+    for wide in (True, False):
+        found = elf.sizes(object_file({"one": 12, "two": 345}, wide))
+        assert found is not None
+        assert found.functions == {"one": 12, "two": 345}
+        assert found.sections[".text.add_kernel"] == 77
+    assert elf.sizes(b"MZ" + bytes(100)) is None
+    assert elf.sizes(object_file({"one": 12})[:120]) is None
+
+
+def library(tmp_path, devices=()):
+    sizes = {"__tvm_ffi_add": 10, "add_compute_": 20, "lambda.1": 5, "__tvm_ffi_mul": 7}
+    place = tmp_path / "lib0.o"
+    place.write_bytes(object_file(sizes))
+
+    def export(file):
+        with tarfile.open(file, "w") as archive:
+            archive.add(place, "lib0.o")
+
+    return Library("forward", (LLVM, ASSEMBLY), tuple(devices), export, "A note.")
+
+
+def refuse(source, form):
+    raise RuntimeError("Compilation error:\nnvcc fatal   : no such architecture\nmore")
+
+
+def test_a_library_for_a_cpu(tmp_path):
+    taken = take_apart(library(tmp_path), refuse, tmp_path / "out")
+    add, mul = taken.kernels
+    assert (add.name, add.bytes, [n for n, _ in add.code]) == (
+        "add", 35, ["LLVM IR", "assembly"],
+    )  # fmt: skip
+    assert (mul.name, mul.bytes) == ("mul", 7)
+    assert taken.library_bytes == (tmp_path / "lib0.o").stat().st_size
+    assert taken.notes == ("A note.",)
+    assert {f.name for f in (tmp_path / "out" / "forward").iterdir()} == {
+        "add.ll", "add.s", "mul.ll", "mul.s",
+    }  # fmt: skip
+    assert "lambda.1" in (tmp_path / "out" / "forward" / "add.ll").read_text()
+
+
+def test_a_library_for_a_gpu_has_the_gpus_code_and_says_why_it_is_not_compiled(tmp_path):
+    taken = take_apart(library(tmp_path, [("cuda", CUDA)]), refuse, None)
+    add, mul = taken.kernels
+    assert add.bytes is None and [n for n, _ in add.code] == ["CUDA"]
+    assert "add_kernel_1" in add.code[0][1]
+    assert mul.bytes == 7  # it launches nothing
+    assert "nvcc fatal   : no such architecture." in taken.notes[1]
+
+    def compile_cuda(source, form):
+        return object_file({}) if form == "cubin" else PTX.encode()
+
+    add = take_apart(library(tmp_path, [("cuda", CUDA)]), compile_cuda, None).kernels[0]
+    assert add.bytes == 77 and [n for n, _ in add.code] == ["CUDA", "PTX"]
+
+
+def test_the_code_of_a_whole_has_a_size_where_every_kernel_has():
+    target = Target("llvm", "a CPU", True)
+    known = KernelCode("a", "forward", 3, ())
+    assert Artefact(target, (known, known), 9, 0.1).code_bytes == 6
+    assert (
+        Artefact(target, (known, KernelCode("b", "forward", None, ())), 9, 0.1).code_bytes is None
+    )

@@ -1,0 +1,310 @@
+"""What can be compiled for is found out from the machine, and tried."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from place import ROOT
+from relascope.core.errors import EngineError
+from relascope.engine.building.cpu import cpu_info, cpu_name, cpu_words, lacking
+from relascope.engine.building.devices import Tvm, default_target, torch_device
+from relascope.engine.protocol.target_text import gpu_index, refused, split, typed, without
+from relascope.engine.protocol.targets import Target
+
+BASE = ["pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16"]
+AVX = [*BASE, "avx"]
+AVX2 = [*AVX, *["avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe"]]
+AVX512 = [*AVX2, *["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]]
+
+KNOWN = {
+    name: frozenset(features.split())
+    for name, features in {
+        "x86-64": "sse2 64bit",
+        "nehalem": "sse3 ssse3 sse4.1 sse4.2 popcnt cx16",
+        "sandybridge": "sse3 ssse3 sse4.1 sse4.2 popcnt cx16 avx",
+        "haswell": "sse3 ssse3 sse4.1 sse4.2 popcnt cx16 avx avx2 fma f16c bmi bmi2 lzcnt movbe",
+        "znver2": "sse3 ssse3 sse4.1 sse4.2 popcnt cx16 avx avx2 fma f16c bmi bmi2 lzcnt movbe"
+        " mwaitx wbnoinvd",
+        "skylake-avx512": "sse3 ssse3 sse4.1 sse4.2 popcnt cx16 avx avx2 fma f16c bmi bmi2 lzcnt"
+        " movbe avx512f avx512bw avx512cd avx512dq avx512vl pku",
+        "cascadelake": "sse3 ssse3 sse4.1 sse4.2 popcnt cx16 avx avx2 fma f16c bmi bmi2 lzcnt"
+        " movbe avx512f avx512bw avx512cd avx512dq avx512vl avx512vnni pku",
+    }.items()
+}
+
+
+@pytest.mark.parametrize(
+    ("flags", "vendor", "expected"),
+    [
+        ([], "GenuineIntel", "x86-64"),
+        (AVX, "GenuineIntel", "sandybridge"),
+        (AVX2, "GenuineIntel", "haswell"),
+        (AVX2, "AuthenticAMD", "znver2"),  # what only programs ask for may be hidden
+        ([f for f in AVX2 if f != "fma"], "AuthenticAMD", "sandybridge"),
+        (AVX512, "GenuineIntel", "skylake-avx512"),
+        ([f for f in AVX512 if f != "avx512vl"], "GenuineIntel", "haswell"),
+        ([*AVX512, "avx512_vnni"], "AuthenticAMD", "cascadelake"),
+    ],
+)
+def test_the_processor_is_chosen_by_what_is_there(flags, vendor, expected):
+    assert cpu_name(frozenset(flags), vendor, KNOWN) == expected
+
+
+def test_no_name_where_llvm_knows_none():
+    assert cpu_name(frozenset(AVX2), "GenuineIntel", {}) == ""
+
+
+def test_the_processor_in_words(tmp_path):
+    listing = tmp_path / "cpuinfo"
+    listing.write_text(
+        "processor\t: 0\nmodel name\t: Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz\n"
+        "flags\t\t: fpu avx avx2\n\nprocessor\t: 1\nmodel name\t: another\n"
+    )
+    info = cpu_info(listing)
+    words = cpu_words(info, frozenset(info["flags"].split()))
+    assert words.startswith("the CPU (Intel Xeon E5-2680 v4, AVX2, ")
+    assert words.endswith(("core)", "cores)"))
+    assert cpu_info(tmp_path / "none") == {}
+
+
+def found(**environment: str) -> list[dict]:
+    return answer(
+        "import json\nfrom relascope.engine.relay.building.targets import targets\n"
+        "from relascope.engine.protocol.plain import plain\n"
+        "print(json.dumps(plain(targets())))", **environment,
+    )  # fmt: skip
+
+
+def answer(code: str, **environment: str):
+    """What the code prints last, as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_cpu_runs_here_and_cuda_says_what_is_missing():
+    # Without a visible device, a machine with a GPU is like one without.
+    targets = found(CUDA_VISIBLE_DEVICES="")
+    assert [t["runs_here"] for t in targets] == [True] * 6 + [False]
+    tuned, *ways, cpu, cuda = targets
+    libraries = [f"{cpu['name']} -libs={name}" for name in ("mkl", "openblas")]
+    ours = [f"{library} -schedules=relascope" for library in libraries]
+    assert {w["name"] for w in ways} == {*libraries, *ours}
+    assert tuned["name"] == f"{ways[0]['name']} -records=relascope"
+    assert ways[0]["name"] in ours
+    assert cpu["name"].startswith("llvm")
+    assert "core" in cpu["device"]
+    flags = cpu_info(Path("/proc/cpuinfo"))["flags"].split()
+    assert ("AVX" in cpu["device"]) == ("avx" in flags)
+    assert ("-mcpu=" in cpu["name"]) or "pni" not in flags
+    assert cuda["name"] == "cuda"
+    assert cuda["missing"].endswith((".", "process."))
+    assert "NVIDIA" in cuda["missing"]
+
+
+TRIPLES = """
+import json
+from relascope.engine.{ir}.building.targets import parse
+from relascope.core.errors import EngineError
+parse("llvm")
+import tvm
+said = {{}}
+for name in ("nonsense", "armv99-linux-gnu", "x86_64-linux-gnu", "arm64-apple-ios", "armv7l-linux"):
+    try:
+        target = parse(f"llvm -mtriple={{name}}")
+    except EngineError as error:
+        said[name] = [error.kind, error.message, error.hint]
+    else:
+        said[name] = len(tvm.target.codegen.llvm_get_cpu_archlist(target)) > 0
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_an_architecture_that_llvm_lacks_is_refused_before_tvm_dies_of_it(ir):
+    said = answer(TRIPLES.format(ir=ir))
+    for name, part in (("nonsense", "nonsense"), ("armv99-linux-gnu", "armv99")):
+        kind, message, hint = said.pop(name)
+        assert kind == "target"
+        assert part in message
+        assert "x86_64" in hint
+    assert set(said.values()) == {True}
+
+
+EXAMINED = """
+import json
+from relascope.engine.{ir}.building.targets import target
+from relascope.core.errors import EngineError
+said = {{}}
+for text in {texts!r}:
+    try:
+        found = target(text)
+        said[text] = [found.runs_here, found.device, found.missing]
+    except EngineError as error:
+        said[text] = [error.kind, error.message, error.hint]
+print(json.dumps(said))
+"""
+
+REFUSED = {
+    "": "begins with its kind",
+    "foo": "foo",
+    "llvm haswell": "'haswell'",
+    "llvm -mcpu=": "'-mcpu='",
+    "llvm -foo=1": "foo",
+    "llvm -mcpu=haswel": "no processor 'haswel'",
+    "llvm -mattr=+avx2,+frobs": "no feature 'frobs'",
+    "cuda -arch=bogus": "bogus",
+    "vulkan": "without vulkan",
+}
+ELSEWHERE = {
+    "cuda -arch=sm_90": "NVIDIA",
+    "cuda -arch=sm_90 -gpu=1": "NVIDIA",
+    "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1": "aarch64",
+    "llvm -mtriple=x86_64-apple-darwin": "Darwin",
+    "opencl": "opencl",
+}
+HERE = ("llvm", "llvm -num-cores=4", "llvm -mtriple=x86_64-linux-gnu")
+
+
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_a_target_that_is_typed_is_told_of_in_sentences(ir):
+    texts = [*REFUSED, *ELSEWHERE, *HERE]
+    said = answer(EXAMINED.format(ir=ir, texts=texts), CUDA_VISIBLE_DEVICES="")
+    for text, part in REFUSED.items():
+        kind, message, hint = said[text]
+        assert kind == "target", text
+        assert part in message, (text, message)
+        assert "Traceback" not in message and "Target creation" not in message
+        assert hint
+    for text, part in ELSEWHERE.items():
+        runs, _, missing = said[text]
+        assert runs is False, text
+        assert part in missing and missing.endswith("."), (text, missing)
+    assert all(said[text][0] is True for text in HERE), said
+    assert "neoverse-n1" in said["llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"][1]
+
+
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_code_for_a_better_processor_is_not_run(ir):
+    flags = cpu_info(Path("/proc/cpuinfo"))["flags"].split()
+    said = answer(EXAMINED.format(ir=ir, texts=["llvm -mcpu=skylake-avx512"]))
+    runs, _, missing = said["llvm -mcpu=skylake-avx512"]
+    assert runs is ("avx512vl" in flags)
+    assert ("avx512vl" in missing) is ("avx512vl" not in flags)
+
+
+def test_what_a_processor_lacks():
+    info = {"flags": "avx abm"}
+    assert lacking(frozenset({"avx", "lzcnt", "avx2", "fma", "64bit"}), info) == ["avx2", "fma"]
+    assert lacking(frozenset({"avx2"}), {}) == []
+
+
+def test_options_have_the_types_that_tvm_wants():
+    kind, options = split("llvm -mcpu=970 -mattr=+a,-b --num-cores=4 -fast-math -x=no")
+    assert kind == "llvm"
+    assert typed(options) == {
+        "mcpu": "970", "mattr": ["+a", "-b"], "num-cores": 4, "fast-math": True, "x": "no",
+    }  # fmt: skip
+    assert without("cuda -gpu=1 -arch=sm_90 -s=x -s=y", ("gpu", "-s=x")) == "cuda -arch=sm_90 -s=y"
+
+
+def test_which_gpu_a_target_is_for():
+    assert [gpu_index(t) for t in ("cuda", "cuda -gpu=3")] == [0, 3]
+    assert [torch_device(t) for t in ("cuda", "rocm -gpu=1", "llvm")] == ["cuda", "cuda:1", "cpu"]
+    with pytest.raises(EngineError, match="which GPU"):
+        gpu_index("cuda -gpu=first")
+    found = tuple(Target(n, "a GPU", True) for n in ("cuda", "cuda -gpu=1", "llvm", "llvm -libs=b"))
+    assert default_target(found, torch.device("cuda", 1)) == "cuda -gpu=1"
+    assert default_target(found, torch.device("cuda", 0)) == "cuda"
+    assert default_target(found, torch.device("cpu")) == "llvm -libs=b"
+
+
+def test_a_refusal_keeps_what_tvm_says_of_it():
+    said = (
+        "Traceback (most recent call last):\n  0: tvm::Target\nTVMError: ValueError[21:01:33] "
+        'target_kind.cc:151: InternalError: Check failed: (StartsWith(arch, "sm_")) is false: '
+        "ValueError: CUDA target gets an invalid CUDA arch\n. Target creation from string failed: x"
+    )
+    error = refused(RuntimeError(said), "cuda -arch=x")
+    assert error.message == "TVM refuses this target: CUDA target gets an invalid CUDA arch."
+
+
+class Device:
+    def __init__(self, there, name="a GPU", version="9.0"):
+        self.exist, self.device_name, self.compute_version = there, name, version
+        self.device_type = 2
+
+
+class Module:
+    """A TVM with some GPUs."""
+
+    def __init__(self, gpus, functions):
+        self.gpus, self.functions = gpus, functions
+
+    def device(self, kind, index):
+        there = self.gpus.get(kind, [])
+        return there[index] if index < len(there) else Device(False)
+
+    def get_global_func(self, name, allow_missing):
+        return name if name in self.functions else None
+
+
+def fake_tvm(gpus, functions, run=lambda target, device, given: given * 2 + 1):
+    return Tvm(Module(gpus, functions), lambda text: None, run)
+
+
+def test_every_gpu_is_listed_with_what_it_is():
+    two = [Device(True, "NVIDIA H200"), Device(True, "NVIDIA T4", "7.5")]
+    functions = {f"{f}.{k}" for f in ("device_api", "target.build") for k in ("cuda", "rocm")}
+    given = {"cuda": two, "rocm": [Device(True, "AMD MI300X")]}
+    found = fake_tvm(given, functions).gpus()
+    assert [(t.name, t.device, t.runs_here) for t in found] == [
+        ("cuda -arch=sm_90", "NVIDIA H200 (compute capability 9.0)", True),
+        ("cuda -arch=sm_75 -gpu=1", "NVIDIA T4 (compute capability 7.5)", True),
+        ("rocm", "AMD MI300X", True),
+    ]
+
+
+def test_ways_are_listed_for_nvidias_gpus_that_run():
+    functions = {"device_api.cuda", "target.build.cuda"}
+    ways = {"-graphs=cuda": "as graphs"}
+    found = fake_tvm({"cuda": [Device(True, "one")]}, functions).gpus(ways)
+    assert [(t.name, t.device) for t in found] == [
+        ("cuda -arch=sm_90", "one (compute capability 9.0)"),
+        ("cuda -arch=sm_90 -graphs=cuda", "one (compute capability 9.0), as graphs"),
+    ]
+    assert len(fake_tvm({}, functions).gpus(ways)) == 1
+
+
+def test_a_gpu_that_computes_wrongly_is_said_not_to_run():
+    functions = {"device_api.cuda", "target.build.cuda"}
+    wrong = fake_tvm({"cuda": [Device(True)]}, functions, lambda t, d, given: np.zeros_like(given))
+    (found,) = wrong.gpus()
+    assert not found.runs_here
+    assert "wrong numbers" in found.missing
+
+
+def test_what_stands_in_the_way_of_a_gpu():
+    def missing(functions):
+        return [(t.name, t.missing) for t in fake_tvm({}, functions).gpus()]
+
+    ((name, said),) = missing(set())
+    assert name == "cuda" and "built without cuda" in said
+    ((name, said),) = missing({"target.build.cuda", "target.build.rocm"})  # nothing drives either
+    assert name == "cuda" and "no NVIDIA GPU" in said
+    kinds = dict(missing({f"{f}.rocm" for f in ("device_api", "target.build")}))
+    assert "no device" in kinds["rocm"]

@@ -1,0 +1,95 @@
+"""What a row of a timing says of its runs, and what memory a run takes."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from relascope.engine.building.executables import Held, TrainingStep
+from relascope.engine.measure import timing
+from relascope.engine.measure.memory import torch_peak
+from relascope.engine.measure.timing import Measured
+
+CPU = torch.device("cpu")
+
+
+def test_the_ratio_of_minima_is_that_of_the_best_runs():
+    ours = Measured(((0.5, 0.25), (4.0, 4.0)))
+    eager = Measured(((1.0, 2.0), (0.5, 0.5)))
+    assert timing.ratio_of_minima(ours, eager) == 0.5
+    row = timing.row("ours", "forward", ours, eager, 1e-6, 64)
+    assert row.ratio_of_minima == 0.5
+    assert row.ratio_to_eager == pytest.approx((0.375 / 1.5 + 8) / 2)
+    assert timing.row("eager", "forward", eager, None, None, 64).ratio_of_minima is None
+
+
+def test_memory_counts_what_is_alive_at_one_time():
+    mib = 1 << 20
+    kept = torch.zeros(mib, dtype=torch.uint8)  # before the run, and so not counted
+
+    def chain():
+        first = torch.empty(2 * mib, dtype=torch.uint8)
+        second = torch.empty(3 * mib, dtype=torch.uint8)
+        del first
+        third = torch.empty(mib, dtype=torch.uint8)
+        return second, third
+
+    assert torch_peak(chain, CPU) == 5 * mib
+    assert torch_peak(lambda: kept.view(-1), CPU) == 0
+    assert torch_peak(lambda: torch.empty(4 * mib, dtype=torch.uint8), CPU) == 4 * mib
+
+
+def test_measuring_memory_says_nothing_and_lets_the_run_speak(capfd):
+    torch_peak(lambda: print("a word", file=sys.stderr, flush=True), CPU)
+    assert capfd.readouterr().err == "a word\n"
+    with pytest.raises(ZeroDivisionError):
+        torch_peak(lambda: 1 / 0, CPU)
+    print("still there", file=sys.stderr, flush=True)
+    assert capfd.readouterr().err == "still there\n"
+
+
+class Function:
+    def __init__(self, held):
+        self._held, self.used = held, ()
+        self.given = []
+
+    def held(self, values):
+        self.given.append(set(values))
+        return self._held
+
+    def run(self, values, keep=()):
+        return torch.ones(1), torch.ones(2)
+
+
+class Halves:
+    saved = ("c",)
+    forward = backward = None
+
+
+class Program:
+    outputs, gradients, grad_outs, masks, params = 1, ("x",), ("g",), (), ()
+
+
+def step(forward, backward):
+    made = iter((Function(forward), Function(backward)))
+    return TrainingStep(Program(), Halves(), lambda program, name: next(made))
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "expected"),
+    [
+        (Held(10, 4, False), Held(20, 1, False), (10, 24)),  # results are held in the backward
+        (Held(30, 4, False), Held(20, 1, False), (30, 30)),
+        (Held(10, 0, True), Held(20, 0, True), (30, 30)),  # both hold what they have always
+        (None, Held(20, 1, False), (None, None)),
+        (Held(10, 4, False), None, (10, None)),
+    ],
+)
+def test_what_both_halves_hold(forward, backward, expected):
+    found = step(forward, backward)
+    values = {"x": torch.ones(1)}
+    assert tuple(found.own_bytes(values, b) for b in (False, True)) == expected
+    if backward is not None and forward is not None:
+        assert {"x", "c"} in found._backward.given  # it is handed the captures

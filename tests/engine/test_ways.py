@@ -1,0 +1,74 @@
+"""Which ways of building there are on a machine, and what is asked of the engine for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import variants
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.targets import Target
+from relascope.passes.pipeline import Pipeline
+
+HERE = (
+    Target("llvm -libs=blas -schedules=relascope -records=relascope", "a CPU", True),
+    Target("llvm -libs=blas -schedules=relascope", "a CPU", True),
+    Target("llvm -libs=openblas", "a CPU", True),
+    Target("llvm -libs=blas", "a CPU", True),
+    Target("llvm", "a CPU", True),
+    Target("cuda -arch=sm_90", "a GPU", True),
+    Target("cuda -arch=sm_90 -graphs=cuda", "a GPU", True),
+    Target("cuda -arch=sm_80 -gpu=1", "another GPU", True),
+    Target("rocm", "no GPU", False, "There is none."),
+)
+
+
+def names(target):
+    return [o.name for o in variants.offers("relax", HERE, target)]
+
+
+def test_ways_are_those_of_the_chosen_targets_device():
+    assert names("llvm") == [
+        "tvm", "library", "openblas", "schedules", "tuned", "mixed_precision", "layout",
+    ]  # fmt: skip
+    assert names("cuda -arch=sm_90") == ["tvm", "graphs", "mixed_precision", "layout"]
+    assert names("cuda -gpu=1") == ["tvm", "mixed_precision", "layout"]
+    assert names("rocm") == ["mixed_precision", "layout"]
+
+
+def test_ways_are_chosen_by_name():
+    offered = variants.offers("relax", HERE, "llvm")
+    assert variants.chosen("all", offered) == offered
+    assert [o.name for o in variants.chosen("layout, library,layout", offered)] == [
+        "layout",
+        "library",
+    ]
+    for text in ("magic", ",", "library,magic"):
+        with pytest.raises(EngineError) as caught:
+            variants.chosen(text, offered)
+        assert caught.value.kind == "usage"
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_way_has_its_own_pipeline_and_captures(training):
+    source, pipeline = ModelSource("mlp", training=training), Pipeline.parse("cse|dce")
+    asked = []
+
+    def captured(source, mine):
+        asked.append(str(mine))
+        return (str(mine),)
+
+    offered = variants.offers("relax", HERE, "llvm")
+    made = variants.ways(source, pipeline, "llvm", offered, captured)
+    assert [w.name for w in made] == [
+        "library", "openblas", "schedules", "tuned", "mixed_precision", "layout",
+    ]  # fmt: skip
+    by_name = {w.name: w for w in made}
+    assert by_name["library"].pipeline == pipeline
+    assert by_name["library"].target == "llvm -libs=blas"
+    mixed = by_name["mixed_precision"]
+    assert str(mixed.pipeline) == (
+        "cse|dce|mixed_precision" if training else "mixed_precision|cse|dce"
+    )
+    assert mixed.target == "llvm" and mixed.captured == (str(mixed.pipeline),)
+    assert len(asked) == 6

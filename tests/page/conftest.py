@@ -1,0 +1,5 @@
+"""The page, for the tests in this folder."""
+
+from page import page
+
+__all__ = ["page"]

@@ -1,0 +1,99 @@
+"""The lists below a step's graph on the page, without a browser."""
+
+import pytest
+
+from page import INFERENCE, open_tab, settle, words
+from page_session import forward_graph
+from relascope.core.identity import carry_identity
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.steps import changes
+
+FOLD = [s.name for s in INFERENCE].index("fold")
+
+
+@pytest.fixture
+def fold(page):
+    """The page at the step that leaves the transpose out."""
+    open_tab(page, "Passes")
+    page.session_state["step_inference"] = FOLD
+    return settle(page.run())
+
+
+def view(page, name):
+    page.session_state["keep_change_view"] = name
+    settle(page.run())
+
+
+def test_each_node_stands_with_its_origin(fold):
+    table = fold.dataframe[0].value
+    rows = dict(zip(table["node"], table["where it came from, or went"], strict=True))
+    assert rows == {
+        "transpose": "left out: its readers read layers.0.weight",
+        "nn.dense": "reads layers.0.weight, not transpose",
+    }
+
+
+def test_the_list_can_be_filtered(fold):
+    fold.text_input(key="change_filter").set_value("Layers.0.weight, not")
+    settle(fold.run())
+    assert list(fold.dataframe[0].value["node"]) == ["nn.dense"]
+
+
+def test_counts_and_sizes_before_and_after(fold):
+    view(fold, "Operators")
+    table = fold.dataframe[0].value
+    first = table.iloc[0]
+    assert (first["operator"], first["before"], first["after"]) == ("transpose", 1, 0)
+    assert "<b>7 → 6</b> nodes" in words(fold)
+    assert "FLOPs, estimated" in words(fold)
+
+
+def test_the_text_stands_as_a_difference_and_whole(fold):
+    view(fold, "Text")
+    assert any("-  %3' = transpose;" in c.value for c in fold.code)
+    fold.toggle(key="keep_whole_text").set_value(True)
+    settle(fold.run())
+    assert any("%3 = nn.dense;" in c.value and "transpose" not in c.value for c in fold.code)
+
+
+def test_a_step_that_changed_nothing_says_so_and_can_be_hidden(fold):
+    fold.session_state["step_inference"] = FOLD + 1
+    settle(fold.run())
+    assert "It changed no node." in words(fold)
+    toggle = fold.toggle(key="keep_hide_idle")
+    assert f"{len(INFERENCE) - 1} steps" in toggle.label
+    toggle.set_value(True)
+    settle(fold.run())
+    assert not fold.exception
+
+
+def test_what_was_removed_is_drawn_when_it_is_chosen(monkeypatch):
+    before = forward_graph()
+    matched = carry_identity(before, forward_graph(transposed=False))
+    state = {}
+    monkeypatch.setattr(changes.st, "session_state", state)
+
+    class Client:
+        def close(self):
+            pass
+
+    desk = Desk(Client())
+    assert "t0" in changes.picture(desk, "here", before, matched).by_id
+    state["keep_show_removed"] = False
+    assert "t0" not in changes.picture(desk, "here", before, matched).by_id
+    state["change_chosen"] = ("here", "t0")
+    assert "t0" in changes.picture(desk, "here", before, matched).by_id
+    assert "t0" not in changes.picture(desk, "there", before, matched).by_id
+
+
+def test_nodes_are_coloured_by_their_error_and_the_verdict_stands_below(fold):
+    fold.session_state["keep_step_colours"] = "Error against PyTorch"
+    settle(fold.run())
+    assert "It is wrong: one node is over the limit in float32, first nn.relu" in words(fold)
+    table = fold.dataframe[0].value
+    assert list(table["node"]) == ["nn.relu", "nn.dense"]
+    assert table["max abs"][0] == 0.25
+    assert "1 of the nodes that compute something" in words(fold)
+    fold.session_state["keep_step_colours"] = "What changed"
+    settle(fold.run())
+    assert "where it came from, or went" in fold.dataframe[0].value

@@ -1,0 +1,191 @@
+"""The tab "Gradient & cut" beyond its strategies: the frontier, by hand, and the reasons."""
+
+import pytest
+
+import page_session
+from joints import chain
+from page import open_tab, settle, training, words
+from relascope.passes.cuts.cut import cut
+from relascope.viz import charts
+from relascope.viz.panels.cut import by_hand
+from relascope.viz.rows import tables
+
+
+@pytest.fixture
+def gradient(page):
+    training(page)
+    return open_tab(page, "Gradient & cut")
+
+
+def select(page, node_id):
+    page.session_state["joint_view"] = {"selected": node_id}
+    return settle(page.run())
+
+
+def strategy(page, name):
+    page.selectbox(key="keep_strategy").set_value(name)
+    return settle(page.run())
+
+
+def test_the_minimum_cut_is_chosen_first(gradient):
+    assert gradient.selectbox(key="keep_strategy").value == "min_cut"
+
+
+def test_the_slider_goes_from_cut_to_cut_along_the_frontier(gradient):
+    strategy(gradient, "frontier")
+    slider = gradient.select_slider(key="keep_frontier")
+    assert slider.options[0].startswith("0 B")
+    assert "none again" in slider.options[-1]
+    slider.set_value(2048)
+    assert "<b>2</b> captures" in words(settle(gradient.run()))
+    gradient.select_slider(key="keep_frontier").set_value(0)
+    text = words(settle(gradient.run()))
+    assert "<b>0</b> captures" in text
+    open_tab(gradient, "In your code")
+    assert any("--strategy frontier --budget 0" in c.value for c in gradient.code)
+    assert 'inputs, captures="frontier", budget=0)' in gradient.code[0].value
+
+
+def test_a_frontier_chosen_for_another_model_moves_to_a_cut_of_this_one(gradient):
+    gradient.session_state["keep_frontier"] = 1_000_000
+    strategy(gradient, "frontier")
+    assert gradient.session_state["keep_frontier"] == 2048
+
+
+def test_a_tensor_is_forced_by_hand_and_let_go(gradient):
+    strategy(gradient, "min_cut")
+    assert "Click a tensor" in words(gradient)
+    select(gradient, "r")
+    assert "Saved:" in words(gradient)
+    gradient.button(key="force_recompute").click()
+    settle(gradient.run())
+    text = words(gradient)
+    assert "<b>1</b> captures" in text and "Forced by hand" in text
+    assert list(gradient.dataframe[0].value["name"]) == ["nn.dense"]
+    assert gradient.dataframe[1].value["why"][0].startswith("by hand")
+    assert gradient.button(key="force_recompute").disabled
+    open_tab(gradient, "In your code")
+    assert any("--recompute r" in c.value for c in gradient.code)
+    assert "forced by hand is the page's" in words(gradient)
+    open_tab(gradient, "Gradient & cut")
+    gradient.button(key="undo_r").click()
+    settle(gradient.run())
+    assert "<b>2</b> captures" in words(gradient)
+    assert "undo_r" not in {b.key for b in gradient.button}
+
+
+def test_what_is_forced_belongs_to_one_model_and_waits_where_there_is_no_choice(gradient):
+    select(gradient, "d0")
+    gradient.button(key="force_recompute").click()
+    settle(gradient.run())
+    strategy(gradient, "keep_all")
+    assert "waits for another strategy" in words(gradient)
+    assert gradient.button(key="force_save").disabled
+    assert "<b>2</b> captures" in words(gradient)
+    gradient.sidebar.number_input(key="keep_seed").set_value(4)
+    settle(gradient.run())
+    assert "undo_d0" not in {b.key for b in gradient.button}
+
+
+def test_a_wish_that_cannot_be_met_is_told_and_can_be_taken_back(gradient):
+    select(gradient, "d0")
+    gradient.button(key="force_save").click()
+    settle(gradient.run())
+    strategy(gradient, "budget")
+    gradient.slider(key="keep_budget").set_value(0)
+    settle(gradient.run())
+    assert "more than the budget" in gradient.error[0].value
+    gradient.button(key="undo_d0").click()
+    settle(gradient.run())
+    assert not gradient.error
+
+
+def test_a_node_of_the_backward_and_an_input_say_why_they_are_not_for_saving(gradient):
+    for node_id, word in (("gd", "backward computes it"), ("x", "given it")):
+        select(gradient, node_id)
+        assert word in words(gradient)
+        assert "force_save" not in {b.key for b in gradient.button}
+
+
+def test_a_row_selects_its_node(gradient):
+    gradient.session_state["captures_table"] = {
+        "selection": {"rows": [1], "columns": [], "cells": []}
+    }
+    settle(gradient.run())
+    assert "<b>nn.relu</b>" in words(gradient)
+
+
+def test_where_the_partitioner_does_not_run_it_says_why(gradient):
+    gradient.sidebar.number_input(key="keep_seed").set_value(page_session.NO_PARTITION_SEED)
+    settle(gradient.run())
+    assert "does not take this module" in words(gradient)
+
+
+def test_the_chosen_tensor_lights_up_what_hangs_on_it():
+    found = cut(chain(), "min_cut", save=["b"], recompute=["c"])
+    assert by_hand.highlight(found, None) == {"c": "again"}
+    assert by_hand.highlight(found, "b") == {"a": "instead", "c": "need", "db": "need"}
+    assert by_hand.highlight(found, "c") == {"dc": "need"}
+    assert by_hand.highlight(found, "x") == {"c": "again"}
+
+
+def test_the_frontiers_chart_has_every_point_and_the_rivals():
+    found = cut(chain(), "min_cut")
+    document = tables.frontier_document(found.joint)
+    choice = ("Minimum cut", found.bytes, found.share)
+
+    def drawn(rivals):
+        spec = charts.frontier(document, rivals, choice).to_dict()
+        rows = [row for data in spec["datasets"].values() for row in data]
+        return spec, [r.get("what") for r in rows]
+
+    spec, names = drawn(None)
+    points = [r for d in spec["datasets"].values() for r in d if "captures" in r]
+    assert [p["bytes"] for p in points] == [p["bytes"] for p in document["frontier"]]
+    assert {"Minimum cut", "Keep only the inputs", "chosen: Minimum cut"} <= set(names)
+    assert "PyTorch eager" not in names
+    rivals = {"pytorch_eager_bytes": 512, "pytorch_min_cut_bytes": 384, "note": ""}
+    assert {"PyTorch eager", "PyTorch's min-cut"} <= set(drawn(rivals)[1])
+    rivals["pytorch_min_cut_bytes"] = None
+    assert "PyTorch's min-cut" not in drawn(rivals)[1]
+
+
+def test_the_frontiers_line_is_straight_between_its_points():
+    rows = charts._line([{"bytes": 0, "share": 1.0}, {"bytes": 120, "share": 0.0}])
+    assert rows[0] == {"bytes": 0, "share": 1.0}
+    assert rows[-1] == {"bytes": 120, "share": 0.0}
+    assert all(r["share"] == pytest.approx(1 - r["bytes"] / 120) for r in rows)
+
+
+@pytest.mark.parametrize("strategy", ["keep_all", "inputs_only"])
+def test_what_is_held_is_drawn_from_the_first_node_to_the_last(strategy):
+    depth = tables.cut_document(cut(chain(), strategy))["held"]
+    spec = charts.held(depth).to_dict()
+    rows = next(d for d in spec["datasets"].values() if "phase" in d[0])
+    assert rows[0]["node"] == 0 and rows[0]["bytes"] == 0
+    assert rows[-1]["node"] == depth["forward"] + depth["backward"]
+    assert max(r["bytes"] for r in rows) == (384 if strategy == "keep_all" else 0)
+
+
+def test_the_price_of_work_can_be_measured(gradient):
+    assert "of its estimated time" in words(gradient)
+    gradient.segmented_control(key="keep_prices").set_value("measured")
+    assert "of its measured time" in words(settle(gradient.run()))
+
+
+def test_chosen_cuts_are_measured_estimate_beside_measurement(gradient):
+    gradient.multiselect(key="keep_points").set_value(["chosen", "inputs_only"])
+    settle(gradient.run())
+    gradient.button(key="measure").click()
+    settle(gradient.run())
+    (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
+    assert list(table["captures"]) == [2, 0]
+    assert list(table["against eager"]) == [1.32, 1.32]
+    assert list(table["work again, measured"]) == [0, 0]
+    assert table["work again, estimated"][0] < table["work again, estimated"][1]
+    gradient.multiselect(key="keep_points").set_value(["keep_all"])
+    settle(gradient.run())
+    gradient.button(key="measure").click()  # joins what was measured before
+    settle(gradient.run())
+    (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
+    assert len(table) >= 2

@@ -1,0 +1,530 @@
+"""The page's logic, tab by tab, without a browser and without a TVM (tests/page_session.py)."""
+
+import json
+import os
+import signal
+
+import pytest
+
+import page_session
+from page import INFERENCE, TRAINING, open_tab, settle, training, words
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.results import StepRecord
+from relascope.passes.cuts.cut import STRATEGIES
+from relascope.passes.pipeline import Pipeline
+from relascope.viz.panels.shell.desk import KEPT, Desk, Request, Waiting
+from relascope.viz.panels.steps.step_list import rows as step_rows
+from relascope.viz.rows.timings import history_csv, history_json
+
+
+def test_the_first_look_shows_the_sample_and_its_facts(page):
+    text = words(page)
+    assert "<b>7</b> nodes" in text
+    assert "<b>640</b> parameters" in text
+    assert "A note of the import." in text
+    assert "TVM 0.0.test" in text
+    operators = page.dataframe[0].value
+    assert list(operators["operator"]) == ["nn.dense", "nn.relu", "transpose"]
+
+
+def test_an_import_that_fails_is_a_sentence_and_the_page_goes_on(page):
+    page.number_input(key="keep_seed").set_value(page_session.BROKEN_SEED)
+    settle(page.run())
+    assert "aten::frobnicate" in page.error[0].value
+    assert "encoder.layer.0" in page.error[0].value
+    assert "Take this module out" in page.error[0].value
+    page.number_input(key="keep_seed").set_value(0)
+    settle(page.run())
+    assert not page.error
+    assert "<b>7</b> nodes" in words(page)
+
+
+def test_every_sample_can_be_chosen(page):
+    box = page.sidebar.selectbox(key="keep_model")
+    box.set_value("mlp")
+    settle(page.run())
+    assert not page.error
+    # A sample without tokens has no field for them.
+    assert not [n for n in page.sidebar.number_input if n.label == "Tokens"]
+
+
+def test_what_is_set_in_one_tab_outlives_a_look_at_another(page):
+    open_tab(page, "Compile & time")
+    page.number_input(key="keep_repeats").set_value(7)
+    settle(page.run())
+    open_tab(page, "Graph")
+    open_tab(page, "Compile & time")
+    assert page.number_input(key="keep_repeats").value == 7
+
+
+def test_passes_shows_the_last_step_and_walks(page):
+    open_tab(page, "Passes")
+    assert f"Step {len(INFERENCE)} of {len(INFERENCE)}" in words(page)
+    assert page.button(key="next").disabled
+    page.button(key="previous").click()
+    settle(page.run())
+    assert f"Step {len(INFERENCE) - 1} of {len(INFERENCE)}" in words(page)
+    for _ in range(len(INFERENCE) - 1):
+        page.button(key="previous").click()
+        settle(page.run())
+    assert "Imported program" in words(page)
+    assert page.button(key="previous").disabled
+
+
+def test_next_change_walks_over_what_the_step_touched(page):
+    open_tab(page, "Passes")
+    assert page.button(key="next_change").disabled  # the last step changes nothing
+    page.session_state["step_inference"] = [s.name for s in INFERENCE].index("fold")
+    settle(page.run())
+    for expected in ("Next change 1 of 1", "Next change 1 of 1"):
+        page.button(key="next_change").click()
+        settle(page.run())
+        assert page.button(key="next_change").label == expected
+
+
+def test_a_pasted_pipeline_is_used_and_a_malformed_one_is_explained(page):
+    open_tab(page, "Passes")
+    use = next(b for b in page.button if b.label == "Use it")
+    page.text_input(key="keep_pipeline_text").set_value("cse|-bind|fold")
+    use.click()
+    settle(page.run())
+    assert page.code[0].value == "cse|-bind|fold"
+    assert "Step 3 of 3" in words(page)
+    page.text_input(key="keep_pipeline_text").set_value("cse|nope")
+    next(b for b in page.button if b.label == "Use it").click()
+    settle(page.run())
+    assert "nope" in page.error[0].value
+    next(b for b in page.button if b.label == "Back to the default").click()
+    settle(page.run())
+    assert page.code[0].value == str(INFERENCE)
+
+
+def test_a_pass_that_failed_says_why(page):
+    page.number_input(key="keep_seed").set_value(page_session.FAILING_SEED)
+    open_tab(page, "Passes")
+    index = [s.name for s in INFERENCE].index(page_session.FAILING_PASS)
+    page.session_state["step_inference"] = index
+    settle(page.run())
+    assert "a shape it cannot take" in page.error[0].value
+
+
+def test_gradient_invites_to_training_and_then_shows_the_cut(page):
+    open_tab(page, "Gradient & cut")
+    assert not page.dataframe
+    page.button(key="to_training").click()
+    settle(page.run())
+    assert page.session_state["keep_mode"] == "Training"
+    text = words(page)
+    assert "<b>2</b> captures" in text
+    assert "<b>2.0 KiB</b>" in text
+    captures = page.dataframe[0].value
+    assert list(captures["name"]) == ["nn.dense", "nn.relu"]
+    assert list(captures["bytes"]) == [1024, 1024]
+
+
+def test_another_strategy_is_another_cut_and_the_halves_are_shown(page):
+    training(page)
+    open_tab(page, "Gradient & cut")
+    page.selectbox(key="keep_strategy").set_value("inputs_only")
+    settle(page.run())
+    assert "<b>2</b> nodes recomputed" in words(page)
+    for view in ("Forward", "Backward"):
+        page.segmented_control(key="keep_cut_view").set_value(view)
+        settle(page.run())
+        assert not page.error
+
+
+def test_a_budget_is_moved_by_a_slider_and_stands_in_the_command(page):
+    training(page)
+    open_tab(page, "Gradient & cut")
+    page.selectbox(key="keep_strategy").set_value("budget")
+    settle(page.run())
+    assert "<b>1</b> captures" in words(page)
+    page.slider(key="keep_budget").set_value(0)
+    settle(page.run())
+    text = words(page)
+    assert "<b>0</b> captures" in text and "<b>0 B</b>" in text
+    page.slider(key="keep_budget").set_value(100)
+    settle(page.run())
+    assert "<b>2.0 KiB</b>" in words(page)
+    open_tab(page, "In your code")
+    assert any("--strategy budget --budget 100%" in c.value for c in page.code)
+
+
+def test_training_without_a_gradient_says_so(page):
+    training(page)
+    page.session_state["pipeline_relay_training"] = "cse"
+    for tab in ("Gradient & cut", "Compile & time"):
+        open_tab(page, tab)
+        assert "no gradient" in page.error[0].value
+
+
+@pytest.mark.parametrize(("mode", "rows"), [("inference", 2), ("training", 4)])
+def test_timing_shows_every_row_and_slow_ones_in_words(page, mode, rows):
+    if mode == "training":
+        training(page)
+    open_tab(page, "Compile & time")
+    assert not page.dataframe  # nothing runs unasked
+    page.button(key="run").click()
+    settle(page.run())
+    table = page.dataframe[0].value
+    assert len(table) == rows
+    assert "1.32× slower than eager" in list(table["against eager"])
+    assert len(page.dataframe[1].value) == (1 if mode == "inference" else 2)
+    assert "keeps the machine busy" in words(page)
+
+
+def test_each_kernel_has_a_row_and_its_nodes_the_colour_of_its_time(page):
+    open_tab(page, "Compile & time")
+    page.button(key="profile").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "kernel" in d.value)
+    assert list(table["kernel"]) == ["dense", "fused_relu_dense", "fused_add"]
+    assert list(table["NaN or Inf"]) == [0, 3, 0]
+    assert "fused_relu_dense" in page.error[0].value
+    assert "A note of the profile." in words(page)
+    assert any("10.0% (0.100 ms) are not in kernels" in c.value for c in page.caption)
+
+
+def test_kernels_stand_under_roofs_that_can_be_measured_again(page):
+    open_tab(page, "Compile & time")
+    page.button(key="profile").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "kernel" in d.value)
+    assert list(table["bound by"]) == ["compute", "compute", "unknown"]
+    assert table["of peak"][0] == pytest.approx(51.2)
+    assert any("20 MFLOP/s in float32" in c.value for c in page.caption)
+    assert any("runs at 52% of peak" in c.value for c in page.caption)
+    page.button(key="peaks_again").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "kernel" in d.value)
+    assert table["of peak"][0] == pytest.approx(25.6)
+    assert any("40 MFLOP/s in float32" in c.value for c in page.caption)
+
+
+def test_what_could_be_faster_is_listed_and_its_pass_added(page):
+    page.session_state["pipeline_relay_inference"] = "cse"
+    open_tab(page, "Compile & time")
+    page.button(key="lint").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "hazard" in d.value)
+    assert list(table["hazard"]) == ["Constant work"]
+    assert list(table["removed by"]) == ["bind|fold"]
+    page.button(key="remedy_0").click()
+    settle(page.run())
+    assert page.session_state["pipeline_relay_inference"] == "cse|bind|fold"
+    page.button(key="lint").click()
+    settle(page.run())
+    assert "None of 13 linters" in page.success[0].value
+
+
+def test_two_timings_are_a_history(page):
+    open_tab(page, "Compile & time")
+    for repeats in (5, 6):
+        page.number_input(key="keep_repeats").set_value(repeats)
+        page.button(key="run").click()
+        settle(page.run())
+    assert len(page.selectbox(key="shown_run").options) == 2
+    buttons = {b.proto.label for b in page.get("download_button")}
+    assert {"2 runs (.csv)", "2 runs (.json)"} <= buttons
+    past = [p.document for p in page.session_state["history"].values()]
+    assert [d["repeats"] for d in past] == [5, 6]
+    lines = history_csv(past).splitlines()
+    assert len(lines) == 5 and lines[0].startswith("when,model,batch")
+    assert json.loads(history_json(past))["runs"] == past
+
+
+def test_the_truth_table_has_the_rows_of_the_command_line(page):
+    open_tab(page, "Compile & time")
+    page.button(key="check_all").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "worst tensor" in d.value)
+    assert len(table) == 2 * (3 + 2 * len(STRATEGIES))
+    assert table["passed"].all()
+    assert "Every stage agrees" in page.success[0].value
+
+
+def test_a_wrong_stage_shows_its_first_bad_node_in_the_graph(page):
+    page.sidebar.number_input(key="keep_seed").set_value(page_session.WRONG_SEED)
+    settle(page.run())
+    open_tab(page, "Compile & time")
+    page.button(key="check_all").click()
+    settle(page.run())
+    table = next(d.value for d in page.dataframe if "worst tensor" in d.value)
+    wrong = table[~table["passed"]]
+    assert set(wrong["stage"]) == {"gradient", "cut", "split"}
+    assert set(wrong["first bad node"]) == {"nn.relu"}
+    assert "gradient: wrong" in page.error[0].value
+    page.session_state["truth_table"] = {"selection": {"rows": [2], "columns": [], "cells": []}}
+    settle(page.run())
+    assert "held against aten::relu in layers.1" in words(page)
+
+
+def test_a_target_can_be_typed_and_built_for_without_its_device(page):
+    page.session_state["keep_target"] = (
+        "llvm  -mtriple=aarch64-linux-gnu"  # as typed; the test driver can only choose
+    )
+    open_tab(page, "Compile & time")
+    assert page.button(key="run").disabled
+    said = words(page)
+    assert "llvm -mtriple=aarch64-linux-gnu: what is built for it cannot be timed here" in said
+    assert "It is elsewhere." in said
+    page.button(key="compile").click()
+    settle(page.run())
+    assert "<b>8.0 KiB</b> library" in words(page)
+    table = next(d.value for d in page.dataframe if "machine code" in d.value)
+    assert list(table["machine code"]) == ["2.0 KiB"]
+    assert any("fma();" in c.value for c in page.code)
+    page.segmented_control(key="code_language").set_value("PTX")
+    page.text_input(key="code_search").set_value("FMA")
+    settle(page.run())
+    assert "1 lines of PTX in 1 kernels" in words(page)
+    assert any("     1  fma.rn.f32;" in c.value for c in page.code)
+
+
+def test_a_target_that_is_none_is_a_sentence(page):
+    page.session_state["keep_target"] = "nonsense"  # as typed; the test driver can only choose
+    open_tab(page, "Compile & time")
+    assert page.button(key="run").disabled
+    assert "There is no target nonsense." in page.error[0].value
+    assert not [b for b in page.button if b.key in ("compile", "profile")]
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_ways_are_compared_in_one_table(page, mode):
+    if mode == "training":
+        training(page)
+    open_tab(page, "Compile & time")
+    page.button_group(key="keep_ways").set_value(["library", "layout"])
+    settle(page.run())
+    page.button(key="run").click()
+    settle(page.run())
+    table = page.dataframe[0].value
+    forward = table[table["phase"] == "forward"]
+    assert list(forward["what"]) == [
+        "pytorch eager", "relay, cpu", "relay, library", "relay, layout",
+    ]  # fmt: skip
+    assert list(forward["of minima"])[1:] == [1.44, 0.67, 0.67]
+    assert list(forward["peak memory"])[1] == "4.0 KiB"
+    assert list(forward["build"])[1:] == ["500 ms", "250 ms", "250 ms"]
+    assert "library, forward" in words(page)
+
+
+def test_a_target_that_does_not_run_here_says_why(page):
+    open_tab(page, "Compile & time")
+    page.selectbox(key="keep_target").set_value("cuda")
+    settle(page.run())
+    assert page.button(key="run").disabled
+    assert "this machine has no GPU" in words(page)
+
+
+def test_long_work_survives_a_look_elsewhere_and_can_be_cancelled(page):
+    open_tab(page, "Compile & time")
+    page.number_input(key="keep_repeats").set_value(page_session.SLOW_REPEATS)
+    page.button(key="run").click()
+    page.run()
+    assert page.button(key="cancel")
+    page.session_state["keep_tab"] = "Graph"
+    page.run()
+    assert "<b>7</b> nodes" in words(page)  # what is known is shown meanwhile
+    page.button(key="cancel").click()
+    page.run()
+    page.session_state["keep_tab"] = "Compile & time"
+    settle(page.run())
+    assert "ancelled" in page.info[0].value
+    page.number_input(key="keep_repeats").set_value(5)
+    page.button(key="run").click()
+    settle(page.run())
+    assert len(page.dataframe[0].value) == 2
+
+
+def test_an_engine_that_is_killed_is_named_and_replaced(page):
+    open_tab(page, "Compile & time")
+    page.number_input(key="keep_repeats").set_value(page_session.SLOW_REPEATS)
+    page.button(key="run").click()
+    page.run()
+    os.kill(page.session_state["desk_relay"].client.pid, signal.SIGKILL)
+    settle(page.run())
+    assert "engine" in page.error[0].value
+    page.number_input(key="keep_repeats").set_value(5)
+    settle(page.run())
+    page.button(key="run").click()
+    settle(page.run())
+    assert not page.error
+    assert len(page.dataframe[0].value) == 2
+
+
+def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
+    training(page)
+    page.session_state["pipeline_relay_training"] = str(TRAINING.switched(11, False))
+    open_tab(page, "In your code")
+    snippet, script, commands = (c.value for c in page.code)
+    assert 'build("bert_layer", batch=1, tokens=14, training=True)' in snippet
+    assert "add_tvm_dispatch(module, inputs)" in snippet
+    compile(snippet, "snippet", "exec")
+    compile(script, "script", "exec")
+    assert f'\n# run.do("{TRAINING.steps[11].name}")' in script
+    lines = commands.splitlines()
+    made = [line.split()[2] for line in lines]
+    assert made == ["graph", "step", "captures", "check", "time", "compare"]
+    assert "--engine" not in lines[-1]
+    assert str(TRAINING.switched(11, False)) in lines[1]
+
+
+def test_the_ir_is_chosen_in_the_sidebar(page):
+    page.sidebar.segmented_control(key="ir").set_value("relax")
+    settle(page.run())
+    assert "desk_relax" in page.session_state
+
+
+def test_whose_gradient_is_chosen_in_relax_and_both_are_held_together(page):
+    page.sidebar.segmented_control(key="ir").set_value("relay")
+    training(page)
+    assert not [c for c in page.segmented_control if c.key == "keep_gradient"]  # Relay has one
+    page.sidebar.segmented_control(key="ir").set_value("relax")
+    settle(page.run())
+    page.sidebar.segmented_control(key="keep_gradient").set_value("pytorch")
+    settle(page.run())
+    open_tab(page, "In your code")
+    lines = page.code[-1].value.splitlines()
+    assert all("--gradient pytorch" in line for line in lines[:4])
+    open_tab(page, "Gradient & cut")
+    assert not page.error
+    page.toggle(key="keep_two_gradients").set_value(True)
+    settle(page.run())
+    figures, operators = (d.value for d in page.dataframe[-2:])
+    assert list(figures.columns) == ["", "TVM's", "PyTorch's"]
+    assert "largest error of a gradient" in list(figures[""])
+    assert dict(zip(operators["operator"], operators["PyTorch's"], strict=True))["nn.matmul"] == 3
+
+
+# The desk and the list of steps, by themselves.
+
+
+class Job:
+    """A job that the test finishes."""
+
+    def __init__(self):
+        self.done, self.progress, self.outcome, self.cancelled = False, (0.0, ""), None, False
+
+    def finish(self, outcome):
+        self.done, self.outcome = True, outcome
+
+    def result(self, timeout=None):
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+    def cancel(self):
+        self.cancelled = True
+
+
+class Client:
+    """A client that starts jobs and leaves them alone."""
+
+    def __init__(self):
+        self.jobs = []
+
+    def submit(self, method, *args):
+        self.jobs.append(Job())
+        return self.jobs[-1]
+
+    def close(self):
+        pass
+
+
+def test_a_desk_asks_once_and_remembers():
+    client = Client()
+    desk = Desk(client)
+    with pytest.raises(Waiting):
+        desk.ask("load", 1, patience=0)
+    with pytest.raises(Waiting):
+        desk.ask("load", 1, patience=0)
+    client.jobs[0].finish("one")
+    assert desk.ask("load", 1, patience=0) == "one"
+    assert desk.ask("load", 1, patience=0) == "one"
+    assert len(client.jobs) == 1
+
+
+def test_a_desk_starts_the_next_job_only_when_it_is_still_wanted():
+    client = Client()
+    desk = Desk(client)
+    for model in (1, 2, 3):
+        with pytest.raises(Waiting):
+            desk.ask("load", model, patience=0)
+    assert len(client.jobs) == 1
+    client.jobs[0].finish("one")
+    with pytest.raises(Waiting):
+        desk.ask("load", 3, patience=0)
+    assert len(client.jobs) == 2
+    assert desk.running.request == Request("load", (3,))
+
+
+def test_a_desk_keeps_an_error_until_it_is_told_to_forget():
+    client = Client()
+    desk = Desk(client)
+    with pytest.raises(Waiting):
+        desk.ask("load", 1, patience=0)
+    client.jobs[0].finish(EngineError("file", "No."))
+    for _ in range(2):
+        with pytest.raises(EngineError):
+            desk.ask("load", 1, patience=0)
+    assert len(client.jobs) == 1
+    desk.forget_errors()
+    with pytest.raises(Waiting):
+        desk.ask("load", 1, patience=0)
+    assert len(client.jobs) == 2
+
+
+def test_a_desk_cancels_what_runs_and_starts_what_comes_next():
+    client = Client()
+    desk = Desk(client)
+    with pytest.raises(Waiting):
+        desk.ask("time", 1, patience=0)
+    desk.cancel()
+    assert client.jobs[0].cancelled
+    with pytest.raises(EngineError) as caught:
+        desk.ask("time", 1, patience=0)
+    assert caught.value.kind == "cancelled"
+    with pytest.raises(Waiting):
+        desk.ask("time", 2, patience=0)
+    assert len(client.jobs) == 2
+
+
+def test_a_desk_keeps_so_many_answers_and_no_more():
+    client = Client()
+    desk = Desk(client)
+    for number in range(KEPT + 1):
+        with pytest.raises(Waiting):
+            desk.ask("load", number, patience=0)
+        client.jobs[-1].finish(number)
+        assert desk.ask("load", number, patience=0) == number
+    assert desk.known("load", 1) == 1
+    assert desk.known("load", 0) is None
+
+
+def test_rows_tell_what_each_step_did():
+    pipeline = Pipeline.parse("cse|-fold|fuse")
+    failed = EngineError("pass", "It failed.", "fuse", "Switch it off.")
+    records = (
+        StepRecord("cse", True, 1, 2, 3, 10, 0.0004),
+        StepRecord("fold", False, 0, 0, 0, 10, 0.0),
+        StepRecord("fuse", True, 0, 0, 0, 10, 0.1, error=failed),
+    )
+    first, cse, fold, fuse = step_rows("relay", pipeline, records, 11)
+    assert (first.nodes, first.fixed) == (11, True)
+    assert (cse.added, cse.removed, cse.changed, cse.nodes) == (2, 3, 1, 10)
+    assert cse.time == "0.4 ms"
+    assert not cse.idle
+    assert not fold.enabled
+    assert fold.time == ""
+    assert fuse.failure == "It failed. Switch it off."
+    assert fuse.looking
+
+
+def test_rows_are_there_before_the_passes_have_run():
+    rows = step_rows("relay", TRAINING, None, None)
+    assert len(rows) == len(TRAINING) + 1
+    assert all(r.nodes is None for r in rows)
+    assert not any(r.idle for r in rows)
+    assert {r.title for r in rows if r.fixed} >= {"gradient", "grad_out rooted"}

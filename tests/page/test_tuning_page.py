@@ -1,0 +1,198 @@
+"""The section "Tune the kernels": its table, a run as it goes, Cancel, and what is left then."""
+
+import os
+import time
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import fake_tuning
+from page import open_tab, settle, words
+from place import ROOT
+from relascope.core.graph import TensorType
+from relascope.engine.protocol import records
+from relascope.engine.protocol.records import Rival
+from relascope.engine.protocol.tuning import RECORDS, Trial, TuneTask
+from relascope.viz.charts.tuning import best_so_far
+from relascope.viz.rows import tuning as tuned
+
+
+@pytest.fixture(autouse=True)
+def own_records(monkeypatch, tmp_path):
+    """Before the page starts an engine, which inherits it."""
+    monkeypatch.setenv(records.VARIABLE, str(tmp_path))
+
+
+@pytest.fixture
+def tab(own_records, page):
+    return open_tab(page, "Compile & time")
+
+
+def listed(tab):
+    tab.button(key="list_tasks").click()
+    return settle(tab.run())
+
+
+def tune(tab, trials):
+    tab.number_input(key="keep_trials").set_value(trials)
+    tab.run()
+    tab.button(key="tune").click()
+    return tab.run()
+
+
+def table(tab):
+    return next(d.value for d in tab.dataframe if "built with" in d.value)
+
+
+def place(fleet=None):
+    return records.folder("relay", "0.0.test", "llvm", 0, fleet)
+
+
+def test_kernels_are_listed_on_request(tab):
+    assert not tab.dataframe
+    rows = table(listed(tab))
+    assert list(rows["kernel"]) == ["dense", "fused_relu_dense"]
+    assert list(rows["share"]) == pytest.approx([100 * 8 / 9, 100 / 9])
+    assert list(rows["without"]) == [0.8, 0.1]
+    assert rows["best"].isna().all()
+    assert "All 2 kernels, 100% of the kernels' time: 64 trials" in words(tab)
+
+
+def test_a_run_to_its_end_leaves_records_and_says_how_to_build_with_them(tab):
+    settle(tune(listed(tab), 6))
+    rows = table(tab)
+    assert list(rows["trials"]) == [6, 6]
+    assert list(rows["built with"]) == ["its record", "its record"]
+    assert rows["gain"][0] == pytest.approx(0.8 / rows["best"][0])
+    text = words(tab)
+    assert "<b>12</b> trials" in text
+    assert "<b>2 of 2</b> kernels have a record that is the fastest" in text
+    assert tab.get("vega_lite_chart")
+    tab.button(key="use_records").click()
+    settle(tab.run())
+    assert tab.session_state["keep_target"] == f"llvm {RECORDS}"
+    assert not [b for b in tab.button if b.key == "use_records"]
+
+
+def test_only_the_top_kernels_are_tuned(tab):
+    listed(tab)
+    tab.number_input(key="keep_tune_top").set_value(1)
+    tab.run()
+    assert "The top 1 kernel, 89% of the kernels' time" in words(tab)
+    settle(tune(tab, 4))
+    assert sorted(table(tab)["trials"]) == [0, 4]
+
+
+def test_cancel_keeps_what_was_found_and_it_goes_on(tab):
+    tune(listed(tab), fake_tuning.SLOW_TRIALS)
+    until = time.monotonic() + 20
+    while len(records.read(place()).trials) < 5:
+        assert time.monotonic() < until
+        tab.run()
+    text = words(tab.run())
+    assert f"of {2 * fake_tuning.SLOW_TRIALS}</b> trials" in text
+    assert "left" in text
+    assert tab.get("vega_lite_chart")
+    assert not [b for b in tab.button if b.key == "tune"]
+    tab.button(key="cancel_tuning").click()
+    settle(tab.run())
+    kept = len(records.read(place()).trials)
+    assert kept >= 5
+    assert f"Tuning was stopped after {kept} trials; what was found is kept." in words(tab)
+    assert list(table(tab)["trials"]) == [kept, 0]
+    settle(tune(tab, 2))
+    assert sorted(table(tab)["trials"]) == [2, kept + 2]
+
+
+def test_a_run_goes_on_while_another_tab_is_looked_at(tab):
+    tune(listed(tab), fake_tuning.SLOW_TRIALS)
+    tab.session_state["keep_tab"] = "Graph"
+    tab.run()
+    before = len(records.read(place()).trials)
+    time.sleep(1.0)
+    assert len(records.read(place()).trials) > before
+    tab.session_state["keep_tab"] = "Compile & time"
+    tab.run()
+    tab.button(key="cancel_tuning").click()
+    settle(tab.run())
+    assert "Tuning was stopped" in words(tab)
+
+
+def test_records_are_there_after_a_reload(tab):
+    settle(tune(listed(tab), 3))
+    again = AppTest.from_file(ROOT / "app.py", default_timeout=30)
+    settle(again.run())
+    open_tab(again, "Compile & time")
+    assert "The records of this target hold 6 measurements of 2 kernels" in words(again)
+    rows = table(listed(again))
+    assert list(rows["trials"]) == [3, 3]
+    assert "The latest run, best so far of each kernel." in words(again)
+
+
+def test_an_engine_that_is_killed_while_it_tunes_is_named_and_its_records_stay(tab):
+    tune(listed(tab), fake_tuning.SLOW_TRIALS)
+    until = time.monotonic() + 20
+    while not records.read(place()).trials:
+        assert time.monotonic() < until
+        tab.run()
+    desk = next(d for d in tab.session_state["progress_shown"])
+    os.kill(desk.client.pid, 9)
+    settle(tab.run())
+    text = words(tab)
+    assert "what was found is kept" in text
+    assert any("signal" in e.value or "SIGKILL" in e.value for e in tab.error)
+    assert table(tab)["trials"].sum() == len(records.read(place()).trials)
+
+
+def test_a_fleet_has_records_of_its_own_and_a_bad_address_is_a_sentence(tab):
+    settle(tune(listed(tab), 3))
+    tab.text_input(key="keep_tracker").set_value("nowhere")
+    tab.text_input(key="keep_fleet_key").set_value("pi")
+    settle(tab.run())
+    assert "as the address of a tracker" in tab.error[0].value
+    tab.text_input(key="keep_tracker").set_value("127.0.0.1:9190")
+    settle(tab.run())
+    assert not tab.error
+    assert list(table(listed(tab))["trials"]) == [0, 0]
+
+
+def test_a_program_is_timed_on_a_fleet_alone(tab):
+    tab.text_input(key="keep_tracker").set_value("127.0.0.1:9190")
+    settle(tab.run())
+    assert "key" in tab.error[0].value
+    assert tab.button(key="run").disabled
+    tab.text_input(key="keep_fleet_key").set_value("board")
+    settle(tab.run())
+    tab.button(key="run").click()
+    settle(tab.run())
+    assert not tab.error
+    text = words(tab)
+    assert "board at 127.0.0.1:9190" in text
+    assert "PyTorch does not run beside it." in text
+    assert "eager" not in str(tab.dataframe[0].value)
+    assert list(tab.dataframe[0].value["what"]) == ["relay, llvm on board"]
+
+
+def test_listed_tasks_follow_the_records():
+    kind = (TensorType((2, 2), "float32"),)
+    tasks = (
+        TuneTask("a", "a", kind, (), 2, None, 0.5, 1.0, None, 0, False),
+        TuneTask("b", "b", kind, (), 1, None, 0.25, 1.0, None, 0, False),
+    )
+    trial = Trial("a", "r", 1, 0.25, 0.25, 1.0, "x")
+    book = records.Book((trial,), (Rival("a", "r", 0, 1.0),))
+    first, second = tuned.refreshed(tasks, book)
+    # 2 calls of 1 ms are half of 4 ms; with the record they take 0.5 of 2.5 ms.
+    assert (first.key, second.key) == ("b", "a")
+    assert (first.share, second.share) == pytest.approx((0.4, 0.2))
+    assert (second.best_ms, second.trials, second.uses_record) == (0.25, 1, True)
+    assert tuned.refreshed((), book) == ()
+
+
+def test_the_curve_falls_and_leaves_failures_out():
+    times = [4.0, None, 2.0, 3.0]
+    trials = [Trial("a", "r", k, ms, None, 1.0, str(k)) for k, ms in enumerate(times, 1)]
+    chart = best_so_far(trials, {"a": "dense"})
+    rows = next(iter(chart.to_dict()["datasets"].values()))
+    assert [(r["trial"], r["best"]) for r in rows] == [(1, 4.0), (3, 2.0), (4, 2.0), (4, 2.0)]
+    assert best_so_far([trials[1]], {}) is None

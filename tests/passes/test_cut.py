@@ -1,0 +1,202 @@
+"""What is captured, on joint graphs made by hand."""
+
+import time
+
+import pytest
+
+from joints import F32, joint, node, small, split_graph, tensor
+from relascope.core.graph import Graph, Kind, Role, TensorType
+from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at, roles
+
+
+def test_keep_all_saves_what_crosses_and_nothing_else():
+    result = cut(small())
+    assert result.ids == ("t",)
+    (capture,) = result.captures
+    assert (capture.op, capture.shape, capture.dtype, capture.bytes) == ("t", (2, 4), F32, 32)
+    assert (capture.scope, capture.source, capture.readers) == ("act", "aten::tanh", ("dh",))
+    assert not capture.is_output
+    assert capture.reason
+    assert result.bytes == result.extra_bytes == 32
+    assert result.recomputed == ()
+
+
+def test_masks_are_listed_apart_with_their_bytes():
+    result = cut(small())
+    assert [m.id for m in result.masks] == ["m"]
+    assert result.masks[0].readers == ("dt",)
+    assert result.mask_bytes == 32
+
+
+def test_a_mask_that_only_the_forward_reads_is_not_kept():
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("m", Kind.INPUT, name="dropout_mask_0"),
+        node("g", Kind.INPUT),
+        node("y", reads=("x", "m")),
+        node("dx", reads=("g",)),
+        outputs=("y",),
+        gradients=("dx",),
+    )
+    assert cut(graph, "keep_all").masks == ()
+
+
+def test_roles_of_every_node():
+    given = roles(small())
+    assert {i for i, r in given.items() if r is Role.CAPTURED} == {"t"}
+    assert {i for i, r in given.items() if r is Role.BACKWARD} == {"g", "dt", "dh", "dx", "dw"}
+    assert {i for i, r in given.items() if r is Role.FORWARD} == {"x", "w", "m", "h", "y"}
+    assert roles(small(), captured=())["t"] is Role.FORWARD
+
+
+def test_inputs_only_computes_again_what_the_backward_needs_and_no_more():
+    result = cut(small(), "inputs_only")
+    assert result.captures == ()
+    assert result.bytes == 0
+    assert result.recomputed == ("h", "t")  # not y, which nothing in the backward reads
+
+
+def test_readers_count_what_is_computed_again():
+    assert cut_at(small(), ["h"]).captures[0].readers == ("t",)
+    assert cut_at(small(), ["h"]).recomputed == ("t",)
+
+
+def test_an_output_that_the_backward_reads_is_captured_and_marked():
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("g", Kind.INPUT),
+        node("y", reads=("x",)),
+        node("dx", reads=("g", "y")),
+        outputs=("y",),
+        gradients=("dx",),
+    )
+    result = cut(graph, "keep_all")
+    assert result.ids == ("y",)
+    assert result.captures[0].is_output
+    assert result.bytes == 32
+    assert result.extra_bytes == 0
+
+
+def test_a_gradient_that_is_a_forward_value_is_captured():
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("g", Kind.INPUT),
+        node("h", reads=("x",)),
+        node("y", reads=("h",)),
+        node("dx", reads=("g",)),
+        outputs=("y",),
+        gradients=("h", "dx"),
+    )
+    result = cut(graph, "keep_all")
+    assert result.ids == ("h",)
+    assert result.captures[0].readers == ("h",)
+
+
+def test_a_field_is_captured_and_never_the_tuple():
+    graph = split_graph(
+        node("s1", Kind.ITEM, ("s",), out=tensor(2, 2), attrs={"index": 1}),
+        node("dx", reads=("g", "s1", "s0")),
+        gradients=("dx",),
+    )
+    result = cut(graph, "keep_all")
+    assert result.ids == ("s0", "s1")  # s1 stands in the backward, but costs only what s costs
+    assert result.bytes == 32
+    assert roles(graph)["s1"] is Role.CAPTURED
+
+
+def test_fields_of_a_tuple_that_the_backward_reads_whole_are_captured():
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("g", Kind.INPUT),
+        node("a", reads=("x",)),
+        node("b", reads=("x",)),
+        node("t", Kind.TUPLE, ("a", "b"), out=(tensor(2, 4), tensor(2, 4))),
+        node("y", reads=("t",), op="concatenate"),
+        node("dx", reads=("g", "t"), op="concatenate"),
+        outputs=("y",),
+        gradients=("dx",),
+    )
+    assert cut(graph, "keep_all").ids == ("a", "b")
+    assert cut(graph, "keep_all").recomputed == ("t",)
+
+
+def test_a_call_with_several_results_read_whole_is_computed_again():
+    graph = split_graph(node("dx", reads=("g", "s"), op="concatenate"), gradients=("dx",))
+    result = cut(graph, "keep_all")
+    assert result.ids == ()
+    assert result.recomputed == ("s",)
+
+
+def test_what_comes_from_constants_alone_is_never_captured():
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("g", Kind.INPUT),
+        node("c", Kind.CONSTANT),
+        node("z", op="zeros"),
+        node("n", reads=("c", "z")),
+        node("y", reads=("x", "n")),
+        node("dx", reads=("g", "n", "c", "z")),
+        outputs=("y",),
+        gradients=("dx",),
+    )
+    result = cut(graph, "keep_all")
+    assert result.captures == ()
+    assert result.recomputed == ()
+
+
+def test_an_unknown_size_makes_the_sum_unknown():
+    nodes = [
+        node(n.id, n.kind, n.inputs, TensorType(("n", 4), F32), name=n.name) if n.id == "t" else n
+        for n in small().nodes
+    ]
+    graph = joint(*nodes, outputs=("y",), gradients=("dx", "dw"))
+    assert cut(graph, "keep_all").bytes is None
+
+
+@pytest.mark.parametrize(
+    ("ident", "reason"),
+    [("dh", "belongs to the backward"), ("w", "parameter"), ("nowhere", "no node")],
+)
+def test_by_hand_says_why_a_node_cannot_be_captured(ident, reason):
+    with pytest.raises(ValueError, match=reason) as raised:
+        cut_at(small(), [ident])
+    assert ident in str(raised.value)
+
+
+def test_by_hand_refuses_a_tuple():
+    graph = split_graph(node("dx", reads=("g", "s0")), gradients=("dx",))
+    with pytest.raises(ValueError, match="tuple"):
+        cut_at(graph, ["s"])
+
+
+def test_a_graph_without_gradients_and_an_unknown_strategy_are_refused():
+    graph = small()
+    with pytest.raises(ValueError, match="no joint graph"):
+        cut(Graph("main", "relay", graph.nodes, graph.inputs, graph.outputs))
+    with pytest.raises(ValueError, match=r"guess.*keep_all"):
+        cut(graph, "guess")
+    assert next(iter(STRATEGIES)) == "min_cut"
+
+
+@pytest.mark.parametrize("strategy", ["keep_all", "inputs_only"])
+def test_a_chain_of_20000_nodes_is_cut_in_linear_time(strategy):
+    def chain(length):
+        nodes = [node("x", Kind.INPUT), node("g", Kind.INPUT)]
+        nodes += [
+            node(f"f{i}", reads=(f"f{i - 1}" if i else "x",), op="tanh") for i in range(length)
+        ]
+        before = "g"
+        for i in reversed(range(length)):
+            nodes.append(node(f"b{i}", reads=(before, f"f{i}"), op="mul"))
+            before = f"b{i}"
+        return joint(*nodes, outputs=(f"f{length - 1}",), gradients=(before,))
+
+    graph = chain(10_000)
+    began = time.process_time()
+    result = cut(graph, strategy)
+    assert time.process_time() - began < 2
+    crossing = len(Joint(graph).crossings)
+    assert crossing == 10_000
+    assert (len(result.captures), len(result.recomputed)) == (
+        (10_000, 0) if strategy == "keep_all" else (0, 10_000)
+    )

@@ -1,0 +1,307 @@
+"""The strategies that choose: against all possible choices on small graphs, and by their rules."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+from joints import choices, joint, messy, node, seconds, small, split_graph, tensor, views
+from relascope.core.graph import Kind
+from relascope.passes.cost import is_product, is_random, is_reduction
+from relascope.passes.cuts import budget as budgets
+from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at
+from relascope.passes.cuts.flow import cheapest
+from relascope.passes.cuts.min_cut import PRICE, SHARE, min_cut
+from relascope.passes.cuts.problem import Wish, problem
+
+CHOOSING = [s.name for s in STRATEGIES.values() if s.adapts]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_minimum_cut_is_the_best_of_all_choices(seed):
+    graph = messy(seed, 9)
+    it = Joint(graph)
+    banned = {n.id for n in graph.nodes if is_product(n)}
+    unit = PRICE * it.work.machine.bandwidth
+    best = min(
+        it.bytes_of(chosen) + unit * seconds(it, again)
+        for it, chosen, again in choices(graph)
+        if not banned & set(again)
+    )
+    found = min_cut(it, Wish(), share=1.0)
+    again = it.computed_again(found)
+    assert not banned & set(again)
+    assert it.bytes_of(found) + unit * seconds(it, again) == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_recomputing_pointwise_saves_the_fewest_bytes_it_can(seed):
+    graph = messy(seed, 9)
+    kept = {n.id for n in graph.nodes if is_product(n) or is_reduction(n)}
+    best = min(it.bytes_of(chosen) for it, chosen, again in choices(graph) if not kept & set(again))
+    found = cut(graph, "recompute_pointwise")
+    assert not kept & set(found.recomputed)
+    assert found.bytes == best
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("fraction", [0.0, 0.25, 0.5, 0.9])
+def test_a_budget_is_kept_with_work_within_2_percent_of_the_least(seed, fraction):
+    graph = messy(100 + seed, 9)
+    limit = int(fraction * cut(graph, "keep_all").bytes)
+    best = min(
+        seconds(it, again) for it, chosen, again in choices(graph) if it.bytes_of(chosen) <= limit
+    )
+    found = cut(graph, "budget", fraction)
+    assert found.bytes <= limit == found.budget
+    assert best <= found.recomputed_seconds <= 1.02 * best
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_more_budget_is_never_more_work(seed):
+    graph = messy(seed, 40)
+    work = [cut(graph, "budget", b).recomputed_seconds for b in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]
+    assert all(b <= a * (1 + budgets.GAP) for a, b in itertools.pairwise(work))
+    assert work[-1] == 0
+    assert work[0] == cut(graph, "inputs_only").recomputed_seconds > 0
+
+
+def test_a_budget_in_bytes_and_the_default_of_one_half():
+    graph = messy(3, 20)
+    whole = cut(graph, "keep_all").bytes
+    assert cut(graph, "budget", whole).recomputed_seconds == 0
+    assert cut(graph, "budget", 0).captures == ()
+    assert cut(graph, "budget").budget == whole // 2
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("0.5", 0.5), ("50%", 0.5), ("12.5 %", 0.125), ("1.0", 1.0), ("0", 0), ("400000", 400000),
+        ("1.5MiB", 3 * 2**19), ("2 KiB", 2048), ("7B", 7), ("1GiB", 2**30),
+    ],
+)  # fmt: skip
+def test_a_budget_in_text(text, budget):
+    found = budgets.parse_budget(text)
+    assert (found, type(found)) == (budget, type(budget))
+
+
+@pytest.mark.parametrize("text", ["", "half", "1.5", "150%", "-3", "3 MB", "nan"])
+def test_text_that_is_no_budget(text):
+    with pytest.raises(ValueError, match="budget"):
+        budgets.parse_budget(text)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_budget_is_kept_without_the_exact_solver_too(seed, monkeypatch):
+    monkeypatch.setattr(budgets, "_exact", lambda given, allowed: None)
+    graph = messy(seed, 40)
+    for fraction in (0.0, 0.3, 0.7, 1.0):
+        found = cut(graph, "budget", fraction)
+        assert found.bytes <= found.budget
+        assert found.recomputed_seconds <= cut(graph, "inputs_only").recomputed_seconds
+    assert found.recomputed_seconds == 0  # all that crosses fits
+
+
+@pytest.mark.parametrize("strategy", CHOOSING)
+@pytest.mark.parametrize("seed", range(10))
+def test_no_strategy_captures_more_bytes_than_everything(seed, strategy):
+    graph = messy(seed, 60, reach=12)
+    assert cut(graph, strategy).bytes <= cut(graph, "keep_all").bytes
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_minimum_cut_spends_little_time_and_no_matrix_product(seed):
+    graph = messy(seed, 60, reach=12)
+    found = cut(graph, "min_cut")
+    assert found.recomputed_seconds <= SHARE * found.forward_seconds
+    assert not [i for i in found.recomputed if is_product(graph.by_id[i])]
+
+
+@pytest.mark.parametrize("strategy", ["recompute_pointwise", "min_cut"])
+def test_two_views_are_saved_as_the_tensor_behind_them(strategy):
+    found = cut(views(), strategy)
+    assert found.ids == ("h",)
+    assert found.bytes == 32
+    reasons = {s.id: s.reason for s in found.spared}
+    assert "free" in reasons["v"] and "x" in reasons["v"]
+    assert "free" in reasons["a"] and "nn.dense" in reasons["a"]
+
+
+def test_everything_that_crosses_counts_each_storage_once():
+    found = cut(views(), "keep_all")
+    assert found.ids == ("v", "a", "b")
+    assert [c.shares for c in found.captures] == ["x", "", "a"]
+    assert found.bytes == 32
+    assert cut_at(views(), ["h", "a", "b"]).bytes == 32
+
+
+def test_an_output_that_is_saved_costs_its_bytes_like_any_other():
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("w", Kind.PARAMETER, out=tensor(4, 4)),
+        node("g", Kind.INPUT),
+        node("y", reads=("x", "w"), op="nn.dense"),
+        node("z", reads=("y",), op="reshape", out=tensor(8)),
+        node("dx", reads=("g", "z"), op="multiply"),
+        outputs=("y",),
+        gradients=("dx",),
+    )
+    found = cut(graph, "min_cut")
+    assert found.ids == ("y",)
+    assert (found.bytes, found.extra_bytes) == (32, 0)
+    assert cut(graph, "keep_all").extra_bytes == 0  # a view of an output
+
+
+@pytest.mark.parametrize("strategy", CHOOSING)
+def test_random_operators_are_never_computed_again(strategy):
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("g", Kind.INPUT),
+        node("r", reads=("x",), op="random.uniform"),
+        node("y", reads=("x", "r"), op="multiply"),
+        node("dx", reads=("g", "r", "y"), op="multiply"),
+        outputs=("y",),
+        gradients=("dx",),
+    )
+    found = cut(graph, strategy, *([32] if strategy == "budget" else []))
+    assert "r" in found.ids
+    assert not [i for i in found.recomputed if is_random(graph.by_id[i])]
+
+
+def test_a_budget_below_what_must_be_saved_is_refused():
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("g", Kind.INPUT),
+        node("r", reads=("x",), op="random.uniform"),
+        node("y", reads=("x", "r"), op="multiply"),
+        node("dx", reads=("g", "r"), op="multiply"),
+        outputs=("y",),
+        gradients=("dx",),
+    )
+    with pytest.raises(ValueError, match="below what cannot be computed again"):
+        cut(graph, "budget", 31)
+    assert cut(graph, "budget", 32).ids == ("r",)
+
+
+@pytest.mark.parametrize("strategy", CHOOSING)
+def test_a_tuple_read_whole_is_computed_again_and_never_saved(strategy):
+    graph = split_graph(node("dx", reads=("g", "s"), op="concatenate"), gradients=("dx",))
+    found = cut(graph, strategy)
+    assert "s" in found.recomputed
+    assert found.ids == ()
+
+
+@pytest.mark.parametrize("strategy", CHOOSING)
+def test_what_is_saved_or_recomputed_by_hand_is_so_and_the_rest_follows(strategy):
+    graph = small()  # h = x @ w, t = tanh(h): the backward reads t
+    budget = 32 if STRATEGIES[strategy].has_budget else None
+    by_hand = cut(graph, strategy, budget, save=["h"], recompute=["t"])
+    assert by_hand.ids == ("h",)
+    assert by_hand.recomputed == ("t",)
+    assert by_hand.captures[0].reason == "picked by hand"
+    assert [(s.id, s.reason[:7]) for s in by_hand.spared] == [("t", "by hand")]
+
+
+def test_a_matrix_product_is_computed_again_by_wish():
+    graph = messy(5, 30)
+    product = next(c.id for c in cut(graph, "min_cut").captures if is_product(graph.by_id[c.id]))
+    found = cut(graph, "min_cut", recompute=[product])
+    assert product not in found.ids
+    assert product in found.recomputed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"strategy": "keep_all", "save": ["h"]}, "leaves no choice"),
+        ({"strategy": "inputs_only", "recompute": ["h"]}, "leaves no choice"),
+        ({"strategy": "min_cut", "budget": 0.5}, "no budget"),
+        ({"strategy": "budget", "budget": -1}, "below nothing"),
+        ({"strategy": "budget", "budget": float("nan")}, "below nothing"),
+        ({"strategy": "min_cut", "save": ["dh"]}, "belongs to the backward"),
+        ({"strategy": "min_cut", "save": ["t"], "recompute": ["t"]}, "t is to be saved and"),
+        ({"strategy": "budget", "budget": 16, "save": ["t"]}, "more than the budget"),
+    ],
+)
+def test_wishes_that_cannot_be_met(arguments, reason):
+    with pytest.raises(ValueError, match=reason):
+        cut(small(), **arguments)
+
+
+def test_reasons_name_what_would_be_computed_and_the_way_to_the_reader():
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("w", Kind.PARAMETER, out=tensor(4, 4)),
+        node("g", Kind.INPUT),
+        node("h", reads=("x", "w"), op="nn.dense"),
+        node("t", reads=("h",), op="tanh"),
+        node("y", reads=("t",), op="negative"),
+        node("dy", reads=("g", "t"), op="power"),
+        outputs=("y",),
+        gradients=("dy",),
+    )
+    (capture,) = cut(graph, "recompute_pointwise").captures
+    assert capture.id in ("h", "t")
+    assert "nn.dense would be computed again" in capture.reason
+    by_hand = cut(graph, "min_cut", save=["h"], recompute=["t"])
+    assert by_hand.captures[0].path == ("h", "t", "dy")
+    assert by_hand.captures[0].instead == ("h",)
+    assert by_hand.spared[0].sources == ("h",)
+    assert "recomputable from nn.dense by tanh" in by_hand.spared[0].reason
+
+
+def test_sizes_far_apart_lose_no_more_than_the_scaling_allows():
+    # 4 bytes beside terabytes: the sum is scaled into 30 bits.
+    large = tensor(2**38)
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("w", Kind.PARAMETER, out=tensor(4, 4)),
+        node("g", Kind.INPUT),
+        node("a", reads=("x", "w"), op="nn.dense", out=large),
+        node("b", reads=("a",), op="add", out=tensor(2**38 - 2**20)),
+        node("c", reads=("x", "w"), op="nn.dense", out=tensor(1)),
+        node("d", reads=("c",), op="add", out=tensor(2)),
+        node("y", reads=("b", "d"), op="add"),
+        node("dx", reads=("g", "b", "d"), op="multiply"),
+        outputs=("y",),
+        gradients=("dx",),
+    )
+    it = Joint(graph)
+    free = dict.fromkeys(graph.by_id, 0.0)
+    given = problem(it, free, {"a", "c"}, Wish())
+    answer = cheapest(given)
+    exact = 4 * (2**38 - 2**20) + 4
+    assert given.save[answer.saved].sum() <= exact * (1 + 2**-27)
+    assert given.named(answer.saved) >= {"b"}
+    assert bool(np.any(answer.saved))
+
+
+def test_a_graph_of_10000_nodes_is_cut_at_once():
+    graph = messy(1, 5000, reach=20)
+    cut(messy(2, 20), "min_cut")  # imports
+    began = time.process_time()
+    found = cut(graph, "min_cut")
+    assert time.process_time() - began < 2
+    assert 0 < found.bytes < cut(graph, "keep_all").bytes
+
+
+def test_what_is_measured_to_be_slow_is_saved_and_what_is_quick_is_not():
+    """Two pointwise values of one size, each read by the backward; either could be made again."""
+    graph = joint(
+        node("x", Kind.INPUT), node("w", Kind.INPUT), node("g", Kind.INPUT),
+        node("d", reads=("x", "w"), op="nn.dense", out=tensor(50, 4)),
+        node("a", reads=("x",), op="tanh", out=tensor(4, 4)),
+        node("b", reads=("x",), op="exp", out=tensor(4, 4)),
+        node("y", reads=("d", "a", "b"), op="add", out=tensor(50, 4)),
+        node("ga", reads=("g", "a"), op="multiply"), node("gb", reads=("ga", "b"), op="multiply"),
+        outputs=("y",), gradients=("gb",),
+    )  # fmt: skip
+    others = [(("d",), 1.0), (("y",), 0.01)]
+    for slow, quick in (("a", "b"), ("b", "a")):
+        measured = [*others, ((slow,), 0.5), ((quick,), 1e-6)]
+        found = cut(Joint(graph, measured=measured))
+        assert found.ids == (slow,)
+        assert found.recomputed == (quick,)
+        assert found.recomputed_seconds == pytest.approx(1e-6)

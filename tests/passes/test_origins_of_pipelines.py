@@ -1,0 +1,152 @@
+"""Identity and origins over every step of the default pipelines of a BERT layer, in both IRs."""
+
+import pytest
+
+from relascope.core.identity import carry_identity, flat, makers, own_key
+from relascope.engine.client import EngineClient
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import default_pipeline
+from relascope.viz.compare.changes import start_of
+from relascope.viz.compare.origins import How, origins
+from relascope.viz.drawing.layout import layout
+from relascope.viz.drawing.modules import fold_constants, module_groups
+from relascope.viz.drawing.stable_places import Places
+
+RUNS = {
+    "relay": [(False, "tvm"), (True, "tvm")],
+    "relax": [(False, "tvm"), (True, "tvm"), (True, "pytorch")],
+}
+
+
+def stepped(ir):
+    """Each step of each pipeline: its name, the graph before, and what `carry_identity` says."""
+    with EngineClient(ir) as client:
+        for training, gradient in RUNS[ir]:
+            source = ModelSource("bert_layer", training=training, gradient=gradient)
+            pipeline = default_pipeline(ir, training, gradient)
+            last = len(pipeline)
+            graphs = [client.call("graph_after", source, pipeline, i) for i in range(-1, last)]
+            for index, step in enumerate(pipeline):
+                before = graphs[start_of(ir, pipeline, index) + 1]
+                yield step.name, before, carry_identity(before, graphs[index + 1])
+
+
+@pytest.fixture(scope="module", params=list(RUNS))
+def steps(request):
+    return request.param, list(stepped(request.param))
+
+
+def calls(graph):
+    """What each node is and what it really reads."""
+    made_by = makers(graph)
+    return {
+        n.id: (own_key(n), *(made_by.get(i, i) if isinstance(i, str) else i for i in n.inputs))
+        for n in flat(graph)
+    }
+
+
+def test_what_did_not_change_keeps_its_id(steps):
+    _, found = steps
+    for name, before, matched in found:
+        was, now = calls(before), calls(matched.graph)
+        lost = {was[i] for i in matched.removed}
+        assert not lost & {now[i] for i in matched.added}, name
+        assert matched.changed == {i for i in was.keys() & now.keys() if was[i] != now[i]}, name
+
+
+def test_every_node_that_comes_or_goes_says_from_where_and_to_where(steps):
+    _, found = steps
+    alone = {How.DEAD, How.ARGUMENT}
+    sure = total = 0
+    for name, before, matched in found:
+        rows = origins(before, matched)
+        touched = matched.added | matched.removed | matched.changed
+        assert sorted(o.id for o in rows) == sorted(touched), name
+        old, new = set(calls(before)), set(calls(matched.graph))
+        for o in rows:
+            if o.what == "removed":
+                assert o.nodes or o.how in alone, (name, o)
+                assert set(o.nodes) <= new, (name, o)
+            else:
+                assert o.nodes or o.how in alone or o.detail, (name, o)
+                assert set(o.nodes) <= old | new, (name, o)
+        sure += sum(o.sure for o in rows)
+        total += len(rows)
+    assert sure > 0.85 * total
+
+
+KINDS = {
+    "relay": {"cse": {How.MERGED}, "fold": {How.FOLDED}, "graph_normal_form": {How.DEAD},
+              "transpose_dedup": {How.LEFT_OUT}, "decompose_layer_norm": {How.REPLACED}},
+    "relax": {"cse": {How.MERGED}, "fold": {How.FOLDED}, "decompose_gelu": {How.REPLACED},
+              "combine_matmul": {How.REPLACED}},
+}  # fmt: skip
+
+
+def test_passes_are_told_apart_by_where_their_nodes_go(steps):
+    ir, found = steps
+    seen = set()
+    for name, before, matched in found:
+        if name in KINDS[ir] and matched.removed:
+            rows = [o for o in origins(before, matched) if o.what == "removed"]
+            assert {o.how for o in rows} == KINDS[ir][name], name
+            assert all(o.sure for o in rows), name
+            seen.add(name)
+    assert seen == set(KINDS[ir])
+
+
+def test_fusing_names_the_operators_and_kernels_their_operators(steps):
+    ir, found = steps
+    named = {name: (before, matched) for name, before, matched in found}
+    before, matched = named["fuse" if ir == "relay" else "fuse_ops"]
+    rows = origins(before, matched)
+    assert {o.how for o in rows} == {How.FUSES}
+    assert sum(len(o.nodes) for o in rows) == len({i for o in rows for i in o.nodes})
+    if ir == "relax":
+        before, matched = named["legalize"]
+        pairs = {
+            before.by_id[o.id].op: matched.graph.by_id[o.nodes[0]].op
+            for o in origins(before, matched)
+            if o.what == "removed" and o.how is How.REPLACED
+        }
+        assert pairs["nn.softmax"] == "softmax"
+        assert pairs["nn.gelu"] == "gelu"
+        assert pairs["permute_dims"].startswith("transpose")
+        before, matched = named["fuse_tir"]
+        moved = [o for o in origins(before, matched) if o.how is How.MOVED]
+        assert len(moved) > 20
+        assert all(matched.graph.by_id[o.nodes[0]].op.startswith("fused_") for o in moved)
+
+
+def test_what_is_there_before_and_after_a_step_stays_in_its_place(steps):
+    ir, found = steps
+    places, last, opened = Places(), {}, ()
+    kept = 0
+    for name, _, matched in found[: len(default_pipeline(ir, False))]:
+        graph = fold_constants(matched.graph, 10)
+        tree = module_groups(graph)
+        opened = places.open_as_before(tree, tree.open_at_first())
+        fresh = layout(graph, opened, "TB", tree)
+        drawn = places.keep(graph, tree, opened, fresh, {})
+        solid = [b for b in drawn.boxes if not b.open]
+        at = {b.id: (b.x + b.w / 2, b.y + b.h / 2) for b in solid}
+        common = at.keys() & last.keys()
+        kept += len(common)
+        # The whole picture may have moved, with the view that holds on to it.
+        moves = {(round(at[i][0] - last[i][0]), round(at[i][1] - last[i][1])) for i in common}
+        assert len({(x, y) for x, y in moves}) <= 1 or max(spans(moves)) <= 2, name
+        assert not [(a.id, b.id) for a, b in pairs(solid) if meet(a, b)], name
+        last = at
+    assert kept > 300
+
+
+def spans(moves):
+    return [max(c) - min(c) for c in zip(*moves, strict=True)]
+
+
+def pairs(boxes):
+    return ((a, b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def meet(a, b):
+    return a.x < b.x + b.w and b.x < a.x + a.w and a.y < b.y + b.h and b.y < a.y + a.h

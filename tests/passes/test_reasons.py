@@ -1,0 +1,82 @@
+"""What becomes of each node under a cut, and what is held over the length of a step."""
+
+import pytest
+
+from joints import chain, joint, messy, node, small, views
+from relascope.core.graph import Kind
+from relascope.passes.cuts.cut import cut, cut_at
+from relascope.passes.cuts.depth import depth
+
+
+@pytest.mark.parametrize(
+    ("node_id", "kind", "word"),
+    [
+        ("x", "given", "given it"),
+        ("a", "too far", "tanh nearer to the backward"),
+        ("b", "captured", "Saved: "),
+        ("c", "recomputed", "recomputable from tanh by tanh"),
+        ("u", "not needed", "nothing in the backward"),
+        ("dc", "backward", "backward computes it"),
+    ],
+)
+def test_every_node_has_its_standing_and_says_why(node_id, kind, word):
+    found = cut_at(chain(), ["b"]).reasons.standing(node_id)
+    assert found.kind == kind
+    assert word in found.reason
+    assert found.can_save == (kind not in ("given", "backward"))
+
+
+def test_what_is_forced_says_so():
+    found = cut(chain(), "min_cut", save=["a"], recompute=["c"])
+    assert found.reasons.standing("a").forced == "save"
+    assert found.reasons.standing("c").forced == "recompute"
+    assert found.reasons.standing("b").forced == ""
+    assert "by hand" in found.reasons.standing("a").reason
+
+
+def test_a_random_node_cannot_be_computed_again_by_wish():
+    graph = joint(
+        node("x", Kind.INPUT), node("g", Kind.INPUT),
+        node("r", reads=("x",), op="random.uniform"), node("y", reads=("r",), op="exp"),
+        node("dx", reads=("g", "r"), op="multiply"),
+        outputs=("y",), gradients=("dx",),
+    )  # fmt: skip
+    found = cut(graph).reasons.standing("r")
+    assert found.can_save and not found.can_recompute
+
+
+def test_captures_are_held_from_their_making_to_their_last_reader():
+    kept = cut(chain(), "keep_all")
+    found = depth(kept.joint, kept.ids, kept.recomputed)
+    assert [(s.phase, s.step, s.id, s.bytes) for s in found.changes] == [
+        ("forward", 2, "b", 128),
+        ("forward", 3, "c", 128 + 256),
+        ("backward", 1, "dc", 128),
+        ("backward", 2, "db", 0),
+    ]
+    assert (found.forward, found.backward) == (5, 2)
+
+
+def test_what_is_computed_again_comes_right_before_its_reader():
+    found = cut_at(chain(), ["a"])
+    assert found.recomputed == ("b", "c")
+    steps = depth(found.joint, found.ids, found.recomputed).changes
+    assert [(s.phase, s.step, s.id, s.bytes) for s in steps] == [
+        ("forward", 1, "a", 32), ("backward", 1, "b", 0)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_most_that_is_held_is_what_the_cut_says(seed):
+    found = cut(messy(seed, 40), "keep_all")
+    steps = depth(found.joint, found.ids, found.recomputed).changes
+    forward = [s for s in steps if s.phase == "forward"]
+    assert max(s.bytes for s in steps) == forward[-1].bytes == found.bytes
+
+
+def test_a_view_holds_its_storage_once_and_what_is_a_result_stays():
+    found = cut(views(), "keep_all")
+    steps = depth(found.joint, found.ids, found.recomputed).changes
+    assert max(s.bytes for s in steps) == found.bytes
+    kept = cut_at(small(), ["y"])
+    assert [s.phase for s in depth(kept.joint, kept.ids, kept.recomputed).changes] == ["forward"]

@@ -1,0 +1,122 @@
+"""Products by OpenBLAS on TVM's threads, and programs that are built with them."""
+
+import pytest
+import torch
+import tvm
+from torch import nn
+from tvm import relax, te, tirx
+
+from products import EVERY, check_product
+from relascope.core.errors import EngineError
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.cpu_kernels import openblas
+from relascope.engine.cpu_kernels.openblas import FUNCTIONS, OPENBLAS
+from relascope.engine.cpu_kernels.schedules import SCHEDULES
+from relascope.engine.relax.building import runtime
+from relascope.engine.relax.building.targets import parse, targets
+from relascope.engine.relax.kernels.openblas import native, replaced
+from relascope.engine.relax.tune import tuning
+from relax_modules import LIMIT, Function, draw, errors, imported
+
+TARGET = f"llvm {OPENBLAS}"
+
+
+def built(product):
+    a = te.placeholder(product.left, product.dtype, "a")
+    b = te.placeholder(product.right, product.dtype, "b")
+    kernel = te.create_prim_func([a, b, product.kernel(te, tirx, a, b)])
+    run = tvm.compile(tvm.IRModule({"main": kernel}), parse("llvm"))["main"]
+    return lambda *tensors: run(*map(tvm.runtime.from_dlpack, tensors))
+
+
+@EVERY
+def test_products_agree_with_pytorch(left, right, turn_a, turn_b, dtype):
+    check_product(built, left, right, turn_a, turn_b, dtype)
+
+
+class Layer(nn.Module):
+    """Products of a batch, with a weight and of two results, one with an operand turned."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(96, 80), nn.Linear(96, 80)
+
+    def forward(self, x):
+        return torch.softmax(self.a(x) @ self.b(x).mT, -1) @ x
+
+
+def module_of(program, target):
+    """As it is given to TVM to compile."""
+    mod = runtime.module_of(program, "main", program.mod["main"])
+    return native(runtime.dispatched(mod, target))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("target", [TARGET, f"{TARGET} {SCHEDULES}"])
+def test_a_program_agrees_with_pytorch_and_calls_no_python(target, dtype):
+    torch.manual_seed(0)
+    model, program = imported(Layer(), draw(4, 70, 96), dtype=dtype)
+    text = module_of(program, target).script()
+    assert FUNCTIONS[dtype] in text
+    assert "relascope.matmul" not in text
+    assert max(errors(model, program, target).values()) <= LIMIT[dtype]
+
+
+def test_a_product_of_unknown_shape_stays_with_pytorch():
+    rows = tirx.Var("n", "int64")
+    a = relax.Var("a", relax.TensorType((rows, 8), "float32"))
+    b = relax.Var("b", relax.TensorType((8, 4), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [a, b]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.matmul(a, b))
+        builder.emit_func_output(out)
+    executable = runtime.make(builder.get(), BuildOptions(TARGET))
+    left, right = draw(5, 8), draw(8, 4)
+    found = relax.VirtualMachine(executable, tvm.cpu())["main"](
+        *map(tvm.runtime.from_dlpack, (left, right))
+    )
+    assert (torch.from_dlpack(found) - left @ right).abs().max() < 1e-5
+
+
+def test_tuning_knows_which_kernels_are_the_librarys():
+    _, program = imported(Function(torch.matmul), draw(40, 70), draw(70, 90))
+    exprs = {"n0": program.mod["main"].body.blocks[0].bindings[0].var}
+    found = tuning.tunable(program, "main", exprs, TARGET, True)
+    (task,) = found.workloads
+    assert task.program.symbol == "relascope.matmul_nn"
+    assert found.calls == (task.key,)
+    (site,) = found.watched.kernels
+    assert site.name.startswith("openblas_") and replaced(site.name) == "relascope.matmul_nn"
+    assert replaced("fused_matmul_nn") == "fused_matmul_nn"
+
+
+def test_targets_offer_it_where_it_is_installed(monkeypatch):
+    names = [t.name for t in targets()]
+    assert any(OPENBLAS in n.split() for n in names)
+    monkeypatch.setattr(openblas, "_file", lambda: None)
+    assert not any(OPENBLAS in way for way in openblas.cpu_ways("-libs=blas"))
+    openblas.load.cache_clear()
+    with pytest.raises(EngineError, match="OpenBLAS is not here") as caught:
+        openblas.load()
+    assert caught.value.kind == "target" and OPENBLAS in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("vendor", "first"), [("GenuineIntel", "blas"), ("AuthenticAMD", "openblas")]
+)
+def test_the_first_choice_is_the_faster_library_for_the_processor(monkeypatch, vendor, first):
+    monkeypatch.setattr(openblas, "cpu_info", lambda path: {"vendor_id": vendor})
+    best = list(openblas.cpu_ways("-libs=blas"))[-1]
+    assert best == f"-libs={first} -schedules=relascope -records=relascope"
+
+
+def test_it_is_for_processors_alone():
+    with pytest.raises(EngineError, match="CPU"):
+        parse(f"cuda {OPENBLAS}")
+
+
+def test_a_library_of_tvms_own_is_not_taken_for_ours():
+    _, program = imported(Function(torch.matmul), draw(40, 70), draw(70, 90))
+    mod = runtime.module_of(program, "main", program.mod["main"])
+    assert runtime.dispatched(mod, "llvm -libs=cudnn").same_as(mod)

@@ -1,0 +1,138 @@
+"""Kernels scheduled by us, and the arithmetic that stands for exp and the like, hold what they
+compute against PyTorch and SciPy."""
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from scipy import special
+from torch import nn
+from tvm import relax, tirx
+
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.relax.building.runtime import make
+from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse
+from relascope.engine.relax.kernels.schedules import schedule_kernels
+from relax_modules import Function, check, draw
+
+OURS = f"llvm {BLAS} {SCHEDULES}"
+EXACT = {"exp": np.exp, "erf": special.erf, "tanh": np.tanh, "sigmoid": special.expit}
+EDGES = (np.nan, np.inf, -np.inf, 0.0, -0.0, 88.7, 88.73, -87.5, -103.0, -104.5, 1e30, -1e30)
+
+
+def program(operator, *arguments):
+    variables = [relax.Var(f"x{i}", relax.TensorType(s, d)) for i, (s, d) in enumerate(arguments)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", variables):
+        with builder.dataflow():
+            result = builder.emit_output(operator(*variables))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def run(mod, target, *values):
+    machine = relax.VirtualMachine(make(mod, BuildOptions(target)), tvm.cpu())
+    return machine["main"](*map(tvm.runtime.tensor, values)).numpy()
+
+
+def numbers(count):
+    random = np.random.default_rng(0)
+    parts = [random.uniform(-105, 95, count), random.uniform(-6, 6, count),
+             random.normal(0, 1e-3, count), random.normal(0, 1e-30, count)]  # fmt: skip
+    return np.concatenate([EDGES, *parts]).astype("float32")
+
+
+@pytest.mark.parametrize("name", sorted(EXACT))
+def test_vector_arithmetic_is_a_few_units_in_the_last_place_from_the_exact_value(name):
+    x = numbers(20_000)
+    found = run(program(getattr(relax.op, name), (x.shape, "float32")), OURS, x).astype("float64")
+    with np.errstate(all="ignore"):
+        exact = EXACT[name](x.astype("float64"))
+        rounded = exact.astype("float32")
+    assert np.array_equal(np.isnan(found), np.isnan(x))
+    assert np.array_equal(np.isinf(found), np.isinf(rounded))
+    finite, normal = np.isfinite(rounded), np.abs(rounded) >= np.finfo("float32").tiny
+    off, unit = np.abs(found[finite] - exact[finite]), np.spacing(np.abs(rounded[finite]))
+    units = (off / unit)[normal[finite]]
+    assert off[~normal[finite]].max() < 1.2e-38  # too small for a float32 to have all its digits
+    assert units.max() < 6
+    assert not units.max() < 0.01  # the reference is not what it is compared with
+
+
+@pytest.mark.parametrize("name", sorted(EXACT))
+def test_float64_is_computed_as_before(name):
+    x = np.linspace(-5, 5, 1001)
+    found = run(program(getattr(relax.op, name), (x.shape, "float64")), OURS, x)
+    assert found == pytest.approx(EXACT[name](x), rel=1e-13, abs=1e-15)
+
+
+def test_other_targets_keep_tvms_own_arithmetic():
+    x = np.full(64, 1e-8, "float32")
+    mod = program(relax.op.tanh, (x.shape, "float32"))
+    assert run(mod, OURS, x)[0] == pytest.approx(1e-8)
+    assert run(mod, "llvm", x)[0] == 0  # TVM's own loses what is this small
+
+
+FUNCTIONS = {
+    "softmax": lambda x: x.softmax(-1),
+    "softmax over rows": lambda x: x.softmax(-2),
+    "log softmax": lambda x: x.log_softmax(-1),
+    "layer norm": lambda x: nn.functional.layer_norm(x, x.shape[-1:]),
+    "gelu, twice read": lambda x: (lambda y: y * y.sum(-1, keepdim=True))(nn.functional.gelu(x)),
+    "columns": lambda x: (x * x).sum((0, 1)),
+    "rows and columns": lambda x: x.sum((0, 2)),
+    "all": lambda x: x.tanh().sum(),
+    "largest": lambda x: x.amax(1) + x.amax(-1).amax(-1)[:, None],
+    "turned": lambda x: x.transpose(0, 2).exp().transpose(1, 2),
+    "gathered": lambda x: x.sigmoid()[:, torch.tensor([1, 0, 1])].sum(1),
+    "joined": lambda x: torch.cat([x.exp(), x[:, :1]], 1).mean(-1),
+    "a row's own factor": lambda x: x * x[:, :, :1].exp(),
+    "a column's own factor": lambda x: x * x[:1, :1].exp(),
+    "running sum": lambda x: x.cumsum(1) * 2,
+    "sorted": lambda x: x.sort(-1).values + 1,
+    "powers": lambda x: x**3 + (x * x) ** 2 + (x.abs() + 1) ** 1.5,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("shape", [(2, 3, 5), (3, 40, 384), (2, 64, 770)])
+def test_scheduled_kernels_compute_what_pytorch_does(name, shape):
+    check(Function(FUNCTIONS[name]), draw(*shape), target=OURS)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_scheduled_kernels_in_float64(name):
+    check(Function(FUNCTIONS[name]), draw(2, 40, 770), dtype="float64", target=OURS)
+
+
+def kernels(mod):
+    target = parse(OURS)
+    with target:
+        for each in ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR"):
+            mod = getattr(relax.transform, each)()(mod)
+        made = schedule_kernels(mod)
+    return [f.script() for f in made.functions.values() if isinstance(f, tirx.PrimFunc)]
+
+
+def test_a_chain_is_one_loop_and_writes_nothing_in_between():
+    def chain(x):
+        return relax.op.multiply(relax.op.exp(relax.op.add(x, x)), x)
+
+    (text,) = kernels(program(chain, ((256, 1024), "float32")))
+    assert "sblock_alloc_buffer" not in text
+    assert text.count("T.parallel") == 1
+    (small,) = kernels(program(chain, ((2, 8), "float32")))
+    assert "T.parallel" not in small  # not worth waking threads for
+
+
+def test_a_sum_of_rows_runs_along_memory():
+    (text,) = kernels(program(lambda x: relax.op.sum(x, axis=[0]), ((512, 768), "float32")))
+    loops = [line.strip() for line in text.splitlines() if line.strip().startswith("for ")]
+    assert loops[0].startswith("for ax0_0 in T.parallel(T.int64(2))")
+    assert loops[-1].startswith("for k0, ax0_1 in T.grid(T.int64(512), T.int64(384))")
+
+
+def test_kernels_of_unknown_shape_are_left_alone():
+    n = tirx.Var("n", "int64")
+    (text,) = kernels(program(relax.op.exp, ((n, 8), "float32")))
+    assert "T.parallel" not in text

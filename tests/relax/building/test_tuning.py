@@ -1,0 +1,341 @@
+"""Tuning kernels of Relax: tasks, records, reuse, and what is left of a run that was killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+import tvm
+from torch import nn
+from tvm.s_tir import meta_schedule as ms
+
+from place import ROOT
+from relascope.core.errors import EngineError
+from relascope.engine.building.options import BuildOptions, Found
+from relascope.engine.client import EngineClient
+from relascope.engine.measure.compare import Built, compare
+from relascope.engine.protocol import records
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.tuning import RECORDS
+from relascope.engine.relax.building import apply_records, kernel_tasks, runtime
+from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse, targets
+from relascope.engine.relax.session import RelaxSession
+from relascope.engine.relax.tune import search, workers
+from relascope.engine.relax.tune import tuning as measuring
+from relascope.passes.catalogue import default_pipeline, last_built
+from relax_modules import LIMIT, Function, draw, errors, imported, quiet
+
+SCHEDULED = f"llvm {SCHEDULES}"
+LIBRARY = f"llvm {BLAS} {SCHEDULES}"
+SOURCE = ModelSource("mlp", batch=2)
+PIPELINE = default_pipeline("relax", False)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """One process builds, and the search breeds from few."""
+    monkeypatch.setattr(measuring, "MOST_BUILDERS", 1)
+    for name, value in (("POPULATION", 8), ("SAMPLED", 4), ("GENERATIONS", 1)):
+        monkeypatch.setattr(search, name, value)
+
+
+@pytest.fixture
+def place(monkeypatch, tmp_path):
+    monkeypatch.setenv(records.VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def tuned(program, target, place, trials=2, most=None):
+    """Tune the tasks of a program, or the first of them; gives all."""
+    found = measuring.tunable(program, "main", {}, target, False)
+    with measuring.tuner(target, 1, None) as tuner:
+        for task in found.workloads[:most]:
+            batches = tuner.search(task, place / task.key, trials, {})
+            made = [m for batch in batches for m in batch]
+            assert any(m.ms is not None for m in made), made
+    return found.workloads
+
+
+def compared(model, program, target, place):
+    """Largest errors against PyTorch of a program in which every kernel has its record."""
+    options = BuildOptions(target, records=Found(place, "", always=True))
+    built = Built(model, program, runtime.step(program, None, options), None, 0.0)
+    return {c.name: c.max_rel for c in compare(built, quiet)}
+
+
+@pytest.mark.parametrize("target", [SCHEDULED, "llvm", LIBRARY])
+def test_tasks_are_the_kernels_with_their_nodes_and_shares(place, target):
+    session = RelaxSession()
+    found = session.tasks(SOURCE, PIPELINE, None, target, 1, progress=quiet)
+    assert len({t.key for t in found}) == len(found) >= 3
+    assert [t.share for t in found] == sorted((t.share for t in found), reverse=True)
+    assert 0.5 < sum(t.share for t in found) <= 1.0001
+    built = last_built("relax", PIPELINE)
+    graph = session.graph_after(SOURCE, PIPELINE, built, progress=quiet)
+    calls = {n.id for n in graph if n.op}
+    computed = [i for t in found for i in t.nodes]
+    assert set(computed) <= set(graph.by_id)
+    assert len(set(computed) & calls) >= 0.7 * len(calls)
+    for task in found:
+        assert task.arguments[-1].dtype == "float32"
+        assert task.before_ms > 0 and task.best_ms is None and not task.uses_record
+    assert any(t.flops and t.flops >= 2 * 2 * 64 * 256 for t in found)
+    same = session.tasks(SOURCE, PIPELINE, None, f"{target} {RECORDS}", 1, progress=quiet)
+    assert {t.key for t in same} == {t.key for t in found}
+
+
+def test_a_reshape_that_the_build_makes_a_view_is_no_task(place):
+    found = RelaxSession().tasks(
+        ModelSource("gpt2_block", batch=1, tokens=3), PIPELINE, None, LIBRARY, 1, progress=quiet
+    )
+    assert "reshape" not in {t.name for t in found}
+    assert all(t.calls and t.before_ms > 0 for t in found)
+
+
+def test_equal_kernels_are_one_task_in_every_program():
+    class Twice(nn.Module):
+        def forward(self, x, y):
+            return torch.softmax(x, 1), torch.softmax(y, 1)
+
+    _, two = imported(Twice(), draw(4, 8), draw(4, 8))
+    _, one = imported(Function(lambda x: torch.softmax(x, 1)), draw(4, 8))
+    _, other = imported(Function(lambda x: torch.softmax(x, 1)), draw(4, 16))
+    found = [measuring.tunable(p, "main", {}, "llvm", False) for p in (two, one, other)]
+    keys = [{w.key for w in f.workloads} for f in found]
+    assert keys[0] == keys[1] and len(keys[0]) == 1
+    assert keys[0] != keys[2]
+    assert Counter(found[0].calls) == {next(iter(keys[0])): 2}
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, x):
+        return self.norm(torch.tanh(self.linear(x)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_program_built_with_records_agrees_with_pytorch(tmp_path, dtype):
+    torch.manual_seed(0)
+    model, program = imported(Small(), draw(8, 16), dtype=dtype)
+    tasks = tuned(program, SCHEDULED, tmp_path)
+    found = compared(model, program, SCHEDULED, tmp_path)
+    assert max(found.values()) <= LIMIT[dtype], found
+    mod = runtime.module_of(program, "main", program.mod["main"])
+    mod = kernel_tasks.kernels(runtime.dispatched(mod, SCHEDULED), parse(SCHEDULED))
+    mod = apply_records.by_records(Found(tmp_path, "", always=True), [])(mod)
+    kernels = [f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+    assert len(kernels) == len(tasks)
+    assert all(k.attrs.get("tirx.is_scheduled", False) for k in kernels)
+
+
+SHAPES = [
+    ((8, 16), (16, 4)),
+    ((3, 8, 16), (16, 4)),
+    ((2, 3, 8, 16), (3, 16, 4)),
+    ((1, 8, 16), (5, 16, 4)),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_matmul_of_the_library_is_a_task_as_tvm_would_do_it(tmp_path, left, right, turned):
+    right = (*right[:-2], right[-1], right[-2]) if turned else right
+    function = Function(lambda a, b: torch.matmul(a, b.mT if turned else b))
+    model, program = imported(function, draw(*left), draw(*right))
+    (task,) = measuring.tunable(program, "main", {}, f"llvm {BLAS}", False).workloads
+    assert task.program.symbol == f"relascope.matmul_n{'t' if turned else 'n'}"
+    assert [a.shape for a in task.arguments[:2]] == [left, right]
+    kernel = kernel_tasks.alone(task, False)
+    machine = tvm.relax.VirtualMachine(runtime.make(kernel, BuildOptions("llvm")), tvm.cpu())
+    expected = function(*model.inputs)
+    given = [tvm.runtime.from_dlpack(i.contiguous()) for i in model.inputs]
+    result = torch.from_dlpack(machine["main"](*given))
+    assert (result - expected).abs().max() <= 1e-5
+    if turned and len(left) == 2:
+        tuned(program, f"llvm {BLAS}", tmp_path)
+        found = Found(tmp_path, "", always=True)
+        mod = runtime.module_of(program, "main", program.mod["main"])
+        mod = apply_records.instead_of_library(runtime.dispatched(mod, f"llvm {BLAS}"), found)
+        symbols = [kernel_tasks.symbol_of(c) for c in kernel_tasks.calls_of(mod["main"])]
+        assert symbols == ["tuned_matmul"]
+        errors_now = compared(model, program, f"llvm {BLAS}", tmp_path)
+        assert max(errors_now.values()) <= LIMIT["float32"]
+
+
+def test_a_build_takes_a_record_only_where_it_beats_what_is_done_without(place):
+    torch.manual_seed(0)
+    model, program = imported(Small(), draw(8, 16))
+    target = f"{SCHEDULED} {RECORDS}"
+    folder = records.folder("relax", tvm.__version__, target, torch.get_num_threads())
+    assert apply_records.found(BuildOptions(target)) is None
+    task, *_ = tuned(program, SCHEDULED, folder, most=1)
+    book = records.Trial(task.key, "r", 1, 0.5, 0.5, 0.0, "c")
+    records.add(folder, records.CURVE, [book])
+    found = apply_records.found(BuildOptions(target))
+    assert found.place == folder and apply_records.taking(found)(task.key)
+    records.add(folder, records.RIVALS, [records.Rival(task.key, "r", 1, 0.25)])
+    again = apply_records.found(BuildOptions(target))
+    assert again != found  # what was built with the records as they were is built anew
+    assert not apply_records.taking(again)(task.key)
+    assert apply_records.found(BuildOptions(SCHEDULED)) is None
+    assert max(errors(model, program, target).values()) <= LIMIT["float32"]
+
+
+def test_a_record_serves_an_equal_kernel_whose_steps_have_other_names(tmp_path):
+    """Structure makes a task; the names that a record calls steps by are no part of it."""
+    one = imported(Function(lambda x: torch.relu(x) * 2), draw(8, 16))[1]
+    (task,) = tuned(one, SCHEDULED, tmp_path)
+    names = [b for b in task.program.mod.script().splitlines() if "sblock(" in b]
+    text = task.program.mod.script()
+    for name in {n.split('"')[1] for n in names} - {"root"}:
+        text = text.replace(f'"{name}"', f'"other_{name}"')
+    other = tvm.script.from_source(text)
+    assert kernel_tasks.key_of(other) == task.key and text != task.program.mod.script()
+    found = Found(tmp_path, "", always=True)
+    made = apply_records.by_records(found, [])(tvm.IRModule({"kernel": other["main"]}))
+    assert made["kernel"].attrs["tirx.is_scheduled"]
+
+
+def test_a_record_of_another_kernel_is_refused(tmp_path):
+    _, program = imported(Small(), draw(8, 16))
+    first, second, *_ = tuned(program, SCHEDULED, tmp_path, most=2)
+    (tmp_path / first.key).rename(tmp_path / "away")
+    (tmp_path / second.key).rename(tmp_path / first.key)
+    options = BuildOptions(SCHEDULED, records=Found(tmp_path, "", always=True))
+    with pytest.raises(EngineError) as refused:
+        runtime.step(program, None, options)
+    assert "another's" in refused.value.message
+    assert first.key in refused.value.where
+
+
+def test_what_is_found_goes_on_and_is_tvms_database_too(place):
+    session = RelaxSession()
+    first, *_ = session.tasks(SOURCE, PIPELINE, None, SCHEDULED, 1, progress=quiet)
+    said = []
+    keys = (first.key,)
+    result = session.tune(
+        SOURCE, PIPELINE, None, SCHEDULED, 1, keys, 3, progress=lambda f, t: said.append((f, t))
+    )
+    (row,) = result.tasks
+    assert (row.trials, row.earlier_ms) == (3, None) and row.before_ms > 0
+    assert said[-1][0] == pytest.approx(1.0) and "trial 3 of 3" in said[-1][1]
+    again = session.tune(SOURCE, PIPELINE, None, SCHEDULED, 1, keys, 3, progress=quiet)
+    assert again.tasks[0].earlier_ms == row.best_ms
+    folder = Path(result.folder)
+    book = records.read(folder)
+    assert [t.trial for t in book.trials] == [1, 2, 3, 4, 5, 6]
+    assert len({t.candidate for t in book.trials}) == 6
+    assert [len(book.in_run(r.run)) for r in (result, again)] == [3, 3]
+    # The rival alone, then in turn with the best record, which the second run has from the start.
+    assert [r.ours_ms is not None for r in book.rivals] == [False, True, True, True]
+    own = folder / first.key
+    theirs = ms.database.JSONDatabase(str(own / search.WORKLOAD), str(own / search.RECORD))
+    assert len(theirs) == sum(t.ms is not None for t in book.trials)
+    (now, *_) = session.tasks(SOURCE, PIPELINE, None, SCHEDULED, 1, progress=quiet)
+    assert now.trials == 6 or now.key != first.key
+    for comparison in session.check(
+        SOURCE, PIPELINE, None, f"{SCHEDULED} {RECORDS}", progress=quiet
+    ):
+        assert comparison.max_rel <= 1e-5
+    with pytest.raises(EngineError) as refused:
+        session.tune(SOURCE, PIPELINE, None, SCHEDULED, 1, ("none",), 3, progress=quiet)
+    assert refused.value.kind == "usage"
+
+
+TUNES = """
+import sys
+from relascope.engine.client import EngineClient
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import default_pipeline, last_built
+client = EngineClient("relax", session="small_batches:SmallBatches")
+client.warm().result()
+print(client.pid, flush=True)
+client.call("tune", ModelSource("mlp", batch=2), default_pipeline("relax", False), None,
+            sys.argv[1], 1, (), 40)
+"""
+
+
+def test_a_run_that_is_killed_loses_no_more_than_the_batch_in_flight(place):
+    """SIGKILL of the app, which no code can see coming: engine and workers end, records stay."""
+    app = subprocess.Popen(
+        [sys.executable, "-c", TUNES, SCHEDULED], cwd=ROOT, stdout=subprocess.PIPE, text=True,
+        env=dict(os.environ),
+    )  # fmt: skip
+    engine = int(app.stdout.readline())
+    folder = records.folder("relax", tvm.__version__, SCHEDULED, 1)
+    deadline = time.monotonic() + 120
+    while len(records.read(folder).trials) < 4:  # two batches
+        assert time.monotonic() < deadline and app.poll() is None
+        time.sleep(0.02)
+    group = subprocess.run(["ps", "-o", "pid=", "-g", str(engine)], capture_output=True, text=True)
+    processes = [int(p) for p in group.stdout.split()]
+    assert len(processes) >= 2  # the engine and a worker
+    known = len(records.read(folder).trials)
+    os.kill(app.pid, signal.SIGKILL)
+    app.wait()
+    app.stdout.close()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{p}").exists() for p in processes):
+        assert time.monotonic() < deadline, "a process was left behind"
+        time.sleep(0.05)
+    book = records.read(folder)
+    assert len(book.trials) >= known and len(book.trials) % 2 == 0
+    task = book.trials[0].task
+    measured = [t for t in book.of(task) if t.ms is not None]
+    stored = (folder / task / search.RECORD).read_text().splitlines()
+    assert len(measured) <= len(stored) <= len(measured) + 2
+    with EngineClient("relax", session="small_batches:SmallBatches") as client:
+        result = client.call("tune", SOURCE, PIPELINE, None, SCHEDULED, 1, (task,), 2)
+    assert result.tasks[0].earlier_ms == book.with_record_ms(task)
+    after = records.read(folder).of(task)
+    assert [t.trial for t in after] == list(range(1, len(book.of(task)) + 3))
+    assert len({t.candidate for t in after}) == len(after)
+
+
+def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(monkeypatch):
+    _, program = imported(Function(lambda x: x * 2 + 1), draw(8, 16))
+    (task,) = measuring.tunable(program, "main", {}, "llvm", False).workloads
+    good = task.program.mod
+    local = workers.Workers(parse("llvm"), False, 1, 1)
+    try:
+        found = local.measure([good, None, good], task.arguments)
+        assert found[0][0] > 0 and found[2][0] > 0
+        assert found[1][0] is None and found[1][1]
+        asked, kinds = workers._asked, []
+
+        def killing(worker, function, arguments, seconds):
+            kinds.append(function.__name__)
+            if kinds == ["build", "build", "time"]:
+                worker._proc.kill()
+            return asked(worker, function, arguments, seconds)
+
+        monkeypatch.setattr(workers, "_asked", killing)
+        first, second = local.measure([good, good], task.arguments)
+        assert first == (None, "Its process ended.")
+        assert second[0] > 0
+        monkeypatch.setattr(workers, "RUN_SECONDS", 1e-4)
+        assert "more than" in local.measure([good], task.arguments)[0][1]
+    finally:
+        local.close()
+
+
+def test_a_target_that_is_not_here_cannot_be_measured_here():
+    with pytest.raises(EngineError) as refused:
+        measuring.tuner("cuda -arch=sm_90", 1, None)
+    assert refused.value.kind == "target"
+
+
+def test_the_best_target_here_has_records_and_without_them_builds_as_before(place):
+    assert RECORDS in targets()[0].name
+    model, program = imported(Small(), draw(8, 16))
+    best = f"llvm {BLAS} {SCHEDULES} {RECORDS}"
+    assert max(errors(model, program, best).values()) <= LIMIT["float32"]

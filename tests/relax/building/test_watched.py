@@ -1,0 +1,115 @@
+"""Kernels are timed one by one, and each leads back to the nodes that it computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kernels import TARGET, Overflow, check_figures, check_fusion, check_node, profile, quiet
+from relascope.core.errors import EngineError
+from relascope.engine.cpu_kernels.openblas import OPENBLAS
+from relascope.engine.protocol.profile import Peaks
+from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.relax.building.targets import BLAS, SCHEDULES
+from relascope.engine.relax.session import RelaxSession
+from relascope.engine.server import session as pipeline_session
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.pipeline import Pipeline
+
+
+@pytest.fixture(scope="module")
+def session():
+    return RelaxSession()
+
+
+@pytest.mark.parametrize(
+    "target", [TARGET, f"{TARGET} {BLAS}", f"{TARGET} {OPENBLAS}", f"{TARGET} {BLAS} {SCHEDULES}"]
+)
+@pytest.mark.parametrize("training", [False, True])
+def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(session, training, target):
+    source = ModelSource("bert_layer", tokens=6, training=training)
+    found, graph, values = profile(session, source, default_pipeline("relax", training), target)
+    check_figures(found)
+    order = {n.id: i for i, n in enumerate(graph)}
+    for kernel in found.kernels:
+        assert kernel.nodes, kernel.name
+        assert list(kernel.nodes) == sorted(kernel.nodes, key=order.__getitem__)
+        if len(kernel.outputs) == 1:
+            check_node(kernel, kernel.nodes[-1], values)
+    assert sum(p.unmapped_ms for p in found.phases) == 0
+    # With our schedules so small a layer has no product left for the library.
+    ours = SCHEDULES in target
+    assert any("packed_matmul" in k.name for k in found.kernels) == ours
+    for library, prefix in ((BLAS, "relascope."), (OPENBLAS, "openblas_matmul_")):
+        products = [k for k in found.kernels if k.name.startswith(prefix)]
+        assert bool(products) == (library in target.split() and not ours)
+        assert all(k.flops for k in products)
+    assert {k.phase for k in found.kernels} == (
+        {"forward", "backward"} if training else {"forward"}
+    )
+    if training:
+        assert found.estimated_peak_bytes == pytest.approx(found.peak_bytes, rel=0.1)
+
+
+def test_every_call_of_the_forward_is_in_one_kernel(session):
+    source = ModelSource("bert_layer", tokens=6, training=True)
+    pipeline = default_pipeline("relax", True)
+    check_fusion(session, source, pipeline)
+
+
+def test_what_no_kernel_computes_is_a_view_or_is_read_turned(session):
+    source = ModelSource("bert_layer", tokens=6)
+    pipeline = default_pipeline("relax", False)
+    found, graph, _ = profile(session, source, pipeline, f"{TARGET} {BLAS}")
+    computed = {i for k in found.kernels for i in k.nodes}
+    left = {n.op for n in graph if n.kind.value == "call" and n.id not in computed}
+    assert left <= {"reshape", "permute_dims", "squeeze", "expand_dims"}
+
+
+def test_equal_kernels_are_told_apart_by_their_place(session):
+    source = ModelSource("bert_layer", tokens=6)
+    found, _, _ = profile(session, source, default_pipeline("relax", False))
+    norms = [k for k in found.kernels if k.name == "layer_norm"]
+    assert len(norms) == 2
+    assert norms[0].nodes != norms[1].nodes
+
+
+def test_the_first_kernel_with_a_number_that_is_none_is_found(session, tmp_path):
+    file = tmp_path / "overflow.pt"
+    torch.jit.trace(Overflow(), torch.ones(2, 3)).save(str(file))
+    source = source_from_file(str(file), "x=2x3:float32")
+    found = session.profile(
+        source, Pipeline.parse("legalize|fuse_ops|fuse_tir"), None, TARGET, 1, 2, progress=quiet
+    )
+    first = found.first_bad
+    assert first is not None
+    graph = session.graph_after(source, Pipeline(), -1, progress=quiet)
+    assert "divide" in {graph.by_id[i].op for i in found.kernels[first].nodes}
+    assert found.kernels[first].outputs[0].nans or found.kernels[first].outputs[0].infinities
+
+
+def test_a_joint_program_is_profiled_as_two_functions(session):
+    source = ModelSource("mlp", training=True)
+    with pytest.raises(EngineError, match="two functions"):
+        session.profile(source, default_pipeline("relax", True), None, TARGET, 1, 2, progress=quiet)
+
+
+def test_peaks_are_measured_once_for_a_number_of_threads_and_anew_on_request(monkeypatch):
+    asked = []
+
+    def measure(device, dtypes):
+        asked.append((device, torch.get_num_threads(), tuple(dtypes)))
+        return Peaks("m", 1, (), ((1, 1.0),), float(len(asked)))
+
+    monkeypatch.setattr(pipeline_session, "measure_peaks", measure)
+    own, before = RelaxSession(), torch.get_num_threads()
+    try:
+        first = own.peaks(TARGET, 1, ("float32",), progress=quiet)
+        assert own.peaks(TARGET, 1, ("float32",), progress=quiet) is first
+        assert own.peaks(TARGET, 1, ("float32",), 1, progress=quiet).seconds == 2.0
+        assert own.peaks(TARGET, 2, ("float32",), progress=quiet).seconds == 3.0
+        assert own.peaks("cuda", 1, ("float16",), progress=quiet).seconds == 4.0
+    finally:
+        torch.set_num_threads(before)
+    assert asked == [("cpu", 1, ("float32",)), ("cpu", 1, ("float32",)),
+                     ("cpu", 2, ("float32",)), ("cuda", 1, ("float16",))]  # fmt: skip

@@ -1,0 +1,64 @@
+"""What TVM's importer changes without a word is mended or refused; provenance is kept."""
+
+import pytest
+import torch
+from torch import nn
+
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import load_model
+from relascope.engine.relax.draw.to_graph import to_graph
+from relascope.engine.relax.frontend.importer import import_model
+from relax_modules import LIMIT, Function, check, draw, errors, imported, quiet
+from traces import net, save
+
+
+def test_random_numbers_are_refused_by_name():
+    with pytest.raises(EngineError) as caught:
+        imported(
+            Function(lambda x: nn.functional.alpha_dropout(x, 0.5, True)), draw(3), training=True
+        )
+    assert caught.value.kind == "operator"
+    assert "alpha_dropout" in caught.value.where
+
+
+def test_operators_that_tvm_lacks_are_written_with_others():
+    check(Function(lambda x: torch.logsumexp(x, 1)), draw(3, 5))
+
+
+def test_names_order_and_provenance(tmp_path):
+    module, inputs = net()
+    path = save(module, inputs, tmp_path / "net.pt")
+    model = load_model(ModelSource(str(path)), quiet)
+    program = import_model(model, quiet)
+    graph, variables = to_graph(program)
+    graph.validate()
+    assert set(variables) == set(graph.by_id)
+    names = [str(p.name) for p in program.main.params]
+    assert names == [*model.input_names, *model.parameters, *model.buffers]
+    assert {n.scope for n in graph if n.op == "nn.layer_norm"} == {"blocks.0.norm", "blocks.1.norm"}
+    assert {n.source for n in graph if n.op == "matmul"} == {"aten::linear"}
+    assert max(errors(model, program).values()) <= LIMIT["float32"]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_an_exported_program(tmp_path, training):
+    module, inputs = net(training)
+    path = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(module, inputs), path)
+    model = load_model(ModelSource(str(path), training=training), quiet)
+    program = import_model(model, quiet)
+    assert list(model.parameters) == [n for n, _ in module.named_parameters() if n != "unused"
+                                      and n != "head.weight"]  # fmt: skip
+    assert len(program.masks) == (2 if training else 0)
+    scopes = {n.scope for n in to_graph(program)[0] if n.op == "nn.layer_norm"}
+    assert scopes == {"blocks.0.norm", "blocks.1.norm"}
+    assert max(errors(model, program).values()) <= LIMIT["float32"]
+
+
+def test_a_file_that_is_no_exported_program(tmp_path):
+    path = tmp_path / "x.pt2"
+    path.write_bytes(b"nothing")
+    with pytest.raises(EngineError) as caught:
+        load_model(ModelSource(str(path)), quiet)
+    assert caught.value.kind == "file"

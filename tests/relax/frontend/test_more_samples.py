@@ -1,0 +1,47 @@
+"""Samples beyond a BertLayer: their gradients and running statistics in Relax."""
+
+import pytest
+import torch
+
+from gradients import compare, quiet
+from image_parts import PARTS, norms, part
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import load_model, model_from_module
+from relascope.engine.relax.frontend.importer import import_model
+from training import joint, step
+
+LIMITS = {"float32": (1e-5, 1e-4), "float64": (1e-12, 1e-10)}
+
+
+@pytest.mark.parametrize(("name", "dtype"), zip(["gpt2_block", "llama_block"], LIMITS, strict=True))
+def test_every_gradient_of_a_block_agrees_with_pytorch(name, dtype):
+    source = ModelSource(name, batch=2, tokens=3, training=True, dtype=dtype)
+    model = load_model(source, quiet)
+    outputs, gradients = step(model, joint(import_model(model, quiet)), "min_cut")
+    compare(model, outputs, gradients, *LIMITS[dtype])
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    # In float32, which side of relu6's bends a number falls on may depend on rounding.
+    [("resnet", "float32"), ("resnet", "float64"), ("mobilenet_v2", "float64")],
+)
+def test_gradients_and_running_statistics_agree(name, dtype):
+    module, image = part(PARTS[name])
+    frozen, live = norms(module)[::2], norms(module)[1::2]
+    for norm in frozen:
+        norm.eval()
+    to = getattr(torch, dtype)
+    source = ModelSource("module", training=True, dtype=dtype)
+    model = model_from_module(module.to(to), ("x",), (image.to(to),), source, quiet)
+    program = import_model(model, quiet)
+    assert len(program.updates) == 3 * len(live) > 0
+    results, gradients = step(model, joint(program), "min_cut")
+    count = len(results) - len(program.updates)
+    compare(model, results[:count], gradients, *LIMITS[dtype])
+    updated = dict(zip(program.updates, results[count:], strict=True))
+    limit = LIMITS[dtype][0]
+    for key, theirs in model.updated(program.updates).items():
+        assert updated[key].dtype == theirs.dtype
+        assert not torch.equal(theirs, model.buffers[key]), key
+        torch.testing.assert_close(updated[key], theirs, rtol=limit, atol=limit)

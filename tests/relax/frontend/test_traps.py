@@ -1,0 +1,155 @@
+"""What TVM's importer or a pass of its own gets wrong without a word: each trap has a test here.
+
+Where TVM's own does it still, that is tested too: on the day it does not, our part can go.
+"""
+
+import pytest
+import torch
+from torch import nn
+from tvm import relax
+
+from relascope.core.errors import EngineError
+from relascope.passes.relax.builtin import decompose_for_inference, decompose_for_training
+from relascope.passes.relax.ir.program import RelaxProgram
+from relax_modules import Function, check, draw, errors, imported
+
+# Dropout that is on becomes nothing.
+
+
+def test_dropout_in_train_mode_becomes_masks_in_order():
+    module = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 4), nn.Dropout(0.25))
+    _, program, _ = check(module, draw(3, 8), training=True)
+    assert [(m.rate, m.shape) for m in program.masks] == [(0.5, (3, 8)), (0.25, (3, 4))]
+    assert [str(p.name) for p in program.main.params][-2:] == [m.name for m in program.masks]
+
+
+def test_dropout_in_eval_mode_is_nothing():
+    _, program, _ = check(nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 4)), draw(3, 8))
+    assert program.masks == ()
+
+
+# Running statistics: the update is lost, or the batch's are not taken.
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_batch_norm_by_its_running_statistics(dtype):
+    module = nn.BatchNorm2d(3)
+    module.running_mean.normal_()
+    module.running_var.uniform_(1, 2)
+    check(module, draw(2, 3, 4, 4), dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_batch_norm_by_the_batch_returns_its_updates(dtype):
+    _, program, found = check(nn.BatchNorm2d(3), draw(2, 3, 4, 4), training=True, dtype=dtype)
+    assert set(program.updates) == {"running_mean", "running_var", "num_batches_tracked"}
+    assert {f"updated {n}" for n in program.updates} < set(found)
+
+
+# DecomposeOpsForTraining and DecomposeOpsForInference do not look at a batch norm's mode.
+
+
+def batch_norm(training):
+    """A program of one batch norm in a mode."""
+    types = [(2, 3, 4, 4), (3,), (3,), (3,), (3,)]
+    arguments = [
+        relax.Var(n, relax.TensorType(t, "float32"))
+        for n, t in zip(["x", "weight", "bias", "mean", "variance"], types, strict=True)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", arguments):
+        with builder.dataflow():
+            made = builder.emit(relax.op.nn.batch_norm(*arguments, axis=1, training=training))
+            result = builder.emit_output(relax.TupleGetItem(made, 0))
+        builder.emit_func_output(result)
+    return RelaxProgram(builder.get(), {}, tuple(str(a.name) for a in arguments), 1)
+
+
+@pytest.mark.parametrize(
+    ("run", "training", "words"),
+    [(decompose_for_training, False, "eval mode"), (decompose_for_inference, True, "train mode")],
+)
+def test_a_batch_norm_of_the_other_mode_is_refused(run, training, words):
+    with pytest.raises(EngineError) as caught:
+        run(batch_norm(training))
+    assert caught.value.kind == "pass"
+    assert words in caught.value.message
+    assert "nn.batch_norm" in caught.value.where
+    assert "nn.batch_norm" not in str(run(batch_norm(not training)).mod)
+
+
+def test_the_refusal_names_the_module():
+    model, program = imported(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), draw(2, 3))
+    with pytest.raises(EngineError) as caught:
+        decompose_for_training(program)
+    assert caught.value.where == "aten::batch_norm in 1"
+    assert max(errors(model, decompose_for_inference(program)).values()) <= 1e-5
+
+
+def test_tvms_own_pass_still_changes_a_batch_norm_in_eval_mode():
+    changed = relax.transform.DecomposeOpsForTraining()(batch_norm(False).mod)
+    assert "R.variance" in str(changed)
+
+
+# The second and third result of layer norm have another shape and meaning.
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_all_three_results_of_layer_norm(dtype):
+    weight, bias = draw(6), draw(6)
+
+    def function(x):
+        return torch.native_layer_norm(x, [6], weight.to(x), bias.to(x), 1e-5)
+
+    _, program, found = check(Function(function), draw(2, 3, 6), dtype=dtype)
+    assert len(found) == program.outputs == 3
+
+
+# Products are computed in float32, whatever their operands are.
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -libs=blas"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.mm(x, y),
+        lambda x, y: torch.addmm(x[:, :3], x, y, beta=0.5, alpha=2),
+        lambda x, y: torch.bmm(x[None], y[None]),
+        lambda x, y: x @ y,
+        lambda x, y: (x @ x.t()) @ (y @ (y.t() @ y)),
+    ],
+)
+def test_products_keep_float64(function, target):
+    _, program, _ = check(Function(function), draw(4, 4), draw(4, 3)[:, :3].contiguous(),
+                          dtype="float64", target=target)  # fmt: skip
+    assert "float32" not in str(program.mod)
+
+
+def test_linear_and_convolution_keep_float64():
+    check(nn.Conv1d(3, 4, 3, stride=2, padding=1), draw(2, 3, 9), dtype="float64")
+    check(nn.Conv2d(4, 4, 3, groups=2, dilation=2), draw(2, 4, 9, 9), dtype="float64")
+    check(nn.Linear(8, 4), draw(3, 8), dtype="float64")
+
+
+# Sums and comparisons of bools do not build.
+
+
+def test_bools_are_summed_and_compared():
+    check(Function(lambda x: torch.cumsum(x > 0, 1)), draw(3, 5))
+    check(Function(lambda x: (x > 0) == (x > 1)), draw(3, 5))
+    check(Function(lambda x: (x > 0) != (x > 1)), draw(3, 5))
+
+
+# Options that are not read.
+
+
+def test_options_that_tvm_ignores():
+    check(Function(lambda x, y: torch.add(x, y, alpha=3) - torch.sub(x, y, alpha=2)),
+          draw(3, 5), draw(3, 5))  # fmt: skip
+    check(Function(lambda x: torch.softmax(x, -1, dtype=torch.float64)), draw(3, 5))
+    check(Function(lambda x: torch.std(x, 1, correction=2)), draw(3, 5))
+    check(Function(lambda x: x.new_ones(5, dtype=torch.bool) & (x > 0)), draw(3, 5))
+    check(Function(lambda q: nn.functional.scaled_dot_product_attention(q, q, q, scale=0.3)),
+          draw(1, 2, 4, 8))  # fmt: skip
+    causal = Function(lambda q: nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True))
+    check(causal, draw(1, 2, 4, 8))

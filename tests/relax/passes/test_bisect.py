@@ -1,0 +1,31 @@
+"""Bisection in Relax."""
+
+import pytest
+
+pytest.register_assert_rewrite("bisecting")
+
+from bisecting import *  # noqa: F403
+from bisecting import Case
+from relascope.engine.relax.session import RelaxSession
+
+
+@pytest.fixture
+def case():
+    return Case(
+        "relax",
+        {
+            "gelu_tanh": "cse",
+            "in_float16": "bind",
+            "weight_transposed": "fold",
+            "residual_dropped": "dce",
+            "softmax_axis": "fold",
+            "slow": "decompose_inference",
+        },
+        "decompose_gelu|decompose_layer_norm|eps_outside|canonicalize|root_grad_out|gradient|drop_zeros"
+        "|dce",
+    )
+
+
+@pytest.fixture(scope="module")
+def session():
+    return RelaxSession()

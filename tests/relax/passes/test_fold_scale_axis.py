@@ -1,0 +1,451 @@
+"""Products with one number a channel, folded into weights: what goes, what stays, and numbers."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from tvm import relax
+
+from image_parts import PARTS, part
+from relascope.core.graph import Kind
+from relascope.core.identity import carry_identity
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import load_model
+from relascope.engine.relax.frontend.importer import import_model
+from relascope.passes.relax.examples.building import program, var
+from relascope.passes.relax.ir.origins import imported_order
+from relascope.passes.relax.ir.rewrite import bindings, op_name
+from relascope.viz.compare.origins import How, origins
+from relax_modules import LIMIT, errors, imported
+from training import RELAX, passes
+
+OP = relax.op
+NN = relax.op.nn
+DRAWN = np.random.default_rng(3)
+D = "float64"
+TARGET = "llvm -libs=blas"  # builds no convolutions, which takes longest
+
+
+def const(*size, least=-1.5):
+    return relax.const(DRAWN.uniform(least, 1.5, size), D)
+
+
+def positive(*size):
+    return const(*size, least=0.5)
+
+
+def quiet(fraction, text):
+    pass
+
+
+def operators(made):
+    """Names of the operators between inputs and outputs, and not those between weights."""
+    data, found = {str(p.name) for p in made.main.params if str(p.name) not in made.params}, []
+    for variable, value in bindings(made.main):
+        read = [a for a in getattr(value, "args", ()) if isinstance(a, relax.Var)]
+        if any(str(a.name) in data for a in read) or not op_name(value):
+            data.add(str(variable.name))
+            found += [op_name(value)] if op_name(value) else []
+    return found
+
+
+def run(made, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    values = {
+        str(p.name): torch.randn(
+            [int(d) for d in p.ty.shape.values], generator=generator, dtype=torch.float64
+        )
+        for p in made.main.params
+    }
+    return RELAX.runtime.step(made, None, BuildOptions(TARGET)).forward(values)[0]
+
+
+def same(before, after):
+    for a, b in zip(run(before), run(after), strict=True):
+        assert a.shape == b.shape
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12 * float(b.abs().max()))
+
+
+def image(body, channels=4, weights=()):
+    """A program of x (1, channels, 6, 6), and of parameters by name and shape."""
+    x = var("x", 1, channels, 6, 6, dtype=D)
+    more = {name: var(name, *size, dtype=D) for name, size in weights}
+    return program([x, *more.values()], lambda emit: body(emit, x, **more), list(more))
+
+
+def rows(body, width=4):
+    x = var("x", 3, width, dtype=D)
+    return program([x], lambda emit: body(emit, x))
+
+
+def conv(data, *weight, **attrs):
+    return NN.conv2d(data, const(*(weight or (5, 4, 3, 3))), padding=1, **attrs)
+
+
+CONV, BIAS = "nn.conv2d", "add"
+
+# The program, and what is left of the way from its input to its output.
+BACKWARD = {
+    "a factor": (lambda e, x: OP.multiply(e("a", conv(x)), const(5, 1, 1)), [CONV]),
+    "a factor in front": (lambda e, x: OP.multiply(const(1, 5, 1, 1), e("a", conv(x))), [CONV]),
+    "a divisor": (lambda e, x: OP.divide(e("a", conv(x)), positive(5, 1, 1)), [CONV]),
+    "a number": (lambda e, x: OP.multiply(e("a", conv(x)), const()), [CONV]),
+    "a number in four axes": (
+        lambda e, x: OP.multiply(e("a", conv(x)), const(1, 1, 1, 1)), [CONV],
+    ),
+    "behind a bias": (
+        lambda e, x: OP.multiply(
+            e("b", OP.add(e("a", conv(x)), const(5, 1, 1))), const(5, 1, 1)
+        ), [CONV, BIAS],
+    ),
+    "behind a bias of every element": (
+        lambda e, x: OP.multiply(
+            e("b", OP.subtract(const(1, 5, 6, 6), e("a", conv(x)))), const(5, 1, 1)
+        ), [CONV, "subtract"],
+    ),
+    "a batch norm": (
+        lambda e, x: OP.add(
+            e("d", OP.multiply(
+                e("c", OP.divide(
+                    e("b", OP.subtract(e("a", conv(x)), const(1, 5, 1, 1))), positive(1, 5, 1, 1)
+                )), const(1, 5, 1, 1)
+            )), const(1, 5, 1, 1)
+        ), [CONV, "subtract", BIAS],
+    ),
+    "behind relu, above zero": (
+        lambda e, x: OP.multiply(e("b", NN.relu(e("a", conv(x)))), positive(5, 1, 1)),
+        [CONV, "nn.relu"],
+    ),
+    "behind relu, below zero": (
+        lambda e, x: OP.multiply(e("b", NN.relu(e("a", conv(x)))), const(5, 1, 1)),
+        [CONV, "nn.relu", "multiply"],
+    ),
+    "behind leaky relu": (
+        lambda e, x: OP.multiply(e("b", NN.leakyrelu(e("a", conv(x)), 0.2)), positive(5, 1, 1)),
+        [CONV, "nn.leakyrelu"],
+    ),
+    "behind maxima": (
+        lambda e, x: OP.multiply(
+            e("b", NN.max_pool2d(e("a", conv(x)), (3, 3), padding=(1, 1))), positive(5, 1, 1)
+        ), [CONV, "nn.max_pool2d"],
+    ),
+    "behind maxima, below zero": (
+        lambda e, x: OP.multiply(e("b", NN.max_pool2d(e("a", conv(x)), (2, 2))), const(5, 1, 1)),
+        [CONV, "nn.max_pool2d", "multiply"],
+    ),
+    "behind means": (
+        lambda e, x: OP.multiply(e("b", NN.avg_pool2d(e("a", conv(x)), (2, 2))), const(5, 1, 1)),
+        [CONV, "nn.avg_pool2d"],
+    ),
+    "behind means of all": (
+        lambda e, x: OP.multiply(
+            e("b", NN.adaptive_avg_pool2d(e("a", conv(x)), (1, 1))), const(5, 1, 1)
+        ), [CONV, "nn.adaptive_avg_pool2d"],
+    ),
+    "behind clip": (
+        lambda e, x: OP.multiply(e("b", OP.clip(e("a", conv(x)), 0, 6)), positive(5, 1, 1)),
+        [CONV, "clip", "multiply"],
+    ),
+    "behind padding with zeros": (
+        lambda e, x: OP.multiply(
+            e("b", NN.pad(e("a", conv(x)), [0, 0, 0, 0, 1, 1, 1, 1])), const(5, 1, 1)
+        ), [CONV, "nn.pad"],
+    ),
+    "behind padding with ones": (
+        lambda e, x: OP.multiply(
+            e("b", NN.pad(e("a", conv(x)), [0, 0, 0, 0, 1, 1, 1, 1], pad_value=1.0)),
+            const(5, 1, 1),
+        ), [CONV, "nn.pad", "multiply"],
+    ),
+    "behind padding of channels": (
+        lambda e, x: OP.multiply(
+            e("b", NN.pad(e("a", conv(x)), [0, 0, 1, 1, 0, 0, 0, 0])), const(7, 1, 1)
+        ), [CONV, "nn.pad", "multiply"],
+    ),
+    "behind a transpose": (
+        lambda e, x: OP.multiply(
+            e("b", OP.permute_dims(e("a", conv(x)), [0, 2, 3, 1])), const(5)
+        ), [CONV, "permute_dims"],
+    ),
+    "along another axis": (
+        lambda e, x: OP.multiply(e("a", conv(x)), const(6)), [CONV, "multiply"],
+    ),
+    "of every element": (
+        lambda e, x: OP.multiply(e("a", conv(x)), const(5, 6, 6)), [CONV, "multiply"],
+    ),
+    "that broadcasts": (
+        lambda e, x: OP.multiply(e("a", conv(x)), const(2, 5, 1, 1)), [CONV, "multiply"],
+    ),
+    "of data": (
+        lambda e, x: OP.multiply(
+            e("a", conv(x)), e("m", OP.mean(e("b", conv(x)), [0, 2, 3], keepdims=True))
+        ), [CONV, CONV, "mean", "multiply"],
+    ),
+    "divided by the result": (
+        lambda e, x: OP.divide(const(5, 1, 1), e("a", conv(x))), [CONV, "divide"],
+    ),
+    "of a result that is read again": (
+        lambda e, x: OP.add(
+            e("b", OP.multiply(e("a", conv(x)), const(5, 1, 1))), e("c", NN.relu(e("a2", conv(x))))
+        ), [CONV, CONV, "nn.relu", BIAS],
+    ),
+    "of a sum of two": (
+        lambda e, x: OP.multiply(
+            e("c", OP.add(e("a", conv(x)), e("b", conv(x)))), const(5, 1, 1)
+        ), [CONV, CONV, BIAS],
+    ),
+    "of a sum of which one has no weight": (
+        lambda e, x: OP.multiply(e("c", OP.add(e("a", conv(x, 4, 4, 3, 3)), x)), const(4, 1, 1)),
+        [CONV, BIAS, "multiply"],
+    ),
+    "two groups": (
+        lambda e, x: OP.multiply(e("a", conv(x, 6, 2, 3, 3, groups=2)), const(6, 1, 1)), [CONV],
+    ),
+    "each channel by itself": (
+        lambda e, x: OP.multiply(e("a", conv(x, 4, 1, 3, 3, groups=4)), const(4, 1, 1)), [CONV],
+    ),
+    "other layouts": (
+        lambda e, x: OP.multiply(
+            e("a", NN.conv2d(
+                e("t", OP.permute_dims(x, [0, 2, 3, 1])), const(3, 3, 4, 5), data_layout="NHWC",
+                kernel_layout="HWIO",
+            )), const(5),
+        ), ["permute_dims", CONV],
+    ),
+}  # fmt: skip
+
+FORWARD = {
+    "a factor": (lambda e, x: conv(e("a", OP.multiply(x, const(4, 1, 1)))), [CONV]),
+    "a divisor": (lambda e, x: conv(e("a", OP.divide(x, positive(4, 1, 1)))), [CONV]),
+    "a number": (lambda e, x: conv(e("a", OP.multiply(const(), x))), [CONV]),
+    "two readers": (
+        lambda e, x: (lambda a: OP.add(e("b", conv(a)), e("c", conv(a))))(
+            e("a", OP.multiply(x, const(4, 1, 1)))
+        ), [CONV, CONV, BIAS],
+    ),
+    "one reader that cannot": (
+        lambda e, x: (lambda a: OP.add(e("b", conv(a, 4, 4, 3, 3)), a))(
+            e("a", OP.multiply(x, const(4, 1, 1)))
+        ), ["multiply", CONV, BIAS],
+    ),
+    "before relu, above zero": (
+        lambda e, x: conv(e("b", NN.relu(e("a", OP.multiply(x, positive(4, 1, 1)))))),
+        ["nn.relu", CONV],
+    ),
+    "before relu, below zero": (
+        lambda e, x: conv(e("b", NN.relu(e("a", OP.multiply(x, const(4, 1, 1)))))),
+        ["multiply", "nn.relu", CONV],
+    ),
+    "a batch norm and relu": (
+        lambda e, x: conv(e("e", NN.relu(e("d", OP.add(
+            e("c", OP.multiply(
+                e("b", OP.divide(
+                    e("a", OP.subtract(x, const(1, 4, 1, 1))), positive(1, 4, 1, 1)
+                )), positive(1, 4, 1, 1)
+            )), const(1, 4, 1, 1)
+        ))))), ["subtract", BIAS, "nn.relu", CONV],
+    ),
+    "before a bias, with a zero": (
+        lambda e, x: conv(e("b", OP.add(
+            e("a", OP.multiply(x, relax.const(np.array([1.0, 0, 2, 3]).reshape(4, 1, 1), D))),
+            const(4, 1, 1),
+        ))), ["multiply", BIAS, CONV],
+    ),
+    "before means, maxima and padding": (
+        lambda e, x: conv(e("d", NN.pad(
+            e("c", NN.max_pool2d(
+                e("b", NN.avg_pool2d(e("a", OP.multiply(x, positive(4, 1, 1))), (2, 2))), (2, 2)
+            )), [0, 0, 0, 0, 2, 2, 2, 2]
+        ))), ["nn.avg_pool2d", "nn.max_pool2d", "nn.pad", CONV],
+    ),
+    "two groups": (
+        lambda e, x: conv(e("a", OP.multiply(x, const(4, 1, 1))), 6, 2, 3, 3, groups=2), [CONV],
+    ),
+    "each channel by itself": (
+        lambda e, x: conv(e("a", OP.multiply(x, const(4, 1, 1))), 8, 1, 3, 3, groups=4), [CONV],
+    ),
+    "two groups in another layout": (
+        lambda e, x: NN.conv2d(
+            e("a", OP.multiply(e("t", OP.permute_dims(x, [0, 2, 3, 1])), const(4))),
+            const(3, 3, 2, 6), data_layout="NHWC", kernel_layout="HWIO", groups=2,
+        ), ["permute_dims", CONV],
+    ),
+    "of data": (
+        lambda e, x: conv(e("a", OP.multiply(x, e("m", OP.mean(x, [0, 2, 3], keepdims=True))))),
+        ["mean", "multiply", CONV],
+    ),
+    "that is a result": (lambda e, x: OP.multiply(x, const(4, 1, 1)), ["multiply"]),
+}  # fmt: skip
+
+
+CASES = {"backward_fold_scale_axis": BACKWARD, "forward_fold_scale_axis": FORWARD}
+
+
+@pytest.mark.parametrize(("name", "case"), [(n, c) for n, cases in CASES.items() for c in cases])
+def test_what_is_folded_and_what_stays(name, case):
+    body, expected = CASES[name][case]
+    before = image(body)
+    after = passes(before, name)
+    assert operators(after) == expected
+    assert (after is before) == (operators(before) == expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_numbers_stay(name):
+    # All of them in one program, which is built once before and once after the pass.
+    cases = CASES[name].values()
+    before = image(
+        lambda e, x: relax.Tuple([e("one", body(e, x)) for body, _ in cases])
+    )  # fmt: skip
+    after = passes(before, name)
+    assert sorted(operators(after)) == sorted(op for _, expected in cases for op in expected)
+    same(before, after)
+
+
+def test_a_result_that_something_else_reads_is_not_scaled():
+    def body(emit, x):
+        a = emit("a", conv(x))
+        return OP.add(emit("b", OP.multiply(a, const(5, 1, 1))), a)
+
+    before = image(body)
+    assert passes(before, "backward_fold_scale_axis") is before
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("backward_fold_scale_axis",
+         lambda e, x: OP.multiply(e("b", OP.add(e("a", OP.matmul(x, const(4, 6))), const(6))),
+                                  const(6))),
+        ("forward_fold_scale_axis",
+         lambda e, x: OP.matmul(e("b", OP.add(e("a", OP.multiply(x, positive(4))), const(4))),
+                                const(4, 6))),
+    ],
+)  # fmt: skip
+def test_a_product_takes_its_scales(name, body):
+    before = rows(body)
+    after = passes(before, name)
+    assert sorted(operators(after)) == ["add", "matmul"]
+    same(before, after)
+
+
+def test_weights_that_are_arguments_are_scaled_where_they_are_used():
+    def body(emit, x, w, s):
+        a = emit("a", NN.conv2d(x, w))
+        return OP.multiply(a, emit("t", OP.expand_dims(s, [1, 2])))  # bound after the convolution
+
+    before = image(body, weights=[("w", (5, 4, 3, 3)), ("s", (5,))])
+    after = passes(before, "backward_fold_scale_axis")
+    assert operators(after) == [CONV]
+    same(before, after)
+
+
+def test_a_scale_that_is_an_argument_does_not_go_through_relu():
+    def body(emit, x, w, s):
+        return OP.multiply(emit("b", NN.relu(emit("a", NN.conv2d(x, w)))), s)
+
+    before = image(body, weights=[("w", (5, 4, 3, 3)), ("s", (5, 1, 1))])
+    assert passes(before, "backward_fold_scale_axis") is before
+
+
+def test_both_ways_and_then_what_is_constant():
+    before = image(lambda e, x: OP.multiply(
+        e("b", conv(e("a", OP.divide(x, positive(4, 1, 1))))), const(5, 1, 1)
+    ))  # fmt: skip
+    after = passes(before, "fold_scale_axis")
+    assert [n for _, v in bindings(after.main) if (n := op_name(v))] == [CONV]
+    same(before, after)
+
+
+def test_what_nothing_applies_to_comes_back_as_it_is():
+    before = image(lambda e, x: NN.relu(e("a", conv(x))))
+    for name in ("backward_fold_scale_axis", "forward_fold_scale_axis", "fold_scale_axis",
+                 "combine_conv2d"):  # fmt: skip
+        assert passes(before, name) is before
+
+
+class Normed(nn.Module):
+    """Batch norms on either side of convolutions, in one, two and three dimensions."""
+
+    def __init__(self, rank):
+        super().__init__()
+        convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[rank - 1]
+        norm = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)[rank - 1]
+        self.steps = nn.Sequential(
+            norm(4), convolution(4, 6, 3, padding=1), norm(6), nn.ReLU(),
+            convolution(6, 6, 3, groups=3), norm(6),
+        )  # fmt: skip
+        for module in self.steps:
+            if hasattr(module, "running_var"):
+                module.running_var.uniform_(0.5, 2)
+                module.running_mean.normal_()
+                nn.init.normal_(module.weight)
+                nn.init.normal_(module.bias)
+
+    def forward(self, x):
+        return self.steps(x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_batch_norms_around_convolutions_agree_with_pytorch(rank, dtype):
+    torch.manual_seed(0)
+    model, made = imported(Normed(rank), torch.randn(2, 4, *[6] * rank), dtype=dtype)
+    after = passes(made, "bind|decompose_inference|fold|fold_scale_axis")
+    assert not {"multiply", "divide"} & set(operators(after))
+    assert max(errors(model, after, TARGET).values()) <= LIMIT[dtype]
+
+
+def test_a_scale_says_into_which_constant_it_went():
+    torch.manual_seed(0)
+    _, made = imported(Normed(2), torch.randn(2, 4, 6, 6))
+    before = passes(made, "bind|decompose_inference|fold")
+    old = RELAX.to_graph(before)[0]
+    matched = carry_identity(old, RELAX.to_graph(passes(before, "fold_scale_axis"))[0])
+    gone = [o for o in origins(old, matched) if o.what == "removed"]
+    scales = [o for o in gone if old.by_id[o.id].op in ("multiply", "divide")]
+    behind = [o for o in scales if o.how is How.FOLDED]  # of the two norms behind convolutions
+    assert (len(scales), len(behind)) == (6, 4)
+    assert {matched.graph.by_id[i].kind for o in behind for i in o.nodes} == {Kind.CONSTANT}
+    assert all(o.nodes or o.how is How.DEAD for o in gone)
+
+
+def folded(model):
+    made = import_model(model, quiet)
+    after = passes(made, "bind|decompose_inference|fold|fold_scale_axis")
+    assert not {"multiply", "divide"} & set(operators(after))
+    assert operators(after).count(CONV) == operators(made).count(CONV) > 0
+    return after
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("resnet", "float64"), ("mobilenet_v2", "float32"), ("super_resolution", "float32"),
+     ("super_resolution", "float64")],
+)  # fmt: skip
+def test_no_product_stays_behind_the_convolutions_of_a_sample(name, dtype):
+    model = load_model(ModelSource(name, dtype=dtype), quiet)
+    after = folded(model)
+    if name == "super_resolution":  # the one that is built quickly
+        assert max(errors(model, after, TARGET).values()) <= LIMIT[dtype]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["resnet", "mobilenet_v2"])
+def test_a_part_of_a_sample_agrees_with_pytorch(name, dtype):
+    module, image = part(PARTS[name])
+    model, _ = imported(module, image, dtype=dtype)
+    assert max(errors(model, folded(model), TARGET).values()) <= LIMIT[dtype]
+
+
+def test_what_takes_a_scale_is_no_longer_called_pytorchs_own():
+    """Or a right convolution would be held against one without the scale, and called wrong."""
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    nn.init.uniform_(module[1].weight, 0.5, 1.5)
+    _, made = imported(module, torch.randn(1, 3, 8, 8))
+    folded = passes(made, "bind|decompose_inference|fold|fold_scale_axis")
+    orders = {op_name(v): imported_order(folded, n) for n, v in bindings(folded.main) if op_name(v)}
+    assert orders["nn.conv2d"] < 0
+    assert orders["nn.relu"] > 0

@@ -1,0 +1,44 @@
+"""Narrowing in Relax."""
+
+import re
+import signal
+
+import pytest
+
+pytest.register_assert_rewrite("reducing")
+
+from bisecting import Tiny, small
+from reducing import *  # noqa: F403
+from reducing import Case, run, written
+from relascope.engine.client import EngineClient
+from relascope.engine.jobs import bisect as bisection
+from relascope.engine.jobs import reduce
+from relascope.engine.relax.session import RelaxSession
+from relascope.passes.pipeline import Pipeline
+
+
+@pytest.fixture
+def case():
+    return Case("relax", {"slow": "decompose_inference"}, "")
+
+
+@pytest.fixture(scope="module")
+def session():
+    return RelaxSession()
+
+
+def test_a_pass_that_ends_the_process_is_found_and_narrowed(case, tmp_path):
+    pipeline = Pipeline.parse("kills|bind")
+    with EngineClient("relax") as client:
+        question = bisection.Question(small(tmp_path, Tiny), pipeline, "llvm")
+        found = bisection.bisect(client.call, "relax", question)
+        assert (found.kind, found.found.suspects) == ("crash", (0,))
+        made = reduce.narrow(client.call, "relax", found)
+    assert (made.operators, made.where.building) == (("nn.gelu",), False)
+    assert "SIGSEGV" in made.shown.error.message
+    status, said = run(written(made.report, tmp_path / "report"))
+    assert status == -signal.SIGSEGV, said
+    assert "kills crashes on nn.gelu" in said
+    text = (tmp_path / "report" / "README.md").read_text()
+    assert "SIGSEGV" in text
+    assert not re.search(r"(/\w+){2}/", text)

@@ -1,0 +1,110 @@
+"""The two halves of a joint program."""
+
+import pytest
+import torch
+from torch import nn
+
+from gradients import Net, bert_layer, compare, values_of
+from relascope.core.errors import EngineError
+from relascope.core.graph import Kind
+from relascope.engine.building.options import BuildOptions
+from relascope.passes.cuts.cut import STRATEGIES, Joint, cut
+from training import RELAX, halves, imported, joint, step
+
+
+@pytest.fixture(scope="module")
+def net():
+    model, program = imported(Net().double(), torch.randn(3, 4).double(), dtype="float64")
+    return model, joint(program)
+
+
+@pytest.fixture(scope="module")
+def layer():
+    module, inputs = bert_layer()
+    model, program = imported(module, *inputs)
+    return model, joint(program)
+
+
+def names(function):
+    return [str(p.name) for p in function.params]
+
+
+def types(expr):
+    return [str(t) for t in expr.fields]
+
+
+def test_arguments_and_results_stand_in_order(net):
+    _, program = net
+    parts = halves(program)
+    forward, backward = parts.forward.mod["forward"], parts.backward.mod["backward"]
+    assert names(forward) == ["x0", "fc.weight", "fc.bias", "dropout_mask_0"]
+    assert names(backward) == [
+        "x0", "fc.weight", "dropout_mask_0", "grad_out_0", *parts.saved,
+    ]  # fmt: skip
+    assert len(forward.ret_ty.fields) == 1 + len(parts.captures)
+    wanted = [str(p.ty) for p in program.main.params if str(p.name) in program.gradients]
+    assert types(backward.ret_ty) == wanted
+    assert parts.captures == cut(RELAX.to_graph(program)[0]).ids
+
+
+def test_the_halves_add_up_to_the_whole(net):
+    _, program = net
+    graph, exprs = RELAX.to_graph(program)
+    parts = RELAX.split(program, graph, exprs, cut(graph).ids)
+    calls = sum(n.kind is Kind.CALL for n in graph)
+    both = [
+        RELAX.to_graph(p, n)[0]
+        for p, n in ((parts.forward, "forward"), (parts.backward, "backward"))
+    ]
+    assert sum(n.kind is Kind.CALL for g in both for n in g) == calls
+    assert {c.id for c in parts.cut.captures if c.is_output}  # sigmoid's gradient reads its result
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_gives_pytorchs_gradients(net, strategy):
+    model, program = net
+    outputs, gradients = step(model, program, strategy)
+    compare(model, outputs, gradients, 1e-12, 1e-10)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_splits_a_layer(layer, strategy):
+    model, program = layer
+    graph, _ = RELAX.to_graph(program)
+    whole = cut(graph, strategy)
+    assert len(whole.masks) == 3
+    assert (whole.bytes == 0) == (strategy == "inputs_only")
+    outputs, gradients = step(model, program, strategy)
+    compare(model, outputs, gradients, 1e-5, 1e-4)
+
+
+def test_any_set_of_captures_gives_pytorchs_gradients(net):
+    model, program = net
+    graph, exprs = RELAX.to_graph(program)
+    whole = Joint(graph)
+    may = [n.id for n in graph if whole.may_be_captured(n.id)]
+    assert len(may) > 3
+    for chosen in (may, may[::2], may[1::2]):
+        parts = RELAX.split(program, graph, exprs, chosen)
+        built = RELAX.runtime.step(program, parts, BuildOptions())
+        values = values_of(model, program)
+        outputs, captures = built.forward(values)
+        assert len(captures) == len(chosen)
+        compare(model, outputs, built.backward({**values, **captures}), 1e-12, 1e-10)
+
+
+@pytest.mark.parametrize("kind", [Kind.PARAMETER, Kind.INPUT, Kind.CONSTANT])
+def test_a_node_that_cannot_be_captured_is_refused(layer, kind):
+    _, program = layer
+    graph, exprs = RELAX.to_graph(program)
+    node = next(n.id for n in graph if n.kind is kind)
+    with pytest.raises(EngineError) as raised:
+        RELAX.split(program, graph, exprs, [node])
+    assert raised.value.kind == "usage"
+
+
+def test_a_program_without_gradient_is_refused():
+    _, program = imported(nn.Linear(2, 2), torch.randn(1, 2))
+    graph, exprs = RELAX.to_graph(program)
+    with pytest.raises(EngineError, match="no joint graph"):
+        RELAX.split(program, graph, exprs, [])

@@ -1,0 +1,142 @@
+"""Each pass that rewrites training programs, on programs as small as what it is for."""
+
+import pytest
+import torch
+from torch import nn
+from tvm import relax
+
+from gradients import draw
+from relascope.engine.building.options import BuildOptions
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import bindings, op_name
+from training import RELAX, imported, passes
+
+X = relax.Var("x", relax.TensorType((2, 3), "float64"))
+W = relax.Var("w", relax.TensorType((3, 3), "float64"))
+ROW = relax.Var("row", relax.TensorType((1, 3), "float64"))
+OP = relax.op
+
+
+def number(value):
+    return relax.const(value, "float64")
+
+
+def program(*results):
+    """A program that returns the given nests of calls of X, W and ROW."""
+    builder = relax.BlockBuilder()
+    with builder.function("main", [X, W, ROW]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.Tuple([builder.normalize(r) for r in results]))
+        builder.emit_func_output(out)
+    return RelaxProgram(builder.get(), {}, ("x", "w", "row"), len(results))
+
+
+def run(made):
+    """Its results on drawn numbers."""
+    values = {"x": draw(2, 3), "w": draw(3, 3), "row": draw(1, 3)}
+    step = RELAX.runtime.step(made, None, BuildOptions())
+    return step.forward(values)[0]
+
+
+def operators(made):
+    """Names of the operators that the program calls, in order."""
+    return [n for n in (op_name(value) for _, value in bindings(made.main)) if n]
+
+
+def same(before, after):
+    for a, b in zip(run(before), run(after), strict=True):
+        assert a.shape == b.shape
+        assert float(a.abs().max()) > 0
+        torch.testing.assert_close(a, b, rtol=1e-13, atol=1e-13)
+
+
+T = OP.permute_dims
+CASES = {
+    "zeros": ("drop_zeros", OP.tanh(OP.add(X, OP.zeros((2, 3), "float64"))), ["tanh"]),
+    "a zero in front": ("drop_zeros", OP.tanh(OP.add(number(0.0), X)), ["tanh"]),
+    "minus a broadcast zero": (
+        "drop_zeros",
+        OP.tanh(OP.subtract(X, OP.broadcast_to(number(0.0), (1, 3)))), ["tanh"],
+    ),
+    "a zero that broadcasts stays": (
+        "drop_zeros", OP.add(ROW, OP.zeros((2, 3), "float64")), ["zeros", "add"],
+    ),
+    "zero minus stays": ("drop_zeros", OP.subtract(number(0.0), X), ["subtract"]),
+    "ones": ("drop_ones", OP.tanh(OP.multiply(OP.ones((2, 3), "float64"), X)), ["tanh"]),
+    "over one": ("drop_ones", OP.tanh(OP.divide(X, number(1.0))), ["tanh"]),
+    "one over stays": ("drop_ones", OP.divide(number(1.0), X), ["divide"]),
+    "a one that broadcasts stays": (
+        "drop_ones", OP.multiply(ROW, OP.ones((2, 3), "float64")), ["ones", "multiply"],
+    ),
+    "a number that is neither": ("drop_ones", OP.multiply(X, number(1.5)), ["multiply"]),
+    "two that undo each other": ("transpose_dedup", OP.tanh(T(T(X, [1, 0]), [1, 0])), ["tanh"]),
+    "two without axes": ("transpose_dedup", OP.tanh(T(T(X))), ["tanh"]),
+    "one in order": ("transpose_dedup", OP.tanh(T(X, [0, 1])), ["tanh"]),
+    "three": ("transpose_dedup", T(T(T(X, [1, 0]), [1, 0]), [1, 0]), ["permute_dims"]),
+    "a product": (
+        "transpose_of_matmul", T(OP.matmul(X, W), [1, 0]),
+        ["permute_dims", "permute_dims", "matmul"],
+    ),
+    "a product of a transpose": (
+        "transpose_of_matmul", T(OP.matmul(T(X, [1, 0]), X), [1, 0]), ["permute_dims", "matmul"],
+    ),
+    "gelu": (
+        "decompose_gelu", OP.nn.gelu(X), ["multiply", "erf", "multiply", "add", "multiply"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_pass_makes_and_that_numbers_stay(case):
+    name, result, expected = CASES[case]
+    before = program(result)
+    after = passes(before, name)
+    assert operators(after) == expected
+    same(before, after)
+
+
+def test_a_product_that_something_else_reads_stays():
+    builder = relax.BlockBuilder()
+    with builder.function("main", [X, W, ROW]):
+        with builder.dataflow():
+            product = builder.emit(OP.matmul(X, W))
+            turned = builder.emit(T(product, [1, 0]))
+            out = builder.emit_output(relax.Tuple([product, turned]))
+        builder.emit_func_output(out)
+    before = RelaxProgram(builder.get(), {}, ("x", "w", "row"), 2)
+    assert operators(passes(before, "transpose_of_matmul")) == ["matmul", "permute_dims"]
+
+
+def test_what_nothing_applies_to_comes_back_as_it_is():
+    before = program(OP.tanh(X))
+    for name in ("drop_zeros", "drop_ones", "transpose_dedup", "transpose_of_matmul",
+                 "decompose_gelu", "decompose_layer_norm", "decompose_batch_norm"):  # fmt: skip
+        assert passes(before, name) is before
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "size"),
+    [
+        (nn.LayerNorm((3, 4)), "decompose_layer_norm", (2, 3, 4)),
+        (nn.LayerNorm(4, elementwise_affine=False), "decompose_layer_norm", (2, 3, 4)),
+        (nn.GroupNorm(2, 4), "decompose_layer_norm", (2, 4, 3, 3)),
+        (nn.InstanceNorm2d(4, affine=True), "decompose_layer_norm", (2, 4, 3, 3)),
+        (nn.BatchNorm2d(4), "decompose_batch_norm", (2, 4, 3, 3)),
+        (nn.GELU("tanh"), "decompose_gelu", (2, 3)),
+    ],
+)
+def test_what_is_spelled_out_is_what_it_was(module, name, size):
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    for key, buffer in module.named_buffers():
+        if buffer.is_floating_point():
+            buffer.uniform_(0.5, 2) if "var" in key else buffer.normal_()
+    model, before = imported(module.double(), draw(*size), training=False, dtype="float64")
+    after = passes(before, name)
+    assert not {"nn.gelu", "nn.gelu_tanh", "nn.layer_norm", "nn.group_norm", "nn.instance_norm",
+                "nn.batch_norm"} & set(operators(after))  # fmt: skip
+    assert operators(after) != operators(before)
+    step = RELAX.runtime.step(after, None, BuildOptions())
+    values = dict(zip(model.input_names, model.inputs, strict=True))
+    (ours,), _ = step.forward({**values, **model.parameters, **model.buffers})
+    torch.testing.assert_close(ours, model.forward()[0], rtol=1e-12, atol=1e-12)

@@ -1,0 +1,141 @@
+"""TVM's own Relax passes on small modules, beside PyTorch."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from tvm import relax
+
+from relascope.core.errors import EngineError
+from relascope.engine.building.options import BuildOptions
+from relascope.passes.relax.builtin import topological_sort
+from relascope.passes.relax.examples.building import program, var
+from relascope.passes.relax.ir.rewrite import bindings, op_name
+from relascope.passes.relax.on_device import on_device
+from relax_modules import LIMIT, errors, imported
+from training import RELAX, passes
+
+DTYPES = ["float32", "float64"]
+
+
+class Adapted(nn.Module):
+    """A linear layer with a low-rank adapter, as its weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Linear(16, 16)
+        self.a, self.b = nn.Parameter(torch.randn(16, 2)), nn.Parameter(torch.randn(2, 16))
+
+    def forward(self, x):
+        return torch.tanh(x @ (self.w.weight.t() + self.a @ self.b) + self.w.bias)
+
+
+class Parallel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, width) for width in (4, 4, 6))
+
+    def forward(self, x):
+        return tuple(torch.softmax(layer(x), -1) for layer in self.layers)
+
+
+def counted(made, name):
+    return sum(op_name(value) == name for _, value in bindings(made.main))
+
+
+def work(made):
+    """Multiplications in all products."""
+    total = 0
+    for _, value in bindings(made.main):
+        if op_name(value) == "matmul":
+            left, result = value.args[0].ty.shape.values, value.ty.shape.values
+            total += int(np.prod([int(d) for d in result])) * int(left[-1])
+    return total
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bound", ["", "bind|"])
+def test_an_adapter_is_taken_apart_for_less_work(bound, dtype):
+    torch.manual_seed(0)
+    model, before = imported(Adapted(), torch.randn(2, 16), dtype=dtype)
+    after = passes(before, f"{bound}expand_matmul_of_sum|adjust_matmul_order")
+    assert counted(after, "matmul") == 3
+    assert work(after) < work(before)
+    assert max(errors(model, after).values()) <= LIMIT[dtype]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_joined_weights_are_transposed_as_one(dtype):
+    torch.manual_seed(0)
+    model, before = imported(Parallel(), torch.randn(3, 8), dtype=dtype)
+    assert counted(passes(before, "combine_matmul"), "permute_dims") == 3
+    after = passes(before, "combine_matmul|reorder_permute_dims_after_concat")
+    assert (counted(after, "permute_dims"), counted(after, "matmul")) == (1, 1)
+    assert max(errors(model, after).values()) <= LIMIT[dtype]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fast_math_is_close_in_float32_and_exact_in_float64(dtype):
+    torch.manual_seed(0)
+    model, before = imported(Parallel(), torch.randn(3, 8), dtype=dtype)
+    after = passes(before, "fast_math")
+    assert counted(after, "nn.softmax") == 0
+    assert counted(after, "call_tir") == 3
+    assert max(errors(model, after).values()) <= LIMIT[dtype]
+
+
+def test_fast_math_has_no_gradient():
+    _, before = imported(Adapted(), torch.randn(2, 16), training=True)
+    with pytest.raises(EngineError, match="gradient"):
+        passes(before, "fast_math|root_grad_out|gradient")
+
+
+@pytest.mark.parametrize("order", ["depth-first", "breadth-first"])
+@pytest.mark.parametrize("direction", ["from-inputs", "from-outputs"])
+def test_another_order_computes_the_same(order, direction):
+    torch.manual_seed(0)
+    model, before = imported(Parallel(), torch.randn(3, 8), dtype="float64")
+    after = topological_sort(before, order, direction)
+    kinds = [op_name(value) for _, value in bindings(after.main)]
+    assert sorted(kinds) == sorted(op_name(value) for _, value in bindings(before.main))
+    assert max(errors(model, after).values()) <= LIMIT["float64"]
+
+
+def test_orders_differ():
+    _, before = imported(Parallel(), torch.randn(3, 8))
+    texts = {
+        str(topological_sort(before, order, direction).main)
+        for order in ("depth-first", "breadth-first")
+        for direction in ("from-inputs", "from-outputs")
+    }
+    assert len(texts) > 1
+
+
+def test_quantize_and_dequantize_are_kernels_that_compute_what_pytorch_does():
+    x = var("x", 4, 8, dtype="float32")
+    scale, zero = relax.const(0.1, "float32"), relax.const(3, "int8")
+
+    def body(emit):
+        q = emit("q", relax.op.quantize(x, scale, zero, -1, "int8"))
+        return relax.op.dequantize(q, scale, zero, -1, "float32")
+
+    made = passes(program([x], body), "legalize")
+    assert counted(made, "call_tir") == 2
+    values = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)) * 10
+    ours = RELAX.runtime.step(made, None, BuildOptions()).forward({"x": values})[0][0]
+    theirs = torch.fake_quantize_per_tensor_affine(values, 0.1, 3, -128, 127)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_marks_are_refused_where_there_is_nothing_to_mark():
+    _, before = imported(Parallel(), torch.randn(3, 8))
+    with pytest.raises(EngineError, match="none of the operators"):
+        on_device(before, "nn.conv2d")
+
+
+def test_copies_stand_around_the_products_of_a_model():
+    _, before = imported(Parallel(), torch.randn(3, 8))
+    planned = passes(before, "on_device|plan_devices")
+    # The input and each transposed weight go over, and each product comes back.
+    assert counted(planned, "to_vdevice") == 1 + 3 + 3
+    assert counted(planned, "hint_on_device") == 0

@@ -1,0 +1,51 @@
+"""Small modules, imported into Relax and compared with PyTorch."""
+
+import torch
+from torch import nn
+
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.measure.compare import Built, compare
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import model_from_module
+from relascope.engine.relax.building.runtime import step
+from relascope.engine.relax.frontend.importer import import_model
+
+LIMIT = {"float32": 1e-5, "float64": 1e-12}
+
+
+def quiet(fraction, text):
+    pass
+
+
+def imported(module, *inputs, training=False, dtype="float32"):
+    names = tuple(f"x{i}" for i in range(len(inputs)))
+    source = ModelSource("module", training=training, dtype=dtype)
+    module = module.to(getattr(torch, dtype)).train(training)
+    inputs = tuple(i.to(getattr(torch, dtype)) if i.is_floating_point() else i for i in inputs)
+    model = model_from_module(module, names, inputs, source, quiet)
+    return model, import_model(model, quiet)
+
+
+def errors(model, program, target="llvm"):
+    built = Built(model, program, step(program, None, BuildOptions(target)), None, 0.0)
+    return {c.name: c.max_rel for c in compare(built, quiet)}
+
+
+def check(module, *inputs, training=False, dtype="float32", target="llvm"):
+    model, program = imported(module, *inputs, training=training, dtype=dtype)
+    found = errors(model, program, target)
+    assert max(found.values()) <= LIMIT[dtype], found
+    return model, program, found
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def draw(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1))

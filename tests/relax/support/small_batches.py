@@ -1,0 +1,10 @@
+"""The Relax engine, with batches so small that a run of few trials has several."""
+
+from relascope.engine.relax.session import RelaxSession
+from relascope.engine.relax.tune import search, tuning
+
+search.BATCH, tuning.MOST_BUILDERS = 2, 1
+
+
+class SmallBatches(RelaxSession):
+    """See the module."""

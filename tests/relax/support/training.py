@@ -1,0 +1,11 @@
+"""Training in Relax, for tests."""
+
+from gradients import Engine
+from relascope.engine.relax.building import runtime
+from relascope.engine.relax.draw.to_graph import to_graph
+from relascope.engine.relax.frontend.importer import import_model
+from relascope.passes.relax.training.split import split
+
+RELAX = Engine("relax", import_model, to_graph, split, runtime)
+imported, passes, joint = RELAX.imported, RELAX.passes, RELAX.joint
+halves, step = RELAX.halves, RELAX.step

@@ -1,7 +1,0 @@
-"""TVM in training code, through Relax."""
-
-import pytest
-
-pytest.register_assert_rewrite("dispatching")
-
-from dispatching import *  # noqa: E402, F403

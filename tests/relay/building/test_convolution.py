@@ -1,0 +1,135 @@
+"""Convolutions of Relay's build: tiles that fit into registers, and PyTorch's numbers."""
+
+import pytest
+import torch
+import tvm
+from torch.nn import functional as F
+from tvm import autotvm, relay
+
+from relascope.engine.cpu_kernels.schedules import SCHEDULES
+from relascope.engine.relay.building.targets import BLAS, parse, processor
+from relascope.engine.relay.kernels import convolution, schedules
+from relay_functions import compiled, var
+
+AVX2 = "llvm -mcpu=znver2"
+WORKLOAD = (
+    "conv2d_NCHWc.x86", ("TENSOR", (1, 64, 32, 32), "float32"),
+    ("TENSOR", (64, 64, 3, 3), "float32"), (1, 1), (1, 1, 1, 1), (1, 1), "NCHW", "NCHW", "float32",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("channels", [(3, 64), (64, 12), (64, 64), (24, 144), (5, 7), (512, 512)])
+@pytest.mark.parametrize("size", [(32, 32), (7, 7), (14, 14), (5, 13), (37, 31), (1, 1)])
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("lanes", [8, 4])
+def test_a_tile_divides_what_it_is_of_and_fits(channels, size, flat, lanes):
+    tile = convolution.tile(channels, size, size, flat, lanes)
+    assert channels[0] % tile.inputs == channels[1] % tile.outputs == 0
+    assert size[0] % tile.rows == size[1] % tile.pixels == 0
+    assert flat or tile.rows == 1
+    vectors = -(-tile.outputs // lanes)
+    assert vectors * (tile.rows * tile.pixels + 1) <= 13
+
+
+def test_the_blocks_of_a_layout_are_kept():
+    tile = convolution.tile((64, 64), (32, 32), (32, 32), False, 8, (4, 32))
+    assert (tile.inputs, tile.outputs, tile.pixels) == (4, 32, 2)
+    huge = convolution.tile((256, 256), (8, 8), (8, 8), False, 8, (4, 256))  # that fit nowhere
+    assert huge.pixels == 1
+
+
+def test_what_was_tuned_goes_first_and_other_processors_keep_tvms_tiles():
+    def answer(target):
+        return autotvm.task.DispatchContext.current.query(parse(target), WORKLOAD)
+
+    with convolution.Tiles(), autotvm.apply_history_best([]) as inside:
+        assert answer(AVX2)["tile_ow"].size == [8, 4]
+        assert answer(f"{AVX2} {SCHEDULES}")["tile_oc"].size == [4, 16]
+        assert answer("llvm -mcpu=skylake-avx512").is_fallback
+        assert answer("llvm").is_fallback
+        tuned = autotvm.task.space.ConfigEntity.from_json_dict(
+            {"index": 3, "code_hash": None, "entity": [["tile_ow", "sp", [16, 2]]]}
+        )
+        inside.update(parse(AVX2), WORKLOAD, tuned)
+        assert answer(AVX2)["tile_ow"].size == [16, 2]
+    with autotvm.apply_history_best([]) as around:
+        around.update(parse(AVX2), WORKLOAD, tuned)
+        with convolution.Tiles(), autotvm.apply_history_best([]):
+            assert answer(AVX2)["tile_ow"].size == [16, 2]
+
+
+CASES = {
+    "3x3": ((1, 64, 12, 12), (48, 64, 3, 3), {"padding": 1}),
+    "1x1": ((2, 32, 6, 10), (16, 32, 1, 1), {}),
+    "strides": ((1, 3, 23, 21), (16, 3, 7, 7), {"padding": 3, "stride": 2}),
+    "dilation": ((1, 16, 11, 13), (32, 16, 3, 3), {"padding": (2, 1), "dilation": 2}),
+    "odd channels": ((1, 5, 9, 9), (7, 5, 3, 2), {}),
+    "twelve channels": ((1, 16, 8, 8), (12, 16, 3, 3), {"padding": 1}),
+    "one row": ((1, 8, 1, 40), (8, 8, 1, 5), {"padding": (0, 2)}),
+    "groups": ((1, 16, 8, 8), (32, 4, 3, 3), {"padding": 1, "groups": 4}),
+    "depthwise": ((1, 32, 8, 8), (32, 1, 3, 3), {"padding": 1, "groups": 32}),
+}
+
+
+@pytest.mark.parametrize("fixed", [True, False], ids=["constant weight", "weight"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", CASES)
+def test_the_numbers_are_pytorchs(name, dtype, fixed):
+    shape, kernel, options = CASES[name]
+    torch.manual_seed(0)
+    x = torch.randn(shape, dtype=getattr(torch, dtype))
+    w, b = torch.randn(kernel).to(x.dtype), torch.randn(kernel[0]).to(x.dtype)
+    weight = relay.const(w.numpy(), dtype) if fixed else var("w", *kernel, dtype=dtype)
+    attributes = {
+        "strides" if k == "stride" else k: v if k == "groups" or isinstance(v, tuple) else (v, v)
+        for k, v in options.items()
+    }
+    made = relay.nn.conv2d(
+        var("x", *shape, dtype=dtype), weight, channels=kernel[0], kernel_size=kernel[2:],
+        **attributes,
+    )  # fmt: skip
+    made = relay.nn.relu(relay.nn.bias_add(made, relay.const(b.numpy(), dtype)))
+    function = compiled(made, f"{processor()} {BLAS} {SCHEDULES}")
+    (found,) = function.run({"x": x, "w": w})
+    exact = F.conv2d(x.double(), w.double(), b.double(), **options).relu()
+    limit = 1e-5 if dtype == "float32" else 1e-13
+    assert found.dtype == x.dtype
+    assert (found - exact).abs().max() < limit * exact.abs().max()
+
+
+def test_a_layout_that_came_before_the_build_is_served_too():
+    """As the pass `alter_op_layout` leaves it."""
+    weight = torch.randn(16, 16, 3, 3)
+    blocked = weight.view(2, 8, 2, 8, 3, 3).permute(0, 2, 4, 5, 3, 1).contiguous()
+    made = relay.nn.contrib_conv2d_nchwc(
+        var("x", 1, 2, 8, 8, 8), relay.const(blocked.numpy()), channels=16, kernel_size=(3, 3),
+        padding=(1, 1), data_layout="NCHW8c", kernel_layout="OIHW8i8o", out_layout="NCHW8c",
+    )  # fmt: skip
+    x = torch.randn(1, 16, 8, 8)
+    given = x.view(1, 2, 8, 8, 8).permute(0, 1, 3, 4, 2).contiguous()
+    (found,) = compiled(made, f"{processor()} {BLAS} {SCHEDULES}").run({"x": given})
+    exact = F.conv2d(x.double(), weight.double(), padding=1)
+    found = found.permute(0, 1, 4, 2, 3).reshape(exact.shape)
+    assert (found - exact).abs().max() < 1e-5 * exact.abs().max()
+
+
+def test_sums_of_a_tile_take_the_room_of_a_tile(monkeypatch):
+    """In the kernel that TVM makes: 4 pixels of 16 channels."""
+    rooms = []
+
+    @tvm.tir.transform.prim_func_pass(opt_level=0)
+    def look(function, module, context):
+        def visit(node):
+            if isinstance(node, tvm.tir.Allocate):
+                rooms.append(int(node.extents[0]))
+
+        tvm.tir.stmt_functor.post_order_visit(function.body, visit)
+        return function
+
+    made = relay.nn.conv2d(
+        var("x", 1, 64, 32, 32), relay.const(torch.randn(64, 64, 3, 3).numpy()), channels=64,
+        kernel_size=(3, 3),
+    )  # fmt: skip
+    monkeypatch.setitem(schedules.CONFIG, "tir.add_lower_pass", [(3, look)])
+    compiled(made, f"{AVX2} {SCHEDULES}")
+    assert 16 * 5 in rooms  # 30 pixels a row: 5 divide it

@@ -1,0 +1,202 @@
+"""Building and running on torch tensors."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from tvm import relay
+
+from relascope.core.errors import EngineError
+from relascope.engine.relay.building.targets import BLAS
+from relay_functions import compiled, var
+
+
+def test_results_are_tensors_of_their_own():
+    function = compiled(relay.tanh(var("x", 4, 16)))
+    a, b = torch.randn(4, 16), torch.randn(4, 16)
+    (first,) = function.run({"x": a})
+    copy = first.clone()
+    (second,) = function.run({"x": b})
+    assert torch.equal(first, copy)
+    assert torch.allclose(first, a.tanh(), atol=1e-6)
+    assert torch.allclose(second, b.tanh(), atol=1e-6)
+    assert first.data_ptr() != second.data_ptr()
+
+
+def test_the_memory_of_a_large_result_is_used_again_when_nobody_has_it():
+    function = compiled(relay.tanh(var("x", 256, 256)))
+
+    def run():
+        x = torch.randn(256, 256)
+        (found,) = function.run({"x": x})
+        assert torch.allclose(found, x.tanh(), atol=1e-6)
+        return found
+
+    first = run()
+    copy, address = first.clone(), first.data_ptr()
+    view = first[3:5].t()
+    del first
+    second = run()  # a part of the first is held still
+    assert second.data_ptr() != address
+    assert torch.equal(view, copy[3:5].t())
+    address = second.data_ptr()
+    array, kept = second.numpy(), second.clone()
+    del second
+    third = run()
+    assert third.data_ptr() != address
+    assert (array == kept.numpy()).all()
+    address = third.data_ptr()
+    del third
+    assert run().data_ptr() == address
+    assert function.held({}).peak >= 256 * 256 * 4
+
+
+def test_views_of_inputs_and_outputs_see_each_call():
+    """The executor does nothing for a reshape; what lies behind one must not be stale."""
+    x = var("x", 4, 8)
+    view = relay.reshape(x, (2, 16))
+    result = relay.tanh(view)
+    body = relay.Tuple([result, relay.reshape(result, (32,)), view, x, relay.exp(x), result])
+    function = compiled(body)
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        value = torch.randn(4, 8)
+        results = function.run({"x": value})
+        flat = value.reshape(2, 16)
+        expected = [flat.tanh(), flat.tanh().reshape(32), flat, value, value.exp(), flat.tanh()]
+        for ours, theirs in zip(results, expected, strict=True):
+            assert ours.shape == theirs.shape
+            assert torch.allclose(ours, theirs, atol=1e-5)
+        results[2].zero_()
+        assert not torch.equal(value, torch.zeros(4, 8))  # results are no views of the input
+
+
+def test_inputs_in_any_layout_of_memory():
+    function = compiled(relay.exp(var("x", 3, 5)))
+    base = torch.randn(40)
+    for value in (torch.randn(5, 3).t(), base[1:16].view(3, 5), torch.randn(3, 1).expand(3, 5),
+                  torch.randn(3, 5).requires_grad_()):  # fmt: skip
+        (result,) = function.run({"x": value})
+        assert torch.allclose(result, value.exp(), atol=1e-5)
+        assert not result.requires_grad
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "unaligned"])
+def test_kept_arguments_are_read_anew_when_changed_in_place_or_replaced(layout):
+    function = compiled(relay.add(var("w", 4, 4), var("x", 4, 4)))
+
+    def make():
+        if layout == "unaligned":
+            return torch.randn(17)[1:].view(4, 4)
+        return torch.randn(4, 4).t() if layout == "transposed" else torch.randn(4, 4)
+
+    weight, x = make(), torch.randn(4, 4)
+    for change in (lambda: None, lambda: weight.mul_(2), lambda: weight.zero_()):
+        change()
+        (result,) = function.run({"w": weight, "x": x}, keep=["w"])
+        assert torch.allclose(result, weight + x)
+    weight = make()
+    (result,) = function.run({"w": weight, "x": x}, keep=["w"])
+    assert torch.allclose(result, weight + x)
+
+
+def test_bool_and_integers_go_in_and_come_out():
+    x, chosen, n = var("x", 6), var("chosen", 6, dtype="bool"), var("n", 6, dtype="int64")
+    body = relay.Tuple(
+        [relay.where(chosen, x, relay.negative(x)), relay.greater(x, relay.const(0.0)),
+         relay.add(n, relay.const(1, "int64"))]
+    )  # fmt: skip
+    function = compiled(body)
+    for _ in range(3):  # memory that was freed too early would show
+        value, flags = torch.randn(6), torch.rand(6) > 0.5
+        picked, positive, more = function.run({"x": value, "chosen": flags, "n": torch.arange(6)})
+        assert torch.equal(picked, torch.where(flags, value, -value))
+        assert positive.dtype is torch.bool
+        assert torch.equal(positive, value > 0)
+        assert torch.equal(more, torch.arange(6) + 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [({}, "missing"), ({"x": torch.randn(3)}, r"float32\[3\]"),
+     ({"x": torch.randn(2).double()}, "float64")],
+)  # fmt: skip
+def test_wrong_arguments_are_refused_by_name(values, words):
+    function = compiled(relay.tanh(var("x", 2)))
+    with pytest.raises(EngineError, match=words) as raised:
+        function.run(values)
+    assert (raised.value.kind, raised.value.where) == ("input", "x")
+
+
+def test_erf_of_float64_is_computed_in_float64():
+    value = torch.linspace(-4, 4, 101, dtype=torch.float64)
+    (result,) = compiled(relay.erf(var("x", 101, dtype="float64"))).run({"x": value})
+    assert (result - torch.erf(value)).abs().max() < 1e-15
+    (single,) = compiled(relay.erf(var("x", 101))).run({"x": value.float()})
+    assert (single - torch.erf(value.float())).abs().max() < 1e-6
+
+
+PRODUCTS = {
+    "dense": (lambda a, b: relay.nn.dense(a, b), lambda a, b: F.linear(a, b), (3, 5), (4, 5)),
+    "dense of transposes": (
+        lambda a, b: relay.nn.dense(relay.transpose(a), relay.transpose(b)),
+        lambda a, b: a.t() @ b, (5, 3), (5, 4),
+    ),
+    "dense of a transposed matrix": (
+        lambda a, b: relay.nn.dense(a, relay.transpose(b)), lambda a, b: a @ b, (3, 5), (5, 4),
+    ),
+    "batch matmul": (
+        lambda a, b: relay.nn.batch_matmul(a, b, transpose_b=False),
+        lambda a, b: a @ b, (2, 3, 5), (2, 5, 4),
+    ),
+    "batch matmul of a transpose": (
+        lambda a, b: relay.nn.batch_matmul(relay.transpose(a, (0, 2, 1)), b),
+        lambda a, b: a.mT @ b.mT, (2, 5, 3), (2, 4, 5),
+    ),
+    "batch matmul with one matrix": (
+        lambda a, b: relay.nn.batch_matmul(a, b), lambda a, b: a @ b.mT, (2, 3, 5), (1, 4, 5),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["llvm", f"llvm {BLAS}"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_by_tvm_and_by_pytorchs_blas(name, dtype, target):
+    ours, theirs, left, right = PRODUCTS[name]
+    function = compiled(ours(var("a", *left, dtype=dtype), var("b", *right, dtype=dtype)), target)
+    a, b = torch.randn(left).to(getattr(torch, dtype)), torch.randn(right).to(getattr(torch, dtype))
+    (result,) = function.run({"a": a, "b": b})
+    limit = 1e-5 if dtype == "float32" else 1e-13
+    assert (result - theirs(a, b)).abs().max() < limit
+
+
+def test_the_blas_target_calls_pytorch(monkeypatch):
+    calls = []
+    own = torch.mm
+    monkeypatch.setattr(torch, "mm", lambda *a, **k: calls.append(1) or own(*a, **k))
+    function = compiled(relay.nn.dense(var("a", 3, 5), var("b", 7, 5)), f"llvm {BLAS}")
+    function.run({"a": torch.randn(3, 5), "b": torch.randn(7, 5)})
+    assert calls == [1]
+
+
+def test_building_the_same_again_is_remembered():
+    first, again = (compiled(relay.tanh(var("x", 9))) for _ in range(2))
+    assert first.library is again.library
+    assert compiled(relay.tanh(var("x", 9)), opt_level=0).library is not first.library
+    assert compiled(relay.tanh(var("y", 9))).library is not first.library
+
+
+def test_what_cannot_be_built_is_said():
+    x = var("x", 4, dtype="float32")
+    with pytest.raises(EngineError, match="refuses this target") as raised:
+        compiled(relay.tanh(x), "no_such_target")
+    assert raised.value.kind == "target"
+
+
+def test_the_executors_pool_is_what_it_holds():
+    product = relay.nn.dense(var("x", 8, 64), var("w", 256, 64))
+    body = relay.nn.relu(relay.nn.softmax(product))
+    found = compiled(body, opt_level=0).held({})
+    assert found.between
+    # Three tensors of 8x256 take turns in two storages; arguments are pointed at, not copied.
+    assert found.peak == 2 * 8 * 256 * 4

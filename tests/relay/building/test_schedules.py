@@ -1,0 +1,155 @@
+"""Relay kernels scheduled by us hold what PyTorch computes; what the rules do not know is TVM's."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from tvm import relay
+
+from relascope.engine.relay.kernels import schedules
+from relay_functions import OURS, compiled, constant, var
+
+
+@pytest.mark.parametrize("shape", [(14, 32), (3, 48), (42, 64), (129, 24), (2, 8), (500, 16)])
+@pytest.mark.parametrize("columns", [16, 48, 768])
+def test_products_with_constant_weights(shape, columns):
+    weight, bias = torch.randn(columns, shape[1]), torch.randn(columns)
+    product = relay.nn.dense(var("x", *shape), constant(weight))
+    function = compiled(relay.nn.relu(relay.add(product, constant(bias))), OURS)
+    names = function.library.get_graph_json()
+    assert ("contrib_dense_pack" in names) == (shape[0] <= 160)
+    x = torch.randn(shape)
+    for given in (x, -x):
+        (found,) = function.run({"x": given})
+        exact = F.linear(given.double(), weight.double(), bias.double()).relu()
+        assert (found - exact).abs().max() < 1e-6 * exact.abs().max() * shape[1] ** 0.5
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("rows", "inner"), [(14, 768), (6, 64), (48, 128), (500, 64)])
+@pytest.mark.parametrize("columns", [48, 192, 10])
+def test_products_with_weights_that_are_arguments(rows, inner, columns, turned):
+    shape = (columns, inner) if turned else (inner, columns)
+    product = relay.nn.matmul(var("x", rows, inner), var("w", *shape), transpose_b=turned)
+    function = compiled(relay.nn.relu(product), OURS)
+    for _ in range(2):
+        x, w = torch.randn(rows, inner), torch.randn(shape)
+        (found,) = function.run({"x": x, "w": w})
+        exact = (x.double() @ (w.T if turned else w).double()).relu()
+        assert (found - exact).abs().max() < 1e-6 * exact.abs().max() * inner**0.5
+
+
+@pytest.mark.parametrize(("inner", "rows", "columns"), [(14, 48, 72), (48, 4, 768), (500, 8, 16)])
+def test_the_gradient_of_a_weight(inner, rows, columns):
+    product = relay.nn.matmul(var("x", inner, rows), var("y", inner, columns), transpose_a=True)
+    x, y = torch.randn(inner, rows), torch.randn(inner, columns)
+    (found,) = compiled(product, OURS).run({"x": x, "y": y})
+    assert (found - x.double().T @ y.double()).abs().max() < 1e-5 * inner**0.5
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns", "batches"),
+    [(14, 64, 14, (3, 3)), (7, 5, 48, (1, 4)), (1, 16, 33, (4, 1))],
+)
+@pytest.mark.parametrize("turns", [(False, False), (False, True), (True, False), (True, True)])
+def test_small_products(rows, inner, columns, batches, turns):
+    left = (batches[0], inner, rows) if turns[0] else (batches[0], rows, inner)
+    right = (batches[1], columns, inner) if turns[1] else (batches[1], inner, columns)
+    for dtype, limit in (("float32", 1e-6), ("float64", 1e-14)):
+        x, y = var("x", *left, dtype=dtype), var("y", *right, dtype=dtype)
+        product = relay.nn.batch_matmul(x, y, transpose_a=turns[0], transpose_b=turns[1])
+        function = compiled(relay.nn.relu(product), OURS)
+        a = torch.randn(left, dtype=getattr(torch, dtype))
+        b = torch.randn(right, dtype=getattr(torch, dtype))
+        (found,) = function.run({"x": a, "y": b})
+        one, other = a.double(), b.double()
+        exact = ((one.mT if turns[0] else one) @ (other.mT if turns[1] else other)).relu()
+        assert found.shape == exact.shape
+        assert (found - exact).abs().max() < limit * exact.abs().max() * inner**0.5
+
+
+EXPRESSIONS = {
+    "softmax": (lambda x: relay.nn.softmax(x, -1), lambda x: x.softmax(-1)),
+    "erf": (lambda x: relay.erf(x) * x, lambda x: x.erf() * x),
+    "tanh and exp": (lambda x: relay.tanh(x) + relay.exp(x), lambda x: x.tanh() + x.exp()),
+    "sigmoid": (relay.sigmoid, torch.sigmoid),
+    "powers": (
+        lambda x: relay.power(x, relay.const(3.0)) + relay.power(relay.abs(x), relay.const(1.5)),
+        lambda x: x**3 + x.abs() ** 1.5,
+    ),
+    "sum of rows": (lambda x: relay.sum(x * x, 1), lambda x: (x * x).sum(1)),
+    "sum of columns": (lambda x: relay.sum(relay.exp(x), (0, 1)), lambda x: x.exp().sum((0, 1))),
+    "variance": (lambda x: relay.variance(x, -1), lambda x: x.var(-1, correction=0)),
+    "largest": (lambda x: relay.max(x, -1), lambda x: x.amax(-1)),
+    "joined": (
+        lambda x: relay.concatenate([relay.exp(x), x], 1) * relay.const(2.0),
+        lambda x: torch.cat([x.exp(), x], 1) * 2,
+    ),
+    "turned": (lambda x: relay.transpose(relay.tanh(x), (2, 0, 1)),
+               lambda x: x.tanh().permute(2, 0, 1)),
+    "running sum": (lambda x: relay.cumsum(x, 1), lambda x: x.cumsum(1)),
+    "sorted": (lambda x: relay.sort(x, 2), lambda x: x.sort(2).values),
+    "small products": (
+        lambda x: relay.nn.batch_matmul(x, x, transpose_b=True), lambda x: x @ x.mT
+    ),
+    "pooled": (
+        lambda x: relay.nn.max_pool2d(relay.expand_dims(x, 0), (2, 2)),
+        lambda x: F.max_pool2d(x[None], 2, stride=1),
+    ),
+    "convolution": (
+        lambda x: relay.nn.conv2d(
+            relay.expand_dims(x, 0), relay.const(torch.ones(4, 3, 3, 3).numpy()),
+            channels=4, kernel_size=(3, 3),
+        ),
+        lambda x: F.conv2d(x[None], torch.ones(4, 3, 3, 3, dtype=x.dtype)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_expressions_agree_with_pytorch(name):
+    ours, theirs = EXPRESSIONS[name]
+    x = torch.randn(3, 40, 96)
+    (found,) = compiled(ours(var("x", 3, 40, 96)), OURS).run({"x": x})
+    exact = theirs(x.double())
+    assert found.shape == exact.shape
+    assert (found - exact).abs().max() < 2e-5 * max(1.0, float(exact.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["softmax", "erf", "variance", "sum of columns"])
+def test_float64_keeps_its_digits(name):
+    ours, theirs = EXPRESSIONS[name]
+    x = torch.randn(3, 40, 96, dtype=torch.float64)
+    expression = ours(var("x", 3, 40, 96, dtype="float64"))
+    (found,) = compiled(expression, OURS).run({"x": x})
+    assert (found - theirs(x)).abs().max() < 1e-12 * float(theirs(x).abs().max())
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "turns"),
+    [((14, 128), (128, 48), (False, False)), ((14, 64), (48, 64), (False, True)),
+     ((14, 48), (14, 64), (True, False)), ((2, 14, 64), (2, 64, 14), (False, False)),
+     ((2, 14, 64), (2, 14, 64), (False, True))],
+)  # fmt: skip
+def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
+    """A stage of ours that the rules do not know would be left as plain loops, right and slow."""
+    found = []
+    own = schedules.scheduled
+    monkeypatch.setattr(
+        schedules, "scheduled", lambda *a, **k: found.append(own(*a, **k)) or found[-1]
+    )
+    a, b = turns
+    multiply = relay.nn.matmul if len(left) == 2 else relay.nn.batch_matmul
+    compiled(multiply(var("x", *left), var("w", *right), transpose_a=a, transpose_b=b), OURS)
+    assert found
+    assert all(made is not None and "vectorized" in made.mod.script() for made in found)
+
+
+def test_other_targets_are_not_scheduled_here(monkeypatch):
+    asked = []
+    own = schedules.scheduled
+    monkeypatch.setattr(schedules, "scheduled", lambda *a, **k: asked.append(1) or own(*a, **k))
+    expression = relay.nn.softmax(var("x", 5, 33))
+    compiled(expression, "llvm")
+    assert not asked
+    compiled(expression, OURS)
+    assert asked

@@ -1,0 +1,194 @@
+"""Tuning of Relay's kernels: tasks, a few trials, records that a build takes, and going on."""
+
+import os
+import time
+
+import pytest
+import tvm
+
+from relascope.core.errors import EngineError
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.client import EngineClient
+from relascope.engine.protocol import records
+from relascope.engine.protocol.records import Rival
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.tuning import RECORDS
+from relascope.engine.relay.building import runtime
+from relascope.engine.relay.building.profiled import _Passes
+from relascope.engine.relay.building.templates import (
+    constant_weights,
+    operators,
+    optimised,
+    workload,
+)
+from relascope.engine.relay.session import RelaySession
+from relascope.engine.relay.tune import trial as measuring
+from relascope.engine.relay.tune import tuning
+from relascope.engine.relay.tune.trial import CannotMeasure, Place
+from relascope.engine.relay.tune.tuning import Process
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import cut
+
+PIPELINE = default_pipeline("relay", False)
+MLP = ModelSource("mlp", batch=2)
+PLAIN = "llvm"
+
+
+def quiet(fraction, text):
+    assert 0.0 <= fraction <= 1.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory):
+    """Records of these tests alone, which their processes inherit."""
+    place = tmp_path_factory.mktemp("records")
+    before = os.environ.get(records.VARIABLE)
+    os.environ[records.VARIABLE] = str(place)
+    yield place
+    if before is None:
+        del os.environ[records.VARIABLE]
+    else:
+        os.environ[records.VARIABLE] = before
+
+
+@pytest.fixture(scope="module")
+def session():
+    tuning._SECONDS = 4.0  # some schedules compile forever
+    return RelaySession()
+
+
+def place_of(session):
+    version = session.describe(progress=quiet).version
+    return records.folder("relay", version, PLAIN, 1)
+
+
+def lowered(session, source, target):
+    """Which loops a build makes; LLVM's code of equal loops differs from time to time."""
+    program, seen = session.program_after(source, PIPELINE), _Passes()
+    options = BuildOptions(target)
+    runtime.make(runtime.prepared(program, program.main, options), options, [seen])
+    functions = seen.modules["LowerTE"].functions.items()
+    return {g.name_hint: str(f) for g, f in functions if isinstance(f, tvm.tir.PrimFunc)}
+
+
+def test_tasks_are_linear_layers_with_their_share_of_the_time(session):
+    found = session.tasks(MLP, PIPELINE, None, PLAIN, 1, progress=quiet)
+    assert {t.name for t in found} == {"nn.dense"}
+    shapes = {tuple(a.shape for a in t.arguments) for t in found}
+    assert shapes == {((2, 64), (256, 64), (2, 256)), ((2, 256), (10, 256), (2, 10))}
+    assert {t.flops for t in found} == {2 * 2 * 256 * 64, 2 * 2 * 256 * 10}
+    assert all(t.calls == 1 and t.before_ms > 0 and t.trials == 0 for t in found)
+    assert 0 < sum(t.share for t in found) <= 1
+    assert all(not t.uses_record for t in found)
+
+
+def test_a_task_has_another_key_where_a_library_does_it(session):
+    plain = session.tasks(MLP, PIPELINE, None, PLAIN, 1, progress=quiet)
+    blas = session.tasks(MLP, PIPELINE, None, f"{PLAIN} -libs=mkl", 1, progress=quiet)
+    assert len(blas) == len(plain)
+    assert not {t.key for t in plain} & {t.key for t in blas}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_was_found_is_built_and_right(session, dtype):
+    source = ModelSource("mlp", batch=2, dtype=dtype)
+    tasks = session.tasks(source, PIPELINE, None, PLAIN, 1, progress=quiet)
+    key = next(t.key for t in tasks if t.arguments[0].shape == (2, 64))
+    made = session.tune(source, PIPELINE, None, PLAIN, 1, (key,), 4, progress=quiet)
+    assert [t.key for t in made.tasks] == [key]
+    assert made.tasks[0].trials == 4
+    assert made.tasks[0].best_ms is not None
+    assert made.tasks[0].before_ms is not None
+    place, tuned = place_of(session), f"{PLAIN} {RECORDS}"
+    trials = records.read(place).of(key)
+    assert len({t.candidate for t in trials}) == 4
+    without = lowered(session, source, PLAIN)
+    records.add(place, records.RIVALS, [Rival(key, made.run, 4, 1e-9)])
+    assert lowered(session, source, tuned) == without  # nothing beats that, so it stays
+    records.add(place, records.RIVALS, [Rival(key, made.run, 4, 1e9)])
+    assert lowered(session, source, tuned) != without
+    limit = 1e-5 if dtype == "float32" else 1e-13
+    found = session.check(source, PIPELINE, None, tuned, progress=quiet)
+    assert max(c.max_rel for c in found) < limit
+
+
+def test_going_on_measures_nothing_twice(session):
+    tasks = session.tasks(MLP, PIPELINE, None, PLAIN, 1, progress=quiet)
+    key = next(t.key for t in tasks if t.arguments[0].shape == (2, 256))
+    for _ in range(2):
+        session.tune(MLP, PIPELINE, None, PLAIN, 1, (key,), 2, progress=quiet)
+    trials = records.read(place_of(session)).of(key)
+    assert [t.trial for t in trials] == [1, 2, 3, 4]
+    assert len({t.candidate for t in trials}) == 4
+    task = next(
+        t for t in session.tasks(MLP, PIPELINE, None, PLAIN, 1, progress=quiet) if t.key == key
+    )
+    assert task.trials == 4
+    assert task.best_ms == records.read(place_of(session)).with_record_ms(key)
+
+
+def test_a_program_in_training_has_the_tasks_of_both_halves(session):
+    source = ModelSource("mlp", batch=2, training=True)
+    pipeline = default_pipeline("relay", True)
+    joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
+    captured = cut(joint, "keep_all").ids
+    found = session.tasks(source, pipeline, captured, PLAIN, 1, progress=quiet)
+    assert len(found) > 2
+    assert any(t.nodes for t in found)
+
+
+def test_packed_weights_are_for_constants_alone(session):
+    constant = session.program_after(MLP, PIPELINE)
+    source = ModelSource("mlp", batch=2)
+    free = session.program_after(source, default_pipeline("relay", False).switched(1, False))
+    options, kinds = BuildOptions(PLAIN), []
+    for program, fixed in ((constant, True), (free, False)):
+        function = runtime.prepared(program, program.main, options)
+        assert constant_weights(function) is fixed
+        first = operators(optimised(function, options), options)[0]
+        task = workload(first, runtime.parse(PLAIN))
+        kinds.append({name for name, _ in task.program.choices})
+    assert kinds == [{"dense_nopack.x86", "dense_pack.x86"}, {"dense_nopack.x86"}]
+
+
+def test_what_cannot_be_measured_is_said_and_the_next_goes_on():
+    shapes = (("TENSOR", (2, 8), "float32"), ("TENSOR", (8, 8), "float32"), None, "float32")
+    process, place = Process(), Place(PLAIN, 1, None)
+    try:
+        with pytest.raises(CannotMeasure, match="ended the process"):
+            process.ask(30.0, os._exit, 1)
+        with pytest.raises(CannotMeasure, match="more than"):
+            process.ask(0.5, time.sleep, 60)
+        with pytest.raises(CannotMeasure, match="no_such_template"):
+            process.ask(30.0, measuring.template, "no_such_template", shapes, 0, place)
+        ms = process.ask(30.0, measuring.template, "dense_nopack.x86", shapes, 0, place)
+        assert 0 < ms < 1000
+    finally:
+        process.close()
+
+
+def test_a_target_that_does_not_run_here_is_refused(session):
+    target = "llvm -mtriple=aarch64-linux-gnu"
+    with pytest.raises(EngineError, match="Nothing can be measured") as caught:
+        session.tune(MLP, PIPELINE, None, target, 1, (), 1, progress=quiet)
+    assert "tracker" in caught.value.hint
+
+
+def test_a_killed_session_loses_at_most_the_batch_in_flight(session):
+    source = ModelSource("mlp", batch=3)
+    place = place_of(session)
+    before = len(records.read(place).trials)
+    with EngineClient("relay") as client:
+        job = client.submit("tune", source, PIPELINE, None, PLAIN, 1, (), 500)
+        deadline = time.monotonic() + 120
+        while len(records.read(place).trials) < before + 4:
+            assert time.monotonic() < deadline
+            assert not job.done
+            time.sleep(0.1)
+        os.kill(client.pid, 9)
+        with pytest.raises(EngineError):
+            job.result(30)
+    after = records.read(place)
+    assert len(after.trials) >= before + 4
+    assert not after.notes
+    session.tune(source, PIPELINE, None, PLAIN, 1, (after.trials[-1].task,), 1, progress=quiet)

@@ -1,0 +1,46 @@
+"""Kernels are timed one by one, and each leads back to the nodes that it computes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kernels import check_figures, check_fusion, check_node, profile
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.relay.session import RelaySession
+from relascope.passes.catalogue import default_pipeline
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_kernels_of_one_operator_put_out_the_value_of_their_node(training):
+    source = ModelSource("bert_layer", tokens=6, training=training)
+    pipeline = default_pipeline("relay", training)
+    session = RelaySession()
+    found, graph, values = profile(session, source, pipeline)
+    check_figures(found)
+    if training:
+        assert found.estimated_peak_bytes == pytest.approx(found.peak_bytes, rel=0.1)
+        check_fusion(session, source, pipeline)
+    checked = 0
+    for kernel in found.kernels:
+        if not kernel.nodes:
+            # Packing a weight is TVM's own doing: no node of the graph.
+            assert "layout_transform" in kernel.name
+            continue
+        last = graph.by_id[kernel.nodes[-1]]
+        plain = re.sub(r"_\d+$", "", kernel.name).removeprefix("fused_")
+        if len(kernel.nodes) == 1 and plain == last.op.replace(".", "_"):
+            check_node(kernel, last.id, values)
+            checked += 1
+    assert checked >= 6
+    mapped = [i for k in found.kernels for i in k.nodes]
+    calls = [n for n in graph if n.kind.value == "call"]
+    assert len(set(mapped)) > 0.7 * len(calls)
+
+
+def test_the_same_node_is_computed_twice_only_where_it_is_computed_again():
+    source = ModelSource("bert_layer", tokens=6)
+    found, _, _ = profile(RelaySession(), source, default_pipeline("relay", False))
+    mapped = [i for k in found.kernels for i in k.nodes]
+    assert len(mapped) == len(set(mapped))

@@ -1,0 +1,335 @@
+"""Importing to Relay: same numbers, right names and places, and no silent change of meaning."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from tvm import relay
+
+from numerics import error, imported, quiet, run
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.pytorch.model import load_model
+from relascope.engine.relay.frontend.importer import import_model
+from relascope.passes.relay.training.externalize_dropout import externalize_dropout
+from traces import net, save
+
+# TVM spells layer norm out with an epsilon in float32, which float64 shows: 1e-11, not 1e-14.
+LIMIT = {"float32": 1e-5, "float64": 1e-11}
+
+
+def load(name, **options):
+    model = load_model(ModelSource(name, **options), quiet)
+    return model, import_model(model, quiet)
+
+
+def spans(program):
+    found = []
+
+    def visit(expr):
+        if isinstance(expr, relay.Call):
+            found.append((expr.op.name, expr.span.source_name.name if expr.span else ""))
+
+    relay.analysis.post_order_visit(program.main.body, visit)
+    return found
+
+
+class Apply(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize("name", ["mlp", "bert_self_attention", "bert_layer", "super_resolution"])
+def test_samples_keep_their_numbers(name):
+    assert error(*load(name)) < LIMIT["float32"]
+
+
+@pytest.mark.parametrize("name", ["mlp", "bert_self_attention"])
+def test_samples_keep_their_numbers_in_float64(name):
+    assert error(*load(name, dtype="float64")) < LIMIT["float64"]
+
+
+def test_train_mode_keeps_its_numbers_with_masks_in_pytorch_order():
+    model, program = load("bert_layer", training=True)
+    program = externalize_dropout(program)
+    assert [m.shape for m in program.masks] == [(1, 12, 14, 14), (1, 14, 768), (1, 14, 768)]
+    assert error(model, program) < LIMIT["float32"]
+
+
+def test_bert_keeps_its_structure():
+    """Its numbers are compared by the bench: building it takes half a minute."""
+    model, program = load("bert", tokens=6)
+    assert program.outputs == 2
+    assert program.inputs == ("input_ids", "attention_mask")
+    places = {place for _, place in spans(program)}
+    for layer in range(12):
+        query = f"encoder.layer.{layer}.attention.self.query|aten::linear|"
+        assert any(p.startswith(query) for p in places)
+    assert set(program.params) == {*model.parameters, *program.buffers}
+
+
+X = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(1))
+IMAGE = torch.randn(2, 4, 7, 7, generator=torch.Generator().manual_seed(2))
+COUNTS = torch.arange(-6, 6).reshape(3, 4)
+
+FAITHFUL = {
+    "negative index": lambda x: x[:, torch.tensor([0, -1, -6])],
+    "negative index computed": lambda x: x[:, (x.sum() * 0).to(torch.int64).reshape(1) - 2],
+    "add alpha": lambda x: torch.add(x, x * 2, alpha=3),
+    "sub alpha": lambda x: torch.sub(x, 2.0, alpha=0.5),
+    "rsub": lambda x: 3 - x,
+    "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "softmax dtype": lambda x: F.softmax(x, -1, dtype=torch.float64),
+    "log_softmax": lambda x: F.log_softmax(x, 1),
+    "mean dtype": lambda x: x.mean(1, dtype=torch.float64),
+    "mean whole": lambda x: x.mean(),
+    "sum of bool": lambda x: (x > 0).sum(1),
+    "std": lambda x: x.std(-1) + x.std(-1, correction=0),
+    "var": lambda x: x.var(1, keepdim=True),
+    "div floor": lambda x: torch.div(x, 0.3, rounding_mode="floor"),
+    "div trunc": lambda x: torch.div(x, 0.3, rounding_mode="trunc"),
+    "to bool": lambda x: x.round().to(torch.bool).to(torch.float32),
+    "to int8": lambda x: (x * 10).to(torch.int8).to(torch.float32),
+    "zeros_like": lambda x: torch.zeros_like(x.double()) + torch.ones_like(x, dtype=torch.float64),
+    "full_like": lambda x: torch.full_like(x, 0.25) * x,
+    "chunk": lambda x: x.chunk(3, 2)[2] * 2,
+    "tensor_split": lambda x: torch.tensor_split(x, 4, 1)[1] * 2,
+    "layer norm bare": lambda x: F.layer_norm(x, (8,)),
+    "group norm bare": lambda x: F.group_norm(x, 3),
+    "elu": lambda x: F.elu(x, 0.7),
+    "softplus": lambda x: F.softplus(x, 2.0),
+    "hardswish": lambda x: F.hardswish(x) + F.hardsigmoid(x),
+    "matmul": lambda x: x @ x.transpose(1, 2),
+    "baddbmm": lambda x: torch.baddbmm(x[..., :6], x, x.transpose(1, 2), beta=0.5, alpha=2),
+    "index": lambda x: x[:, 1:5:2, -1],
+    "masked_fill": lambda x: x.masked_fill(x > 0.5, float("-inf")).softmax(-1),
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, scale=0.3),
+    "attention causal": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+    "constant": lambda x: x + torch.linspace(0.1, 0.8, 8, dtype=torch.float64),
+    "long constant": lambda x: x[..., torch.tensor([2, 0])] * torch.tensor([[2**40, 1]]),
+    "in place": lambda x: (x * 2).add_(1).relu_(),
+    "expand": lambda x: x[:, :1].expand(-1, 5, -1) * 2,
+}
+
+
+@pytest.fixture(scope="module")
+def together():
+    """All of FAITHFUL in one program, for one build costs more than one operator."""
+    module = Apply(lambda x: tuple(f(x) for f in FAITHFUL.values()))
+    result = {}
+    for dtype in ("float32", "float64"):
+        model, program = imported(module, X.to(getattr(torch, dtype)), dtype=dtype)
+        ours, theirs = run(model, program), model.forward()
+        result[dtype] = dict(zip(FAITHFUL, zip(ours, theirs, strict=True), strict=True))
+    return result
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", FAITHFUL)
+def test_operators_keep_their_meaning(together, name, dtype):
+    ours, theirs = together[dtype][name]
+    theirs = theirs.numpy()
+    assert ours.dtype == theirs.dtype
+    assert ours.shape == theirs.shape
+    scale = max(np.abs(theirs).max(), 1e-30)
+    limit = 1e-6 if dtype == "float32" else 1e-12
+    assert np.abs(ours.astype("float64") - theirs).max() / scale < limit
+
+
+def test_integers_keep_their_meaning():
+    module = Apply(lambda n: (n.sum(), n.to(torch.int32).sum(0), n // 3, n % 3, n.clamp(-2, 2)))
+    assert error(*imported(module, COUNTS)) == 0
+
+
+def test_convolutions_and_pools():
+    module = nn.Sequential(
+        nn.Conv2d(4, 8, 3, padding=1, groups=2), nn.BatchNorm2d(8), nn.AvgPool2d(2),
+        nn.ConvTranspose2d(8, 4, 2, stride=2), nn.MaxPool2d(2), nn.PixelShuffle(2),
+    )  # fmt: skip
+    module[1].running_mean.normal_()
+    model, program = imported(module, IMAGE)
+    assert program.buffers == ("1.running_mean", "1.running_var")
+    assert error(model, program) < 1e-6
+
+
+def test_recurrent_layers():
+    assert error(*imported(nn.LSTM(8, 5, 2, dropout=0.5, batch_first=True), X)) < 1e-6
+
+
+# Names and places.
+
+
+def test_arguments_are_inputs_then_parameters_in_pytorch_order():
+    model, program = load("bert_layer")
+    names = [p.name_hint for p in program.main.params]
+    parameters = [n for n, _ in model.module.named_parameters()]
+    assert names == ["hidden_states", "attention_mask", *parameters]
+    assert list(program.params) == parameters
+
+
+def test_every_call_says_where_it_comes_from():
+    _, program = load("bert_layer")
+    for op, place in spans(program):
+        scope, operator, ordinal = place.split("|")
+        assert program.provenance[place] == (scope, operator), op
+        assert operator.startswith("aten::")
+        assert int(ordinal) >= 0
+    found = {(op, *program.provenance[place]) for op, place in spans(program)}
+    assert ("nn.batch_matmul", "attention.self.query", "aten::linear") in found
+    assert ("nn.layer_norm", "output.LayerNorm", "aten::layer_norm") in found
+    assert ("erf", "intermediate.intermediate_act_fn", "aten::gelu") in found
+
+
+def test_a_trace_imports_twice_alike():
+    model, first = load("mlp")
+    assert str(import_model(model, quiet).main) == str(first.main)
+
+
+def test_a_file_keeps_numbers_names_and_places(tmp_path):
+    path = save(*net(), tmp_path / "net.pt")
+    model = load_model(source_from_file(path), quiet)
+    program = import_model(model, quiet)
+    assert error(model, program) < 1e-6
+    names = [p.name_hint for p in program.main.params]
+    assert names[:3] == ["x", "shift", "blocks.0.fc.weight"]
+    assert names[-2:] == ["blocks.0.scale", "blocks.1.scale"]
+    assert "head.weight" not in names  # tied to the first
+    assert "unused" not in names
+    places = {place.rpartition("|")[0] for _, place in spans(program)}
+    assert {"blocks.0.fc|aten::linear", "blocks.1.norm|aten::layer_norm"} <= places
+    double = load_model(source_from_file(path, dtype="float64"), quiet)
+    assert error(double, import_model(double, quiet)) < LIMIT["float64"]
+
+
+def test_a_file_with_integer_inputs(tmp_path):
+    """A loaded trace records no dtypes; they must come from the inputs."""
+
+    class Lookup(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(5, 4)
+
+        def forward(self, ids, keep):
+            return self.table(ids) * keep.unsqueeze(-1), ids + 1
+
+    inputs = (torch.tensor([[0, 1, 4]]), torch.tensor([[True, False, True]]))
+    path = save(Lookup(), inputs, tmp_path / "lookup.pt")
+    model = load_model(source_from_file(path), quiet)
+    assert [t.dtype for t in model.inputs] == [torch.int64, torch.bool]
+    assert error(model, import_model(model, quiet)) < 1e-6
+
+
+def test_an_unread_input_stays_an_argument():
+    model, program = imported(Apply(lambda x, y: x * 2), X, X)
+    assert [p.name_hint for p in program.main.params] == ["x0", "x1"]
+    assert error(model, program) == 0
+
+
+# Dropout.
+
+
+def rates(program):
+    found = []
+
+    def visit(expr):
+        if isinstance(expr, relay.Call) and expr.op.name == "nn.dropout":
+            found.append(float(expr.attrs.rate))
+
+    relay.analysis.post_order_visit(program.main.body, visit)
+    return found
+
+
+def test_dropout_follows_the_train_flag():
+    assert rates(load("bert_layer")[1]) == [0.0, 0.0, 0.0]
+    assert rates(load("bert_layer", training=True)[1]) == pytest.approx([0.1] * 3)
+
+
+def test_masks_come_in_execution_order_not_in_graph_order():
+    """The graph is walked along arguments; PyTorch ran the second argument first."""
+
+    def crossed(x):
+        late = F.dropout(x, 0.5, training=True)
+        early = F.dropout(x, 0.3, training=True)
+        return early * 3 + late
+
+    model, program = imported(Apply(crossed), X, training=True)
+    program = externalize_dropout(program)
+    assert [m.rate for m in program.masks] == pytest.approx([0.5, 0.3])
+    assert error(model, program) < 1e-6
+
+
+def test_padding_row_of_an_embedding_gets_no_gradient():
+    module = nn.Sequential(nn.Embedding(5, 4, padding_idx=2))
+    model, program = imported(module, torch.tensor([[2, 0, 2]]), training=True)
+    assert error(model, program) < 1e-6
+    assert any("padding row 2" in n for n in model.notes)
+    assert "where" in {op for op, _ in spans(program)}
+
+
+# What is refused.
+
+
+def late_view(x):
+    y = x * 2
+    first = y[:, 0]
+    y.add_(1)
+    return y, first
+
+
+REFUSED = {
+    "unknown operator": (Apply(lambda x: torch.linalg.inv(x @ x.mT)), False, "linalg_inv"),
+    "attention with dropout": (
+        Apply(lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.1)), True, "eager"),
+    "batch norm that averages": (
+        nn.Sequential(nn.BatchNorm1d(6, momentum=None)), True, "batch_norm in 0"),
+    "change through a view": (Apply(late_view), False, "add_"),
+    "layer norm over two axes": (nn.LayerNorm((6, 8)), False, "one axis"),
+    "scaled elu": (Apply(lambda x: torch.ops.aten.elu(x, 1.0, 2.0)), False, "scaled elu"),
+    "multinomial": (Apply(lambda x: torch.bernoulli(x.sigmoid())), False, "random"),
+    "correction": (Apply(lambda x: x.std(-1, correction=2)), False, "correction"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_change_meaning_is_refused(name):
+    module, training, words = REFUSED[name]
+    with pytest.raises(EngineError) as caught:
+        imported(module, X, training=training)
+    error = caught.value
+    assert error.kind == "operator"
+    assert words in f"{error.message} {error.where} {error.hint}"
+    assert error.where
+
+
+def test_an_unknown_operator_is_named_with_its_module(tmp_path):
+    class Odd(nn.Module):
+        def forward(self, x):
+            return torch.linalg.inv(x)
+
+    module = nn.Sequential(nn.Linear(3, 3), nn.ModuleDict({"odd": Odd()})["odd"])
+    path = save(module, (torch.randn(3, 3),), tmp_path / "odd.pt")
+    with pytest.raises(EngineError) as caught:
+        import_model(load_model(source_from_file(path), quiet), quiet)
+    assert caught.value.kind == "operator"
+    assert caught.value.where == "aten::linalg_inv in 1"
+    assert "aten::linalg_inv" in caught.value.message
+
+
+def test_the_frontend_is_left_as_it_was():
+    from tvm.relay.frontend import pytorch as theirs
+
+    before = (theirs.PyTorchOpConverter, theirs._get_input_types, theirs.Prelude)
+    load("mlp")
+    with pytest.raises(EngineError):
+        imported(nn.LayerNorm((6, 8)), X)
+    assert (theirs.PyTorchOpConverter, theirs._get_input_types, theirs.Prelude) == before

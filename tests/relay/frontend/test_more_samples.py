@@ -1,0 +1,219 @@
+"""Samples that need more than a BertLayer does, and what was made for them."""
+
+import pytest
+import torch
+from torch import nn
+from transformers import ViTForImageClassification
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+from gradients import compare
+from image_parts import PARTS, norms, part
+from numerics import error, imported, quiet
+from relascope.core.errors import EngineError
+from relascope.engine.dispatch import add_tvm_dispatch
+from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.pytorch.model import load_model, model_from_module
+from relascope.engine.relay.frontend.importer import import_model
+from relascope.engine.relay.session import RelaySession
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import cut
+from relascope.samples import SAMPLES, build, llama_block, vit
+from training import joint, step
+
+INFERENCE = default_pipeline("relay", False)
+TRAINING = default_pipeline("relay", True)
+LIMITS = [("float32", 1e-5, 1e-4), ("float64", 1e-12, 1e-10)]
+
+
+@pytest.fixture(scope="module")
+def session():
+    return RelaySession()
+
+
+def worst(found, start):
+    errors = [c.max_rel for c in found if c.name.startswith(start)]
+    assert errors, start
+    return max(errors)
+
+
+@pytest.mark.parametrize("name", ["gpt2_block", "llama_block", "vit"])
+def test_the_forward_of_a_sample_agrees_with_pytorch(session, name):
+    found = session.check(ModelSource(name, batch=1), INFERENCE, None, "llvm", progress=quiet)
+    assert found[0].scale > 0.1
+    assert worst(found, "output") <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "limits"), zip(["gpt2_block", "llama_block"], LIMITS, strict=True)
+)
+def test_every_gradient_of_a_block_agrees_with_pytorch(session, name, limits):
+    dtype, output_limit, limit = limits
+    source = ModelSource(name, batch=2, tokens=3, training=True, dtype=dtype)
+    graph = session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet)
+    found = session.check(source, TRAINING, cut(graph, "keep_all").ids, "llvm", progress=quiet)
+    assert worst(found, "output") <= output_limit
+    assert worst(found, "gradient") <= limit
+    parameters = list(build(name)[0].parameters())
+    assert len(found) == 1 + len(SAMPLES[name].inputs) + len(parameters)
+
+
+def test_no_token_of_a_decoder_sees_a_later_one():
+    for name in ("gpt2_block", "llama_block"):
+        module, (hidden, *rest) = build(name, tokens=4)
+        before = module(hidden, *rest)
+        hidden[:, 3] += 1
+        after = module(hidden, *rest)
+        assert torch.equal(before[:, :3], after[:, :3])
+        assert not torch.equal(before[:, 3], after[:, 3])
+
+
+def test_what_we_wrote_anew_is_transformers_own_in_float32():
+    ours, (hidden, mask, cos, sin) = build("llama_block", tokens=5)
+    settings = llama_block.config()
+    settings._attn_implementation = "eager"
+    theirs = LlamaDecoderLayer(settings, layer_idx=0).eval()
+    theirs.load_state_dict(ours.state_dict())
+    expected = theirs(hidden, attention_mask=mask, position_embeddings=(cos, sin))
+    assert torch.equal(ours(hidden, mask, cos, sin), expected)
+
+    ours, (image,) = build("vit", batch=1)
+    settings = vit.config()
+    settings._attn_implementation = "eager"
+    theirs = ViTForImageClassification(settings).eval()
+    theirs.load_state_dict(ours.state_dict())
+    assert torch.equal(ours(image).logits, theirs(image).logits)
+
+
+@pytest.mark.parametrize("name", ["resnet", "mobilenet_v2"])
+def test_an_image_network_of_random_weights_sees_its_image(name):
+    module, (image,) = build(name, batch=2)
+    (first, second), *_ = module(image)
+    assert (first - second).abs().max() > 0.1 * first.abs().max()
+
+
+def traced(module, image, dtype="float32"):
+    """The model and its program, each submodule in the mode that it is in."""
+    to = getattr(torch, dtype)
+    source = ModelSource("module", training=True, dtype=dtype)
+    model = model_from_module(module.to(to), ("x",), (image.to(to),), source, quiet)
+    return model, import_model(model, quiet)
+
+
+@pytest.mark.parametrize(
+    ("name", "limits"),
+    # In float32, which side of relu6's bends a number falls on may depend on rounding.
+    [("resnet", LIMITS[0]), ("resnet", LIMITS[1]), ("mobilenet_v2", LIMITS[1])],
+)
+def test_gradients_and_running_statistics_agree(name, limits):
+    dtype, output_limit, limit = limits
+    module, image = part(PARTS[name])
+    frozen, live = norms(module)[::2], norms(module)[1::2]
+    for norm in frozen:
+        norm.eval()
+    model, program = traced(module, image, dtype)
+    assert len(program.updates) == 3 * len(live) > 0
+    results, gradients = step(model, joint(program))
+    count = len(results) - len(program.updates)
+    compare(model, results[:count], gradients, output_limit, limit)
+    updated = dict(zip(program.updates, results[count:], strict=True))
+    for key, theirs in model.updated(program.updates).items():
+        assert updated[key].dtype == theirs.dtype
+        assert not torch.equal(theirs, model.buffers[key]), key
+        torch.testing.assert_close(updated[key], theirs, rtol=output_limit, atol=output_limit)
+
+
+def test_the_session_compares_running_statistics_too(session, tmp_path):
+    module, image = part(lambda: nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2)))
+    path = tmp_path / "norm.pt"
+    torch.jit.trace(module, (image,), check_trace=False).save(path)
+    source = source_from_file(path, training=True)
+    graph = session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet)
+    found = session.check(source, TRAINING, cut(graph, "keep_all").ids, "llvm", progress=quiet)
+    names = {c.name for c in found}
+    assert {"updated 1.running_mean", "updated 1.running_var"} <= names
+    assert worst(found, "updated") <= 1e-5
+    assert any("running statistics" in n for n in session.load(source, progress=quiet).notes)
+
+
+def test_dispatch_writes_running_statistics_back():
+    def make():
+        return nn.Sequential(
+            nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4), nn.Tanh(), nn.Dropout(0.2)
+        )
+
+    module, image = part(make)
+    other, _ = part(make)
+    add_tvm_dispatch(module, (image,))
+    for grad in (True, False):  # with autograd, and without
+        for seed in range(2):
+            for m in (module, other):
+                torch.manual_seed(seed)
+                with torch.set_grad_enabled(grad):
+                    out = m(image * (seed + 1))
+                    if grad:
+                        out.square().sum().backward()
+    assert module.forward.calls == {"tvm": 4, "own": 0}
+    ours, theirs = module.state_dict(), other.state_dict()
+    for key, value in theirs.items():
+        torch.testing.assert_close(ours[key], value, rtol=1e-5, atol=1e-5)
+    assert int(module[1].num_batches_tracked) == 11
+    for (name, p), q in zip(module.named_parameters(), other.parameters(), strict=True):
+        scale = float(q.grad.abs().max())
+        assert scale > 0
+        assert float((p.grad - q.grad).abs().max()) <= 1e-4 * scale, name
+
+
+def test_one_batch_norm_used_twice_moves_its_statistics_twice():
+    norm = nn.BatchNorm1d(3)
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = norm
+
+        def forward(self, x):
+            return self.norm(self.norm(x) * x)
+
+    module = Twice().train()
+    model, program = traced(module, torch.randn(5, 3))
+    results, _ = step(model, joint(program))
+    expected = model.updated(program.updates)
+    assert int(expected["norm.num_batches_tracked"]) == 2
+    for value, name in zip(results[1:], program.updates, strict=True):
+        torch.testing.assert_close(value, expected[name])
+
+
+def test_statistics_that_something_else_reads_are_refused():
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(3)
+
+        def forward(self, x):
+            return self.norm(x) + self.norm.running_mean
+
+    with pytest.raises(EngineError, match="running statistics") as caught:
+        traced(Reader().train(), torch.randn(5, 3))
+    assert caught.value.kind == "operator"
+    assert caught.value.where == "aten::batch_norm in norm"
+
+
+def test_adaptive_pooling_over_uneven_windows_has_no_gradient_and_says_so():
+    module = nn.Sequential(nn.Conv2d(3, 2, 1), nn.AdaptiveAvgPool2d(3))
+    _, program = traced(module.train(), torch.randn(1, 3, 8, 8))
+    with pytest.raises(EngineError, match="adaptive pooling"):
+        joint(program)
+
+
+def test_a_whole_image_network_is_imported_with_its_statistics():
+    model = load_model(ModelSource("resnet", training=True, batch=2), quiet)
+    program = import_model(model, quiet)
+    assert len(program.updates) == 3 * len(norms(model.module)) == 60
+    assert program.outputs == 61
+
+
+def test_batch_norm_without_statistics_or_scale():
+    module = nn.BatchNorm1d(3, affine=False, track_running_stats=False)
+    model, program = imported(module, torch.randn(5, 3, 4), training=True)
+    assert not program.updates
+    assert error(model, program) <= 1e-5

@@ -1,0 +1,194 @@
+"""The Relay session as the app sees it: every call says in full what it is about."""
+
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Kind, Role
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.relay.session import RelaySession
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cost import is_product
+from relascope.passes.cuts.cut import STRATEGIES, cut
+from relascope.passes.pipeline import Pipeline
+
+MLP = ModelSource("mlp")
+TRAINED = replace(MLP, training=True)
+INFERENCE = default_pipeline("relay", False)
+TRAINING = default_pipeline("relay", True)
+
+
+def quiet(fraction, text):
+    assert 0.0 <= fraction <= 1.0
+
+
+@pytest.fixture(scope="module")
+def session():
+    return RelaySession()
+
+
+def test_arguments_are_inputs_then_parameters_in_pytorchs_order(session):
+    info = session.load(MLP, progress=quiet)
+    names = [n for n, _ in info.arguments]
+    assert names[: info.input_count] == ["x"]
+    assert names[info.input_count :] == [
+        "hidden.weight", "hidden.bias", "norm.weight", "norm.bias", "head.weight", "head.bias",
+    ]  # fmt: skip
+    assert [info.graph.by_id[i].name for i in info.graph.inputs] == names
+    assert pickle.loads(pickle.dumps(info)).graph == info.graph
+
+
+def test_a_switched_off_step_changes_nothing(session):
+    pipeline = INFERENCE.switched(0, False)
+    record = session.step(MLP, pipeline, progress=quiet)[0]
+    assert (record.enabled, record.added, record.removed, record.changed) == (False, 0, 0, 0)
+    assert session.graph_after(MLP, pipeline, 0, progress=quiet) == (
+        session.graph_after(MLP, pipeline, -1, progress=quiet)
+    )
+
+
+def test_what_is_for_looking_is_not_what_the_next_step_gets(session):
+    pipeline = Pipeline.parse("bind|simplify_inference|fuse|fold")
+    records = session.step(MLP, pipeline, progress=quiet)
+    fused = session.graph_after(MLP, pipeline, 2, progress=quiet)
+    after = session.graph_after(MLP, pipeline, 3, progress=quiet)
+    assert any(n.kind is Kind.FUNCTION for n in fused)
+    assert records[2].added > 0
+    assert not any(n.kind is Kind.FUNCTION for n in after)
+
+
+def test_the_text_of_a_step_has_no_values_and_one_argument_a_line(session):
+    pipeline = Pipeline.parse("bind|simplify_inference|fuse|fold")
+    first = session.text(MLP, pipeline, -1, progress=quiet)
+    assert "  %hidden.weight: Tensor[(256, 64), float32],\n" in first
+    assert "span=" not in first
+    bound = session.text(MLP, pipeline, 0, progress=quiet)
+    assert "meta[relay.Constant][5]" in bound
+    assert "hidden.weight" not in bound
+    assert "Primitive=1" in session.text(MLP, pipeline, 2, progress=quiet)
+    assert "Primitive=1" not in session.text(MLP, pipeline, 3, progress=quiet)
+
+
+def test_a_text_that_is_too_long_says_how_much_is_missing(session, monkeypatch):
+    whole = session.text(MLP, INFERENCE, -1, progress=quiet)
+    monkeypatch.setattr("relascope.engine.server.session.MOST_TEXT", 300)
+    text = session.text(MLP, INFERENCE, -1, progress=quiet)
+    kept, (last,) = text.splitlines()[:-1], text.splitlines()[-1:]
+    assert whole.startswith("\n".join(kept))
+    assert last == f"… {len(whole.splitlines()) - len(kept)} more lines"
+
+
+def test_the_same_node_has_one_id_in_all_steps(session):
+    first = session.graph_after(MLP, INFERENCE, -1, progress=quiet)
+    weight = next(n.id for n in first if n.name == "hidden.weight")
+    for index in range(len(INFERENCE) - 1):
+        graph = session.graph_after(MLP, INFERENCE, index, progress=quiet)
+        graph.validate()
+        assert weight in graph.by_id, INFERENCE.steps[index].name
+
+
+def test_a_pass_at_a_wrong_place_says_what_it_needs(session):
+    pipeline = Pipeline.parse("gradient|graph_normal_form|cse")
+    records = session.step(TRAINED, pipeline, progress=quiet)
+    assert "root_grad_out" in records[0].error.message
+    assert "gradient" in records[1].error.message
+    assert records[2].error is None
+    with pytest.raises(EngineError, match="root_grad_out"):
+        session.check(TRAINED, pipeline, None, "llvm", progress=quiet)
+
+
+def test_bound_parameters_have_no_gradient_and_that_is_said(session):
+    records = session.step(TRAINED, Pipeline.parse("bind|root_grad_out"), progress=quiet)
+    assert "bind" in records[1].error.message
+
+
+def test_a_pass_that_raises_marks_its_step_and_the_rest_goes_on(session):
+    # TVM cannot fuse a layer norm that was not spelled out.
+    records = session.step(MLP, Pipeline.parse("bind|fuse|simplify_inference"), progress=quiet)
+    assert records[1].error.kind == "pass"
+    assert "FuseOps" in records[1].error.where
+    assert "layer_norm" in records[1].error.message
+    assert records[2].error is None
+    assert records[2].added > 0
+
+
+def test_an_unknown_pass_is_named(session):
+    with pytest.raises(EngineError, match="nonsense"):
+        session.step(MLP, Pipeline.parse("nonsense"), progress=quiet)
+
+
+def test_the_split_halves_keep_the_joint_graphs_ids(session):
+    joint = session.graph_after(TRAINED, TRAINING, len(TRAINING) - 1, progress=quiet)
+    kept = cut(joint, "keep_all")
+    assert {joint.by_id[i].role for i in kept.ids} == {Role.CAPTURED}
+    halves = session.split(TRAINED, TRAINING, kept.ids, progress=quiet)
+    assert halves.forward.outputs[1:] == kept.ids
+    calls = {n.id for n in halves.forward if n.kind is Kind.CALL}
+    assert calls <= set(joint.by_id)
+    backward = {n.id for n in halves.backward if n.kind is Kind.CALL}
+    assert backward <= set(joint.by_id)
+    assert not backward & calls  # everything that crosses is kept, so nothing is computed twice
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-4), ("float64", 1e-10)])
+@pytest.mark.parametrize("strategy", list(STRATEGIES))
+def test_every_gradient_agrees_with_pytorch(session, dtype, limit, strategy):
+    source = replace(TRAINED, dtype=dtype)
+    joint = session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet)
+    captured = cut(joint, strategy).ids
+    found = session.check(source, TRAINING, captured, "llvm", progress=quiet)
+    assert [c.name for c in found] == [
+        "output 0",
+        *(f"gradient of {joint.by_id[i].name}" for i in joint.inputs[:7]),
+    ]
+    for comparison in found:
+        assert comparison.scale > 0, comparison.name
+        assert comparison.max_abs <= limit, comparison.name
+
+
+@pytest.mark.parametrize(
+    ("dtype", "limit", "strategy", "budget"),
+    [
+        ("float32", 1e-4, "recompute_pointwise", None),
+        ("float64", 1e-10, "min_cut", None),
+        ("float32", 1e-4, "min_cut", None),
+        ("float32", 1e-4, "budget", 0.25),
+    ],
+)
+def test_a_layers_gradients_agree_whatever_is_computed_again(
+    session, dtype, limit, strategy, budget
+):
+    source = ModelSource("bert_layer", training=True, dtype=dtype)
+    joint = session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet)
+    found = cut(joint, strategy, budget)
+    products = [i for i in found.recomputed if is_product(joint.by_id[i])]
+    assert bool(products) == (strategy == "budget")
+    assert found.bytes < 0.67 * 664_160 * (2 if dtype == "float64" else 1)  # what PyTorch keeps
+    compared = session.check(source, TRAINING, found.ids, "llvm", progress=quiet)
+    assert len(compared) == 19  # the output, two inputs, sixteen parameters
+    for comparison in compared:
+        assert comparison.max_abs <= limit, comparison.name
+
+
+def test_a_timing_stands_beside_its_error(session):
+    result = session.time(MLP, INFERENCE, None, "llvm", 1, 2, progress=quiet)
+    eager, ours = result.rows
+    assert (eager.what, eager.ratio_to_eager) == ("pytorch eager", None)
+    assert ours.phase == "forward"
+    assert ours.q1_ms <= ours.median_ms <= ours.q3_ms
+    assert ours.ratio_to_eager > 0
+    assert 0 < ours.max_abs_error < 1e-5
+    assert result.threads == 1
+
+
+def test_a_joint_program_is_not_timed_whole(session):
+    with pytest.raises(EngineError, match="two functions"):
+        session.time(TRAINED, TRAINING, None, "llvm", 1, 2, progress=quiet)
+
+
+def test_a_target_that_tvm_does_not_know(session):
+    with pytest.raises(EngineError, match="nowhere") as caught:
+        session.check(MLP, INFERENCE, None, "nowhere", progress=quiet)
+    assert caught.value.kind == "target"

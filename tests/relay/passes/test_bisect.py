@@ -1,0 +1,31 @@
+"""Bisection in Relay."""
+
+import pytest
+
+pytest.register_assert_rewrite("bisecting")
+
+from bisecting import *  # noqa: F403
+from bisecting import Case
+from relascope.engine.relay.session import RelaySession
+
+
+@pytest.fixture
+def case():
+    return Case(
+        "relay",
+        {
+            "gelu_tanh": "cse",
+            "in_float16": "bind",
+            "weight_transposed": "fold",
+            "residual_dropped": "fuse",
+            "softmax_axis": "fold",
+            "slow": "linear_to_dense",
+        },
+        "externalize_dropout|decompose_layer_norm|eps_outside|linear_to_dense|root_grad_out|gradient"
+        "|graph_normal_form|drop_zeros|dce",
+    )
+
+
+@pytest.fixture(scope="module")
+def session():
+    return RelaySession()

@@ -1,0 +1,126 @@
+"""Each Relay pass on its small program: what the documentation shows, and that numbers stay."""
+
+import numpy as np
+import pytest
+import tvm
+
+from examples import Run, assert_close, documented, printed, quiet
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.relay.building import runtime
+from relascope.engine.relay.session import RelaySession
+from relascope.engine.server.examples import apply
+from relascope.passes.catalogue import info, names
+from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite
+
+SESSION = RelaySession()
+BACKEND = SESSION._backend
+NAMES = names("relay")
+
+
+def _drops(run, dtype):
+    expected = np.maximum(run["x"] * run["dropout_mask_0"], 0)
+    assert_close(run.after, [expected], dtype)
+
+
+def _roots(run, dtype):
+    y = run["x"] @ run["w"].T
+    assert_close(run.after, [np.sum(y * run["grad_out_0"]), y], dtype)
+
+
+def _has_all_gradients(run, dtype):
+    x, g = run["x"], run["grad_out_0"]
+    assert_close(run.after, [np.sin(x), np.cos(x) * g, np.sin(x)], dtype)
+
+
+def _has_the_gradient_of_the_input(run, dtype):
+    x, g = run["x"], run["grad_out_0"]
+    assert_close(run.after, [np.sin(x), np.cos(x) * g], dtype)
+
+
+def _is_rounded(run, dtype):
+    assert_close(run.after, run.before, dtype, 1e-3)
+    assert any((a != b).any() for a, b in zip(run.after, run.before, strict=True))
+
+
+def _is_rounded_otherwise(run, dtype):
+    assert_close(run.after, run.before, dtype, 1e-6)
+
+
+# Passes that change what is computed, on purpose: what their example computes afterwards.
+OTHERWISE = {
+    "externalize_dropout": _drops,
+    "root_grad_out": _roots,
+    "gradient": _has_all_gradients,
+    "graph_normal_form": _has_the_gradient_of_the_input,
+    "mixed_precision": _is_rounded,
+    "fast_math": _is_rounded_otherwise,
+}
+
+ELSEWHERE = {"on_device", "plan_devices"}  # what these make does not run on the CPU alone
+
+
+def _built(start):
+    """Few of TVM's own passes run in building, so that they cannot make good what ours did."""
+    return runtime.step(start, None, BuildOptions("llvm", opt_level=1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_documentation_shows_what_the_pass_does(name):
+    assert documented("relay", name) == printed(SESSION, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_pass_does_something_to_its_example(name):
+    example = SESSION.example(name, progress=quiet)
+    assert example.before != example.after
+    assert bool(example.differs) == (name in OTHERWISE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_pass_leaves_the_program_that_it_is_given_as_it_was(name):
+    example = BACKEND.example(name, "float32")
+    program, text = example.program, BACKEND.text(example.program)
+    result = program.main.ret_type
+    apply(info("relay", name), example)
+    assert BACKEND.text(program) == text
+    assert program.main.ret_type == result
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ELSEWHERE])
+def test_the_example_computes_the_same_after_the_pass(name, dtype):
+    run = Run(BACKEND, name, dtype, _built)
+    if name in OTHERWISE:
+        OTHERWISE[name](run, dtype)
+    else:
+        assert_close(run.after, run.before, dtype)
+
+
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_marks_and_copies_are_all_that_devices_add(name):
+    example = BACKEND.example(name, "float32")
+    after = apply(info("relay", name), example)
+
+    def without(call, args):
+        return args[0] if op_name(call) in ("on_device", "device_copy") else None
+
+    plain = [BACKEND.short_text(rewrite(p, without)) for p in (example.program, after)]
+    assert plain[0][0].lines == plain[1][0].lines
+    assert len(plain[0][0].lines) == 5
+
+
+def test_values_are_copied_where_they_cross_between_devices():
+    copies = [
+        (op_name(_behind(e.args[0])), e.attrs.src_virtual_device, e.attrs.dst_virtual_device)
+        for e in post_order(apply(info("relay", "plan_devices"), BACKEND.example(
+            "plan_devices", "float32")).main)
+        if op_name(e) == "device_copy"
+    ]  # fmt: skip
+    cpu, cuda = (tvm.device(d, 0).device_type for d in ("cpu", "cuda"))
+    assert {(op, s.device_type, d.device_type) for op, s, d in copies} == {
+        ("add", cpu, cuda), ("sqrt", cuda, cpu), ("subtract", cpu, cuda),
+    }  # fmt: skip
+
+
+def _behind(expr):
+    return expr.args[0] if op_name(expr) == "on_device" else expr

@@ -1,0 +1,216 @@
+"""The way to the gradient: each training pass, and every gradient against PyTorch."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from tvm import relay
+
+from gradients import OPERATORS, Branches, Fn, Several, bert_layer, compare, draw
+from numerics import imported
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import load_model
+from relascope.engine.relay.frontend.importer import import_model
+from relascope.passes.relay.ir.rewrite import op_name, post_order, shape
+from relascope.passes.relay.ir.spans import key
+from relascope.passes.relay.training.operator_gradients import Recorder
+from training import joint, passes, step
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradients_of_operators_agree_with_autograd_in_float64(name):
+    function, (x, *sizes) = OPERATORS[name]
+    model, program = imported(Fn(function, *sizes).double(), x, training=True, dtype="float64")
+    made = joint(program)
+    outputs, gradients = step(model, made)
+    compare(model, outputs, gradients, 1e-12, 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "output_limit", "gradient_limit"),
+    [("float32", 1e-5, 1e-4), ("float64", 1e-12, 1e-10)],
+)
+@pytest.mark.parametrize("sample", ["mlp", "bert_layer"])
+def test_samples_in_train_mode_agree_with_pytorch(sample, dtype, output_limit, gradient_limit):
+    model = load_model(ModelSource(sample, training=True, dtype=dtype), lambda *_: None)
+    program = joint(import_model(model, lambda *_: None))
+    assert program.masks, "without dropout this would show nothing of train mode"
+    assert all(m.rate > 0 for m in program.masks)
+    outputs, gradients = step(model, program)
+    compare(model, outputs, gradients, output_limit, gradient_limit)
+
+
+def test_a_whole_bert_with_embeddings_and_pooler_agrees_with_pytorch():
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=20, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=24, max_position_embeddings=12, attn_implementation="eager",
+    )  # fmt: skip
+
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bert = BertModel(config)
+
+        def forward(self, ids):
+            result = self.bert(ids)
+            return result.last_hidden_state, result.pooler_output
+
+    model, program = imported(Whole(), torch.tensor([[3, 7, 7, 0], [1, 1, 2, 19]]), training=True)
+    made = joint(program)
+    assert "x0" not in made.gradients  # ids have no gradient
+    assert len(made.gradients) == len(model.parameters) > 30
+    outputs, gradients = step(model, made)
+    compare(model, outputs, gradients, 1e-5, 1e-4)
+
+
+def test_masks_stand_in_the_order_of_execution():
+    model, program = imported(Branches(), torch.randn(4, 6), training=True)
+    found = [e for e in post_order(program.main.body) if op_name(e) == "nn.dropout"]
+    assert [round(float(c.attrs.rate), 1) for c in found][:2] == [0.7, 0.0]  # the walk's order
+    made = passes(program, "externalize_dropout")
+    assert [round(m.rate, 1) for m in made.masks] == [0.2, 0.7]  # and nothing for the rate 0
+    assert all(m.shape == (4, 6) and m.dtype == "float32" for m in made.masks)
+    assert [p.name_hint for p in made.main.params][-2:] == [m.name for m in made.masks]
+    assert "nn.dropout" not in {op_name(e) for e in post_order(made.main)}
+    outputs, gradients = step(model, joint(program))
+    compare(model, outputs, gradients, 1e-5, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("axis", "scale", "center"),
+    [(-1, True, True), (1, False, True), (0, True, False), (2, False, False)],
+)
+def test_layer_norm_is_exact_on_every_axis(axis, scale, center):
+    from relascope.passes.relay.ir.program import RelayProgram
+
+    x = relay.var("x", shape=(2, 3, 4), dtype="float64")
+    size = (2, 3, 4)[axis]
+    weight, bias = (relay.var(n, shape=(size,), dtype="float64") for n in ("weight", "bias"))
+    body = relay.nn.layer_norm(x, weight, bias, axis, 0.01, center, scale)
+    import numpy as np
+    import tvm
+
+    mod = tvm.IRModule.from_expr(relay.Function([x, weight, bias], body))
+    program = RelayProgram(relay.transform.InferType()(mod), {}, ("x", "weight", "bias"), 1)
+    program = passes(program, "decompose_layer_norm")
+    assert "nn.layer_norm" not in {op_name(e) for e in post_order(program.main)}
+    data, w, b = draw(2, 3, 4), draw(size) + 1, draw(size) * 3
+    run = relay.create_executor("debug", program.mod, tvm.cpu(), "llvm").evaluate()
+    ours = run(data.numpy(), w.numpy(), b.numpy()).numpy()
+    moved = data.movedim(axis, -1)
+    theirs = F.layer_norm(
+        moved, (size,), w if scale else None, b if center else None, 0.01
+    ).movedim(-1, axis)
+    assert np.abs(ours - theirs.numpy()).max() < 1e-14 * 100
+
+
+def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
+    model, program = imported(Several(), torch.randn(2, 3), torch.tensor([4, 5]), training=True)
+    rooted = passes(program, "root_grad_out")
+    assert rooted.grad_outs == ("grad_out_0", "grad_out_2", "grad_out_3")
+    made = joint(program)
+    assert made.outputs == 4
+    assert made.gradients == ("x0", "fc.weight", "fc.bias")
+    outputs, gradients = step(model, made)
+    compare(model, outputs, gradients, 1e-5, 1e-4)
+    assert outputs[1].tolist() == [5, 6]
+
+
+def test_a_model_without_floating_output_has_no_gradient():
+    _, program = imported(Fn(lambda x: x > 0), torch.randn(2, 3), training=True)
+    with pytest.raises(EngineError, match="floating") as raised:
+        passes(program, "root_grad_out")
+    assert raised.value.kind == "pass"
+
+
+def test_an_operator_without_gradient_is_named_with_its_module():
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Fn(lambda x: torch.cumsum(x, 1))
+
+        def forward(self, x):
+            return self.inner(x) * 2
+
+    _, program = imported(Outer(), torch.randn(2, 3), training=True)
+    with pytest.raises(EngineError, match="cumsum") as raised:
+        passes(program, "root_grad_out|gradient")
+    assert raised.value.where == "cumsum from aten::cumsum in inner"
+
+
+def test_steps_out_of_order_are_said_to_be():
+    _, program = imported(Fn(lambda x: x * 2), torch.randn(2, 3), training=True)
+    for names in ("gradient", "graph_normal_form"):
+        with pytest.raises(EngineError) as raised:
+            passes(program, names)
+        assert raised.value.kind == "pass"
+
+
+def test_integers_may_lack_a_gradient():
+    """No gradient flows through the index, so argsort needs none."""
+    module = Fn(lambda x: x.index_select(0, torch.argsort(x[:, 0])) ** 2)
+    model, program = imported(module.double(), draw(4, 3), training=True, dtype="float64")
+    outputs, gradients = step(model, joint(program))
+    compare(model, outputs, gradients, 1e-12, 1e-10)
+
+
+def test_clean_ups_leave_nothing_to_clean():
+    layer, inputs = bert_layer()
+    _, program = imported(layer, *inputs, training=True)
+    made = passes(program, "externalize_dropout|decompose_layer_norm|linear_to_dense|root_grad_out"
+                           "|gradient|graph_normal_form")  # fmt: skip
+    before = [e for e in post_order(made.main) if isinstance(e, relay.Call)]
+    assert any(op_name(e).endswith("_like") for e in before)
+    assert any(isinstance(e, relay.Call) and op_name(e) == "zeros_like" for e in before)
+    made = passes(made, "static_like|drop_zeros|drop_ones|transpose_dedup")
+    after = [e for e in post_order(made.main) if isinstance(e, relay.Call)]
+    assert len(after) < 0.6 * len(before)
+    for call in after:
+        name = op_name(call)
+        assert not name.endswith("_like"), name
+        assert name not in ("zeros", "ones"), name
+        if name in ("collapse_sum_to", "broadcast_to"):
+            assert shape(call) != shape(call.args[0])
+        if name == "transpose":
+            assert op_name(call.args[0]) != "transpose"
+
+
+def test_cleaning_up_changes_no_number():
+    layer, inputs = bert_layer(dtype=torch.float64)
+    model, program = imported(layer, *inputs, training=True, dtype="float64")
+    raw = passes(program, "externalize_dropout|decompose_layer_norm|root_grad_out|gradient"
+                          "|graph_normal_form")  # fmt: skip
+    outputs, gradients = step(model, raw)
+    compare(model, outputs, gradients, 1e-12, 1e-10)
+
+
+def test_provenance_survives_the_gradient():
+    layer, inputs = bert_layer()
+    _, program = imported(layer, *inputs, training=True)
+    made = joint(program)
+    fields = list(made.main.body.fields)
+
+    def origins(exprs):
+        calls = {e.handle.value: e for f in exprs for e in post_order(f) if op_name(e)}
+        return {h: made.provenance.get(key(e), ("", "")) for h, e in calls.items()}
+
+    forward = origins(fields[:1])
+    assert all(scope and source for scope, source in forward.values())
+    backward = {h: o for h, o in origins(fields[1:]).items() if h not in forward}
+    known = [o for o in backward.values() if o[0]]
+    assert len(known) > 0.9 * len(backward)
+    assert ("attention.self", "gradient of aten::softmax") in known
+    assert ("output.LayerNorm", "gradient of aten::layer_norm") in known
+    scopes = {s for s, _ in forward.values()}
+    assert {s for s, _ in known} <= scopes
+
+
+def test_a_walk_in_another_order_is_noticed():
+    x = relay.var("x", shape=(2,))
+    recorder = Recorder([relay.tanh(x)], lambda call: None)
+    with pytest.raises(EngineError, match=r"exp where tanh was expected"):
+        recorder.use(lambda call, grad: [grad], relay.exp(x), x)

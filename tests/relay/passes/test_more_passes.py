@@ -1,0 +1,232 @@
+"""TVM's further Relay passes on models of PyTorch: numbers, origins, and what they refuse."""
+
+from collections import Counter
+
+import pytest
+import torch
+import tvm
+from torch import nn
+from tvm import relay
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Kind
+from relascope.engine.protocol.source import source_from_file
+from relascope.engine.relay.session import RelaySession
+from relascope.passes.catalogue import info, read_pipeline
+from relascope.passes.pipeline import Step
+from relascope.passes.relay.examples import EXAMPLES
+from relascope.passes.relay.examples.building import of_module, program, var
+from relascope.passes.relay.ir.rewrite import op_name, post_order
+
+SESSION = RelaySession()
+BACKEND = SESSION._backend
+LIMIT = {"float32": 1e-5, "float64": 1e-12}
+
+
+def quiet(fraction, text):
+    pass
+
+
+class Block(nn.Module):
+    """Convolution, batch norm and ReLU; three branches that read one image; a linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.branches = nn.ModuleList(nn.Conv2d(8, c, 1) for c in (2, 3, 4))
+        self.linear = nn.Linear(9, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.conv(x)))
+        x = torch.cat([b(x) for b in self.branches], 1)
+        return self.linear(x.mean((2, 3)))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A trace of a block whose batch norm has seen something, in a dtype."""
+    torch.manual_seed(3)
+    block = Block()
+    with torch.no_grad():
+        for value in (*block.parameters(), *block.buffers()):
+            if value.is_floating_point():
+                value.copy_(torch.rand_like(value) + 0.5)
+
+    def make(dtype):
+        path = tmp_path_factory.mktemp("block") / f"{dtype}.pt"
+        image = torch.rand(2, 3, 6, 6, dtype=getattr(torch, dtype))
+        module = block.to(getattr(torch, dtype)).eval()
+        torch.jit.save(torch.jit.trace(module, image), path)
+        return source_from_file(str(path), f"x=2x3x6x6:{dtype}", dtype=dtype)
+
+    return {dtype: make(dtype) for dtype in LIMIT}
+
+
+PLAIN = "bind|simplify_inference|fold"
+PIPELINES = {
+    "scales": f"{PLAIN}|fold_scale_axis",
+    "branches": f"{PLAIN}|combine_conv2d|canonicalize_ops|simplify_expr|fold",
+    "layout": f"{PLAIN}|convert_layout|fold",
+    "blocked": f"{PLAIN}|forward_fold_scale_axis|backward_fold_scale_axis|fold"
+    "|alter_op_layout|fold",
+}
+
+
+def after(source, text):
+    """The graph at the end of a pipeline of which no step failed."""
+    pipeline = read_pipeline("relay", text)
+    records = SESSION.step(source, pipeline, progress=quiet)
+    assert not [r.error for r in records if r.error]
+    return SESSION.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
+
+
+@pytest.mark.parametrize("dtype", LIMIT)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_the_numbers_are_pytorchs(source, name, dtype):
+    pipeline = read_pipeline("relay", PIPELINES[name])
+    found = SESSION.check(source[dtype], pipeline, None, "llvm", progress=quiet)
+    assert max(c.max_rel for c in found) < LIMIT[dtype]
+
+
+def test_batch_norm_vanishes_into_its_convolution(source):
+    plain = after(source["float32"], PLAIN).operators
+    folded = after(source["float32"], PIPELINES["scales"]).operators
+    assert plain["multiply"] == folded.get("multiply", 0) + 1
+    assert plain["nn.conv2d"] == folded["nn.conv2d"] == 4
+
+
+def test_three_branches_become_one_convolution(source):
+    assert after(source["float32"], PIPELINES["branches"]).operators["nn.conv2d"] == 2
+    four = "combine_conv2d(branches=4)"
+    assert after(source["float32"], f"{PLAIN}|{four}").operators["nn.conv2d"] == 4
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_call_keeps_a_place_in_the_model(source, name):
+    graph = after(source["float32"], PIPELINES[name])
+    modules = {"conv", "norm", "linear", "branches.0", "branches.1", "branches.2"}
+    known = {n.scope for n in graph if n.kind is Kind.CALL and n.op != "nn.relu"}
+    assert {n.scope for n in graph if n.op.startswith("nn.conv2d")} <= modules
+    assert known & modules
+    assert not [n.title for n in graph if n.kind is Kind.CALL and not (n.scope or n.source)]
+
+
+@pytest.mark.parametrize("name", ["scales", "branches"])
+def test_what_a_pass_made_of_an_operator_is_not_taken_for_its_result(source, name):
+    pipeline = read_pipeline("relay", PIPELINES[name])
+    found = SESSION.inside(source["float32"], pipeline, None, "llvm", progress=quiet)
+    assert found
+    assert max(e.max_rel for e in found) < 1e-5
+
+
+def test_paddings_go_into_convolutions(tmp_path):
+    class Padded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(2, 3, 3, stride=2)
+
+        def forward(self, x):
+            return self.conv(nn.functional.pad(x, (0, 1, 0, 1)))
+
+    torch.manual_seed(0)
+    path = tmp_path / "padded.pt"
+    torch.jit.save(torch.jit.trace(Padded().eval(), torch.rand(1, 2, 8, 8)), path)
+    padded = source_from_file(str(path), "x=1x2x8x8:float32")
+    assert after(padded, "cse").operators["nn.pad"] == 1
+    pipeline = read_pipeline("relay", "fold_explicit_padding")
+    assert "nn.pad" not in after(padded, str(pipeline)).operators
+    found = SESSION.check(padded, pipeline, None, "llvm", progress=quiet)
+    assert max(c.max_rel for c in found) < 1e-5
+
+
+def run(name, start, *params):
+    entry = info("relay", name)
+    return entry.load()(start, **entry.arguments(Step(name, True, params)))
+
+
+def operators(made):
+    return Counter(filter(None, map(op_name, post_order(made.main))))
+
+
+def test_dense_layers_of_different_sizes_join_without_a_batch():
+    x, w1, w2 = (var(n, *s, dtype="float32") for n, s in
+                 (("x", (3, 4)), ("w1", (5, 4)), ("w2", (6, 4))))  # fmt: skip
+    start = program([x, w1, w2], relay.Tuple([relay.nn.dense(x, w) for w in (w1, w2)]))
+    two = ("branches", "2")
+    assert operators(run("combine_dense", start, two)) == operators(start)
+    assert operators(run("combine_dense", start, two, ("batch", "false")))["nn.dense"] == 1
+
+
+def test_equal_shapes_let_cse_see_equal_sums():
+    g = var("g", 2, 3, dtype="float32")
+    start = program([g], relay.add(relay.collapse_sum_to(g, [3]), relay.collapse_sum_to(g, [3])))
+    assert operators(run("cse", start))["collapse_sum_to"] == 2
+    shared = run("shape_const_dedup", start)
+    assert operators(run("cse", shared))["collapse_sum_to"] == 1
+
+
+def test_integer_dot_products_take_unsigned_operands():
+    start = EXAMPLES["qnn_legalize"]("float32").program
+    assert operators(run("qnn_legalize", start))["nn.dense"] == 1
+    made = run("qnn_legalize", start, ("cpu", "skylake-avx512"))
+    (dense,) = (e for e in post_order(made.main) if op_name(e) == "qnn.dense")
+    assert dense.args[0].checked_type.dtype == "uint8"
+
+
+@pytest.mark.parametrize("name", ["qnn_legalize", "alter_op_layout"])
+def test_a_cpu_that_is_none_is_refused(name):
+    with pytest.raises(EngineError, match="nonsuch"):
+        run(name, EXAMPLES[name]("float32").program, ("cpu", "nonsuch"))
+
+
+def test_blocks_of_channels_follow_the_cpu():
+    start = EXAMPLES["alter_op_layout"]("float32").program
+    made = run("alter_op_layout", start, ("cpu", "skylake-avx512"))
+    (conv,) = (e for e in post_order(made.main) if "conv2d" in op_name(e))
+    assert conv.attrs.data_layout == "NCHW8c"  # all eight channels that there are
+
+
+def test_calls_of_functions_are_drawn_with_what_is_inside():
+    start = EXAMPLES["inline"]("float32").program
+    graph, _ = BACKEND.to_graph(start)
+    inside = {n.op: n.body.operators for n in graph if n.kind is Kind.FUNCTION}
+    assert inside == {"@square": {"multiply": 1}, "@positive": {"nn.relu": 1}}
+    graph, _ = BACKEND.to_graph(run("inline", start))
+    assert [n.op for n in graph if n.kind is Kind.FUNCTION] == ["@positive"]
+    text = BACKEND.text(start)
+    assert text.index("def @main(") < text.index("def @square(")
+
+
+def test_a_function_that_calls_itself_can_be_drawn():
+    kind = relay.TensorType((2,), "float32")
+    x, name = relay.var("x", kind), relay.GlobalVar("again")
+    mod = tvm.IRModule({name: relay.Function([x], name(relay.exp(x)), kind)})
+    z = relay.var("z", kind)
+    mod["main"] = relay.Function([z], name(z), kind)
+    graph, _ = BACKEND.to_graph(of_module(mod))
+    (call,) = (n for n in graph if n.kind is Kind.FUNCTION)
+    assert call.op == "@again"
+    assert "call" in {n.op for n in call.body}
+
+
+def test_functions_that_nothing_reaches_are_gone():
+    start = EXAMPLES["remove_unused_functions"]("float32").program
+    names = {str(v.name_hint) for v in run("remove_unused_functions", start).mod.functions}
+    assert names == {"main", "square"}
+
+
+def test_devices_are_refused_in_words():
+    start = EXAMPLES["on_device"]("float32").program
+    with pytest.raises(EngineError, match="none of the operators"):
+        run("on_device", start, ("operators", "nn.conv2d"))
+    x = var("x", 2, dtype="float32")
+    mark = relay.annotation.on_device(relay.exp(x), tvm.device("cuda", 0))
+    with pytest.raises(EngineError, match="read twice"):  # and the process is still there
+        run("plan_devices", program([x], relay.add(mark, mark)))
+
+
+def test_devices_stand_in_the_text_by_name():
+    text = BACKEND.text(run("plan_devices", EXAMPLES["plan_devices"]("float32").program))
+    assert "src_virtual_device=cpu, dst_virtual_device=cuda" in text
+    assert "VirtualDevice" not in text and "Target" not in text

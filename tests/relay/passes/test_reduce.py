@@ -1,0 +1,50 @@
+"""Narrowing in Relay."""
+
+import pytest
+
+pytest.register_assert_rewrite("reducing")
+
+from bisecting import Tiny, search, small
+from reducing import *  # noqa: F403
+from reducing import Case, run, written
+from relascope.engine.jobs import reduce
+from relascope.engine.relay.session import RelaySession
+from relascope.passes.pipeline import Pipeline
+from truths import asking
+
+
+@pytest.fixture
+def case():
+    return Case("relay", {"slow": "linear_to_dense"}, "")
+
+
+@pytest.fixture(scope="module")
+def session():
+    return RelaySession()
+
+
+def test_a_fault_that_only_the_gradient_shows_is_narrowed_with_the_steps_to_it(session, tmp_path):
+    source = small(tmp_path, Tiny, training=True, dtype="float64")
+    text = "gradient_dropped|linear_to_dense|root_grad_out|gradient|graph_normal_form|dce"
+    found = search(session, source, Pipeline.parse(text))
+    made = reduce.narrow(asking(session), "relay", found)
+    assert made.where.tail
+    assert (made.operators, made.minimal) == (("erf",), True)
+    assert made.report.title == "[Relay] gradient_dropped changes the gradient of erf"
+    status, said = run(written(made.report, tmp_path / "report"))
+    assert status == 1, said
+    assert "output 0: differs by 0.000e+00" in said
+    assert "right" in said and "WRONG" in said
+
+
+def test_of_a_program_that_cannot_be_cut_the_whole_is_reported(session, tmp_path):
+    source = small(tmp_path, Tiny, training=True)
+    # The gradient binds variables by let, which the pass after it takes away.
+    text = "linear_to_dense|root_grad_out|gradient|raises|graph_normal_form|dce"
+    found = search(session, source, Pipeline.parse(text))
+    made = reduce.narrow(asking(session), "relay", found)
+    assert len(made.piece.nodes) == made.total > 1
+    assert {t.shown.outcome for t in made.log[1:]} == {"cannot be run"}
+    assert "No smaller part of it was found" in reduce.verdict("relay", made)
+    status, said = run(written(made.report, tmp_path / "report"))
+    assert (status, "ValueError: no good" in said) == (1, True), said

@@ -1,0 +1,123 @@
+"""The truth table in Relay: right where it is right, and where a fault was put it is found."""
+
+import pytest
+from tvm import relay
+
+import relascope.passes.relay.training.decompose_layer_norm as layer_norm
+import relascope.passes.relay.transpose_dedup as dedup
+from relascope.engine.jobs import accuracy
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.relay.frontend.converters import Converter
+from relascope.engine.relay.session import RelaySession
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import cut
+from relascope.passes.pipeline import Pipeline
+from relascope.passes.relay.ir.rewrite import op_name, rewrite
+from relascope.passes.relay.ir.spans import key
+from truths import check_all_passed, quiet, table
+
+MLP = ModelSource("mlp")
+
+
+@pytest.fixture(scope="module")
+def session():
+    return RelaySession()
+
+
+@pytest.mark.parametrize("name", ["mlp", "bert_self_attention"])
+def test_every_stage_agrees_with_pytorch(session, name):
+    rows = table(session, ModelSource(name))
+    check_all_passed(rows)
+    assert rows["gradient", "float64"].compared > 7
+    assert rows["cut", "float64"].compared > 1  # captures too, not outputs alone
+    assert accuracy.verdict(list(rows.values())) == "Every stage agrees with PyTorch."
+
+
+def test_a_gelu_in_its_tanh_form_is_found(monkeypatch):
+    def tanh_form(self, inputs, input_types):
+        (x, *_) = inputs
+        cube = x * x * x * relay.const(0.044715, "float64")
+        spread = relay.tanh((x + cube) * relay.const((2 / 3.141592653589793) ** 0.5, "float64"))
+        return x * (spread * relay.const(0.5, "float64") + relay.const(0.5, "float64"))
+
+    monkeypatch.setattr(Converter, "gelu", tanh_form)
+    row = table(RelaySession(), MLP, dtypes=("float64",), stages=("forward",))["forward", "float64"]
+    assert not row.passed
+    assert 1e-5 < row.max_rel < 1e-1
+    assert (row.first_bad.source, row.first_bad.scope) == ("aten::gelu", "act")
+    assert row.first_bad.id == row.first_bad_node
+    assert row.first_bad.counterpart == "aten::gelu in act"
+
+
+def test_a_misplaced_eps_is_found_in_training_and_not_in_inference(monkeypatch):
+    right = layer_norm.decompose_layer_norm
+
+    def other_eps(call, args):
+        if op_name(call) != "nn.layer_norm":
+            return None
+        return relay.nn.layer_norm(*args, axis=int(call.attrs.axis), epsilon=1e-3)
+
+    monkeypatch.setattr(
+        layer_norm, "decompose_layer_norm", lambda program: right(rewrite(program, other_eps))
+    )
+    stages = ("forward", "training forward", "gradient")
+    rows = table(RelaySession(), MLP, dtypes=("float64",), stages=stages)
+    assert rows["forward", "float64"].passed
+    for row in (rows["training forward", "float64"], rows["gradient", "float64"]):
+        assert not row.passed
+        assert (row.first_bad.source, row.first_bad.scope) == ("aten::layer_norm", "norm")
+    said = accuracy.verdict(list(rows.values()))
+    assert "gradient: wrong" in said
+    assert "aten::layer_norm in norm" in said
+
+
+def test_a_wrong_gradient_is_found_where_the_forward_is_right(monkeypatch):
+    right = dedup.transpose_dedup
+
+    def fault(program):
+        done = []
+
+        def visit(call, args):
+            _, source = program.provenance.get(key(call), ("", ""))
+            if done or source != "gradient of aten::gelu" or op_name(call) != "multiply":
+                return None
+            done.append(call)
+            made = relay.Call(call.op, args, call.attrs)
+            return relay.multiply(made, relay.const(1.01, call.checked_type.dtype))
+
+        program = rewrite(program, visit)
+        assert done
+        return right(program)
+
+    monkeypatch.setattr(dedup, "transpose_dedup", fault)
+    stages = ("training forward", "gradient")
+    rows = table(RelaySession(), MLP, dtypes=("float64",), stages=stages)
+    assert rows["training forward", "float64"].passed
+    row = rows["gradient", "float64"]
+    assert not row.passed
+    assert row.worst in ("gradient of x", "gradient of hidden.weight", "gradient of hidden.bias")
+    assert (row.first_bad.source, row.first_bad.scope) == ("gradient of aten::gelu", "act")
+
+
+def test_inside_every_counterpart_of_a_right_program_is_near(session):
+    source = ModelSource("mlp", training=True, dtype="float64")
+    pipeline = default_pipeline("relay", True)
+    joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
+    found = session.inside(source, pipeline, None, "llvm", progress=quiet)
+    names = {e.counterpart for e in found}
+    assert {"aten::linear in hidden", "aten::gelu in act", "aten::layer_norm in norm",
+            "aten::dropout in dropout", "aten::linear in head"} < names  # fmt: skip
+    assert {f"gradient of {joint.by_id[i].name}" for i in joint.inputs[:7]} < names
+    assert "gradient of aten::gelu in act" in names  # a node of the backward, by its numbers
+    assert max(e.max_rel for e in found) < 1e-10
+    captured = cut(joint, "min_cut").ids
+    both = session.inside(source, pipeline, captured, "llvm", progress=quiet)
+    assert {e.id for e in found} < {e.id for e in both} <= set(joint.by_id)
+    assert max(e.max_rel for e in both) < 1e-10
+
+
+def test_a_stage_that_cannot_run_is_a_row_that_says_why(session):
+    stage = accuracy.Stage("forward", MLP, Pipeline.parse("gradient"))
+    (row,) = accuracy.run(lambda m, *a: getattr(session, m)(*a, progress=quiet), stage, "llvm")
+    assert (row.passed, row.max_abs, row.first_bad_node) == (False, None, None)
+    assert "root_grad_out" in row.failure.message

@@ -1,0 +1,123 @@
+"""Relay passes that are wrong, for bisection to find."""
+
+import ctypes
+import math
+
+from tvm import relay
+
+from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
+
+IR = "relay"
+
+
+def gelu_tanh(program):
+    """Writes gelu's erf in its tanh form, which is only near it."""
+
+    def visit(call, args):
+        if op_name(call) != "erf":
+            return None
+        (u,) = args
+        dtype = call.checked_type.dtype
+        cube = u * u * u * relay.const(2 * 0.044715, dtype)
+        return relay.tanh((u + cube) * relay.const(2 / math.sqrt(math.pi), dtype))
+
+    return rewrite(program, visit)
+
+
+def eps_outside(program):
+    """Writes sqrt(variance + eps) as sqrt(variance) + eps."""
+
+    def visit(call, args):
+        if op_name(call) != "sqrt" or op_name(args[0]) != "add":
+            return None
+        variance, eps = args[0].args
+        return relay.sqrt(variance) + eps
+
+    return rewrite(program, visit)
+
+
+def in_float16(program):
+    """Rounds what each dense layer reads to float16."""
+
+    def visit(call, args):
+        if op_name(call) != "nn.dense":
+            return None
+        rounded = relay.cast(relay.cast(args[0], "float16"), call.checked_type.dtype)
+        return relay.nn.dense(rounded, args[1])
+
+    return rewrite(program, visit)
+
+
+def weight_transposed(program):
+    """Transposes the weight of each square layer."""
+
+    def visit(call, args):
+        if op_name(call) != "nn.dense":
+            return None
+        return relay.nn.dense(args[0], relay.transpose(args[1]))
+
+    return rewrite(program, visit)
+
+
+def residual_dropped(program):
+    """Leaves out the first addend where it is the function's argument."""
+
+    def visit(call, args):
+        residual = op_name(call) == "add" and isinstance(args[0], relay.Var)
+        return args[1] if residual else None
+
+    return rewrite(program, visit)
+
+
+def softmax_axis(program):
+    """Takes each softmax over the axis before the last."""
+
+    def visit(call, args):
+        return relay.nn.softmax(args[0], axis=-2) if op_name(call) == "nn.softmax" else None
+
+    return rewrite(program, visit)
+
+
+def gradient_dropped(program):
+    """Rounds what erf reads to so small a fraction that it stays as it is; floor has no slope."""
+
+    def visit(call, args):
+        if op_name(call) != "erf":
+            return None
+        large = relay.const(2.0**60, call.checked_type.dtype)
+        return relay.erf(relay.floor(args[0] * large) / large)
+
+    return rewrite(program, visit)
+
+
+def slow(program):
+    """Computes each dense layer for sixteen copies of what it reads, and keeps one."""
+
+    def visit(call, args):
+        if op_name(call) != "nn.dense":
+            return None
+        rows, columns = shape(call)
+        copies = relay.nn.dense(relay.concatenate([args[0]] * 16, axis=0), args[1])
+        return relay.strided_slice(copies, begin=[0, 0], end=[rows, columns])
+
+    return rewrite(program, visit)
+
+
+def kills(program):
+    """Ends the process where there is an erf, as a fault in compiled code does."""
+
+    def visit(call, args):
+        if op_name(call) == "erf":
+            ctypes.string_at(0)
+
+    return rewrite(program, visit)
+
+
+def raises(program):
+    """Raises."""
+    raise ValueError(f"no good after {len(program.params)} parameters")
+
+
+def _not_offered(program):
+    """A helper: its name is not public."""
+    return program

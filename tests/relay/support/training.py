@@ -1,0 +1,10 @@
+"""Training in Relay, for tests."""
+
+from gradients import Engine
+from relascope.engine.relay.building import runtime
+from relascope.engine.relay.draw.to_graph import to_graph
+from relascope.engine.relay.frontend.importer import import_model
+from relascope.passes.relay.training.split import split
+
+RELAY = Engine("relay", import_model, to_graph, split, runtime)
+passes, joint, halves, step = RELAY.passes, RELAY.joint, RELAY.halves, RELAY.step

@@ -1,0 +1,53 @@
+"""The app in a browser, with the engines without a TVM (pages/app_page.py)."""
+
+from place import PAGES
+
+PAGE = PAGES / "app_page.py"
+
+_VIEWS = (
+    "[...document.querySelectorAll('*')].map(e => e.shadowRoot?.relascopeViewer)"
+    ".filter(v => v?.drawing && v.root.getBoundingClientRect().width)"
+)
+
+
+def ask(page, side, code, argument=None):
+    """JavaScript of one of the two views, on its viewer `v` and its drawing `d`."""
+    return page.evaluate(
+        f"([side, code, a]) => {{ const v = {_VIEWS}[side];"
+        " return new Function('v', 'd', 'a', 'return ' + code)(v, v.drawing, a); }",
+        [side, code, argument],
+    )
+
+
+def wait(page, side, code, argument=None):
+    page.wait_for_function(
+        f"([side, code, a]) => {{ const v = {_VIEWS}[side];"
+        " return v && new Function('v', 'd', 'a', 'return ' + code)(v, v.drawing, a); }",
+        arg=[side, code, argument],
+        timeout=60_000,
+    )
+
+
+def click(page, side, box, **place):
+    """Click on a box where it is drawn; `header` clicks a group's title."""
+    ask(page, side, "v.main.scrollIntoView({block: 'center'})")
+    x, y = ask(
+        page, side,
+        "(() => { const i = v.index.get(a[0]), b = d.box, r = v.main.getBoundingClientRect();"
+        " const y = a[1] ? 12 : b.h[i] / 2;"
+        " return [r.left + v.x + (b.x[i] + b.w[i] / 2) * v.zoom,"
+        " r.top + v.y + (b.y[i] + y) * v.zoom]; })()",
+        [box, place.get("header", False)],
+    )  # fmt: skip
+    page.mouse.click(x, y)
+
+
+def settle(page):
+    for _ in range(2):
+        page.wait_for_function(
+            "() => document.querySelector('[data-testid=stApp]')"
+            "?.dataset.testScriptState === 'notRunning'"
+            " && !document.querySelector('[data-testid=stProgress]')",
+            timeout=60_000,
+        )
+        page.wait_for_timeout(300)

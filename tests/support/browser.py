@@ -1,0 +1,80 @@
+"""Streamlit pages in a real browser, for tests."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from place import ROOT
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+class Server:
+    """One Streamlit server with one page; use it as a context manager, it ends with the block."""
+
+    def __init__(self, script: Path, env: dict[str, str] | None = None) -> None:
+        self.script = script
+        self.env = {**os.environ, **(env or {})}
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Server:
+        options = {
+            "server.port": self.port,
+            "server.address": "127.0.0.1",
+            "server.headless": "true",
+            "server.fileWatcherType": "none",
+            "browser.gatherUsageStats": "false",
+        }
+        command = [sys.executable, "-m", "streamlit", "run", str(self.script)]
+        command += [part for k, v in options.items() for part in (f"--{k}", str(v))]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        try:
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _wait(self, seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                output = self.process.stdout.read().decode() if self.process.stdout else ""
+                raise RuntimeError(f"streamlit ended with {self.process.returncode}:\n{output}")
+            try:
+                with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2) as answer:
+                    if answer.status == 200:
+                        return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        raise RuntimeError(f"streamlit did not answer within {seconds:.0f} s")
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,130 @@
+"""A session for tests of the client and the worker: it does what it is told, and no compiling."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.targets import EngineInfo
+
+
+class FakeSession:
+    ir = "fake"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def describe(self, *, progress) -> EngineInfo:
+        return EngineInfo("fake", "0", str(os.getpid()), ())
+
+    def echo(self, value: Any, *, progress, twice: bool = False) -> Any:
+        self.calls += 1
+        return (value, value) if twice else value
+
+    def count(self, *, progress) -> int:
+        self.calls += 1
+        return self.calls
+
+    def climb(self, steps: int, pause: float, *, progress) -> int:
+        for i in range(steps):
+            progress((i + 1) / steps, f"step {i + 1}")
+            time.sleep(pause)
+        return steps
+
+    def sleep(self, seconds: float, *, progress) -> None:
+        progress(0.5, "asleep")
+        time.sleep(seconds)
+
+    def sleep_deaf(self, seconds: float, *, progress) -> None:
+        """Take no notice of SIGTERM."""
+        # Only the main thread may set it from Python, and it is reading; libc does not mind.
+        ctypes.CDLL(None).signal(int(signal.SIGTERM), 1)
+        progress(0.5, "deaf")
+        time.sleep(seconds)
+
+    def refuse(self, *, progress) -> None:
+        raise EngineError("operator", "no such operator", where="aten::foo", hint="do without")
+
+    def fail(self, message: str, *, progress) -> None:
+        raise ValueError(message)
+
+    step = fail
+
+    def recurse(self, *, progress) -> None:
+        self.recurse(progress=progress)
+
+    def leave(self, *, progress) -> None:
+        raise SystemExit(3)
+
+    def hard_exit(self, status: int, *, progress) -> None:
+        print("about to go", file=sys.stderr, flush=True)
+        os._exit(status)
+
+    def crash(self, *, progress) -> None:
+        """Crash as compiled code does, in the thread that does the work."""
+        ctypes.string_at(0)
+
+    def kill(self, number: int, *, progress) -> None:
+        """End by a signal from without."""
+        os.kill(os.getpid(), number)
+        time.sleep(10)
+
+    def chatter(self, *, progress) -> str:
+        print("on stdout")
+        sys.stdout.flush()
+        os.write(1, b"on descriptor 1\n")
+        subprocess.run(["echo", "from a process"], check=True)
+        return "said"
+
+    def unpicklable(self, *, progress) -> Any:
+        return threading.Lock()
+
+    def foreign(self, *, progress) -> Any:
+        """Something whose unpickling would import torch."""
+        import torch
+
+        return torch.float32
+
+    def fork(self, *, progress) -> int:
+        """Leave a copy of this process behind, with all that is open in it."""
+        copy = os.fork()
+        if copy == 0:
+            time.sleep(60)
+            os._exit(0)
+        return copy
+
+    def diagnose(self, *, progress) -> None:
+        """What TVM does for a program whose types do not fit: the words go to standard error."""
+
+        class DiagnosticError(Exception):
+            pass
+
+        print("\x1b[31merror: \x1b[0mthe shapes (2,) and (3,) do not fit", file=sys.stderr)
+        print(" --> from_string:3:5", file=sys.stderr, flush=True)
+        raise DiagnosticError("check diagnostic render for output")
+
+    def environment(self, name: str, *, progress) -> str | None:
+        return os.environ.get(name)
+
+    def dive(self, depth: int, *, progress) -> int:
+        """Recurse in C, as TVM's visitors do, `depth` times: libc compiles nested groups so."""
+        compiled = ctypes.create_string_buffer(4096)
+        extended = 1
+        return ctypes.CDLL(None).regcomp(compiled, b"(" * depth + b"x" + b")" * depth, extended)
+
+
+class BrokenSession:
+    def __init__(self) -> None:
+        raise EngineError("engine", "there is no compiler here", hint="install one")
+
+
+class UnhappySession:
+    def __init__(self) -> None:
+        raise KeyError("surprise")

@@ -1,0 +1,96 @@
+"""Tuning without a TVM: two tasks, times that fall trial by trial, and real records of them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.protocol import records
+from relascope.engine.protocol.records import Rival
+from relascope.engine.protocol.times import TimeResult, TimeRow
+from relascope.engine.protocol.tuning import Trial, Tuned, TuneResult, TuneTask
+
+SLOW_TRIALS = 777  # so many trials take a minute
+TASKS = {
+    "dense-0a1b": ("dense", (8, 32), ("d0",), 1, 8192.0, 0.8),
+    "fused_relu_dense-2c3d": ("fused_relu_dense", (8, 4), ("r", "d1"), 1, 2048.0, 0.1),
+}
+"""By key: name, shape of the result, nodes, calls, FLOPs, milliseconds without a record."""
+
+
+class FakeTuning:
+    """`tasks` and `tune` of a session; the second trial of each task fails."""
+
+    ir = "relay"
+
+    def tasks(
+        self, source, pipeline, captured, target, threads, fleet=None, *, progress
+    ):  # fmt: skip
+        progress(0.5, "running the forward, kernel by kernel")
+        book = records.read(self._place(target, threads, fleet))
+        found = [
+            TuneTask(
+                key, name, (TensorType(shape, "float32"),), nodes, calls, flops, None,
+                book.before_ms(key) or ms, book.best_ms(key), len(book.of(key)), book.takes(key),
+            )
+            for key, (name, shape, nodes, calls, flops, ms) in TASKS.items()
+        ]  # fmt: skip
+        spent = [t.best_ms if t.uses_record else t.before_ms for t in found]
+        return tuple(
+            TuneTask(**{**vars(t), "share": ms / sum(spent)})
+            for t, ms in zip(found, spent, strict=True)
+        )
+
+    def tune(
+        self, source, pipeline, captured, target, threads, keys, trials, fleet=None, *, progress
+    ):
+        for key in keys:
+            if key not in TASKS:
+                raise EngineError(
+                    "usage", f"The program has no such task: {key}.", key, "`cli.py tasks` lists."
+                )
+        place, run, began = self._place(target, threads, fleet), uuid.uuid4().hex, time.time()
+        chosen, done = keys or tuple(TASKS), []
+        for index, key in enumerate(chosen):
+            name, *_, before = TASKS[key]
+            book = records.read(place)
+            earlier, count = book.best_ms(key), len(book.of(key))
+            records.add(place, records.RIVALS, [Rival(key, run, count, before)])
+            best = earlier
+            for k in range(trials):
+                if trials == SLOW_TRIALS:
+                    time.sleep(0.08)
+                number = count + k + 1
+                ms = None if number == 2 else before * (0.3 + 0.9 / number)
+                best = min((b for b in (best, ms) if b is not None), default=None)
+                seconds = time.time() - began
+                error = "" if ms else "It took too long."
+                records.add(
+                    place, records.CURVE,
+                    [Trial(key, run, number, ms, best, seconds, f"{key} {number}", error)],
+                )  # fmt: skip
+                words = f"{name}: trial {k + 1} of {trials}, best {best:.4g} ms"
+                progress((index + (k + 1) / trials) / len(chosen), words)
+            failed = int(count < 2 <= count + trials)
+            takes = records.read(place).takes(key)
+            done.append(Tuned(key, name, trials, failed, before, earlier, best, takes))
+        seconds = time.time() - began
+        return TuneResult(
+            run, str(place), "a test machine", target, threads or 2, tuple(done), seconds
+        )
+
+    def time_remote(
+        self, source, pipeline, captured, target, threads, repeats, fleet, *, progress
+    ):  # fmt: skip
+        samples = tuple(0.5 + 0.01 * k for k in range(repeats))
+        row = TimeRow(f"relay, {target} on {fleet.key}", "forward", 0.5, 0.5, 0.5, None, 1e-6, None,
+                      samples, build_seconds=0.1, target=target)  # fmt: skip
+        return TimeResult(
+            f"{fleet.key} at {fleet.tracker}", target, threads or 4, (row,), (), 0.1,
+            ("PyTorch does not run beside it.",),
+        )  # fmt: skip
+
+    def _place(self, target, threads, fleet):
+        return records.folder(self.ir, "0.0.test", target, threads, fleet)

@@ -1,0 +1,83 @@
+"""An engine without a TVM whose passes go wrong: which, is in the seed; see `PageSession`."""
+
+import os
+import time
+from dataclasses import replace
+
+from page_session import PageSession, forward_graph
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.fault import Report, Shown, Suspects
+
+WRONG_FOLD = 21  # with this seed fold makes it wrong, in float64 too
+ROUGH_FOLD = 22  # … in float32 alone
+FATAL_CSE = 23  # … cse ends the process
+RAISING_FOLD = 24  # … fold raises
+SLOW_FOLD = 25  # … fold makes it slow
+WRONG_IMPORT = 26
+SLOW_CHECK = 27  # `check` takes a minute
+WHOLE_FOLD = 28  # as WRONG_FOLD, but it takes a pipeline to show it
+SLOW_NARROW = 29  # as WRONG_FOLD, and `narrow` takes a minute
+
+
+class FaultySession(PageSession):
+    """See the module."""
+
+    def step(self, source, pipeline, *, progress):
+        self._run(source, pipeline)
+        return super().step(source, pipeline, progress=progress)
+
+    def graph_after(self, source, pipeline, index, *, progress):
+        self._run(source, pipeline.upto(index))
+        return super().graph_after(source, pipeline, index, progress=progress)
+
+    def check(self, source, pipeline, captured, target, captures=False, *, progress):
+        on = self._run(source, pipeline)
+        if source.seed == SLOW_CHECK:
+            time.sleep(60)
+        if source.seed == RAISING_FOLD and "fold" in on:
+            raise EngineError("pass", "No good.", "FoldConstant")
+        rough = source.seed == ROUGH_FOLD and source.dtype == "float32"
+        wrong = source.seed == WRONG_IMPORT
+        wrong |= "fold" in on and (source.seed in (WRONG_FOLD, WHOLE_FOLD, SLOW_NARROW) or rough)
+        found = super().check(source, pipeline, captured, target, captures, progress=progress)
+        return tuple(replace(c, max_abs=0.25, max_rel=0.5) for c in found) if wrong else found
+
+    def time(self, source, pipeline, captured, target, threads, repeats, rivals=(), *, progress):
+        result = super().time(
+            source, pipeline, captured, target, threads, repeats, progress=progress
+        )
+        slow = source.seed == SLOW_FOLD and "fold" in self._run(source, pipeline)
+        rows = [
+            replace(r, ratio_to_eager=3.0) if slow and r.ratio_to_eager else r for r in result.rows
+        ]
+        return replace(result, rows=tuple(rows))
+
+    def suspects(self, source, where, *, progress):
+        return Suspects(forward_graph(), ("r",) if where.kind == "wrong" else ())
+
+    def narrow(self, source, where, piece, bare=False, *, progress):
+        """The relu is at fault, or what FATAL_CSE and RAISING_FOLD are."""
+        if source.seed == SLOW_NARROW and len(piece.nodes) < 4:
+            time.sleep(60)
+        if "r" not in piece.nodes or source.seed == WHOLE_FOLD:
+            return Shown("good")
+        if source.seed == FATAL_CSE and not bare:
+            os._exit(3)
+        if where.kind == "crash":
+            return Shown("crash", error=EngineError("pass", "No good.", "FoldConstant"))
+        if where.kind == "slow":
+            return Shown("slow", ratio=3.0)
+        return Shown("wrong", piece.outputs, 0.25, 0.5)
+
+    def report(self, source, where, piece, told, *, progress):
+        about = f"{told.model} {source.dtype} {where.pipeline} {' '.join(piece.nodes)}"
+        files = {"README.md": about.encode(), "lib/x.py": b"x = 1"}
+        after = "" if where.kind == "crash" else "after the pass"
+        graphs = forward_graph(), None if where.kind == "crash" else forward_graph(False)
+        return Report("It is wrong.", "before the pass", after, files, *graphs)
+
+    def _run(self, source, pipeline):
+        on = {s.name for s in pipeline if s.enabled}
+        if source.seed == FATAL_CSE and "cse" in on:
+            os._exit(3)
+        return on

@@ -1,0 +1,196 @@
+"""Graphs made by hand for tests: small ones, a transformer's layers, random ones."""
+
+from __future__ import annotations
+
+import random
+
+from relascope.core.graph import Graph, Kind, Literal, Node, Role, TensorType
+
+
+class Builder:
+    """Adds nodes one after the other."""
+
+    def __init__(self, name: str = "main") -> None:
+        self.name = name
+        self.nodes: list[Node] = []
+        self.inputs: list[str] = []
+        self.scope = ""
+        self.role = Role.NONE
+
+    def add(self, kind: Kind, shape=(1, 14, 64), inputs=(), **fields) -> str:
+        node_id = fields.pop("id", None) or f"n{len(self.nodes)}"
+        fields.setdefault("scope", self.scope)
+        fields.setdefault("role", self.role)
+        outputs = (TensorType(tuple(shape), fields.pop("dtype", "float32")),)
+        self.nodes.append(Node(node_id, kind, inputs=tuple(inputs), outputs=outputs, **fields))
+        if kind in (Kind.INPUT, Kind.PARAMETER):
+            self.inputs.append(node_id)
+        return node_id
+
+    def call(
+        self, op: str, *inputs: str | Literal, shape=(1, 14, 64), id: str = "", **attrs
+    ) -> str:
+        return self.add(Kind.CALL, shape, inputs, op=op, attrs=attrs, id=id)
+
+    def constant(self, value: float) -> str:
+        attrs = {"digest": str(value), "value": str(value)}
+        return self.add(Kind.CONSTANT, (), attrs=attrs)
+
+    def parameter(self, name: str, shape) -> str:
+        return self.add(Kind.PARAMETER, shape, name=name, role=Role.NONE)
+
+    def graph(self, *outputs: str, **fields) -> Graph:
+        graph = Graph(self.name, "relay", tuple(self.nodes), tuple(self.inputs), outputs, **fields)
+        graph.validate()
+        return graph
+
+
+def _linear(b: Builder, x: str, scope: str, wide: int = 64, into: int = 64) -> str:
+    before, b.scope = b.scope, scope
+    weight = b.parameter(f"{scope}.weight", (wide, into))
+    bias = b.parameter(f"{scope}.bias", (wide,))
+    turned = b.call("transpose", weight, shape=(into, wide), axes=[1, 0])
+    product = b.call("nn.batch_matmul", x, turned, shape=(1, 14, wide), transpose_b=False)
+    out = b.call("add", product, bias, shape=(1, 14, wide))
+    b.scope = before
+    return out
+
+
+def _norm(b: Builder, x: str, scope: str) -> str:
+    before, b.scope = b.scope, scope
+    gamma, beta = (b.parameter(f"{scope}.{n}", (64,)) for n in ("weight", "bias"))
+    out = b.call("nn.layer_norm", x, gamma, beta, axis=-1, epsilon=1e-12)
+    b.scope = before
+    return out
+
+
+def _layer(b: Builder, x: str, mask: str, prefix: str) -> str:
+    heads = {}
+    for name in ("query", "key", "value"):
+        scope = f"{prefix}attention.self.{name}"
+        out = _linear(b, x, scope)
+        b.scope = f"{prefix}attention.self"
+        split = b.call("reshape", out, shape=(1, 14, 4, 16), newshape=[1, 14, 4, 16])
+        heads[name] = b.call("transpose", split, shape=(1, 4, 14, 16), axes=[0, 2, 1, 3])
+    key = b.call("transpose", heads["key"], shape=(1, 4, 16, 14), axes=[0, 1, 3, 2])
+    scores = b.call("nn.batch_matmul", heads["query"], key, shape=(1, 4, 14, 14))
+    scaled = b.call("divide", scores, b.constant(4.0), shape=(1, 4, 14, 14))
+    masked = b.call("add", scaled, mask, shape=(1, 4, 14, 14))
+    soft = b.call("nn.softmax", masked, shape=(1, 4, 14, 14), axis=-1)
+    mixed = b.call("nn.batch_matmul", soft, heads["value"], shape=(1, 4, 14, 16))
+    back = b.call("transpose", mixed, shape=(1, 14, 4, 16), axes=[0, 2, 1, 3])
+    joined = b.call("reshape", back, newshape=[1, 14, 64])
+    dense = _linear(b, joined, f"{prefix}attention.output.dense")
+    b.scope = f"{prefix}attention.output"
+    middle = _norm(b, b.call("add", dense, x), f"{prefix}attention.output.LayerNorm")
+    wide = _linear(b, middle, f"{prefix}intermediate.dense", 256, 64)
+    b.scope = f"{prefix}intermediate.act"
+    shape = (1, 14, 256)
+    inner = b.call("erf", b.call("multiply", wide, b.constant(0.7071), shape=shape), shape=shape)
+    half = b.call("add", inner, b.constant(1.0), shape=shape)
+    gelu = b.call(
+        "multiply", b.call("multiply", wide, half, shape=shape), b.constant(0.5), shape=shape
+    )
+    out = _linear(b, gelu, f"{prefix}output.dense", 64, 256)
+    b.scope = f"{prefix}output"
+    out = _norm(b, b.call("add", out, middle), f"{prefix}output.LayerNorm")
+    b.scope = ""
+    return out
+
+
+def transformer(layers: int = 1) -> Graph:
+    """BERT's encoder with made-up sizes: about 60 nodes a layer, module paths as PyTorch's."""
+    b = Builder()
+    x = b.add(Kind.INPUT, name="hidden_states")
+    mask = b.add(Kind.INPUT, (1, 1, 1, 14), name="attention_mask")
+    for i in range(layers):
+        x = _layer(b, x, mask, "" if layers == 1 else f"encoder.layer.{i}.")
+    return b.graph(x)
+
+
+def joint(layers: int = 1) -> Graph:
+    """A transformer with a backward of about twice its calls, which reads forward values."""
+    forward = transformer(layers)
+    b = Builder("joint")
+    b.inputs = list(forward.inputs)
+    calls = [n for n in forward.nodes if n.kind is Kind.CALL]
+    saved = {n.id for n in calls if n.op not in ("transpose", "reshape")}
+    for node in forward.nodes:
+        role = Role.CAPTURED if node.id in saved else Role.FORWARD
+        fields = {f: getattr(node, f) for f in ("op", "name", "attrs", "inputs", "scope")}
+        b.nodes.append(Node(node.id, node.kind, outputs=node.outputs, role=role, **fields))
+    b.role = Role.BACKWARD
+    grad = b.add(Kind.INPUT, name="grad_out", id="grad_out", role=Role.NONE)
+    for node in reversed(calls):
+        b.scope = node.scope
+        shape = node.outputs[0].shape
+        near = node.id if node.id in saved else node.edges[0]
+        grad = b.call("multiply", grad, near, shape=shape, id=f"g1.{node.id}")
+        grad = b.call("sum", grad, shape=shape, id=f"g2.{node.id}")
+    return b.graph(*forward.outputs, grad, forward_outputs=1)
+
+
+def random_graph(seed: int, nodes: int = 120, scopes: int = 6) -> Graph:
+    """Any connected or unconnected graph: groups may well feed and be fed by one node."""
+    draw = random.Random(seed)
+    paths = [""] + [
+        ".".join(f"m{draw.randrange(3)}" for _ in range(draw.randint(1, 3))) for _ in range(scopes)
+    ]
+    b = Builder(f"random{seed}")
+    for i in range(nodes):
+        b.scope = draw.choice(paths)
+        reach = (
+            [b.nodes[draw.randrange(max(0, i - 30), i)].id for _ in range(draw.randint(0, 3))]
+            if i
+            else []
+        )
+        if reach:
+            b.call(draw.choice(["add", "nn.dense", "reshape", "nn.conv2d"]), *reach)
+        else:
+            b.add(Kind.INPUT, name=f"x{i}")
+    return b.graph(b.nodes[-1].id)
+
+
+def chain(nodes: int) -> Graph:
+    """One long chain."""
+    b = Builder("chain")
+    last = b.add(Kind.INPUT, name="x")
+    for _ in range(nodes - 1):
+        last = b.call("nn.relu", last)
+    return b.graph(last)
+
+
+def fused() -> Graph:
+    """Two fused functions, one with two results, of which fields are taken."""
+    b = Builder("fused")
+    x = b.add(Kind.INPUT, name="x")
+    bodies = []
+    for ops in (("nn.dense", "add", "nn.relu"), ("split", "multiply")):
+        inner = Builder("body")
+        last = inner.add(Kind.INPUT, name="p0")
+        for op in ops:
+            last = inner.call(op, last)
+        bodies.append(inner.graph(last))
+    types = (TensorType((1, 14, 32), "float32"),) * 2
+    b.nodes.append(
+        Node("f0", Kind.FUNCTION, inputs=(x,), outputs=types[:1], body=bodies[0], scope="m.a")
+    )
+    b.nodes.append(
+        Node("f1", Kind.FUNCTION, inputs=("f0",), outputs=types, body=bodies[1], scope="m.b")
+    )
+    left, right = (b.add(Kind.ITEM, inputs=("f1",), attrs={"index": i}) for i in (0, 1))
+    big = b.add(Kind.CONSTANT, (16,), attrs={"digest": "d"})
+    end = b.add(Kind.TUPLE, inputs=(left, b.call("add", right, big)))
+    return b.graph(end)
+
+
+GRAPHS = {
+    "fused": fused,
+    "layer": transformer,
+    "layers": lambda: transformer(12),
+    "joint": joint,
+    "joint12": lambda: joint(12),
+    "big": lambda: transformer(100),
+    "random": lambda: random_graph(1),
+    "empty": lambda: Graph("empty", "relay", (), (), ()),
+}

@@ -1,0 +1,60 @@
+"""The page without a browser and without a TVM (page_session.py), for tests."""
+
+import time
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from place import ROOT
+from relascope.engine.client import EngineClient
+from relascope.passes.catalogue import default_pipeline
+from relascope.viz.panels.shell import spare
+
+INFERENCE, TRAINING = default_pipeline("relay", False), default_pipeline("relay", True)
+
+
+@pytest.fixture
+def page(monkeypatch):
+    """The page after its first run, served by the engine without a TVM."""
+    clients = []
+
+    def connect(ir):
+        clients.append(EngineClient(ir, session="page_session:PageSession"))
+        return clients[-1]
+
+    monkeypatch.setattr(spare, "EngineClient", connect)
+    monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
+    st.cache_resource.clear()
+    page = AppTest.from_file(ROOT / "app.py", default_timeout=30)
+    yield settle(page.run())
+    for client in clients:
+        client.close()
+
+
+def settle(page, seconds=30.0):
+    """Run the page until nothing is under way."""
+    until = time.monotonic() + seconds
+    while any((b.key or "").startswith("cancel") for b in page.button):
+        assert time.monotonic() < until, "the page still waits for its engine"
+        page.run()
+    assert not page.exception
+    return page
+
+
+def open_tab(page, name):
+    page.session_state["keep_tab"] = name
+    return settle(page.run())
+
+
+def training(page):
+    page.sidebar.segmented_control(key="keep_mode").set_value("Training")
+    return settle(page.run())
+
+
+def words(page):
+    """Everything the page says, as one text."""
+    parts = [m.value for m in (*page.markdown, *page.caption, *page.info, *page.warning)]
+    parts += [e.value for e in page.error]
+    parts += [h.proto.body for h in page.get("html")]
+    return "\n".join(parts)

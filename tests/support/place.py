@@ -1,0 +1,7 @@
+"""Where the checkout is."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SUPPORT = ROOT / "tests" / "support"
+PAGES = SUPPORT / "pages"

@@ -1,0 +1,253 @@
+"""Which nodes of two graphs of one model belong together: made by hand, random, and real ones."""
+
+import random
+import time
+
+import pytest
+
+from relascope.core.graph import Graph, Kind, Node, TensorType
+from relascope.engine.client import EngineClient
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import default_pipeline
+from relascope.viz.compare.align import Confidence, align
+
+T = (TensorType((2, 2), "float32"),)
+
+
+def graph(ir, *rows, outputs=None):
+    """A graph of rows (id, operator, what it reads, scope, source); an input has no operator."""
+    nodes = []
+    for ident, op, reads, *origin in rows:
+        scope, source = (*origin, "", "")[:2]
+        if op:
+            kind = {"tuple": Kind.TUPLE, "item": Kind.ITEM}.get(op, Kind.CALL)
+            name = ""
+        else:
+            kind, name = Kind.INPUT, ident
+        nodes.append(Node(ident, kind, op, name, {}, tuple(reads), T, scope, source))
+    made = Graph(
+        "main", ir, tuple(nodes), tuple(n.id for n in nodes if n.kind is Kind.INPUT),
+        tuple(outputs or [nodes[-1].id]),
+    )  # fmt: skip
+    made.validate()
+    return made
+
+
+LEFT = graph(
+    "relay",
+    ("x", "", ()),
+    ("w", "", ()),
+    ("b1", "reshape", ("x",), "net.fc", "aten::linear"),
+    ("b2", "nn.batch_matmul", ("b1", "w"), "net.fc", "aten::linear"),
+    ("b3", "nn.bias_add", ("b2",), "net.fc", "aten::linear"),
+    ("d", "nn.dropout", ("b3",), "net.drop", "aten::dropout"),
+    ("r", "nn.relu", ("d",), "net", "aten::relu"),
+)
+RIGHT = graph(
+    "relax",
+    ("x", "", ()),
+    ("w", "", ()),
+    ("p", "permute_dims", ("w",), "net.fc", "aten::linear"),
+    ("m", "matmul", ("x", "p"), "net.fc", "aten::linear"),
+    ("a", "add", ("m",), "net.fc", "aten::linear"),
+    ("r2", "nn.relu", ("a",), "net", "aten::relu"),
+    ("own", "zeros", ()),
+    outputs=("r2", "own"),
+)
+
+
+def test_an_operator_goes_to_what_it_became_and_the_same_kind_comes_first():
+    both = align(LEFT, RIGHT)
+    for ours, theirs in (("b2", "m"), ("b3", "a"), ("b1", "p")):
+        found = both.counterpart(0, ours)
+        assert found.confidence is Confidence.OPERATOR
+        assert found.nodes == ("p", "m", "a")
+        assert found.focus == theirs
+    back = both.counterpart(1, "m")
+    assert (back.nodes, back.focus) == (("b1", "b2", "b3"), "b2")
+    assert both.occurrence(0, "b2") == ("b1", "b2", "b3")
+
+
+def test_what_has_no_counterpart_says_how_much_of_one_it_has():
+    both = align(LEFT, RIGHT)
+    assert both.counterpart(0, "x").confidence is Confidence.NAME
+    assert both.counterpart(0, "x").nodes == ("x",)
+    gone = both.counterpart(0, "d")
+    assert (gone.confidence, gone.module, gone.nodes) == (Confidence.ENCLOSING, "net", ())
+    assert both.counterpart(1, "own").confidence is Confidence.NONE
+    assert both.without_origin(1) == ("own",)
+    with pytest.raises(KeyError):
+        both.counterpart(0, "nowhere")
+
+
+def test_modules_go_to_modules():
+    both = align(LEFT, RIGHT)
+    found = both.module(0, "net.fc")
+    assert (found.confidence, found.nodes) == (Confidence.MODULE, ("p", "m", "a"))
+    assert both.module(1, "net").nodes == ("b1", "b2", "b3", "d", "r")
+    assert both.module(0, "net.drop").confidence is Confidence.ENCLOSING
+    assert both.module(0, "other").confidence is Confidence.NONE
+
+
+def test_groups_tell_what_each_operator_became():
+    groups = {(g.scope, g.source): g for g in align(LEFT, RIGHT).groups}
+    linear = groups["net.fc", "aten::linear"]
+    assert linear.operators[0] == {"nn.batch_matmul": 1, "nn.bias_add": 1, "reshape": 1}
+    assert linear.operators[1] == {"add": 1, "matmul": 1, "permute_dims": 1}
+    assert (linear.occurrences, linear.paired) == ((1, 1), 1)
+    dropout = groups["net.drop", "aten::dropout"]
+    assert (dropout.nodes, dropout.paired) == ((("d",), ()), 0)
+
+
+def views(order):
+    """Three views in one module, each of another layer's result, in some order."""
+    rows = [("x", "", ())]
+    for name in order:
+        rows += [
+            (f"{name}m", "matmul", ("x",), f"self.{name}", "aten::linear"),
+            (f"{name}v", "reshape", (f"{name}m",), "self", "aten::view"),
+            (f"{name}t", "transpose", (f"{name}v",), "self", "aten::transpose"),
+        ]
+    return graph("relay", *rows, outputs=[f"{n}t" for n in order])
+
+
+def test_equal_operators_are_told_apart_by_what_they_read_not_by_their_order():
+    both = align(views("qkv"), views("vqk"))
+    for name in "qkv":
+        for part in "mvt":
+            assert both.counterpart(0, name + part).nodes == (name + part,)
+            assert both.counterpart(1, name + part).nodes == (name + part,)
+
+
+def test_without_anything_else_to_go_by_the_order_counts():
+    rows = [(f"n{i}", "zeros", (), "a", "aten::zeros") for i in range(3)]
+    ends = [r[0] for r in rows]
+    both = align(graph("relay", *rows, outputs=ends), graph("relax", *rows, outputs=ends))
+    assert [both.counterpart(0, n).nodes for n in ends] == [(n,) for n in ends]
+
+
+def test_one_of_several_that_cannot_be_told_is_the_module_only():
+    rows = [(f"n{i}", "zeros", (), "a", "aten::zeros") for i in range(3)]
+    left = graph("relay", *rows, outputs=["n0", "n1", "n2"])
+    right = graph("relax", *rows[:2], outputs=["n0", "n1"])
+    found = align(left, right).counterpart(0, "n2")
+    assert (found.confidence, found.nodes) == (Confidence.MODULE, ("n0", "n1"))
+
+
+def test_a_fused_function_goes_to_all_that_its_body_came_from():
+    body = graph(
+        "relay",
+        ("fx", "", ()),
+        ("f1", "nn.dense", ("fx",), "net.fc", "aten::linear"),
+        ("f2", "nn.relu", ("f1",), "net", "aten::relu"),
+    )
+    fused = Node("f", Kind.FUNCTION, "nn.dense+nn.relu", "", {}, ("x",), T, "net", "aten::relu",
+                 body=body)  # fmt: skip
+    left = Graph("main", "relay", (LEFT.by_id["x"], fused), ("x",), ("f",))
+    both = align(left, RIGHT)
+    found = both.counterpart(0, "f")
+    assert (found.confidence, found.nodes) == (Confidence.OPERATOR, ("p", "m", "a", "r2"))
+    for ours in ("m", "r2"):
+        assert both.counterpart(1, ours).nodes == ("f",)
+    assert [g.operators[0] for g in both.groups] == [{"nn.dense": 1}, {"nn.relu": 1}]
+
+
+def test_tuples_go_with_their_reader_and_items_with_their_maker():
+    left = graph(
+        "relax",
+        ("x", "", ()),
+        ("t", "tuple", ("x", "x")),
+        ("c", "concat", ("t",), "a", "aten::cat"),
+        ("s", "split", ("c",), "b", "aten::split"),
+        ("i", "item", ("s",)),
+    )
+    both = align(left, left)
+    assert both.counterpart(0, "t").nodes == ("t", "c")
+    assert both.counterpart(0, "i").nodes == ("s", "i")
+    assert {g.source: g.operators[0] for g in both.groups} == {
+        "aten::cat": {"concat": 1},
+        "aten::split": {"split": 1},
+    }
+
+
+def random_graph(seed, size):
+    dice = random.Random(seed)
+    rows = [("x", "", ())]
+    for i in range(size):
+        reads = {rows[dice.randrange(max(0, i - 9), i + 1)][0] for _ in range(2)}
+        origin = (f"m{dice.randrange(9)}", f"aten::{dice.randrange(4)}")
+        rows.append((f"n{i}", "op", tuple(reads), *(origin if dice.random() < 0.8 else ())))
+    return graph("relay", *rows)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_pairs_are_of_one_origin_and_go_both_ways(seed):
+    left, right = random_graph(seed, 60), random_graph(seed + 100, 50)
+    both = align(left, right)
+    for side, one in enumerate((left, right)):
+        for node in one:
+            found = both.counterpart(side, node.id)
+            if found.confidence is not Confidence.OPERATOR:
+                continue
+            assert node.id in both.occurrence(side, node.id)
+            for other in found.nodes:
+                theirs = both.graphs[1 - side].by_id[other]
+                assert (theirs.scope, theirs.source) == (node.scope, node.source)
+                assert node.id in both.counterpart(1 - side, other).nodes
+    same = align(left, left)
+    for node in left:
+        if node.source:
+            found = same.counterpart(0, node.id)
+            assert found.confidence is Confidence.OPERATOR
+
+
+def test_a_hundred_thousand_nodes_in_one_chain_take_seconds_not_minutes():
+    rows = [("x", "", ())]
+    for i in range(100_000):
+        origin = ("m", f"aten::{i % 2}") if i % 10 else ()
+        rows.append((f"n{i}", "op", (rows[-1][0],), *origin))
+    chain = graph("relay", *rows)
+    began = time.process_time()
+    both = align(chain, chain)
+    assert both.groups[0].paired == both.groups[0].occurrences[0] > 10_000
+    assert both.counterpart(0, "n99999").focus == "n99999"
+    assert time.process_time() - began < 20
+
+
+def test_a_bert_layer_in_both_engines():
+    source = ModelSource("bert_layer", batch=1, tokens=14)
+    graphs = []
+    for ir in ("relay", "relax"):
+        with EngineClient(ir) as client:
+            graphs.append(client.call("load", source).graph)
+    left, right = graphs
+    both = align(left, right)
+    assert both.without_origin(0) == both.without_origin(1) == ()
+    groups = {(g.scope, g.source): g for g in both.groups}
+    linear = groups["attention.self.query", "aten::linear"]
+    assert linear.operators[0]["nn.batch_matmul"] == 1
+    assert linear.operators[1] == {"add": 1, "matmul": 1, "permute_dims": 1}
+    # Query, key and value are told apart in the module that all three meet in.
+    for name in ("query", "key", "value"):
+        made = next(n for n in right if n.scope.endswith(name) and n.op == "add")
+        theirs = next(n for n in left if n.scope.endswith(name) and n.op == "nn.bias_add")
+        (view,), (other,) = right.readers[made.id], left.readers[theirs.id]
+        assert both.counterpart(1, view).focus == other
+    alone = [g for g in both.groups if not all(g.nodes)]
+    assert {g.source for g in alone} == {"aten::dropout"}
+    assert all(g.paired == g.occurrences[0] == g.occurrences[1] for g in both.groups
+               if g not in alone)  # fmt: skip
+
+
+def test_what_training_pipelines_of_one_engine_keep_is_found_in_its_import():
+    source = ModelSource("mlp", batch=2, training=True)
+    pipeline = default_pipeline("relay", True)
+    with EngineClient("relay") as client:
+        before = client.call("load", source).graph
+        after = client.call("graph_after", source, pipeline, len(pipeline) - 1)
+    both = align(before, after)
+    dense = next(n for n in before if n.scope == "head" and n.op == "nn.dense")
+    found = both.counterpart(0, dense.id)
+    assert found.confidence is Confidence.OPERATOR
+    assert after.by_id[found.focus].op == "nn.dense"
+    assert after.by_id[found.focus].source == "aten::linear"  # not the gradient's

@@ -1,0 +1,87 @@
+"""Rows of what a step changed, and the difference between two texts of an IR."""
+
+from page_session import forward_graph, tensor
+from relascope.core.graph import Graph, Kind, Node
+from relascope.core.identity import carry_identity
+from relascope.passes.pipeline import Pipeline
+from relascope.viz.compare.changes import (
+    change_rows,
+    figures,
+    operator_rows,
+    start_of,
+    text_diff,
+    with_removed,
+)
+
+BEFORE, AFTER = forward_graph(), forward_graph(transposed=False)
+
+
+def test_a_step_starts_from_before_what_is_only_for_looking_unless_it_is_so_too():
+    relax = Pipeline.parse("cse|legalize|fuse_ops|dce")
+    assert [start_of("relax", relax, i) for i in range(-1, 4)] == [-1, -1, 0, 1, 0]
+    assert start_of("relay", Pipeline.parse("fuse|cse"), 1) == -1
+
+
+def test_rows_name_the_origin_in_words():
+    rows = {r["id"]: r for r in change_rows(BEFORE, carry_identity(BEFORE, AFTER))}
+    assert rows["t0"]["text"] == "left out: its readers read layers.0.weight"
+    assert rows["d0"]["text"] == "reads layers.0.weight, not transpose"
+    assert (rows["t0"]["to"], rows["d0"]["from"]) == (["w0"], ["w0"])
+    rows = {r["id"]: r for r in change_rows(AFTER, carry_identity(AFTER, BEFORE))}
+    assert rows["t0"]["text"] == "inserted behind layers.0.weight"
+
+
+def test_figures_count_what_is_held_and_leave_open_what_kernels_cost():
+    assert figures(BEFORE)["parameter_bytes"] == 4 * (32 * 16 + 4 * 32)
+    assert figures(BEFORE)["flops"] == 2 * 8 * 16 * 32 + 8 * 32 + 2 * 8 * 32 * 4
+    kernel = Node("k", Kind.CALL, "add1", attrs={"call": "call_tir"}, inputs=("x",),
+                  outputs=(tensor(8, 16),))  # fmt: skip
+    graph = Graph("main", "relax", (BEFORE.nodes[0], kernel), ("x",), ("k",))
+    assert figures(graph)["flops"] is None
+
+
+def test_operators_that_differ_come_first():
+    rows = operator_rows(BEFORE, AFTER)
+    assert rows[0] == {"operator": "transpose", "before": 1, "after": 0}
+    assert {"operator": "nn.dense", "before": 2, "after": 2} in rows[1:]
+
+
+def test_what_was_removed_is_put_back_and_nothing_reads_it():
+    both = with_removed(BEFORE, carry_identity(BEFORE, AFTER))
+    both.validate()
+    assert both.by_id["t0"].inputs == ("w0",)
+    assert both.readers["t0"] == ()
+    assert both.by_id["d0"].inputs == ("x", "w0")
+
+
+def changed_lines(diff):
+    return [x for x in diff.splitlines() if x[0] in "+-"][2:]
+
+
+def test_a_removed_line_does_not_change_the_numbers_that_follow():
+    before = "%0 = a(%x);\n%1 = b(%0);\n%2 = c(%1);\n%3 = d(%2, %0);\n"
+    after = "%0 = a(%x);\n%1 = c(%0);\n%2 = d(%1, %0);\n"
+    lines = changed_lines(text_diff(before, after))
+    assert lines == ["-%1' = b(%0);", "-%1 = c(%1');", "+%1 = c(%0);"]
+    assert text_diff(before, before) == ""
+
+
+def test_another_argument_shows_though_the_line_is_alike():
+    before = "%0 = a(%x);\n%1 = b(%x);\n%2 = c(%0);\n"
+    after = "%0 = a(%x);\n%1 = b(%x);\n%2 = c(%1);\n"
+    assert changed_lines(text_diff(before, after)) == ["-%2 = c(%0);", "+%2 = c(%1);"]
+
+
+def test_numbered_constants_are_followed_too():
+    before = 'lv = f(x, metadata["ir.GenericConst"][0])\ngv = g(lv, m["ir.GenericConst"][1])\n'
+    after = 'gv = g(x, m["ir.GenericConst"][0])\n'
+    lines = changed_lines(text_diff(before, after))
+    assert len(lines) == 3
+    assert lines[-1] == '+gv = g(x, m["ir.GenericConst"][0])'
+
+
+def test_a_kernel_that_the_compiler_has_counted_has_its_count():
+    kernel = Node("k", Kind.CALL, "add1", attrs={"call": "call_tir", "flops": 12}, inputs=("x",),
+                  outputs=(tensor(8, 16),))  # fmt: skip
+    graph = Graph("main", "relax", (BEFORE.nodes[0], kernel), ("x",), ("k",))
+    assert figures(graph)["flops"] == 12

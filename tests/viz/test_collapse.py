@@ -1,0 +1,120 @@
+"""Small constants go into labels, nodes into modules; nothing else changes."""
+
+import pytest
+
+from graphs import Builder, joint, random_graph, transformer
+from relascope.core.graph import Graph, Kind, Literal, Node, TensorType
+from relascope.viz.drawing.modules import BACKWARD, FORWARD, fold_constants, module_groups
+
+
+def _with_constant(elements: int, **attrs) -> Graph:
+    b = Builder()
+    x = b.add(Kind.INPUT, name="x")
+    attrs = attrs or {"value": "[" + ", ".join(["1"] * elements) + "]"}
+    c = b.add(Kind.CONSTANT, (elements,), attrs={"digest": "d", **attrs})
+    return b.graph(b.call("multiply", x, c), b.call("add", c, c))
+
+
+@pytest.mark.parametrize(("elements", "folded"), [(1, True), (9, True), (10, False)])
+def test_constants_with_fewer_than_ten_elements_fold(elements, folded):
+    graph = fold_constants(_with_constant(elements))
+    assert any(n.kind is Kind.CONSTANT for n in graph.nodes) is not folded
+    graph.validate()
+
+
+def test_the_limit_moves_and_order_stays():
+    graph = _with_constant(4)
+    assert len(fold_constants(graph, fewer_than=4)) == len(graph)
+    folded = fold_constants(graph, fewer_than=5)
+    multiply, add = folded.nodes[-2:]
+    text = Literal("[1, 1, 1, 1]")
+    assert multiply.inputs == ("n0", text)
+    assert add.inputs == (text, text)
+
+
+def test_constants_without_a_text_and_results_stay():
+    assert len(fold_constants(_with_constant(1, digest="d"))) == 4
+    b = Builder()
+    c = b.constant(1.0)
+    assert len(fold_constants(b.graph(c))) == 1
+
+
+def test_bodies_of_functions_fold_too():
+    inside = _with_constant(1)
+    b = Builder()
+    x = b.add(Kind.INPUT, name="x")
+    b.nodes.append(Node("f", Kind.FUNCTION, inputs=(x,), outputs=(), body=inside))
+    body = fold_constants(b.graph("f")).by_id["f"].body
+    assert body is not None
+    assert len(body) == len(inside) - 1
+
+
+def test_a_graph_with_nothing_to_fold_comes_back_as_it_is():
+    graph = random_graph(5)
+    assert fold_constants(graph) is graph
+
+
+def test_groups_follow_the_modules():
+    tree = module_groups(fold_constants(transformer(3)))
+    layer = tree.groups["encoder.layer.1"]
+    assert tree.roots == ("encoder.layer",)  # "encoder" holds nothing else
+    assert layer.label == "layer.1"
+    assert tree.path("encoder.layer.1.attention.self.query") == (
+        "encoder.layer",
+        "encoder.layer.1",
+        "encoder.layer.1.attention",
+        "encoder.layer.1.attention.self",
+        "encoder.layer.1.attention.self.query",
+    )
+    query = tree.groups["encoder.layer.1.attention.self.query"]
+    assert query.operators == {"add": 1, "nn.batch_matmul": 1, "transpose": 1}
+    assert query.parameter_bytes == 4 * (64 * 64 + 64)
+    assert query.nodes == 5
+    assert layer.nodes == sum(
+        n.scope.startswith("encoder.layer.1.") for n in fold_constants(transformer(3)).nodes
+    )
+
+
+@pytest.mark.parametrize("graph", [transformer(2), joint(2), random_graph(7)], ids=lambda g: g.name)
+def test_every_node_stands_in_one_group(graph):
+    tree = module_groups(graph)
+    placed = [m for g in tree.groups.values() for m in g.members]
+    free = [n for n, g in tree.group_of.items() if not g]
+    assert sorted(placed + free) == sorted(n.id for n in graph.nodes)
+    for group in tree.groups.values():
+        inside = len(group.members) + sum(tree.groups[g].nodes for g in group.groups)
+        assert group.nodes == inside >= 2
+        assert all(tree.groups[g].parent == group.id for g in group.groups)
+        assert group.members or len(group.groups) != 1 or group.id in (FORWARD, BACKWARD)
+
+
+def test_a_joint_graph_has_two_halves():
+    graph = joint()
+    tree = module_groups(graph)
+    assert set(tree.roots) == {FORWARD, BACKWARD}
+    assert tree.path(tree.group_of["grad_out"])[0] == BACKWARD  # only the backward reads it
+    assert all(tree.path(tree.group_of[n.id])[0] == FORWARD for n in transformer().nodes)
+    assert "backward:attention.self" in tree.groups
+
+
+def test_what_is_open_at_first():
+    small = module_groups(transformer())
+    assert set(small.open_at_first()) == set(small.groups)
+    large = module_groups(transformer(40))
+    opened = large.open_at_first()
+    assert "encoder.layer" in opened
+    assert large.drawn(opened) <= 120
+    b = Builder()
+    b.scope = "m"
+    for _ in range(500):
+        b.add(Kind.INPUT, name="x")
+    wide = module_groups(b.graph("n0"))
+    assert wide.open_at_first() == ()
+
+
+def test_a_parameter_filed_under_its_own_name_belongs_to_the_module():
+    b = Builder()
+    weight = b.add(Kind.PARAMETER, name="a.weight", scope="a.weight")
+    b.nodes.append(Node("c", Kind.CALL, "nn.relu", inputs=(weight,), outputs=(), scope="a"))
+    assert module_groups(b.graph("c")).group_of == {"n0": "a", "c": "a"}
+    assert TensorType((1,), "int8").bytes == 1

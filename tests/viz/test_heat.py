@@ -1,0 +1,47 @@
+"""A node's colour in the heat map tells the share of the kernels that compute it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.profile import Kernel, Profile
+from relascope.viz.drawing import palette
+from relascope.viz.rows import profile as explained
+
+
+def kernel(name, share, *nodes):
+    return Kernel(name, "forward", nodes, 1.0, share, 8, 8, ())
+
+
+def profile(*kernels):
+    return Profile("m", "llvm", 1, 1, kernels, (), (), 0.0)
+
+
+def test_a_node_that_is_computed_twice_has_the_shares_of_both():
+    found = profile(kernel("a", 0.25, "x", "y"), kernel("b", 0.5, "y"), kernel("c", 0.25))
+    assert explained.heat(found) == {"x": 0.25, "y": 0.75}
+    assert found.first_bad is None
+    assert plain(found)["kernels"][0]["nodes"] == ["x", "y"]
+
+
+@pytest.mark.parametrize("theme", palette.STYLES)
+def test_each_step_of_the_ramp_differs_in_lightness_and_its_text_is_readable(theme):
+    keys = [palette.heat(share) for share in (0.001, 0.02, 0.1, 0.5)]
+    assert palette.heat(None) not in keys
+    fills = [luminance(palette.STYLES[theme][k].fill) for k in keys]
+    assert fills == sorted(fills, reverse=theme == "light")
+    assert all(abs(a - b) > 0.03 for a, b in pairwise(fills))
+    for key in keys:
+        style = palette.STYLES[theme][key]
+        light, dark = sorted((luminance(style.fill), luminance(style.text)), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, key  # WCAG 2 AA
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of WCAG 2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

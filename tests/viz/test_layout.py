@@ -1,0 +1,267 @@
+"""The drawing: everything placed, nothing overlaps, edges run along, the same every time."""
+
+import random
+import time
+
+import pytest
+
+from graphs import Builder, chain, joint, random_graph, transformer
+from relascope.core.graph import Graph, Kind, Node, Role
+from relascope.viz.drawing import palette
+from relascope.viz.drawing.layout import Box, Layout, layout
+from relascope.viz.drawing.modules import fold_constants, module_groups
+from relascope.viz.drawing.ranks import CHILD, IN, OUT, Problem, place
+
+SEEDS = range(25)
+
+
+def _some_open(graph: Graph, seed: int) -> list[str]:
+    draw = random.Random(seed)
+    return [g for g in module_groups(graph).groups if draw.random() < 0.6]
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return (
+        a.x < b.x + b.w - 0.2
+        and b.x < a.x + a.w - 0.2
+        and a.y < b.y + b.h - 0.2
+        and b.y < a.y + a.h - 0.2
+    )
+
+
+def _inside(a: Box, b: Box) -> bool:
+    return (
+        a.x >= b.x - 0.2
+        and a.y >= b.y - 0.2
+        and a.x + a.w <= b.x + b.w + 0.2
+        and a.y + a.h <= b.y + b.h + 0.2
+    )
+
+
+def _check(graph: Graph, drawn: Layout) -> None:
+    tree = module_groups(graph)
+    boxes = {b.id: b for b in drawn.boxes}
+    assert len(boxes) == len(drawn.boxes)
+    # Every node is shown, by itself or by a closed group around it.
+    for node in graph.nodes:
+        shown = boxes[drawn.shown[node.id]]
+        if shown.kind == "node":
+            assert shown.id == node.id
+        else:
+            assert not shown.open
+            assert shown.group in tree.path(tree.group_of[node.id])
+    # Boxes lie apart or one, an open group, holds the other.
+    ordered = sorted(drawn.boxes, key=lambda b: b.y)
+    for i, a in enumerate(ordered):
+        for b in ordered[i + 1 :]:
+            if b.y >= a.y + a.h:
+                break
+            if _overlap(a, b):
+                assert (a.open and _inside(b, a)) or (b.open and _inside(a, b)), (a, b)
+    # Every box lies in the drawing and in its group.
+    for box in drawn.boxes:
+        assert 0 <= box.x <= box.x + box.w <= drawn.width + 0.2
+        assert 0 <= box.y <= box.y + box.h <= drawn.height + 0.2
+    # Edges are just those of the graph, and begin and end at their boxes.
+    wanted = {
+        (drawn.shown[s], drawn.shown[n.id])
+        for n in graph.nodes
+        for s in n.edges
+        if drawn.shown[s] != drawn.shown[n.id]
+    }
+    assert sorted(wanted) == sorted((e.source, e.target) for e in drawn.edges)
+    for edge in drawn.edges:
+        for (x, y), box in (
+            (edge.points[0], boxes[edge.source]),
+            (edge.points[-1], boxes[edge.target]),
+        ):
+            assert box.x - 0.2 <= x <= box.x + box.w + 0.2
+            assert box.y - 0.2 <= y <= box.y + box.h + 0.2
+
+
+@pytest.mark.parametrize("direction", ["TB", "LR"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_graphs(seed, direction):
+    graph = random_graph(seed, nodes=20 + 8 * seed)
+    drawn = layout(graph, _some_open(graph, seed), direction)
+    _check(graph, drawn)
+    boxes = {b.id: b for b in drawn.boxes}
+    for edge in drawn.edges:  # producers stand before their readers, whatever groups do
+        a, b = boxes[edge.source], boxes[edge.target]
+        if direction == "TB":
+            assert a.y + a.h < b.y
+        else:
+            assert a.x + a.w < b.x
+
+
+@pytest.mark.parametrize("direction", ["TB", "LR"])
+@pytest.mark.parametrize("opened", ["all", "some", "none"])
+@pytest.mark.parametrize("graph", [transformer(2), joint(2)], ids=lambda g: g.name)
+def test_transformers(graph, opened, direction):
+    groups = module_groups(graph).groups
+    chosen = {"all": list(groups), "some": _some_open(graph, 1), "none": []}[opened]
+    _check(graph, layout(graph, chosen, direction))
+
+
+def test_a_group_that_feeds_and_is_fed_by_one_node_is_split():
+    b = Builder()
+    b.scope = "a"
+    x = b.add(Kind.INPUT, name="x")
+    first = b.call("nn.relu", x)
+    b.scope = ""
+    between = b.call("tanh", first)
+    b.scope = "a"
+    graph = b.graph(b.call("add", b.call("exp", between), first))
+    for opened in ([], ["a"]):
+        drawn = layout(graph, opened)
+        _check(graph, drawn)
+        parts = [box for box in drawn.boxes if box.kind == "group"]
+        assert [p.lines[0] for p in parts] == ["a (1 of 2)", "a (2 of 2)"]
+        middle = next(box for box in drawn.boxes if box.id == between)
+        assert parts[0].y + parts[0].h < middle.y
+        assert middle.y + middle.h < parts[1].y
+
+
+def test_the_same_every_time():
+    graph = random_graph(11, 200)
+    opened = _some_open(graph, 2)
+    first = layout(graph, opened)
+    place.cache_clear()
+    assert layout(graph, list(reversed(opened))) == first
+
+
+def test_siblings_align_and_a_tall_group_pushes_nobody():
+    drawn = layout(fold_constants(transformer()), module_groups(transformer()).groups)
+    heads = [b for b in drawn.boxes if b.group.endswith(("query", "key", "value")) and b.open]
+    assert len(heads) == 3
+    assert len({b.y for b in heads}) == 1
+    b = Builder()
+    x = b.add(Kind.INPUT, name="x")
+    b.scope = "tall"
+    tall = x
+    for _ in range(12):
+        tall = b.call("nn.relu", tall)
+    b.scope = ""
+    beside = b.call("tanh", b.call("exp", x))
+    graph = b.graph(b.call("add", tall, beside))
+    drawn = layout(graph, ["tall"])
+    boxes = {box.id: box for box in drawn.boxes}
+    group = boxes["group:tall"]
+    assert boxes[beside].y + boxes[beside].h < group.y + group.h / 2
+
+
+def test_a_joint_graph_runs_down_and_back_up():
+    graph = joint()
+    drawn = layout(graph, module_groups(graph).groups)
+    boxes = {b.id: b for b in drawn.boxes}
+    halves = boxes["group:forward:"], boxes["group:backward:"]
+    assert halves[0].x + halves[0].w < halves[1].x
+    role = {n.id: n.role for n in graph.nodes}
+    for edge in drawn.edges:
+        a, b = boxes[edge.source], boxes[edge.target]
+        crossing = role[edge.source] is not Role.BACKWARD and edge.source != "grad_out"
+        if role[edge.target] is not Role.BACKWARD:
+            assert a.y + a.h < b.y
+        elif crossing:
+            assert edge.kind == "crossing"
+        else:
+            assert b.y + b.h < a.y
+
+
+def test_edges_of_closed_groups_are_counted():
+    graph = fold_constants(transformer(2))
+    drawn = layout(graph, ["encoder.layer"])
+    between = [e for e in drawn.edges if e.source == "group:encoder.layer.0"]
+    assert [(e.target, e.label) for e in between] == [
+        ("group:encoder.layer.1", "float32[1, 14, 64]")
+    ]
+    assert between[0].count == 4  # query, key, value and the residual
+
+
+def test_unknown_groups_are_ignored_and_empty_graphs_drawn():
+    graph = transformer()
+    assert layout(graph, ["no.such.module"]) == layout(graph, [])
+    assert layout(Graph("e", "relay", (), (), ()), []).boxes == ()
+
+
+def test_place_puts_ports_at_the_ends_and_lanes_through_every_rank():
+    sizes = ((60.0, 30.0), (60.0, 30.0), (60.0, 30.0), (0.0, 0.0), (0.0, 0.0))
+    edges = ((3, 0, 0), (0, 1, 1), (1, 2, 2), (3, 2, 0), (2, 4, 3))
+    placed = place(Problem(sizes, (CHILD, CHILD, CHILD, IN, OUT), edges, ((0.0, 0.0),) * 5))
+    tops = [y for _, y in placed.corners]
+    assert tops[3] == min(tops)
+    assert tops[4] == max(tops) == placed.height
+    assert placed.lanes[0] == ()
+    assert len(placed.lanes[3] or ()) >= 2
+    with pytest.raises(ValueError, match="cycle"):
+        place(Problem(sizes[:2], (CHILD, CHILD), ((0, 1, 0), (1, 0, 1)), ((0.0, 0.0),) * 2))
+
+
+@pytest.mark.parametrize(("graph", "limit"), [(transformer(100), 0.5), (transformer(340), 3.0)])
+def test_speed(graph, limit):
+    """Everything open: 5,900 nodes in half a second, 20,000 in three (CPU time; best of three)."""
+    graph = fold_constants(graph)
+    tree = module_groups(graph)
+    times = []
+    for _ in range(3):
+        place.cache_clear()
+        started = time.process_time()
+        drawn = layout(graph, tree.groups, groups=tree)
+        times.append(time.process_time() - started)
+    assert len(drawn.boxes) > len(graph)
+    assert min(times) < limit
+
+
+def test_speed_without_modules():
+    """A flat graph with edges over many ranks, as a gradient makes them."""
+    forward = [n for n in joint(30).nodes]
+    flat = Graph("flat", "relay", tuple(_flat(n) for n in forward), (), (forward[-1].id,))
+    times = []
+    for _ in range(2):
+        place.cache_clear()
+        started = time.process_time()
+        layout(flat, [])
+        times.append(time.process_time() - started)
+    assert len(flat) > 3500
+    assert min(times) < 3.0
+
+
+def _flat(node: Node) -> Node:
+    return Node(node.id, node.kind, node.op, inputs=node.inputs, outputs=node.outputs)
+
+
+def test_a_long_chain_needs_no_recursion():
+    drawn = layout(chain(5000), [])
+    assert len(drawn.boxes) == 5000
+
+
+def test_the_palette_has_a_style_for_every_node_and_readable_text():
+    for theme, styles in palette.STYLES.items():
+        for graph in (transformer(), joint(), random_graph(2)):
+            assert {palette.style_key(n) for n in graph.nodes} <= set(styles)
+        for style in styles.values():
+            limit = 3.0 if style.label == "removed" else 4.5
+            assert _contrast(style.text, style.fill) >= limit, (theme, style)
+            ground = palette.SURFACES[theme]["ground"]
+            assert _contrast(style.stroke, ground) >= 2.2, (theme, style)
+    assert palette.category("nn.batch_matmul") == "matmul"
+    assert palette.category("nn.conv2d_transpose") == "convolution"
+    assert palette.category("reshape") == "shape"
+    assert palette.category("add") == "elementwise"
+    for op in ("concat", "index_tensor", "slice_scatter", "astype", "image.resize2d"):
+        assert palette.category(op) == "shape"
+    assert palette.category("max") == palette.category("grad.max_pool2d_backward") == "reduction"
+    assert palette.category("maximum") == "elementwise"
+    assert palette.category("my.own.op") == "call"
+
+
+def _contrast(a: str, b: str) -> float:
+    """WCAG 2's contrast ratio of two #rrggbb colours."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    one, two = sorted((light(a), light(b)), reverse=True)
+    return (one + 0.05) / (two + 0.05)

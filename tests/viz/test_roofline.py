@@ -1,0 +1,191 @@
+"""Kernels under the machine's roofs: the arithmetic, the rows, the sentences and the chart."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from graphs import Builder
+from relascope.core.graph import Kind
+from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
+from relascope.passes.cost import Read, known_flops, reads
+from relascope.viz.charts.roofline import roofline
+from relascope.viz.drawing import palette
+from relascope.viz.rows import profile as explained
+
+MIB = 2**20
+PEAKS = Peaks("m", 1, (("float32", 1e11), ("float64", 5e10)),
+              ((MIB, 1e11), (16 * MIB, 5e10), (64 * MIB, 1e10)))  # fmt: skip
+
+
+def output(dtype="float32"):
+    return Output((4,), dtype, 0.0, 1.0, 0.5, 0, 0)
+
+
+def kernel(ms=1.0, flops=1e6, read=1000, wrote=1000, phase="forward", nodes=("a",), **fields):
+    dtype = fields.pop("dtype", "float32")
+    return Kernel(
+        "k", phase, nodes, ms, 0.1, read, wrote, (output(dtype),), flops, **fields
+    )  # fmt: skip
+
+
+def test_a_rate_is_that_of_the_next_larger_working_set():
+    assert [PEAKS.rate(s) for s in (1, MIB, MIB + 1, 64 * MIB, 2**40)] == [
+        1e11, 1e11, 5e10, 1e10, 1e10
+    ]  # fmt: skip
+    assert (PEAKS.memory, PEAKS.cache) == (1e10, 1e11)
+    assert PEAKS.peak("float64") == 5e10
+    assert PEAKS.peak("float16") is None
+
+
+def test_what_bounds_a_kernel_is_what_takes_longest():
+    compute = kernel(flops=1e9).roof(PEAKS, 0)
+    assert (compute.name, compute.least_ms) == ("compute", pytest.approx(10.0))
+    double = kernel(flops=1e9, dtype="float64").roof(PEAKS, 0)
+    assert double.least_ms == pytest.approx(20.0)
+    cache = kernel(flops=10, read=MIB // 2, wrote=MIB // 2).roof(PEAKS, 0)
+    assert (cache.name, cache.least_ms) == ("cache", pytest.approx(1e3 * MIB / 1e11))
+    memory = kernel(flops=10, read=64 * MIB, wrote=MIB).roof(PEAKS, 0)
+    assert (memory.name, memory.least_ms) == ("memory", pytest.approx(1e3 * 65 * MIB / 1e10))
+
+
+def test_weights_come_from_where_the_whole_program_finds_room():
+    small = kernel(flops=10, read=MIB // 2, wrote=MIB // 2, weights=MIB // 2)
+    near, far = small.roof(PEAKS, 2 * MIB), small.roof(PEAKS, 2**30)
+    assert near.name == "cache"
+    assert far.name == "memory"
+    assert far.least_ms == pytest.approx(1e3 * (MIB / 2 / 1e10 + MIB / 2 / 1e11))
+
+
+def test_what_is_not_known_is_no_number():
+    unknown = kernel(flops=None)
+    assert unknown.roof(PEAKS, 0) is None
+    assert unknown.flops_per_second is None
+    assert unknown.intensity is None
+    assert kernel(dtype="float16").roof(PEAKS, 0) is None
+    copy = kernel(flops=0.0, dtype="float16")
+    assert copy.roof(PEAKS, 0).name == "cache"
+    assert copy.flops_per_second == 0.0
+
+
+def test_what_is_left_of_a_table_is_not_moved():
+    taken = kernel(read=1_000_000, unread=999_000, wrote=1000)
+    assert taken.moved == 2000
+    assert taken.bytes_per_second == pytest.approx(2e6)
+
+
+def profile(*kernels, peaks=PEAKS, whole=2.0):
+    taken = sum(k.median_ms for k in kernels)
+    unmapped = sum(k.median_ms for k in kernels if not k.nodes)
+    phase = Phase("forward", whole, taken, unmapped, 10, 10, 10)
+    return Profile("m", "llvm", 1, 3, kernels, (phase,), (), 0.0, (), peaks, 0)
+
+
+def graph():
+    b = Builder()
+    x, w = b.add(Kind.INPUT, (8, 16), name="x"), b.parameter("w", (32, 16))
+    dense = b.call("nn.dense", x, w, shape=(8, 32), id="a")
+    return b.graph(b.call("frobnicate", dense, shape=(8, 32), id="f"))
+
+
+def test_a_phase_has_its_share_of_peak_and_what_is_not_explained():
+    found = profile(kernel(flops=5e7), kernel(0.2, flops=None), kernel(0.3, flops=1e7, nodes=()))
+    document = explained.profile_document(found, graph())
+    (phase,) = document["phases"]
+    assert phase["mapped_ms"] == pytest.approx(1.2)
+    assert phase["mapped_share"] == pytest.approx(0.6)
+    assert phase["unexplained_ms"] == pytest.approx(0.5)
+    assert phase["least_ms"] == pytest.approx(0.6)
+    assert phase["of_peak"] == pytest.approx(0.3)
+    assert phase["unknown_ms"] == pytest.approx(0.2)
+    assert not phase["explained"]
+    said = explained.phase_text(phase)
+    for words in ("explain 60.0% of it (1.200 ms)", "15.0% (0.300 ms) are in kernels of no node",
+                  "25.0% (0.500 ms) are not in kernels", "runs at 30% of peak",
+                  "which take 0.200 ms"):  # fmt: skip
+        assert words in said
+    first = document["kernels"][0]
+    assert (first["roof"], first["sort"]) == ("compute", "matmul")
+    assert first["of_peak"] == pytest.approx(0.5)
+    assert document["kernels"][1]["of_peak"] is None
+    assert explained.share_text(None) == "unknown"
+    json.dumps(document)
+
+
+def test_the_bar_is_ten_percent_either_way():
+    def explains(taken):
+        found = profile(kernel(taken), whole=1.0)
+        return explained.profile_document(found, graph())["phases"][0]["explained"]
+
+    assert [explains(t) for t in (0.85, 0.91, 1.09, 1.15)] == [False, True, True, False]
+
+
+def test_watching_that_costs_more_than_the_whole_is_said_so():
+    found = explained.profile_document(profile(kernel(3.0)), graph())
+    assert "50.0% (1.000 ms) more than the whole" in explained.phase_text(found["phases"][0])
+
+
+def test_kernels_above_the_roof_tell_that_the_peaks_are_wrong():
+    quick = explained.profile_document(profile(kernel(0.1, flops=1e8)), graph())
+    assert any("busy while they were measured" in n for n in quick["notes"])
+    right = explained.profile_document(profile(kernel(1.0, flops=1e8)), graph())
+    assert right["notes"] == []
+
+
+def test_without_peaks_there_is_no_share_and_no_chart():
+    document = explained.profile_document(profile(kernel(), peaks=None), graph())
+    assert document["phases"][0]["of_peak"] is None
+    assert "of peak" not in explained.phase_text(document["phases"][0])
+    assert roofline(document) is None
+    assert "not measured" in explained.peaks_text(None)
+
+
+def test_the_chart_has_a_dot_a_kernel_that_computes_and_the_roofs():
+    found = profile(kernel(flops=5e7), kernel(0.2, flops=None), kernel(0.3, flops=0.0))
+    document = explained.profile_document(found, graph())
+    spec = roofline(document).to_dict()
+    dots = [rows for rows in spec["datasets"].values() if "kernel" in rows[0]]
+    assert [[d["index"] for d in rows] for rows in dots] == [[0]]
+    assert dots[0][0]["of peak"] == "50 %"
+    (lines,) = (rows for rows in spec["datasets"].values() if "memory" in rows[0])
+    assert {r["roof"] for r in lines} == {"cache", "memory", "float32"}
+    for line in lines:
+        if line["roof"] in ("cache", "memory"):
+            rate = PEAKS.cache if line["roof"] == "cache" else PEAKS.memory
+            assert line["rate"] == pytest.approx(line["intensity"] * rate)
+            assert line["rate"] <= 1e11 * 1.0001
+    assert spec["layer"][-1]["mark"]["type"] == "point"
+    ringed = roofline(document, 0).to_dict()
+    assert len(ringed["layer"]) == len(spec["layer"]) + 1
+
+
+def test_a_colour_of_charts_lies_between_the_themes():
+    for key in palette.STYLES["light"]:
+        mixed = palette.between(key)
+        for place in (1, 3, 5):
+            ends = sorted(int(palette.STYLES[t][key].stroke[place : place + 2], 16)
+                          for t in palette.STYLES)  # fmt: skip
+            assert ends[0] <= int(mixed[place : place + 2], 16) <= ends[1]
+
+
+def test_flops_of_operators_that_nobody_knows_are_not_known():
+    g = graph()
+    assert known_flops(g, "a") == 2 * 8 * 32 * 16
+    assert known_flops(g, "f") is None
+    b = Builder()
+    x = b.add(Kind.INPUT, ("n", 4), name="x")
+    assert known_flops(b.graph(b.call("add", x, x, shape=("n", 4), id="s")), "s") is None
+
+
+def test_what_a_kernel_reads_of_weights_and_of_tables():
+    b = Builder()
+    table, w = b.parameter("table", (1000, 8)), b.parameter("w", (4, 8))
+    where = b.add(Kind.INPUT, (2,), name="where", dtype="int32")
+    rows = b.call("take", table, where, shape=(2, 8))
+    view = b.call("reshape", w, shape=(8, 4))
+    product = b.call("matmul", rows, view, shape=(2, 4))
+    g = b.graph(product, table)
+    assert reads(g, [rows]) == Read(weights=64, unread=32_000 - 64)
+    assert reads(g, [product]) == Read(weights=128, unread=0)
+    assert reads(g, [rows, view, product]) == Read(weights=192, unread=32_000 - 64)

@@ -1,0 +1,97 @@
+"""Pipelines as Python scripts: what they say, and that they do it, in either engine."""
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+
+from place import ROOT
+from relascope.core.graph import TensorType
+from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.passes.catalogue import default_pipeline, read_pipeline, user
+from relascope.viz.rows.script import script
+
+
+def run(file, folder):
+    return subprocess.run(
+        [sys.executable, file.name], cwd=folder, capture_output=True, text=True, timeout=300,
+        check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("ir", "mode"), [("relay", "inference"), ("relax", "training")])
+def test_an_exported_script_runs_every_pass_and_checks(ir, mode, tmp_path):
+    source = ModelSource("mlp", batch=4, training=mode == "training")
+    pipeline = default_pipeline(ir, source.training).switched(1, source.training)
+    file = tmp_path / "pipeline.py"
+    file.write_text(script(ir, source, pipeline), encoding="utf-8")
+    done = run(file, tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    ran = [s.name for s in pipeline if s.enabled]
+    assert [x.split()[0] for x in lines[-len(ran) - 1 : -1]] == ran
+    assert lines[-1].startswith("right: ")
+    assert "PyTorch in float32" in lines[-1]
+
+
+WRONG = '''
+from tvm import relax
+
+from relascope.passes.relax.ir.rewrite import op_name, rewrite
+
+
+def doubled(program, times: int = 2):
+    """Multiplies what gelu puts out, which is wrong."""
+
+    def visit(call, maker):
+        if op_name(call) != "nn.gelu":
+            return None
+        return relax.op.multiply(maker.emit(call), relax.const(float(times), "float32"))
+
+    return rewrite(program, visit)
+'''
+
+
+def test_a_script_says_what_went_wrong(tmp_path, monkeypatch):
+    own = tmp_path / "own.py"
+    own.write_text(WRONG, encoding="utf-8")
+    monkeypatch.setenv(user.VARIABLE, "")
+    monkeypatch.setattr("relascope.passes.catalogue.CATALOGUE", dict(user.catalogue.CATALOGUE))
+    user.name_files([str(own)])
+    pipeline = read_pipeline("relax", "doubled(times=3)|bind")
+    text = script("relax", ModelSource("mlp"), pipeline)
+    assert 'run.do("doubled", times=3)' in text
+    assert f"name_files([{str(own)!r}])" in text
+    file = tmp_path / "pipeline.py"
+    file.write_text(text, encoding="utf-8")
+    done = run(file, tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("WRONG: one tensor")
+
+
+def test_what_is_at_its_default_is_not_said():
+    pipeline = read_pipeline("relax", "cse|-bind|convert_layout(data=NCHW)")
+    text = script("relax", ModelSource("bert_layer", tokens=8, dtype="float64"), pipeline)
+    assert 'Stepwise("relax", ModelSource("bert_layer", tokens=8, dtype="float64"))' in text
+    assert '\nrun.do("cse")' in text
+    assert '\n# run.do("bind")' in text
+    assert '\nrun.do("convert_layout", data="NCHW")' in text
+    ast.parse(text)
+
+
+def test_a_file_is_read_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.pt").write_bytes(b"a trace")
+    source = source_from_file("own.pt", "x=3x12:float32\ny=scalar:int64", training=True, seed=3)
+    assert source.inputs[1] == ("y", TensorType((), "int64"))
+    text = script("relay", source, default_pipeline("relay", True), "own.pt")
+    (call,) = [
+        node for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "source_from_file"
+    ]  # fmt: skip
+    made = eval(compile(ast.Expression(call), "script", "eval"), {
+        "source_from_file": source_from_file,
+    })  # fmt: skip
+    assert made == source

@@ -1,0 +1,246 @@
+"""Charts, as Altair specifications that take their colours from the page's theme."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from relascope.engine.protocol.times import TimeRow
+from relascope.passes.cuts.cut import STRATEGIES
+from relascope.viz.rows.tables import Row, size, work_text
+
+CAPTURED = "#2f7fd6"  # between the palette's blues for light and dark: Altair takes one
+CHOSEN = "#d97706"  # stands out on light and dark
+QUIET = "#7d8896"
+STEPS = 12  # of the frontier's line between two points: it is straight, the scale is not
+PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
+
+
+def capture_bytes(captures: Sequence[Row], most: int = 20) -> alt.Chart:
+    """Bytes of each capture as bars, the largest first; what is past `most` is one bar."""
+    ordered = sorted(captures, key=lambda c: -(c["bytes"] or 0))
+    rows: list[Row] = []
+    for place, capture in enumerate(ordered[:most], 1):
+        name = f"{place}. {capture['name']}"  # names repeat, bars must not
+        rows.append({"capture": name, "bytes": capture["bytes"] or 0})
+    if rest := ordered[most:]:
+        total = sum(c["bytes"] or 0 for c in rest)
+        rows.append({"capture": f"{len(rest)} more", "bytes": total})
+    for row in rows:
+        row["size"] = size(row["bytes"])
+    return (
+        alt.Chart(pd.DataFrame(rows))
+        .mark_bar(height={"band": 0.72}, color=CAPTURED)
+        .encode(
+            x=alt.X("bytes:Q", title=None, axis=alt.Axis(format="~s", tickCount=4)),
+            y=alt.Y(
+                "capture:N",
+                sort=[r["capture"] for r in rows],
+                title=None,
+                axis=alt.Axis(labelLimit=220, labelOverlap=False),
+            ),
+            tooltip=[alt.Tooltip("capture:N"), alt.Tooltip("size:N", title="bytes")],
+        )
+        .properties(height=alt.Step(17))
+    )
+
+
+def frontier(
+    document: Row, rivals: Row | None, choice: tuple[str, int | None, float]
+) -> alt.LayerChart:
+    """Bytes kept against work done again: the hull, the strategies, PyTorch, and the choice.
+
+    Args:
+        document: of `viz.rows.tables.frontier_document`.
+        rivals: of `viz.rows.tables.rivals_document`; None while it is not known.
+        choice: title, bytes and share of the chosen cut.
+    """
+    points = document["frontier"]
+    marks = [
+        {"what": STRATEGIES[s["strategy"]].title, "bytes": s["bytes"], "share": s["share"]}
+        for s in document["strategies"]
+    ]
+    if rivals:
+        marks.append({"what": "PyTorch eager", "bytes": rivals["pytorch_eager_bytes"], "share": 0})
+    names = [m["what"] for m in marks]
+    title, held, share = choice
+    here = [{"what": f"chosen: {title}", "bytes": held, "share": share}]
+    for row in (*marks, *here):
+        row["size"] = size(row["bytes"])
+        row["again"] = work_text(row["share"], 1.0)
+    cuts = [{**p, "size": size(p["bytes"]), "again": work_text(p["share"], 1.0)} for p in points]
+    most = max(p["bytes"] or 0 for p in (*points, *marks, *here))
+    x = alt.X("bytes:Q", title="kept for the backward", axis=_bytes_axis(most))
+    y = alt.Y(
+        "share:Q",
+        title="work again",
+        scale=alt.Scale(type="sqrt", domain=[0, max(1.0, share)]),
+        axis=alt.Axis(format=".0%", values=[0, 0.01, 0.05, 0.2, 0.5, 1], labelOverlap=False),
+    )
+    tips = [alt.Tooltip("size:N", title="kept"), alt.Tooltip("again:N", title="computed again")]
+    named = [alt.Tooltip("what:N", title="what"), *tips]
+    layers = [
+        alt.Chart(pd.DataFrame(_line(points), columns=["bytes", "share"]))
+        .mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8)
+        .encode(x=x, y=y, order="bytes:Q"),
+        alt.Chart(pd.DataFrame(cuts))
+        .mark_point(color=CAPTURED, filled=True, size=26, opacity=1)
+        .encode(x=x, y=y, tooltip=[*tips, alt.Tooltip("captures:Q", title="captures")]),
+        alt.Chart(pd.DataFrame(marks[::-1]))  # the first, which is the default, on top
+        .mark_point(filled=True, size=90, opacity=0.9)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("what:N", sort=names, legend=_legend()),
+            shape=alt.Shape("what:N", sort=names, legend=_legend()),
+            tooltip=named,
+        ),
+        alt.Chart(pd.DataFrame(here))
+        .mark_point(color=CHOSEN, filled=False, size=240, strokeWidth=2.5, opacity=1)
+        .encode(x=x, y=y, tooltip=named),
+    ]
+    if rivals and rivals["pytorch_min_cut_bytes"] is not None:
+        layers += _rule(rivals["pytorch_min_cut_bytes"], most)
+    return alt.layer(*layers).properties(height=300, width="container")
+
+
+def _legend() -> alt.Legend:
+    return alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260)
+
+
+def _bytes_axis(most: int) -> alt.Axis:
+    """At most six round numbers of KiB or MiB."""
+    step = 1024
+    while most / step > 5:
+        step *= 2
+    unit, name = (2**20, "MiB") if step >= 2**18 else (2**10, "KiB")
+    digits = ".2~f" if step < unit else ".0f"
+    return alt.Axis(
+        values=list(range(0, most + 1, step)),
+        labelExpr=f"datum.value ? format(datum.value / {unit}, '{digits}') + ' {name}' : '0'",
+        labelOverlap=False,
+    )
+
+
+def _line(points: Sequence[Row]) -> list[Row]:
+    """The frontier's line as many short pieces, which a bent scale bends as it should."""
+    rows = []
+    for left, right in itertools.pairwise(points):
+        for k in range(STEPS):
+            part = k / STEPS
+            rows.append({f: left[f] + part * (right[f] - left[f]) for f in ("bytes", "share")})
+    return rows + [{f: p[f] for f in ("bytes", "share")} for p in points[-1:]]
+
+
+def _rule(held: int, most: int) -> list[alt.Chart]:
+    """PyTorch's min-cut partitioner, whose work is not known: a line at its bytes."""
+    frame = pd.DataFrame([{"bytes": held, "what": "PyTorch's min-cut", "size": size(held)}])
+    tips = [alt.Tooltip("what:N", title="what"), alt.Tooltip("size:N", title="kept")]
+    right = held > 0.6 * most
+    base = alt.Chart(frame).encode(x="bytes:Q")
+    return [
+        base.mark_rule(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5).encode(tooltip=tips),
+        base.mark_text(
+            color=QUIET, align="right" if right else "left", dx=-6 if right else 6, y=8, fontSize=11
+        ).encode(text="what:N"),
+    ]
+
+
+def held(depth: Row) -> alt.LayerChart:
+    """What is held between forward and backward at each node of one step of training.
+
+    Args:
+        depth: `held` of `viz.rows.tables.cut_document`.
+    """
+    turn, end = depth["forward"], depth["forward"] + depth["backward"]
+    rows: list[Row] = [{"node": 0, "bytes": 0, "phase": "forward"}]
+    for step in depth["changes"]:
+        at = step["step"] + (0 if step["phase"] == "forward" else turn)
+        rows.append({"node": at, "bytes": step["bytes"], "phase": step["phase"]})
+    rows.append({**rows[-1], "node": end})
+    for row in rows:
+        row["size"] = size(row["bytes"])
+    x = alt.X("node:Q", title="nodes, in order of execution", axis=alt.Axis(tickCount=5))
+    most = max(r["bytes"] for r in rows)
+    y = alt.Y(
+        "bytes:Q",
+        title=None,
+        scale=alt.Scale(domain=[0, max(1, most) * 1.2]),  # room for the words above
+        axis=_bytes_axis(most),
+    )
+    tips = [
+        alt.Tooltip("phase:N"), alt.Tooltip("node:Q"), alt.Tooltip("size:N", title="held")
+    ]  # fmt: skip
+    area = (
+        alt.Chart(pd.DataFrame(rows))
+        .mark_area(interpolate="step-after", color=CAPTURED, opacity=0.35, line={"color": CAPTURED})
+        .encode(x=x, y=y, tooltip=tips)
+    )
+    words = pd.DataFrame([{"node": turn, "word": "forward"}, {"node": turn, "word": "backward"}])
+    rule = alt.Chart(words[:1]).mark_rule(color=QUIET, strokeDash=[3, 3]).encode(x="node:Q")
+    base = alt.Chart(words).encode(x="node:Q", text="word:N")
+    sides = [
+        base.transform_filter("datum.word == 'forward'").mark_text(
+            color=QUIET, align="right", dx=-6, y=6, fontSize=11
+        ),
+        base.transform_filter("datum.word == 'backward'").mark_text(
+            color=QUIET, align="left", dx=6, y=6, fontSize=11
+        ),
+    ]
+    return alt.layer(area, rule, *sides).properties(height=170, width="container")
+
+
+def times(rows: Sequence[TimeRow]) -> alt.LayerChart:
+    """Every run as a tick, the quartiles as a bar and the median as a point, one line a row."""
+
+    def line(row: TimeRow) -> str:
+        return f"{row.what}, {PHASES.get(row.phase, row.phase)}"
+
+    order = [line(r) for r in rows]
+    middle = pd.DataFrame(
+        [
+            {"row": line(r), "what": r.what, "median": r.median_ms, "q1": r.q1_ms, "q3": r.q3_ms}
+            for r in rows
+        ]
+    )
+    runs = pd.DataFrame(
+        [{"row": line(r), "what": r.what, "ms": ms} for r in rows for ms in r.samples_ms],
+        columns=["row", "what", "ms"],
+    )
+    y = alt.Y("row:N", title=None, sort=order, axis=alt.Axis(labelLimit=300))
+    color = alt.Color("what:N", legend=None, sort=list(dict.fromkeys(r.what for r in rows)))
+    milliseconds = alt.Axis(grid=True, tickCount=8)
+    ticks = (
+        alt.Chart(runs)
+        .mark_tick(opacity=0.4, thickness=1, size=16)
+        .encode(
+            x=alt.X("ms:Q", title="milliseconds", axis=milliseconds),
+            y=y,
+            color=color,
+            tooltip=[alt.Tooltip("ms:Q", format=".3f")],
+        )
+    )
+    box = (
+        alt.Chart(middle)
+        .mark_bar(height=8, opacity=0.5)
+        .encode(x=alt.X("q1:Q"), x2="q3:Q", y=y, color=color)
+    )
+    point = (
+        alt.Chart(middle)
+        .mark_point(filled=True, size=70, opacity=1)
+        .encode(
+            x=alt.X("median:Q", scale=alt.Scale(zero=True)),
+            y=y,
+            color=color,
+            tooltip=[
+                alt.Tooltip("row:N", title="row"),
+                alt.Tooltip("median:Q", format=".3f", title="median, ms"),
+                alt.Tooltip("q1:Q", format=".3f", title="lower quartile, ms"),
+                alt.Tooltip("q3:Q", format=".3f", title="upper quartile, ms"),
+            ],
+        )
+    )
+    return alt.layer(ticks, box, point).properties(height=alt.Step(32), width="container")

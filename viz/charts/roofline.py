@@ -1,0 +1,161 @@
+"""The roofline of a profile as a chart (Williams, Waterman, Patterson, "Roofline", CACM 2009)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from relascope.viz.charts import CHOSEN, QUIET
+from relascope.viz.drawing import palette
+from relascope.viz.rows.profile import rate_text, share_text
+from relascope.viz.rows.tables import Row
+
+CHOICE = "kernel"
+"""Name of the chart's selection, which holds the index of the kernel that was clicked."""
+
+
+def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
+    """A dot a kernel under the machine's roofs; None where no kernel's FLOPs are known.
+
+    Args:
+        document: of `viz.rows.profile.profile_document`, with peaks.
+        chosen: index of the kernel with a ring.
+    """
+    dots = _dots(document["kernels"])
+    if document["peaks"] is None or not dots:
+        return None
+    sorts = [k for k in palette.STYLES["light"] if k in {d["sort"] for d in dots}]
+    names = [palette.STYLES["light"][k].label for k in sorts]
+    colours = [palette.between(k) for k in sorts]
+    products, rates = _products(document["peaks"], {d["dtype"] for d in dots})
+    best = max((rate for _, rate in products), default=max(d["rate"] for d in dots))
+    # Wide enough to show the corners of the roofs, too.
+    low = min(best / rates[0], *(d["intensity"] for d in dots)) / 2
+    high = max(best / rates[1], *(d["intensity"] for d in dots)) * 3
+    roofs, labels = _roofs(products, rates, best, low, high)
+    top = max(r["rate"] for r in roofs)
+    bottom = min(d["rate"] for d in dots)
+    x = alt.X(
+        "intensity:Q", title="FLOPs for each byte moved",
+        scale=alt.Scale(type="log", domain=[low, high], nice=False),
+        axis=alt.Axis(format="~g", tickCount=6, grid=True, gridOpacity=0.4),
+    )  # fmt: skip
+    y = alt.Y(
+        "rate:Q", title="FLOP/s",
+        scale=alt.Scale(type="log", domain=[bottom / 2, top * 2], nice=False),
+        axis=alt.Axis(format="~s", tickCount=6, grid=True, gridOpacity=0.4),
+    )  # fmt: skip
+    click = alt.selection_point(name=CHOICE, fields=["index"])
+    lines = (
+        alt.Chart(pd.DataFrame(roofs))
+        .mark_line(strokeWidth=1.6, color=QUIET)
+        .encode(
+            x=x, y=y, detail="roof:N", order="intensity:Q",
+            strokeDash=alt.StrokeDash(
+                "memory:N", legend=None, scale=alt.Scale(domain=[0, 1], range=[[1, 0], [5, 4]])
+            ),
+        )
+    )  # fmt: skip
+    words = [
+        alt.Chart(pd.DataFrame([one]))
+        .mark_text(
+            color=QUIET, fontSize=11, align=one["align"], dx=one["dx"], dy=one["dy"],
+        )
+        .encode(x=x, y=y, text="word:N")
+        for one in labels
+    ]  # fmt: skip
+    points = (
+        alt.Chart(pd.DataFrame(dots))
+        .mark_point(filled=True, opacity=0.85, cursor="pointer")
+        .encode(
+            x=x, y=y,
+            size=alt.Size(
+                "share:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[30, 1600]),
+            ),
+            color=alt.Color(
+                "sort name:N", scale=alt.Scale(domain=names, range=colours),
+                legend=alt.Legend(title=None, orient="bottom", columns=3, labelLimit=220),
+            ),
+            tooltip=[
+                alt.Tooltip(f"{name}:N")
+                for name in ("kernel", "phase", "computes", "time", "of all time", "achieves",
+                             "and moves", "of peak", "bound by")
+            ],
+        )
+        .add_params(click)
+    )  # fmt: skip
+    layers = [lines, *words, points]
+    marked = [d for d in dots if d["index"] == chosen]
+    if marked:
+        ring = alt.Chart(pd.DataFrame(marked)).mark_point(
+            filled=False, color=CHOSEN, size=420, strokeWidth=2.5, opacity=1
+        )
+        layers.append(ring.encode(x=x, y=y))
+    return alt.layer(*layers).properties(height=360, width="container")
+
+
+def _dots(kernels: Sequence[Row]) -> list[Row]:
+    """The kernels that compute something and of which it is known how much."""
+    return [
+        {
+            "index": k["index"],
+            "intensity": k["intensity"],
+            "rate": k["flops_per_second"],
+            "share": k["share"],
+            "sort": k["sort"],
+            "dtype": next((o["dtype"] for o in k["outputs"] if "float" in o["dtype"]), ""),
+            "sort name": palette.STYLES["light"][k["sort"]].label,
+            "kernel": k["name"],
+            "phase": k["phase"],
+            "computes": ", ".join(k["operators"])[:80] or "no node of the graph",
+            "time": f"{k['median_ms']:.3g} ms",
+            "of all time": f"{k['share']:.1%}",
+            "achieves": rate_text(k["flops_per_second"], "FLOP/s"),
+            "and moves": rate_text(k["bytes_per_second"], "B/s"),
+            "of peak": share_text(k["of_peak"]),
+            "bound by": k["roof"] or "unknown",
+        }
+        for k in kernels
+        if k["intensity"] and k["flops_per_second"]
+    ]
+
+
+def _products(peaks: Row, dtypes: set[str]) -> tuple[list[tuple[str, float]], tuple[float, float]]:
+    """FLOPs a second in the types that occur; bytes a second of the quickest cache, and memory."""
+    rates = [rate for _, rate in peaks["bandwidth"]]
+    return [(d, rate) for d, rate in peaks["flops"] if d in dtypes], (rates[0], rates[-1])
+
+
+def _roofs(
+    products: Sequence[tuple[str, float]],
+    rates: tuple[float, float],
+    best: float,
+    low: float,
+    high: float,
+) -> tuple[list[Row], list[Row]]:
+    """Corners of the roofs, and what is written on them."""
+    corners: list[Row] = []
+    labels: list[Row] = []
+    for memory, (name, rate) in enumerate(zip(("cache", "memory"), rates, strict=True)):
+        ridge = best / rate
+        corners += [
+            {"roof": name, "intensity": p, "rate": p * rate, "memory": memory} for p in (low, ridge)
+        ]
+        at = (low * ridge) ** 0.5
+        labels.append(
+            {"intensity": at, "rate": at * rate, "word": f"{name}, {rate_text(rate, 'B/s')}",
+             "align": "left" if memory else "right", "dx": 8 if memory else -8,
+             "dy": 10 if memory else -6}
+        )  # fmt: skip
+    for dtype, rate in products:
+        corners += [
+            {"roof": dtype, "intensity": p, "rate": rate, "memory": 0}
+            for p in (rate / rates[0], high)
+        ]
+        labels.append(
+            {"intensity": high, "rate": rate, "word": f"{dtype}, {rate_text(rate, 'FLOP/s')}",
+             "align": "right", "dx": -6, "dy": -8}
+        )  # fmt: skip
+    return corners, labels

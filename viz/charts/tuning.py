@@ -1,0 +1,89 @@
+"""The chart of a tuning: the best time so far of each kernel, trial by trial."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from relascope.engine.protocol.tuning import Trial
+
+_COLORS = ["#2f7fd6", "#d97706", "#11a37f", "#c2497f", "#8a6bb0", "#a08c22", "#2e9fb3", "#d9483b"]
+"""Readable on light and dark, since Altair takes one set."""
+
+_MOST_NAMED = len(_COLORS)  # kernels; a legend of more says nothing
+
+
+def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerChart | None:
+    """Each measurement as a point, the least so far as steps; one colour a kernel.
+
+    Args:
+        trials: of one run, in order.
+        names: of kernels by their tasks' keys.
+
+    Returns:
+        None where nothing succeeded yet.
+    """
+    rows: list[dict[str, Any]] = []
+    counts: dict[str, int] = defaultdict(int)
+    best: dict[str, float] = {}
+    for trial in trials:
+        counts[trial.task] += 1
+        if trial.ms is None:
+            continue
+        best[trial.task] = min(trial.ms, best.get(trial.task, trial.ms))
+        rows.append(
+            {
+                "kernel": names.get(trial.task, trial.task),
+                "trial": counts[trial.task],
+                "ms": trial.ms,
+                "best": best[trial.task],
+            }
+        )
+    if not rows:
+        return None
+    for task, ms in best.items():  # the steps go on to the last trial, though it found nothing
+        rows.append({"kernel": names.get(task, task), "trial": counts[task], "ms": None,
+                     "best": ms})  # fmt: skip
+    most = max(counts.values())
+    order = list(dict.fromkeys(r["kernel"] for r in rows))
+    legend = alt.Legend(
+        title=None, orient="bottom", columns=2, labelLimit=300, symbolType="stroke", symbolOpacity=1
+    )
+    color = alt.Color(
+        "kernel:N",
+        scale=alt.Scale(domain=order, range=_COLORS),
+        legend=legend if len(order) <= _MOST_NAMED else None,
+    )
+    x = alt.X(
+        "trial:Q",
+        title="trial",
+        scale=alt.Scale(domain=[1, max(most, 2)], nice=False),
+        axis=alt.Axis(tickMinStep=1, format="d", tickCount=8, grid=False),
+    )
+    scale = alt.Scale(type="log", nice=False, padding=10)
+    y = alt.Y(
+        "best:Q",
+        title="milliseconds of a call",
+        scale=scale,
+        axis=alt.Axis(tickCount=5, format="~g"),
+    )
+    tips = [
+        alt.Tooltip("kernel:N"),
+        alt.Tooltip("trial:Q"),
+        alt.Tooltip("ms:Q", format=".4f", title="this trial, ms"),
+        alt.Tooltip("best:Q", format=".4f", title="best so far, ms"),
+    ]
+    base = alt.Chart(pd.DataFrame(rows))
+    points = (
+        base.transform_filter("isValid(datum.ms)")
+        .mark_point(filled=True, size=22, opacity=0.35)
+        .encode(x=x, y=alt.Y("ms:Q", scale=scale), color=color, tooltip=tips)
+    )
+    steps = base.mark_line(interpolate="step-after", strokeWidth=2).encode(
+        x=x, y=y, color=color, tooltip=tips
+    )
+    return alt.layer(points, steps).properties(height=260, width="container")

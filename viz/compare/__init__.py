@@ -1,0 +1,1 @@
+"""Two graphs of one program held against each other."""

@@ -1,0 +1,228 @@
+"""What one step of a pipeline changed, as rows: nodes with their origins, counts, sizes, text.
+
+The page shows them beside the graph after the step, `cli.py step --changes --text` prints them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from relascope.core.graph import Graph, Kind, Node
+from relascope.core.identity import Matched, carry_identity
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes import cost
+from relascope.passes.catalogue import info
+from relascope.passes.pipeline import Pipeline
+from relascope.viz.compare.origins import How, Origin, origins
+
+Row = dict[str, Any]
+
+_TOLD = 3  # nodes that a sentence names before it counts the rest
+_KERNELS = ("call_tir", "call_tir_inplace", "call_dps_packed")
+
+
+def start_of(ir: str, pipeline: Pipeline, index: int) -> int:
+    """The step whose graph a step started from; -1 is the imported program.
+
+    What is only for looking changes nothing for what follows, unless that is for looking too.
+    """
+    before = index - 1
+    if index >= 0 and not info(ir, pipeline.steps[index]).looking:
+        while before >= 0 and info(ir, pipeline.steps[before]).looking:
+            before -= 1
+    return max(before, -1)
+
+
+def change_rows(before: Graph, matched: Matched) -> list[Row]:
+    """One row a node that a step added, removed or changed, with its origin.
+
+    `from` are the nodes that an added one came from, or that a changed one reads now; `to` are
+    those that a removed one went to. `sure` is false where only its place speaks for it.
+    """
+    old, new = _every(before), _every(matched.graph)
+    return [
+        {
+            "id": o.id,
+            "what": o.what,
+            "op": (old if o.what == "removed" else new)[o.id].title,
+            "scope": (old if o.what == "removed" else new)[o.id].scope,
+            "to" if o.what == "removed" else "from": list(o.nodes),
+            "how": o.how.value,
+            "sure": o.sure,
+            "text": _sentence(o, old, new),
+        }
+        for o in origins(before, matched)
+    ]
+
+
+def _every(graph: Graph) -> dict[str, Node]:
+    """All nodes by id, those inside fused functions too."""
+    nodes: dict[str, Node] = {}
+    todo = [graph]
+    while todo:
+        for node in todo.pop().nodes:
+            nodes[node.id] = node
+            if node.body is not None:
+                todo.append(node.body)
+    return nodes
+
+
+def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str:
+    """An origin in words."""
+    if origin.how is How.CHANGED:
+        return origin.detail
+    if origin.how is How.DEAD:
+        return "dead: nothing reads it"
+    if origin.how is How.ARGUMENT:
+        return "a new argument of the program"
+    first, other = (new, old) if origin.what == "removed" else (old, new)
+    scope = (other if origin.id in other else first)[origin.id].scope
+    nodes = [first.get(i) or other[i] for i in origin.nodes]
+    titles = [
+        f"{n.title} in {n.scope}" if n.scope not in ("", scope) and n.kind is Kind.CALL else n.title
+        for n in nodes
+    ]
+    named = ", ".join(titles[:_TOLD])
+    if len(titles) > _TOLD:
+        named += f" and {len(titles) - _TOLD} more"
+    if origin.how is How.FOLDED and titles == ["constant"]:
+        named = "a constant"
+    if origin.how is How.LEFT_OUT:
+        text = f"left out: its readers read {named}"
+    elif origin.how is How.NEW:
+        text = f"new: it reads {named}"
+    else:
+        text = f"{origin.how.value} {named}"
+    return text if origin.sure else f"{text} (going by its place)"
+
+
+def figures(graph: Graph) -> Row:
+    """Nodes, bytes of parameters and of constants, and FLOPs by estimate (`passes.cost`).
+
+    FLOPs are None where operators have become kernels that the compiler could not count: their
+    names tell no price.
+    """
+    nodes = _every(graph).values()
+    priced = not any(n.attrs.get("call") in _KERNELS and "flops" not in n.attrs for n in nodes)
+
+    def held(kind: Kind) -> int:
+        return sum(n.bytes or 0 for n in nodes if n.kind is kind)
+
+    inside = {i for n in graph if n.body is not None for i in n.body.inputs}
+    parameters = sum(
+        n.bytes or 0 for n in nodes if n.kind is Kind.PARAMETER and n.id not in inside
+    )  # fmt: skip
+    return {
+        "nodes": len(graph),
+        "parameter_bytes": parameters,
+        "constant_bytes": held(Kind.CONSTANT),
+        "flops": sum(cost.flops(graph).values()) if priced else None,
+    }
+
+
+def operator_rows(before: Graph, after: Graph) -> list[Row]:
+    """One row an operator: how often it is called before and after; what differs comes first."""
+    was, now = before.operators, after.operators
+    rows = [
+        {"operator": op, "before": was.get(op, 0), "after": now.get(op, 0)}
+        for op in dict.fromkeys((*was, *now))
+    ]
+    return sorted(rows, key=lambda r: (r["before"] == r["after"], -r["before"] - r["after"]))
+
+
+def with_removed(before: Graph, matched: Matched) -> Graph:
+    """The graph after a step with the nodes that it removed put back where they were read from.
+
+    Nothing that is there after the step reads them, so the picture says what went, not how the
+    program ran.
+    """
+    nodes = list(matched.graph.nodes)
+    place = {n.id: n.id for n in nodes}
+    for node in nodes:
+        if node.body is not None:
+            place.update(dict.fromkeys(_every(node.body), node.id))
+    for node in before.nodes:
+        if node.id in matched.removed:
+            kind = Kind.CALL if node.kind is Kind.FUNCTION else node.kind
+            inputs = tuple(
+                place[i] if isinstance(i, str) else i
+                for i in node.inputs
+                if not isinstance(i, str) or i in place
+            )
+            place[node.id] = node.id
+            nodes.append(replace(node, kind=kind, inputs=inputs, body=None))
+    return matched.graph.with_nodes(nodes)
+
+
+# Text.
+
+_NAME = re.compile(r"%\d+(?:\.\d+)?|\b(?:lv|gv)\d*\b|(?<=Const\"\]\[)\d+|(?<=Constant\]\[)\d+")
+"""Names in an IR's text that are only numbers, and so change with what stands before them."""
+
+
+def text_diff(before: str, after: str, names: tuple[str, str] = ("before", "after")) -> str:
+    """What differs between two texts of an IR, as a unified diff; "" where nothing does.
+
+    Both IRs number their values, so one new line would change all that follow. Lines are therefore
+    held against each other without their numbers first; where they agree, the text before gets the
+    numbers of the one after, so that only what is another value shows. A number that has none there
+    is marked by an apostrophe.
+    """
+    was, now = before.splitlines(), after.splitlines()
+    pairs = difflib.SequenceMatcher(
+        None, [_NAME.sub("#", x) for x in was], [_NAME.sub("#", x) for x in now], autojunk=True
+    ).get_matching_blocks()
+    numbers: dict[str, str] = {}
+    for start, other, length in pairs:
+        for offset in range(length):
+            a, b = was[start + offset], now[other + offset]
+            for old, new in zip(_settled(a), _settled(b), strict=True):
+                numbers.setdefault(old, new)
+
+    def renamed(line: str) -> str:
+        return _NAME.sub(lambda m: numbers.get(m[0], f"{m[0]}'"), line)
+
+    lines = difflib.unified_diff([renamed(x) for x in was], now, *names, lineterm="", n=2)
+    return "\n".join(lines)
+
+
+def _settled(line: str) -> Iterator[str]:
+    """The number that a line gives to its value, and those of constants, which no line makes."""
+    start = len(line) - len(line.lstrip())
+    return (m[0] for m in _NAME.finditer(line) if m.start() == start or m[0].isdigit())
+
+
+def step_details(
+    ask: Callable[..., Any],
+    ir: str,
+    source: ModelSource,
+    pipeline: Pipeline,
+    changes: bool,
+    text: bool,
+) -> list[Row]:
+    """What `step MODEL --changes --text` adds to the row of each step.
+
+    Args:
+        ask: asks the engine.
+        changes: add `changes`, and `before` and `after` with figures and counts of operators.
+        text: add `diff`, of the IR's text.
+    """
+    rows = []
+    for index in range(len(pipeline)):
+        start, row = start_of(ir, pipeline, index), Row()
+        if changes:
+            old = ask("graph_after", source, pipeline, start)
+            new = ask("graph_after", source, pipeline, index)
+            row["changes"] = change_rows(old, carry_identity(old, new))
+            row["before"], row["after"] = (
+                {**figures(g), "operators": g.operators} for g in (old, new)
+            )
+        if text:
+            old_text = ask("text", source, pipeline, start)
+            row["diff"] = text_diff(old_text, ask("text", source, pipeline, index))
+        rows.append(row)
+    return rows

@@ -1,0 +1,485 @@
+"""Where the nodes that a step added come from, and where those that it removed went.
+
+`core.identity` says which nodes a step added, removed and changed. This finds, from the two graphs
+alone, how the new ones stand for the old ones. Ours; four kinds of evidence, the strongest first:
+
+1. *Value*: a removed node that equals one that is still there, once what it reads is written as
+   what that became, was merged with it.
+2. *Inputs*: a new node that reads the same and has the same type as a removed one stands for it; a
+   kernel with the inputs of a fused function is that function.
+3. *Readers*: where a reader that stayed, or a result of the program, has a new value in the place
+   of an old one, the new one stands for the old one. A product with a constant that is gone was
+   folded into the new constant that what it was a product of reads now.
+4. *Neighbours*: what only served a node went where that node went, and what only serves a new node
+   came from where that one came from.
+
+An origin is `sure` when the value of the one provably stands in the place of the other's; where
+only its place in the graph or in the model speaks for it, it is not. Linear in the size of both
+graphs; nothing recurses over edges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from relascope.core.graph import Graph, Kind, Node
+from relascope.core.identity import Matched, flat, makers, own_key
+
+MOST = 12
+"""An origin names at most so many nodes."""
+
+_GRADIENT = "gradient of "
+_FAR = 64  # nodes looked at to find whether one is computed from another
+
+
+class How(str, Enum):
+    """In which way a node came or went; the nodes of its `Origin` complete the phrase."""
+
+    FOLDED = "folded into"
+    MERGED = "merged with"
+    LEFT_OUT = "left out for"  # its readers read what it was computed from
+    REPLACED = "replaced by"
+    MOVED = "moved into"  # a fused function, or the kernel that it became
+    DEAD = "dead"  # nothing reads it any more
+    FOLDS = "folds"
+    REPLACES = "replaces"
+    FUSES = "fuses"
+    INSERTED = "inserted behind"
+    GRADIENT = "gradient of"
+    ARGUMENT = "new argument"
+    NEW = "new, reads"  # no node before did what it does
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where one node came from, or where it went.
+
+    Args:
+        id: of the node: of an added or changed one in the graph after, of a removed one in that
+            before the step.
+        what: "added", "removed" or "changed".
+        how: in which way.
+        nodes: ids of the nodes that it came from (in the graph before, but for what is inserted
+            behind, or reads, a node that is new) or went to (in the graph after). Empty for a dead
+            node and for a new argument.
+        sure: whether more than its place speaks for it.
+        detail: of a changed node, what is different.
+    """
+
+    id: str
+    what: str
+    how: How
+    nodes: tuple[str, ...] = ()
+    sure: bool = True
+    detail: str = ""
+
+
+def origins(before: Graph, matched: Matched) -> tuple[Origin, ...]:
+    """The origin of every node that a step added, removed or changed, in graph order.
+
+    Args:
+        before: the graph before the step. matched: the graph after it under the ids of the one
+        before (`core.identity.carry_identity`).
+    """
+    search = _Search(before, matched)
+    search.merge()
+    search.pair_by_inputs(alike=True)
+    search.pair_by_readers()
+    search.pair_by_inputs(alike=False)
+    search.follow_the_removed()
+    search.follow_the_added()
+    return search.result()
+
+
+@dataclass(frozen=True)
+class _Link:
+    how: How
+    nodes: tuple[str, ...]
+    sure: bool
+
+
+class _Side:
+    """One graph with its fused functions opened: what each node really reads."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = {n.id: n for n in flat(graph)}
+        self.made_by = makers(graph)
+        self.reads = {
+            n.id: tuple(
+                self.made_by.get(i, i) if isinstance(i, str) else f"={i.text}" for i in n.inputs
+            )
+            for n in self.nodes.values()
+        }
+        self.outputs = tuple(self.made_by.get(i, i) for i in graph.outputs)
+        self.readers: dict[str, list[str]] = defaultdict(list)
+        for reader, read in self.reads.items():
+            if self.nodes[reader].body is None:  # what a function reads, its body reads
+                for source in dict.fromkeys(read):
+                    self.readers[source].append(reader)
+
+    def value(self, ident: str) -> str:
+        """The node that makes what readers of this one read."""
+        return self.made_by.get(ident, ident)
+
+
+class _Search:
+    def __init__(self, before: Graph, matched: Matched) -> None:
+        self.matched = matched
+        self.old, self.new = _Side(before), _Side(matched.graph)
+        self.removed, self.added = matched.removed, matched.added
+        self.went: dict[str, _Link] = {}
+        self.came: dict[str, _Link] = {}
+        self.becomes: dict[str, str] = {}  # one removed node to the one node that stands for it
+        self.stands_for: dict[str, str] = {}  # and an added node to the one that it stands for
+
+    # 1. Value.
+
+    def merge(self) -> None:
+        # Equal constants are one value, though each may stand in the graph for its own reader.
+        first: dict[object, str] = {}
+        equal = {
+            i: first.setdefault(own_key(n), i)
+            for i, n in (*self.new.nodes.items(), *self.old.nodes.items())
+            if n.kind is Kind.CONSTANT
+        }
+
+        def one(read: Iterable[str]) -> tuple[str, ...]:
+            return tuple(equal.get(i, i) for i in read)
+
+        there: dict[object, str] = {}
+        for ident, node in self.new.nodes.items():
+            there.setdefault((own_key(node), one(self.new.reads[ident])), ident)
+        for ident, node in self.old.nodes.items():
+            if ident in self.removed and node.kind is not Kind.FUNCTION:
+                same = there.get((own_key(node), one(self._now(self.old.reads[ident]))))
+                if same is not None:
+                    how = How.REPLACED if same in self.added else How.MERGED
+                    self._stand(ident, same, how, True)
+
+    # 2. Inputs.
+
+    def pair_by_inputs(self, alike: bool) -> None:
+        """Pair what has the same inputs and type; if `alike`, only under the same name."""
+        open_: dict[object, deque[str]] = defaultdict(deque)
+        for ident in self.new.nodes:
+            if ident in self.added and ident not in self.came:
+                node = self.new.nodes[ident]
+                if any(isinstance(i, str) for i in node.inputs) and node.body is None:
+                    open_[node.outputs, self.new.reads[ident]].append(ident)
+        for node in _functions_first(self.old.graph):
+            if node.id not in self.removed or node.id in self.went:
+                continue
+            found = open_.get((node.outputs, self._now(self.old.reads[node.id])))
+            if not found:
+                continue
+            chosen = min(found, key=lambda i: -_likeness(node, self.new.nodes[i]))
+            like = _likeness(node, self.new.nodes[chosen])
+            if node.body is None and (like < 2 if alike else like == 0 and len(found) > 1):
+                continue
+            found.remove(chosen)
+            if node.body is None:
+                self._stand(node.id, chosen, How.REPLACED, like > 0)
+                continue
+            inside = [n.id for n in flat(node.body) if n.id in self.removed]
+            for ident in (*inside, node.id):
+                self.went[ident] = _Link(How.MOVED, (chosen,), True)
+            self.came[chosen] = _Link(How.REPLACES, (node.id,), True)
+            self.becomes[node.id] = self.becomes[self.old.value(node.id)] = chosen
+            self.stands_for[chosen] = node.id
+
+    # 3. Readers.
+
+    def pair_by_readers(self) -> None:
+        ends = zip(self.old.outputs, self.new.outputs, strict=False)
+        same_count = len(self.old.outputs) == len(self.new.outputs)
+        for old, new in ends:
+            self._takes_the_place(old, new, same_count)
+        for ident in reversed(tuple(self.new.nodes)):
+            reader = self.new.nodes[ident]
+            known = ident in self.old.nodes
+            other = self.old.nodes.get(ident if known else self.stands_for.get(ident, ""))
+            if other is None or reader.body is not None or other.body is not None:
+                continue
+            was, now = self.old.reads[other.id], self.new.reads[ident]
+            if self._now(was) == now:
+                continue
+            alike = (own_key(reader) == own_key(other)) if known else _likeness(other, reader) > 1
+            if not known and not alike:
+                continue  # another operator: its arguments mean something else
+            placed = bool(reader.source) and reader.source == other.source
+            shared = any(a == b for a, b in zip(self._now(was), now, strict=False))
+            if len(was) == len(now):
+                # Beside another weight, another value may do what the weight did, or leave it.
+                weighs = any(map(self._is_another_constant, was, now))
+                for old, new in zip(was, now, strict=True):
+                    certain = known or self.went[other.id].sure
+                    certain = certain and (old in self.constant or not weighs)
+                    lone = not known and len(was) == 1
+                    self._takes_the_place(
+                        old, new, certain and (placed or (alike and (shared or lone)))
+                    )  # fmt: skip
+            else:
+                gone = [i for i in was if self.becomes.get(i, i) not in now]
+                fresh = [i for i in now if i in self.added]
+                for old, new in zip(gone, fresh, strict=False):
+                    self._takes_the_place(old, new, False)
+
+    def _takes_the_place(self, old: str, new: str, sure: bool) -> None:
+        """Some reader has `new` where it had `old`."""
+        if old == new or old not in self.old.nodes or new not in self.new.nodes:
+            return
+        was, now = self.old.nodes[old], self.new.nodes[new]
+        typed = sure and was.outputs[:1] == now.outputs[:1]
+        if old in self.removed and old in self.went:
+            if typed and self.becomes.get(old) == new:  # a second witness
+                self.went[old] = _Link(self.went[old].how, (new,), True)
+                if new in self.came and old in self.came[new].nodes:
+                    self.came[new] = _Link(self.came[new].how, self.came[new].nodes, True)
+        elif old in self.removed:
+            if now.kind is Kind.CONSTANT and old in self.constant:
+                self._stand(old, new, How.FOLDED, typed)
+            elif new not in self.added and self._computed_from(old, new):
+                # Where it reads what is new, it may compute something else than before.
+                fresh = [i for i in self.new.reads[new] if i in self.added]
+                self._stand(
+                    old, new, How.REPLACED if fresh else How.LEFT_OUT, sure and not fresh
+                )  # fmt: skip
+                taken = tuple(i for i in fresh if self.new.nodes[i].kind is Kind.CONSTANT)
+                if taken and self._weighs(old):  # a scale that a weight has taken over
+                    self.went[old] = _Link(How.FOLDED, taken[:1], False)
+            else:
+                self._stand(old, new, How.REPLACED, typed)
+        elif new in self.added and new not in self.came:
+            behind = self._reads(new, old)
+            self.came[new] = _Link(How.INSERTED if behind else How.REPLACES, (old,), behind)
+
+    def _stand(self, old: str, new: str, how: How, sure: bool) -> None:
+        self.went[old] = _Link(how, (new,), sure)
+        self.becomes[old] = new
+        if new in self.added:
+            self.stands_for.setdefault(new, old)
+            before = self.came.get(new)
+            nodes = (*before.nodes, old) if before else (old,)
+            back = How.FOLDS if how is How.FOLDED else How.REPLACES
+            if len(nodes) <= MOST:
+                self.came[new] = _Link(back, nodes, sure and (before is None or before.sure))
+
+    # 4. Neighbours.
+
+    def follow_the_removed(self) -> None:
+        ends = set(self.old.outputs)
+        for ident in reversed(tuple(self.old.nodes)):
+            if ident not in self.removed or ident in self.went:
+                continue
+            node = self.old.nodes[ident]
+            if node.body is not None:
+                self.went[ident] = self._opened(node)
+                continue
+            fates = [self.went[r] for r in self.old.readers[ident] if r in self.removed]
+            links = [link for f in fates if (link := self._served(ident, f)).how is not How.DEAD]
+            if not links:
+                guess = self._in_place_of_an_end(ident) if ident in ends else None
+                self.went[ident] = guess or _Link(How.DEAD, (), True)
+                continue
+            how = links[0].how
+            nodes = _first(n for link in links if link.how is how for n in link.nodes)
+            self.went[ident] = _Link(how, nodes, all(link.sure for link in links))
+
+    def _served(self, ident: str, fate: _Link) -> _Link:
+        """Where a node went whose reader had this fate."""
+        if fate.how is How.LEFT_OUT:
+            through = self._computed_from(ident, fate.nodes[0])
+            return fate if through else _Link(How.DEAD, (), True)
+        if fate.how is How.FOLDED and ident not in self.constant and not self._weighs(ident):
+            return _Link(How.REPLACED, fate.nodes, False)
+        if fate.how is How.MERGED:
+            return _Link(How.REPLACED, fate.nodes, False)
+        return fate
+
+    def _opened(self, node: Node) -> _Link:
+        inside = () if node.body is None else tuple(n.id for n in flat(node.body))
+        kept = _first(i for i in inside if i in self.new.nodes)
+        to = kept or _first(n for i in inside if i in self.went for n in self.went[i].nodes)
+        return _Link(How.REPLACED, to, bool(kept)) if to else _Link(How.DEAD, (), True)
+
+    def _in_place_of_an_end(self, ident: str) -> _Link | None:
+        new = [i for i in self.new.outputs if i in self.added]
+        return _Link(How.REPLACED, tuple(new[:1]), False) if new else None
+
+    def follow_the_added(self) -> None:
+        by_place: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for ident, node in self.old.nodes.items():
+            if node.source and node.kind is Kind.CALL:
+                by_place[node.scope, node.source].append(ident)
+        for ident in reversed(tuple(self.new.nodes)):
+            node = self.new.nodes[ident]
+            if ident in self.added and node.body is not None:
+                inside = [n.id for n in flat(node.body)]
+                old = _first(i for i in inside if i in self.old.nodes)
+                self.came[ident] = _Link(How.FUSES, old or tuple(inside[:MOST]), bool(old))
+            elif ident in self.added and ident not in self.came:
+                self.came[ident] = self._comes(node, by_place)
+
+    def _comes(self, node: Node, by_place: Mapping[tuple[str, str], list[str]]) -> _Link:
+        if node.kind in (Kind.INPUT, Kind.PARAMETER):
+            return _Link(How.ARGUMENT, (), True)
+        if node.source.startswith(_GRADIENT):
+            forward = by_place.get((node.scope, node.source.removeprefix(_GRADIENT)))
+            if forward:
+                return _Link(How.GRADIENT, tuple(forward[:MOST]), True)
+        serves = [
+            self.came[r] for r in self.new.readers[node.id] if r in self.added and r in self.came
+        ]
+        kinds = (How.REPLACES, How.FOLDS, How.INSERTED, How.GRADIENT)
+        links = [s for s in serves if s.how in kinds]
+        if links:
+            how = links[0].how
+            nodes = _first(n for link in links if link.how is how for n in link.nodes)
+            sure = all(link.sure for link in links) and how is not How.GRADIENT
+            return _Link(how, nodes, sure)
+        gone = [i for i in by_place.get((node.scope, node.source), ()) if i in self.removed]
+        if node.source and gone:
+            return _Link(How.REPLACES, tuple(gone[:MOST]), False)
+        read = _first(i for i in self.new.reads[node.id] if i in self.new.nodes)
+        return _Link(How.NEW, read or tuple(self.new.readers[node.id][:MOST]), True)
+
+    # What they share.
+
+    @property
+    def constant(self) -> set[str]:
+        """Nodes of the graph before that constants alone decide."""
+        if not hasattr(self, "_constant"):
+            self._constant: set[str] = set()
+            for ident, node in self.old.nodes.items():
+                read = [i for i in self.old.reads[ident] if i in self.old.nodes]
+                if node.kind is Kind.CONSTANT or (
+                    node.inputs and all(i in self._constant for i in read)
+                ):
+                    self._constant.add(ident)
+        return self._constant
+
+    def _now(self, read: Iterable[str]) -> tuple[str, ...]:
+        return tuple(self.becomes.get(i, i) for i in read)
+
+    def _is_another_constant(self, old: str, new: str) -> bool:
+        was, now = self.old.nodes.get(old), self.new.nodes.get(new)
+        both = was is not None and now is not None and was.kind is now.kind is Kind.CONSTANT
+        return both and old != new
+
+    def _weighs(self, ident: str) -> bool:
+        """Whether a node before the step reads both what constants decide and what they do not."""
+        reads = {i in self.constant for i in self.old.reads[ident]}
+        return len(reads) > 1
+
+    def _computed_from(self, ident: str, source: str) -> bool:
+        """Whether a removed node was computed, through removed ones, from another."""
+        return _reaches(ident, source, self.old.reads, self.removed)
+
+    def _reads(self, ident: str, source: str) -> bool:
+        """Whether an added node reads another, through added ones."""
+        return _reaches(ident, source, self.new.reads, self.added)
+
+    def result(self) -> tuple[Origin, ...]:
+        into: dict[str, list[str]] = defaultdict(list)
+        for ident in self.old.nodes:
+            link = self.went.get(ident)
+            if link is not None and link.how in (How.FOLDED, How.MOVED):
+                into[link.nodes[0]].append(ident)
+        found = [self._origin(i, "removed", self.went[i]) for i in self.old.nodes
+                 if i in self.removed]  # fmt: skip
+        for ident, node in self.new.nodes.items():
+            if ident in self.added:
+                link = self.came[ident]
+                more = into.get(ident)
+                if more:
+                    link = _Link(link.how, _first((*link.nodes, *more)), link.sure)
+                found.append(self._origin(ident, "added", link))
+            elif ident in self.matched.changed:
+                other = self.old.nodes[ident]
+                nodes, detail = self._difference(other, node)
+                found.append(Origin(ident, "changed", How.CHANGED, nodes, True, detail))
+        return tuple(found)
+
+    def _origin(self, ident: str, what: str, link: _Link) -> Origin:
+        return Origin(ident, what, link.how, link.nodes, link.sure)
+
+    def _difference(self, old: Node, new: Node) -> tuple[tuple[str, ...], str]:
+        """What a changed node reads now that it did not, and what else is different."""
+        was, now = self.old.reads[old.id], self.new.reads[new.id]
+        parts = []
+        if old.kind is not new.kind:
+            parts.append(f"{old.kind.value} → {new.kind.value}")
+        if old.op != new.op:
+            parts.append(f"{old.op} → {new.op}")
+        if old.outputs != new.outputs:
+            parts.append(f"{_types(old)} → {_types(new)}")
+        for key in dict.fromkeys((*old.attrs, *new.attrs)) if old.kind is new.kind else ():
+            a, b = old.attrs.get(key), new.attrs.get(key)
+            if a != b:
+                parts.append(f"{key}: {_short(a)} → {_short(b)}")
+        pairs = list(zip(was, now, strict=False)) if len(was) == len(now) else []
+        for a, b in pairs:
+            if a != b:
+                parts.append(f"reads {self._title(b)}, not {self._title(a)}")
+        if len(was) != len(now):
+            parts.append(f"reads {len(now)} values, not {len(was)}")
+        fresh = _first(i for i in now if i in self.new.nodes and i not in was)
+        return fresh, "; ".join(parts)
+
+    def _title(self, ident: str) -> str:
+        node = self.new.nodes.get(ident) or self.old.nodes.get(ident)
+        return node.title if node is not None else ident.removeprefix("=")
+
+
+def _functions_first(graph: Graph) -> Iterable[Node]:
+    """All nodes, each fused function before what is in it."""
+    for node in graph.nodes:
+        yield node
+        if node.body is not None:
+            arguments = set(node.body.inputs)
+            yield from (n for n in flat(node.body) if n.id not in arguments)
+
+
+def _likeness(old: Node, new: Node) -> int:
+    """How much speaks for a node standing for another, beside its inputs and type."""
+    named = old.kind is new.kind and _plain(old.op) == _plain(new.op)
+    placed = bool(old.source) and (old.scope, old.source) == (new.scope, new.source)
+    return 2 * named + placed
+
+
+def _plain(op: str) -> str:
+    """An operator's name without its namespace and the number that tells kernels apart."""
+    return re.sub(r"_?\d+$", "", op.rpartition(".")[2])
+
+
+def _reaches(
+    start: str, end: str, reads: Mapping[str, tuple[str, ...]], through: Iterable[str]
+) -> bool:
+    todo, seen = deque([start]), {start}
+    while todo and len(seen) < _FAR:
+        for source in reads.get(todo.popleft(), ()):
+            if source == end:
+                return True
+            if source in through and source not in seen:
+                seen.add(source)
+                todo.append(source)
+    return False
+
+
+def _first(ids: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(ids))[:MOST]
+
+
+def _types(node: Node) -> str:
+    return ", ".join(map(str, node.outputs))
+
+
+def _short(value: object) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"

@@ -1,0 +1,1 @@
+"""From a graph to boxes, curves and colours, and to files."""

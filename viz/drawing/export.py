@@ -1,0 +1,124 @@
+"""The graph as a file for other programs: DOT text and JSON text."""
+
+from __future__ import annotations
+
+import json
+
+import graphviz
+
+from relascope.core.graph import Graph, Node, Role
+from relascope.viz.drawing import labels, palette
+from relascope.viz.drawing.modules import GroupTree, fold_constants, module_groups
+
+
+def to_json_text(graph: Graph) -> str:
+    """The graph as JSON text, one document, as `Graph.from_json` reads it back."""
+    return json.dumps(graph.to_json(), ensure_ascii=False)
+
+
+def to_dot(
+    graph: Graph, fewer_than: int = 10, theme: palette.Theme = "light", shapes: bool = False
+) -> str:
+    """The graph as DOT text, with the viewer's colours and one cluster for each module.
+
+    Args:
+        graph: what to write.
+        fewer_than: constants with fewer elements than this are written into their readers.
+        theme: whose colours, "light" or "dark".
+        shapes: whether edges carry the types of their values.
+
+    Returns:
+        DOT text; no `dot` program is needed to make it.
+    """
+    graph = fold_constants(graph, fewer_than)
+    tree = module_groups(graph)
+    surfaces = palette.SURFACES[theme]
+    font = {"fontname": "Helvetica,Arial,sans-serif"}
+    dot = graphviz.Digraph(
+        graph.name,
+        graph_attr=font
+        | {
+            "rankdir": "TB",
+            "bgcolor": surfaces["ground"],
+            "fontcolor": surfaces["groupText"],
+            "fontsize": "12",
+        },
+        node_attr=font | {"fontsize": "11", "margin": "0.12,0.05"},
+        edge_attr=font
+        | {
+            "color": surfaces["edge"],
+            "fontcolor": surfaces["edgeText"],
+            "fontsize": "9",
+            "arrowsize": "0.6",
+        },
+    )
+    # Names of our own: ids may hold what DOT gives a meaning, such as a colon for a port.
+    names = {n.id: f"n{i}" for i, n in enumerate(graph.nodes)}
+    dot.body += _clusters(graph, tree, names, theme)
+    by_id = graph.by_id
+    for node in graph.nodes:
+        for source in node.edges:
+            maker = by_id[source]
+            look = {"label": labels.types_text(maker.outputs)} if shapes else {}
+            if node.role is Role.BACKWARD and maker.role in (Role.CAPTURED, Role.FORWARD):
+                look["color"] = surfaces["crossing"]
+            dot.edge(names[source], names[node.id], **_escaped(look))
+    return str(dot.source)
+
+
+def _clusters(
+    graph: Graph, tree: GroupTree, names: dict[str, str], theme: palette.Theme
+) -> list[str]:
+    """Body lines of all nodes, clusters nested as the groups are; no recursion over depth."""
+    surfaces = palette.SURFACES[theme]
+    by_id = graph.by_id
+    pen = graphviz.Digraph()
+    lines: list[str] = []
+    numbers = {group: i for i, group in enumerate(tree.groups)}
+    todo: list[tuple[str, str]] = [("open", root) for root in reversed(tree.roots)]
+    for node in graph.nodes:
+        if not tree.group_of[node.id]:
+            pen.node(names[node.id], **_escaped(_look(node, theme)))
+    while todo:
+        what, group_id = todo.pop()
+        if what == "close":
+            pen.body.append("\t}\n")
+            continue
+        group = tree.groups[group_id]
+        pen.body.append(f"\tsubgraph cluster_{numbers[group_id]} {{\n")
+        pen.attr(
+            "graph",
+            **_escaped({"label": group.label}),
+            labeljust="l",
+            style="rounded,filled",
+            fillcolor=surfaces["group"],
+            color=surfaces["groupStroke"],
+        )
+        for member in group.members:
+            pen.node(names[member], **_escaped(_look(by_id[member], theme)))
+        todo.append(("close", group_id))
+        todo += [("open", child) for child in reversed(group.groups)]
+    lines += pen.body
+    return lines
+
+
+def _look(node: Node, theme: palette.Theme) -> dict[str, str]:
+    style = palette.STYLES[theme][palette.style_key(node)]
+    second = labels.subtitle(node)
+    title = labels.title(node)
+    return {
+        **palette.DOT_SHAPES[palette.SHAPES[node.kind]],
+        "label": f"{title}\n{second}" if second else title,
+        "tooltip": f"{node.id} {node.scope}".strip(),
+        "fillcolor": style.fill,
+        "color": style.stroke,
+        "fontcolor": style.text,
+    }
+
+
+def _escaped(attributes: dict[str, str]) -> dict[str, str]:
+    """Texts as DOT shows them, whatever backslashes they hold; line breaks stay line breaks."""
+    return {
+        k: graphviz.escape(v).replace("\n", "\\n") if "\\" in v or k in ("label", "tooltip") else v
+        for k, v in attributes.items()
+    }

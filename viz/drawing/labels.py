@@ -1,0 +1,97 @@
+"""The words in and beside a node: short, and measured, so that boxes fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from relascope.core.graph import Kind, Literal, Node, TensorType
+
+# Attributes that are empty, neutral or the compiler's own business say nothing in a picture.
+_SILENT = {
+    "", "None", "null", "[]", "()", "{}", "0", "0.0", "False", "false", "float32", "void", "same",
+}  # fmt: skip
+_LONGEST = 30
+
+
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    """About how wide a text is in a sans-serif typeface, in the unit of `size`."""
+    return _ems(text) * size * (1.06 if bold else 1.0)
+
+
+@lru_cache(maxsize=8192)
+def _ems(text: str) -> float:
+    return sum(_em(char) for char in text)
+
+
+def _em(char: str) -> float:
+    if char in "ijlI.,:;|'![]()":
+        return 0.3
+    if char in "ftr -":
+        return 0.38
+    if char in "mwMW@%":
+        return 0.88
+    if char in "…—":
+        return 0.95
+    return 0.68 if char.isupper() else 0.58
+
+
+def shorten(text: str, longest: int = _LONGEST) -> str:
+    """The text, with an ellipsis in place of what goes beyond `longest` characters."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def size_text(value: float) -> str:
+    """Bytes, readable: 1,536 -> "1.5 KiB"."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    size = float(value)
+    for unit in units[:-1]:
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} {units[-1]}"
+
+
+def types_text(outputs: Sequence[TensorType], longest: int = 48) -> str:
+    """The types of a node's results, for an edge or a second line."""
+    if not outputs:
+        return ""
+    if len(outputs) > 3:
+        return f"{len(outputs)} tensors"
+    return shorten(", ".join(map(str, outputs)), longest)
+
+
+def title(node: Node) -> str:
+    """The first line: a call's operator, an input's name, a fused function's operators in order."""
+    if node.kind is Kind.FUNCTION and node.body is not None and not node.op:
+        calls = dict.fromkeys(n.op.rsplit(".", 1)[-1] for n in node.body.nodes if n.op)
+        return shorten(" + ".join(calls) or "function")
+    if node.kind in (Kind.INPUT, Kind.PARAMETER):
+        last_two = ".".join(node.name.split(".")[-2:])  # the module around it says the rest
+        return shorten(last_two)
+    return shorten(node.title)
+
+
+def subtitle(node: Node) -> str:
+    """The second line: literals among the arguments, attributes, or an input's type; or ""."""
+    if node.kind in (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT):
+        if node.kind is Kind.CONSTANT and "value" in node.attrs:
+            return shorten(str(node.attrs["value"]))
+        return types_text(node.outputs, 34)
+    if node.kind is Kind.FUNCTION and node.body is not None:
+        return f"{len(node.body) - len(node.body.inputs)} nodes fused"
+    literals = [i.text for i in node.inputs if isinstance(i, Literal)]
+    if literals:
+        shown = ["·" if isinstance(i, str) else shorten(i.text, 12) for i in node.inputs]
+        return shorten("(" + ", ".join(shown) + ")")
+    return shorten(attributes(node.attrs)) if node.kind is Kind.CALL else ""
+
+
+def attributes(attrs: Mapping[str, object]) -> str:
+    """The attributes that say something, in the operator's order: "axes [0, 2, 1, 3]"."""
+    shown = []
+    for name, value in attrs.items():
+        text = str(value)
+        if text not in _SILENT and "dtype" not in name:
+            shown.append(f"{name} {text}")
+    return ", ".join(shown)

@@ -1,0 +1,254 @@
+"""Less to look at: small constants go into their readers, nodes go into their modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from relascope.core.graph import Graph, Kind, Literal, Node, Role
+
+FORWARD, BACKWARD = "forward:", "backward:"
+
+
+def fold_constants(graph: Graph, fewer_than: int = 10) -> Graph:
+    """Write constants with fewer than `fewer_than` elements into the nodes that read them.
+
+    Only constants whose text is known (`attrs["value"]`) go; one that is itself a result of the
+    graph stays. Bodies of fused functions are folded too. A graph without such constants comes
+    back as it is.
+    """
+    texts = {
+        n.id: Literal(str(n.attrs["value"]))
+        for n in graph.nodes
+        if n.kind is Kind.CONSTANT and "value" in n.attrs and _elements(n) < fewer_than
+    }
+    for kept in graph.outputs:
+        texts.pop(kept, None)
+    nodes = []
+    changed = bool(texts)
+    for node in graph.nodes:
+        if node.id in texts:
+            continue
+        if node.body is not None:
+            body = fold_constants(node.body, fewer_than)
+            if body is not node.body:
+                node, changed = replace(node, body=body), True
+        if texts and any(i in texts for i in node.edges):
+            inputs = (texts.get(i, i) if isinstance(i, str) else i for i in node.inputs)
+            node = replace(node, inputs=tuple(inputs))
+        nodes.append(node)
+    return graph.with_nodes(nodes) if changed else graph
+
+
+def _elements(node: Node) -> float:
+    counts = [t.elements for t in node.outputs]
+    return float("inf") if not counts else sum(float("inf") if c is None else c for c in counts)
+
+
+@dataclass(slots=True)
+class Group:
+    """A module and what it holds, its submodules' nodes included in the sums.
+
+    Args:
+        id: the module's path; in a joint graph "forward:" and "backward:" hold the two halves,
+            and a module's backward part is called "backward:" and its path.
+        label: the part of the path that its parent group does not say already.
+        parent: the id of the group around it, "" at the top.
+        groups: ids of the groups right inside, in graph order.
+        members: ids of the nodes right inside, in graph order.
+        nodes: how many nodes in all.
+        bytes: bytes of all results computed inside, where known; parameters are not among them.
+        parameter_bytes: bytes of the parameters and constants inside.
+        operators: how often each operator is called inside, the most frequent first.
+    """
+
+    id: str
+    label: str
+    parent: str
+    groups: list[str] = field(default_factory=list)
+    members: list[str] = field(default_factory=list)
+    nodes: int = 0
+    bytes: int = 0
+    parameter_bytes: int = 0
+    operators: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GroupTree:
+    """The modules of a graph: every group by id, parents first, and each node's innermost group.
+
+    `roots` are the ids of the groups at the top; `group_of` maps a node's id to a group's, or "".
+    """
+
+    groups: dict[str, Group]
+    roots: tuple[str, ...]
+    group_of: dict[str, str]
+
+    def path(self, group: str) -> tuple[str, ...]:
+        """The group and all groups around it, the outermost first; () for ""."""
+        path: list[str] = []
+        while group:
+            path.append(group)
+            group = self.groups[group].parent
+        return tuple(reversed(path))
+
+    def drawn(self, open_groups: Iterable[str]) -> int:
+        """How many boxes are drawn (nodes and closed groups) with these groups open."""
+        opened = set(open_groups)
+        top = sum(1 for g in self.group_of.values() if not g)
+        count, todo = top + len(self.roots), list(self.roots)
+        while todo:
+            group = self.groups[todo.pop()]
+            if group.id in opened:
+                count += len(group.members) + len(group.groups) - 1
+                todo.extend(group.groups)
+        return count
+
+    def open_at_first(self, everything_up_to: int = 250, else_up_to: int = 120) -> tuple[str, ...]:
+        """Which groups to open for a readable first look.
+
+        All of them where that draws at most `everything_up_to` nodes; else whole levels from the
+        top as long as at most `else_up_to` boxes are drawn. Where not even the first level fits,
+        those of its groups that fit one by one.
+        """
+        if len(self.group_of) <= everything_up_to:
+            return tuple(self.groups)
+        opened: list[str] = []
+        count, level = self.drawn(()), list(self.roots)
+        while level:
+            more = {g: len(self.groups[g].members) + len(self.groups[g].groups) - 1 for g in level}
+            if count + sum(more.values()) <= else_up_to:
+                opened += level
+                count += sum(more.values())
+                level = [child for g in level for child in self.groups[g].groups]
+                continue
+            if len(opened) < 2:
+                fits = []
+                for group in level:
+                    if count + more[group] <= else_up_to:
+                        fits.append(group)
+                        count += more[group]
+                opened += fits
+                level = [child for g in fits for child in self.groups[g].groups]
+                if fits:
+                    continue
+            break
+        return tuple(opened)
+
+
+def module_groups(graph: Graph) -> GroupTree:
+    """The tree of modules that the nodes' scopes spell out.
+
+    A group that would hold fewer than two nodes, or nothing but one other group, is left out: its
+    content stands in the group around it. In a joint graph (one with backward nodes) the two
+    halves are the outermost groups, because a module computes in both.
+    """
+    joint = any(n.role is Role.BACKWARD for n in graph.nodes)
+    halves = _halves(graph) if joint else {}
+    paths: dict[str, tuple[str, ...]] = {}  # chain of ids, the outermost first, for every scope
+    raw: dict[str, Group] = {}
+    inner: dict[str, str] = {}
+    for node in graph.nodes:
+        half = halves.get(node.id, "")
+        scope = _module(node)
+        key = half + "|" + scope
+        if key not in paths:
+            paths[key] = _chain(half, scope)
+        parent = ""
+        for group_id in paths[key]:
+            if group_id not in raw:
+                raw[group_id] = Group(group_id, "", parent)
+            _count(raw[group_id], node)
+            parent = group_id
+        inner[node.id] = parent
+    return _tidy(graph, raw, inner)
+
+
+def _module(node: Node) -> str:
+    """A node's module; a parameter that is filed under its own name belongs to the module."""
+    if node.scope and node.scope == node.name:
+        return node.scope.rpartition(".")[0]
+    return node.scope
+
+
+def _halves(graph: Graph) -> dict[str, str]:
+    """Which half each node stands in: the backward's, and what only the backward reads."""
+    halves: dict[str, str] = {}
+    for node in reversed(graph.nodes):
+        leaf = not node.edges
+        readers = graph.readers[node.id]
+        alone = leaf and readers and all(halves[r] == BACKWARD for r in readers)
+        back = node.role is Role.BACKWARD or (alone and node.role is Role.NONE)
+        halves[node.id] = BACKWARD if back else FORWARD
+    return halves
+
+
+def _chain(half: str, scope: str) -> tuple[str, ...]:
+    prefix = BACKWARD if half == BACKWARD else ""
+    chain = [half] if half else []
+    parts = scope.split(".") if scope else []
+    chain += [prefix + ".".join(parts[: i + 1]) for i in range(len(parts))]
+    return tuple(chain)
+
+
+def _count(group: Group, node: Node) -> None:
+    group.nodes += 1
+    if node.kind in (Kind.PARAMETER, Kind.CONSTANT):
+        group.parameter_bytes += node.bytes or 0
+    elif node.kind in (Kind.CALL, Kind.FUNCTION):
+        group.bytes += node.bytes or 0
+    if node.kind is Kind.CALL:
+        group.operators[node.op] = group.operators.get(node.op, 0) + 1
+    elif node.body is not None:
+        for op, count in node.body.operators.items():
+            group.operators[op] = group.operators.get(op, 0) + count
+
+
+def _tidy(graph: Graph, raw: dict[str, Group], inner: dict[str, str]) -> GroupTree:
+    """Leave out groups that say nothing, then link the rest."""
+    own: dict[str, int] = dict.fromkeys(raw, 0)
+    for group_id in inner.values():
+        if group_id:
+            own[group_id] += 1
+    large = {g.id for g in raw.values() if g.nodes >= 2}
+    subgroups: dict[str, int] = dict.fromkeys(raw, 0)
+    loose: dict[str, int] = dict(own)  # nodes that stand right in the group once small ones go
+    for group in raw.values():
+        if group.parent and group.id in large:
+            subgroups[group.parent] += 1
+        elif group.parent:
+            loose[group.parent] += group.nodes if group.nodes < 2 else 0
+    halves = {FORWARD, BACKWARD}
+    kept = {g for g in large if g in halves or loose[g] or subgroups[g] != 1}
+
+    outer: dict[str, str] = {"": ""}  # nearest group that is kept, itself included
+    groups: dict[str, Group] = {}
+    for group in raw.values():
+        above = outer[group.parent]
+        if group.id not in kept:
+            outer[group.id] = above
+            continue
+        outer[group.id] = group.id
+        group.parent, group.label = above, _label(group.id, above)
+        group.operators = dict(sorted(group.operators.items(), key=lambda kv: (-kv[1], kv[0])))
+        groups[group.id] = group
+        if above:
+            groups[above].groups.append(group.id)
+    group_of = {node_id: outer[group_id] for node_id, group_id in inner.items()}
+    for node in graph.nodes:
+        if group_of[node.id]:
+            groups[group_of[node.id]].members.append(node.id)
+    roots = tuple(g.id for g in groups.values() if not g.parent)
+    return GroupTree(groups, roots, group_of)
+
+
+def _label(group_id: str, parent: str) -> str:
+    if group_id in (FORWARD, BACKWARD):
+        return group_id.rstrip(":")
+    path = group_id.removeprefix(BACKWARD)
+    above = "" if parent in (FORWARD, BACKWARD) else parent.removeprefix(BACKWARD)
+    parts: Sequence[str] = path.split(".")
+    start = len(above.split(".")) if above else 0
+    if parts[start].isdigit() and start:
+        start -= 1  # "layer.3" says more than "3"
+    return ".".join(parts[start:])

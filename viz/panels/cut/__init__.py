@@ -1,0 +1,124 @@
+"""Tab "Gradient & cut": the joint graph, what crosses from forward to backward, and the split."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.viz.component import graph_view
+from relascope.viz.drawing.modules import module_groups
+from relascope.viz.panels.cut import by_hand, captures, frontier, two_gradients
+from relascope.viz.panels.cut import measured as points
+from relascope.viz.panels.shell import cut_prices
+from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, joint_graph
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import (
+    boundary,
+    show_error,
+    side_by_side,
+    strip,
+    switch_to_training,
+)
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import tables
+
+HEIGHT = 560
+_VIEW = "joint_view"
+_VIEWS = ("Joint", "Forward", "Backward")
+
+
+def show(desk: Desk, screen: Screen) -> None:
+    """Draw the tab."""
+    if not screen.training:
+        _invite()
+        return
+    desk.ask("load", screen.source)
+    joint = joint_graph(desk, screen)
+    st.session_state.setdefault("keep_cut_view", _VIEWS[0])
+    left, right = side_by_side("cut", [2, 3])
+    with left:
+        controls(desk, screen)
+    try:
+        cut, coloured = cut_of(desk, screen)
+    except EngineError as error:
+        show_error(error)
+        by_hand.undo(screen, joint)
+        return
+    node_id = captures.chosen(cut) or _selected(joint)
+    with left:
+        view = st.segmented_control("Graph", _VIEWS, key="keep_cut_view", required=True)
+        figures = st.container()
+    with boundary(desk):  # first the graph, which is what is waited for; then the rest
+        if view == _VIEWS[0]:
+            graph_view(
+                coloured, key=_VIEW, height=HEIGHT, fewer_than=screen.fewer_than,
+                focus=captures.focus(cut),
+                open_groups=desk.derive(
+                    lambda: _overview(coloured), "overview", screen.source, str(screen.pipeline)
+                ),
+                highlight=by_hand.highlight(cut, node_id),
+            )  # fmt: skip
+        else:
+            split = desk.ask("split", screen.source, screen.pipeline, cut.ids)
+            graph_view(
+                split.forward if view == _VIEWS[1] else split.backward,
+                key=f"{view}_view", height=HEIGHT, fewer_than=screen.fewer_than,
+            )  # fmt: skip
+    document = desk.derive(
+        lambda: tables.cut_document(cut), "cut_document", screen.source, str(screen.pipeline),
+        chosen(screen), cut.joint.measured,
+    )  # fmt: skip
+    with figures:
+        _figures(document)
+    with right:
+        frontier.show(desk, screen, cut)
+        cut_prices.control()
+    by_hand.show(screen, cut, node_id)
+    captures.show(document)
+    points.show(desk, screen)
+    two_gradients.show(desk, screen)
+    with right:
+        frontier.ask_rivals(desk, screen)
+        cut_prices.ask(desk, screen)
+
+
+def _figures(document: tables.Row) -> None:
+    strip(
+        [
+            (tables.number(len(document["captures"])), "captures"),
+            (tables.size(document["bytes"]), "kept for the backward"),
+            (tables.number(len(document["masks"])), "dropout masks"),
+            (tables.size(document["mask_bytes"]), "of masks, kept by the caller"),
+            (tables.number(len(document["recomputed"])), "nodes recomputed"),
+            (
+                tables.work_text(document["recomputed_flops"], document["forward_flops"]),
+                "of the forward's FLOPs again",
+            ),
+            (tables.work_text(document["share"], 1.0), f"of its {document['prices']} time"),
+        ]
+    )
+
+
+def _selected(joint: Graph) -> str | None:
+    """The node that is selected in the joint graph, as of the run before."""
+    state = st.session_state.get(_VIEW) or {}
+    node_id: str | None = state.get("selected")
+    return node_id if node_id in joint.by_id else None
+
+
+def _invite() -> None:
+    st.markdown(
+        "The gradient belongs to training: dropout becomes a mask input, every output gets a "
+        "`grad_out`, and the graph computes the gradient of each input and parameter."
+    )
+    st.button("Switch to training", type="primary", key="to_training", on_click=switch_to_training)
+
+
+def _overview(joint: Graph) -> tuple[str, ...]:
+    """Groups to open so that forward, backward and what crosses fit into one look."""
+    tree = module_groups(joint)
+    for boxes in (60, 120, 240):
+        if opened := tree.open_at_first(everything_up_to=60, else_up_to=boxes):
+            return opened
+    return ()

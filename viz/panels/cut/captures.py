@@ -1,0 +1,95 @@
+"""In the tab of the gradient: every captured tensor and why, and every one that is not and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from relascope.passes.cuts.cut import Cut
+from relascope.viz import charts
+from relascope.viz.panels.shell.frame import heading, side_by_side
+from relascope.viz.rows import tables
+
+_BYTES = st.column_config.NumberColumn(format="localized")
+_WIDE = st.column_config.TextColumn(width="large")
+
+
+def show(document: tables.Row) -> None:
+    """Draw both tables, the bytes of each capture, and what is held over the step."""
+    words, pictures = side_by_side("captures", [5, 3])
+    with words:
+        heading("Saved for the backward, and why")
+        _table(
+            "captures_table",
+            [
+                {
+                    "name": c["name"],
+                    "bytes": c["bytes"],
+                    "why": c["reason"],
+                    "shape": tables.shape_text(c["shape"]),
+                    "dtype": c["dtype"],
+                    "made in": c["scope"],
+                    "from": c["source"],
+                    "read in the backward by": ", ".join(c["reader_labels"]),
+                }
+                for c in document["captures"]
+            ],
+        )
+        if document["spared"]:
+            heading("Read by the backward and not saved, and why")
+            _table(
+                "spared_table",
+                [
+                    {"name": s["name"], "bytes": s["bytes"], "why": s["reason"]}
+                    for s in document["spared"]
+                ],
+            )
+    with pictures:
+        heading("Bytes held over one step")
+        st.altair_chart(charts.held(document["held"]), key="held_chart")
+        st.caption(
+            "Each storage from where the forward makes it to its last reader in the backward; "
+            "what is computed again comes right before it is read."
+        )
+        heading("Bytes of each capture")
+        st.altair_chart(charts.capture_bytes(document["captures"]), key="capture_chart")
+
+
+def chosen(cut: Cut) -> str | None:
+    """The node of the row that was chosen since the last run of the page."""
+    state, now = st.session_state, focus(cut)
+    before, state.captures_focus = state.get("captures_focus"), now
+    return None if now == before else now
+
+
+def focus(cut: Cut) -> str | None:
+    """The node of the row that is chosen: of two tables, in the one where it was chosen last."""
+    state, saved = st.session_state, set(cut.ids)
+    listed = {
+        "captures_table": cut.ids,
+        "spared_table": tuple(i for i in cut.joint.crossings if i not in saved),
+    }
+    rows = {}
+    for key, ids in listed.items():
+        event: Any = state.get(key)
+        picked = event["selection"]["rows"] if event else []
+        if picked and picked[0] < len(ids):
+            rows[key] = ids[picked[0]]
+    before: dict[str, str] = state.get("captures_rows") or {}
+    changed = [key for key in rows if rows[key] != before.get(key)]
+    state.captures_rows = rows
+    last = changed[0] if changed else state.get("captures_last")
+    state.captures_last = last if last in rows else next(iter(rows), None)
+    return rows.get(state.captures_last)
+
+
+def _table(key: str, rows: list[tables.Row]) -> None:
+    st.dataframe(
+        rows,
+        hide_index=True,
+        key=key,
+        on_select="rerun",
+        selection_mode="single-row",
+        column_config={"bytes": _BYTES, "why": _WIDE},
+    )

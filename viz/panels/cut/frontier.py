@@ -1,0 +1,55 @@
+"""In the tab of the gradient: bytes against recomputed work, with what PyTorch keeps beside it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.times import Rivals
+from relascope.passes.cuts import cut as cuts
+from relascope.viz import charts
+from relascope.viz.panels.shell.cut_choice import frontier_of, joint_of
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import boundary
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import tables
+
+_SHORT = "No cut lies below the line; the points on it are cuts."
+_READ = (
+    "Work is the time of what the backward computes again, estimated or by measured kernels, as a "
+    "share of the forward's. "
+    "The line joins the cuts that are best at some price of work for bytes: no cut lies below it. "
+    "Between two of its points, *Within a budget* finds the best cuts near it. What PyTorch's "
+    "min-cut partitioner computes again is not estimated, so only its bytes are drawn, as a "
+    "dashed line; PyTorch eager computes nothing again."
+)
+
+
+def show(desk: Desk, screen: Screen, cut: cuts.Cut) -> None:
+    """Draw the chart; PyTorch's figures join it when they are here."""
+    joint = joint_of(desk, screen)
+    document = desk.derive(
+        lambda: tables.frontier_document(joint), "frontiers", screen.source, str(screen.pipeline),
+        joint.measured,
+    )  # fmt: skip
+    if cut.strategy == "frontier":  # the line that the slider moves along
+        document = {**document, "frontier": tables.frontier_rows(joint, frontier_of(desk, screen))}
+    known: Rivals | None = None
+    with suppress(EngineError):  # told below, where it can be tried again
+        known = desk.known("rivals", screen.source)
+    rivals = tables.rivals_document(known) if known else None
+    title = cuts.STRATEGIES[cut.strategy].title
+    st.altair_chart(charts.frontier(document, rivals, (title, cut.bytes, cut.share)))
+    st.caption(_SHORT, help=_READ)
+    if known is not None and known.note:
+        st.caption(known.note)
+
+
+def ask_rivals(desk: Desk, screen: Screen) -> None:
+    """Ask for PyTorch's figures where they are not known; the page runs again with them."""
+    with boundary(desk, "_rivals"):
+        if desk.known("rivals", screen.source) is None:
+            desk.ask("rivals", screen.source)
+            st.rerun()

@@ -1,0 +1,119 @@
+"""In the tab of the gradient: chosen cuts, built and measured, estimate beside measurement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import cut as cutting
+from relascope.passes.cuts import cut as cuts
+from relascope.viz.panels.shell import cut_prices
+from relascope.viz.panels.shell.cut_choice import cut_of, joint_of
+from relascope.viz.panels.shell.desk import Desk, Waiting
+from relascope.viz.panels.shell.frame import heading, show_error, waiting
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import tables
+
+CHOSEN = "chosen"
+_HELP = (
+    "Splits the program at each cut, compares it with PyTorch, times it beside PyTorch eager, and "
+    "watches what its kernels write. *Keep everything that crosses* is measured with them, for "
+    "the work of the others is how much longer they take than it."
+)
+
+
+def show(desk: Desk, screen: Screen) -> None:
+    """Draw the section: which cuts, a button, and the table of what was measured."""
+    heading("Measured")
+    state = st.session_state
+    offered = [CHOSEN, *(n for n, s in cuts.STRATEGIES.items() if not s.has_budget)]
+    state.setdefault("keep_points", [CHOSEN, cutting.BASE])
+    which, button = st.columns([5, 1.2], vertical_alignment="bottom")
+    names = which.multiselect(
+        "Cuts to measure", offered, key="keep_points", help=_HELP,
+        format_func=lambda n: _title(n, screen, desk),
+    )  # fmt: skip
+    if button.button("Measure", key="measure", disabled=not names, width="stretch"):
+        state.points = {**_asked(screen), **_wanted(desk, screen, names)}
+        state.points_of = _place(screen)
+    asked = _asked(screen)
+    if not asked:
+        return
+    done: list[cutting.Point] = []
+    where = cut_prices.bench(desk)
+    try:
+        if where is None:
+            raise EngineError("target", "This machine can run none of the engine's targets.")
+        cutting.measure(
+            desk.ask, screen.source, screen.pipeline, tuple(asked.values()), where, done.append
+        )
+    except Waiting:
+        waiting(desk, "_points")
+    except EngineError as error:
+        show_error(error, desk, "_points")
+    if done:
+        _table(done)
+
+
+def _wanted(desk: Desk, screen: Screen, names: list[str]) -> dict[Any, tuple[str, cuts.Cut]]:
+    """The cuts by what they save: one that two names stand for is measured once."""
+    found: dict[Any, tuple[str, cuts.Cut]] = {}
+    for name in names:
+        joint, now = joint_of(desk, screen), cut_of(desk, screen)[0]
+        cut = now if name == CHOSEN else cuts.cut(joint, name)
+        found.setdefault(cut.ids, (_title(name, screen, desk), cut))
+    return found
+
+
+def _title(name: str, screen: Screen, desk: Desk) -> str:
+    if name != CHOSEN:
+        return cuts.STRATEGIES[name].title
+    cut = cut_of(desk, screen)[0]
+    return f"Now: {cuts.STRATEGIES[cut.strategy].title}, {tables.size(cut.bytes)}"
+
+
+def _asked(screen: Screen) -> dict[Any, tuple[str, cuts.Cut]]:
+    """What was asked for of this program, in this session."""
+    state = st.session_state
+    found: dict[Any, tuple[str, cuts.Cut]] = state.get("points") or {}
+    return found if state.get("points_of") == _place(screen) else {}
+
+
+def _place(screen: Screen) -> str:
+    return f"{screen.ir} {screen.source} {screen.pipeline}"
+
+
+def _table(points: list[cutting.Point]) -> None:
+    ms = st.column_config.NumberColumn(format="%.3f ms")
+    percent = st.column_config.NumberColumn(format="percent")
+    st.dataframe(
+        [
+            {
+                "cut": p.title,
+                "captures": p.captures,
+                "kept": tables.size(p.bytes),
+                "work again, estimated": p.share,
+                "work again, measured": p.measured_share,
+                "peak, estimated": tables.size(p.estimated_peak_bytes),
+                "peak, measured": tables.size(p.peak_bytes),
+                "forward": p.forward_ms,
+                "forward + backward": p.forward_backward_ms,
+                "against eager": p.ratio,
+                "max abs error": p.max_abs_error,
+            }
+            for p in points
+        ],
+        hide_index=True,
+        column_config={
+            "work again, estimated": percent, "work again, measured": percent,
+            "forward": ms, "forward + backward": ms,
+            "against eager": st.column_config.NumberColumn(format="%.2f"),
+            "max abs error": st.column_config.NumberColumn(format="%.1e"),
+        },
+    )  # fmt: skip
+    st.caption(
+        "Work again is a share of the forward's time. Measured, it is how much longer forward and "
+        "backward take than where everything is kept; a little below nothing is noise."
+    )

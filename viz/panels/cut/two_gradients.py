@@ -1,0 +1,63 @@
+"""In the tab of the gradient: TVM's way to it held against PyTorch's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import GRADIENTS, gradients
+from relascope.passes.cuts import cut as cuts
+from relascope.viz.panels.shell import sidebar
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import boundary, heading
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import tables
+
+
+def show(desk: Desk, screen: Screen) -> None:
+    """Draw the comparison, where the IR has two ways; it is made when it is asked for."""
+    ways = gradients(screen.ir)
+    if len(ways) < 2:
+        return
+    with st.expander("TVM's gradient beside PyTorch's"):
+        st.markdown(
+            "TVM differentiates the imported forward by a pass; PyTorch's autograd records forward "
+            "and backward together. Both are taken here as their pipelines leave them."
+        )
+        wanted = st.toggle(
+            "Compare", key="keep_two_gradients",
+            help="Takes both gradients, builds both programs and runs them against PyTorch.",
+        )  # fmt: skip
+        if not wanted:
+            return
+        with boundary(desk):
+            target = next((t.name for t in desk.ask("describe").targets if t.runs_here), None)
+            rows = [_row(desk, screen, replace(screen.source, gradient=w), target) for w in ways]
+            _tables(rows)
+
+
+def _row(desk: Desk, screen: Screen, source: ModelSource, target: str | None) -> tables.Row:
+    pipeline = sidebar.pipeline_of(screen.ir, True, source.gradient)
+    joint = joint_of(desk.ask, source, pipeline)
+
+    def row() -> tables.Row:
+        return tables.gradient_row(source.gradient, joint)
+
+    if target is None:
+        return desk.derive(row, "gradient_row", source, str(pipeline))
+    captured = desk.derive(lambda: cuts.cut(joint).ids, "captured", source, str(pipeline))
+    errors = desk.ask("check", source, pipeline, captured, target)
+    found = desk.derive(row, "gradient_row", source, str(pipeline))
+    return {**found, "error": tables.worst_gradient(errors)}
+
+
+def _tables(rows: list[tables.Row]) -> None:
+    def named(line: tables.Row) -> tables.Row:
+        return {GRADIENTS.get(k, k): v for k, v in line.items()}
+
+    st.dataframe([named(line) for line in tables.gradients_beside(rows)], hide_index=True)
+    heading("Operators")
+    st.dataframe([named(line) for line in tables.operators_beside(rows)], hide_index=True)

@@ -1,0 +1,170 @@
+"""What the person chose of the cut: strategy, budget, and tensors forced by hand; and its cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.jobs import cut as cutting
+from relascope.passes.cuts import cut as cuts
+from relascope.passes.cuts.budget import HALF
+from relascope.passes.cuts.frontier import Point, frontier
+from relascope.passes.cuts.problem import Wish
+from relascope.viz.panels.shell import cut_prices
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import tables
+
+SAVE, RECOMPUTE = "save", "recompute"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Everything that decides a cut.
+
+    Args:
+        strategy: a name in `STRATEGIES`.
+        budget: as `passes.cuts.cut.cut` takes it; None where the strategy has none.
+        save, recompute: ids of the tensors forced by hand; () where the strategy leaves no choice.
+    """
+
+    strategy: str
+    budget: float | int | None = None
+    save: tuple[str, ...] = ()
+    recompute: tuple[str, ...] = ()
+
+    @property
+    def rule(self) -> cuts.Strategy:
+        """The strategy itself."""
+        return cuts.STRATEGIES[self.strategy]
+
+
+def joint_graph(desk: Desk, screen: Screen) -> Graph:
+    """The graph at the end of the training pipeline.
+
+    Raises:
+        EngineError: kind "usage", where the pipeline takes no gradient.
+    """
+    return cutting.joint_graph(desk.ask, screen.source, screen.pipeline)
+
+
+def joint_of(desk: Desk, screen: Screen) -> cuts.Joint:
+    """The joint graph as strategies see it; what one cut works out, the next one knows."""
+    measured = cut_prices.measured(desk, screen)
+    joint = cutting.joint_of(desk.ask, screen.source, screen.pipeline, measured)
+    return desk.derive(lambda: joint, "joint", screen.source, str(screen.pipeline), measured)
+
+
+def chosen(screen: Screen) -> Choice:
+    """What is chosen now, wherever on the page it was."""
+    state = st.session_state
+    name = state.get("keep_strategy") or cuts.DEFAULT
+    rule = cuts.STRATEGIES[name]
+    forced = forced_by_hand(screen) if rule.adapts else {}
+    save = tuple(sorted(i for i, way in forced.items() if way == SAVE))
+    recompute = tuple(sorted(i for i, way in forced.items() if way == RECOMPUTE))
+    budget: float | int | None = None
+    if name == "frontier":
+        budget = state.get("keep_frontier", HALF)
+    elif rule.has_budget:
+        budget = state.get("keep_budget", round(100 * HALF)) / 100
+    return Choice(name, budget, save, recompute)
+
+
+def cut_of(desk: Desk, screen: Screen) -> tuple[cuts.Cut, Graph]:
+    """The chosen cut, and the joint graph in its colours.
+
+    Raises:
+        EngineError: kind "usage"; the graph cannot be cut so.
+    """
+    joint, choice = joint_of(desk, screen), chosen(screen)
+
+    def make() -> tuple[cuts.Cut, Graph]:
+        found = cuts.cut(joint, choice.strategy, choice.budget, choice.save, choice.recompute)
+        return found, joint.graph.with_roles(cuts.roles(joint, found.ids))
+
+    try:
+        return desk.derive(make, "cut", screen.source, str(screen.pipeline), choice, joint.measured)
+    except ValueError as wrong:
+        raise EngineError(
+            "usage", f"The graph cannot be cut so: {wrong}.", choice.rule.title,
+            "Choose another strategy or budget, or take back what is forced by hand.",
+        ) from wrong  # fmt: skip
+
+
+def controls(desk: Desk, screen: Screen) -> None:
+    """The strategy, with its slider where it has one."""
+    st.selectbox(
+        "Strategy",
+        list(cuts.STRATEGIES),
+        key="keep_strategy",
+        format_func=lambda name: cuts.STRATEGIES[name].title,
+        help="\n\n".join(f"**{s.title}.** {s.summary}" for s in cuts.STRATEGIES.values()),
+    )
+    choice = chosen(screen)
+    if choice.strategy == "frontier":
+        _frontier_slider(desk, screen)
+    elif choice.rule.has_budget:
+        st.session_state.setdefault("keep_budget", round(100 * HALF))
+        st.slider("Budget, % of everything that crosses", 0, 100, key="keep_budget")
+    st.caption(choice.rule.summary)
+
+
+def frontier_of(desk: Desk, screen: Screen) -> tuple[Point, ...]:
+    """The frontier, the fewest bytes first; along it, what is forced by hand is kept to."""
+    joint, choice = joint_of(desk, screen), chosen(screen)
+    wish = Wish()
+    if choice.strategy == "frontier":
+        wish = Wish(save=frozenset(choice.save), recompute=frozenset(choice.recompute))
+
+    def make() -> tuple[Point, ...]:
+        return tuple(reversed(frontier(joint, wish)))
+
+    return desk.derive(make, "frontier", screen.source, str(screen.pipeline), wish, joint.measured)
+
+
+def _frontier_slider(desk: Desk, screen: Screen) -> None:
+    """A slider from one cut of the frontier to the next."""
+    points = {p.bytes: p for p in frontier_of(desk, screen)}
+    joint, state = joint_of(desk, screen), st.session_state
+    whole = cuts.cut(joint, "keep_all").forward_seconds
+    held = state.get("keep_frontier")
+    if held not in points:  # another model's: begin where half of the bytes are kept
+        limit = HALF * max(points) if held is None else held
+        state.keep_frontier = max((b for b in points if b <= limit), default=min(points))
+    if len(points) < 2:
+        st.caption("The frontier is one cut: there is nothing to choose.")
+        return
+
+    def said(held: int) -> str:
+        share = points[held].seconds / whole if whole else 0.0
+        return f"{tables.size(held)}, {tables.work_text(share, 1.0)} again"
+
+    st.select_slider(
+        "Along the frontier: bytes kept, work again", list(points), key="keep_frontier",
+        format_func=said,
+    )  # fmt: skip
+
+
+def forced_by_hand(screen: Screen) -> dict[str, str]:
+    """What each forced tensor is to be, "save" or "recompute", by the node's id."""
+    everywhere: dict[str, dict[str, str]] = st.session_state.get("keep_by_hand") or {}
+    return everywhere.get(_place(screen), {})
+
+
+def force(screen: Screen, node_id: str, way: str | None) -> None:
+    """Force a tensor to be saved or recomputed, or (None) leave it to the strategy again."""
+    everywhere: dict[str, dict[str, str]] = dict(st.session_state.get("keep_by_hand") or {})
+    forced = {i: w for i, w in forced_by_hand(screen).items() if i != node_id}
+    if way is not None:
+        forced[node_id] = way
+    everywhere[_place(screen)] = forced
+    st.session_state.keep_by_hand = everywhere
+
+
+def _place(screen: Screen) -> str:
+    """Where ids mean the same nodes: one model through one pipeline."""
+    return f"{screen.ir} {screen.source} {screen.pipeline}"

@@ -1,0 +1,76 @@
+"""What work costs in the cut: estimated, or as the kernels of this machine took, on request."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs.cut import Bench, forward_times
+from relascope.engine.protocol.targets import EngineInfo
+from relascope.passes.cost import Measured
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import boundary
+from relascope.viz.panels.shell.screen import Screen
+
+PRICES = {"estimated": "Estimated", "measured": "Measured here"}
+_HELP = (
+    "What it costs to compute a tensor again. *Estimated* is arithmetic and bytes moved on a "
+    "nominal machine. *Measured here* builds the forward for the target that is chosen under "
+    "Compile & time, times every kernel, and gives each node its part of its kernel's time."
+)
+
+
+def control() -> None:
+    """Whether work is estimated or measured."""
+    st.session_state.setdefault("keep_prices", "estimated")
+    st.segmented_control(
+        "Price of work", list(PRICES), key="keep_prices", format_func=PRICES.__getitem__,
+        required=True, help=_HELP,
+    )  # fmt: skip
+
+
+def bench(desk: Desk) -> Bench | None:
+    """Where and how a split is timed, as chosen under "Compile & time"; None where nothing runs."""
+    state = st.session_state
+    engine: EngineInfo = desk.ask("describe")
+    here = [t.name for t in engine.targets if t.runs_here]
+    if not here:
+        return None
+    target = state.get("keep_target")
+    return Bench(
+        target if target in here else here[0],
+        int(state.get("keep_threads", 0)),
+        int(state.get("keep_repeats", 30)),
+    )
+
+
+def measured(desk: Desk, screen: Screen) -> Measured | None:
+    """What the forward's kernels took, where that is wished and known."""
+    where = bench(desk) if _wished() else None
+    with suppress(EngineError):  # told by `ask`, where it can be tried again
+        if where is not None and desk.known("profile", *_request(screen, where)) is not None:
+            return forward_times(desk.ask, screen.source, screen.pipeline, where)
+    return None
+
+
+def ask(desk: Desk, screen: Screen) -> None:
+    """Time the kernels where that is wished and not done; the page runs again with the times."""
+    if not _wished():
+        return
+    with boundary(desk, "_prices"):
+        where = bench(desk)
+        if where is None:
+            raise EngineError("target", "This machine can run none of the engine's targets.")
+        if desk.known("profile", *_request(screen, where)) is None:
+            desk.ask("profile", *_request(screen, where))
+            st.rerun()
+
+
+def _wished() -> bool:
+    return bool(st.session_state.get("keep_prices") == "measured")
+
+
+def _request(screen: Screen, where: Bench) -> tuple[object, ...]:
+    return screen.source, screen.pipeline, (), where.target, where.threads, where.repeats

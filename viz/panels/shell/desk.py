@@ -1,0 +1,169 @@
+"""The desk of one browser session: its engine, what runs on it, and what it has answered.
+
+A panel asks for a result with every argument spelled out. What is known is returned at once; what
+is not is started, and `Waiting` says so if it takes longer than a moment. One job runs at a time,
+and the next is only started when a panel still asks for it, so nothing piles up behind a model
+that the user has already left. Knows nothing of Streamlit.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from relascope.core.errors import EngineError
+
+Value = TypeVar("Value")
+
+KEPT = 48  # results; graphs of big models are tens of megabytes
+PATIENCE = 0.5  # seconds that a page may stand still rather than flicker
+
+
+class Job(Protocol):
+    """A call under way in the engine's process."""
+
+    @property
+    def done(self) -> bool:
+        """Whether `result` would return at once."""
+
+    @property
+    def progress(self) -> tuple[float, str]:
+        """How much is done (0 to 1), and what is being done."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The result, or its EngineError raised."""
+
+    def cancel(self) -> None:
+        """Stop it."""
+
+
+class Client(Protocol):
+    """The part of `engine.client.EngineClient` that a desk uses."""
+
+    def submit(self, method: str, *args: Any) -> Job:
+        """Start a call."""
+
+    def close(self) -> None:
+        """End the engine's process."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to the engine; two that are equal have one answer."""
+
+    method: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A job, what it answers, and when it began (`time.monotonic`)."""
+
+    request: Request
+    job: Job
+    began: float
+
+
+class Waiting(Exception):
+    """The answer is not here yet."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request.method)
+        self.request = request
+
+
+class Desk:
+    """See the module. Every method may be called from any rerun of the page."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._answers: OrderedDict[Request, Any] = OrderedDict()
+        self.running: Running | None = None
+        weakref.finalize(self, client.close)
+
+    def ask(self, method: str, *arguments: Any, patience: float = PATIENCE) -> Any:
+        """The engine's answer.
+
+        Raises:
+            Waiting: it is not here after `patience` seconds; ask again on the next rerun.
+            EngineError: the engine's answer was this error; `forget` it to try again.
+        """
+        request = Request(method, arguments)
+        until = time.monotonic() + patience
+        while True:
+            self.collect()
+            if request in self._answers:
+                return self._answer(request)
+            if self.running is None:
+                job = self.client.submit(method, *arguments)
+                self.running = Running(request, job, time.monotonic())
+            if time.monotonic() >= until:
+                raise Waiting(request)
+            time.sleep(0.01)
+
+    def known(self, method: str, *arguments: Any) -> Any:
+        """The answer if it is here, else None; starts nothing.
+
+        Raises:
+            EngineError: the engine's answer was this error.
+        """
+        self.collect()
+        request = Request(method, arguments)
+        return self._answer(request) if request in self._answers else None
+
+    def derive(self, make: Callable[[], Value], *key: Hashable) -> Value:
+        """What `make` returns, remembered by `key` like an answer: the same object every time.
+
+        A drawing is kept by the graph it was made of, so what is made of an answer must not be
+        made anew on every rerun.
+        """
+        request = Request("derive", key)
+        if request not in self._answers:
+            self._keep(request, make())
+        value: Value = self._answer(request)
+        return value
+
+    def collect(self) -> bool:
+        """Put the running job's answer away if there is one; whether there was."""
+        running = self.running
+        if running is None or not running.job.done:
+            return False
+        self.running = None
+        try:
+            self._keep(running.request, running.job.result(timeout=0))
+        except EngineError as error:
+            self._keep(running.request, error)
+        return True
+
+    def cancel(self) -> None:
+        """Stop the running job; its answer becomes the error that says so."""
+        if self.running is not None:
+            request, job = self.running.request, self.running.job
+            job.cancel()
+            self.running = None
+            self._keep(request, EngineError("cancelled", "Cancelled.", "", "Run it again."))
+
+    def forget(self, request: Request) -> None:
+        """Ask the engine anew the next time."""
+        self._answers.pop(request, None)
+
+    def forget_errors(self) -> None:
+        """Ask anew for everything that failed."""
+        for request in [r for r, a in self._answers.items() if isinstance(a, EngineError)]:
+            self.forget(request)
+
+    def _answer(self, request: Request) -> Any:
+        self._answers.move_to_end(request)
+        answer = self._answers[request]
+        if isinstance(answer, EngineError):
+            raise answer
+        return answer
+
+    def _keep(self, request: Request, answer: Any) -> None:
+        self._answers[request] = answer
+        while len(self._answers) > KEPT:
+            self._answers.popitem(last=False)

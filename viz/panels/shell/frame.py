@@ -1,0 +1,149 @@
+"""What every tab stands in: the style of the page, errors as sentences, progress with Cancel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from html import escape
+from pathlib import Path
+from types import TracebackType
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from relascope.core.errors import EngineError
+from relascope.viz.panels.shell.desk import Desk, Waiting
+
+_STYLE = Path(__file__).with_name("page.css")
+
+_DOING = {
+    "describe": "Asking the engine what it can compile for",
+    "load": "Importing the model",
+    "step": "Running the passes",
+    "graph_after": "Running the passes",
+    "example": "Running the pass on a small program",
+    "split": "Splitting forward and backward",
+    "check": "Comparing with PyTorch",
+    "suspects": "Recording what is inside the program",
+    "narrow": "Narrowing the fault",
+    "report": "Writing the report",
+    "inside": "Comparing what is inside with PyTorch",
+    "target": "Looking at the target",
+    "compile": "Compiling",
+    "time": "Compiling and timing",
+    "rivals": "Asking PyTorch what it keeps",
+    "profile": "Compiling and timing each kernel",
+    "peaks": "Measuring the machine's peaks",
+    "kernels": "Asking TVM what it fuses",
+    "tasks": "Listing the kernels that can be tuned",
+    "tune": "Tuning",
+}
+
+
+def style() -> None:
+    """Put the page's own few rules on top of the theme."""
+    st.html(_STYLE)
+
+
+class boundary(AbstractContextManager["boundary", bool]):
+    """A stretch of the page that may have to wait or may fail, without taking the rest along.
+
+    An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting`
+    becomes a progress bar with Cancel, and the page is run again when the answer is here.
+    """
+
+    def __init__(self, desk: Desk, key: str = "") -> None:
+        """A stretch of `desk`; where a page has two desks, `key` tells their buttons apart."""
+        self._desk, self._key = desk, key
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if isinstance(problem, Waiting):
+            waiting(self._desk, self._key)
+            return True
+        if isinstance(problem, EngineError):
+            show_error(problem, self._desk, self._key)
+            return True
+        return False
+
+
+def waiting(desk: Desk, key: str = "") -> None:
+    """A progress bar of the desk's running job, once a run of the page."""
+    shown: list[Desk] = st.session_state.setdefault("progress_shown", [])
+    if desk not in shown:
+        shown.append(desk)
+        _progress(desk, key)
+
+
+@st.fragment(run_every=0.3)
+def _progress(desk: Desk, key: str) -> None:
+    running = desk.running
+    if running is None or desk.collect():
+        st.rerun()
+        return
+    fraction, text = running.job.progress
+    what = _DOING.get(running.request.method, running.request.method)
+    if text == "waiting":
+        what = f"{what}: waiting for the engine to be ready"
+    elif text:
+        what = f"{what}: {text}"
+    seconds = time.monotonic() - running.began
+    if seconds >= 2:
+        what = f"{what} ({seconds:.0f} s)"
+    bar, button = st.columns([5, 1], vertical_alignment="center")
+    bar.progress(min(max(fraction, 0.0), 1.0), text=what)
+    if button.button("Cancel", key=f"cancel{key}", width="stretch"):
+        desk.cancel()
+        st.rerun()
+
+
+def show_error(error: EngineError, desk: Desk | None = None, key: str = "") -> None:
+    """An error as sentences: what was wrong, with what, and what to do."""
+    if error.kind == "cancelled":
+        st.info(plain_text(error.message))
+    else:
+        parts = [f"**{plain_text(error.message)}**"]
+        if error.where:
+            parts.append(f"Where: `{error.where.replace('`', '')}`")
+        if error.hint:
+            parts.append(plain_text(error.hint))
+        st.error("  \n".join(parts))
+    if desk is not None and error.kind != "usage":
+        st.button("Try again", key=f"again_{error.kind}{key}", on_click=desk.forget_errors)
+
+
+def strip(facts: Iterable[tuple[str, str]], large: bool = False) -> None:
+    """A line of figures: value and what it counts; in a large one, what it is about comes first."""
+    order = "{label} <b>{value}</b>" if large else "<b>{value}</b> {label}"
+    cells = "".join(
+        f"<span class='rs-fact'>{order.format(value=escape(value), label=escape(label))}</span>"
+        for value, label in facts
+    )
+    st.html(f"<div class='rs-strip{' rs-large' if large else ''}'>{cells}</div>")
+
+
+def side_by_side(key: str, shares: Sequence[float]) -> list[DeltaGenerator]:
+    """Columns that stand one above the other where the page is narrow."""
+    return st.container(key=f"wide_{key}").columns(shares, gap="small")
+
+
+def heading(text: str) -> None:
+    """A title inside a tab."""
+    st.html(f"<h2 class='rs-heading'>{escape(text)}</h2>")
+
+
+def switch_to_training() -> None:
+    """Set the sidebar's mode, for buttons elsewhere."""
+    st.session_state.keep_mode = "Training"
+
+
+def plain_text(text: str) -> str:
+    """Text with Markdown's special signs made harmless."""
+    for sign in "\\`*_{}[]<>#~$|":
+        text = text.replace(sign, "\\" + sign)
+    return text

@@ -1,0 +1,238 @@
+"""Tab "Passes": the pipeline on the left, the graph after the chosen step on the right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.core.identity import Matched, carry_identity
+from relascope.engine.jobs import step as stepping
+from relascope.engine.protocol.results import ModelInfo, StepRecord
+from relascope.passes.pipeline import Pipeline
+from relascope.viz.compare.changes import start_of
+from relascope.viz.component import graph_view
+from relascope.viz.panels.shell import sidebar
+from relascope.viz.panels.shell.desk import Desk, Waiting
+from relascope.viz.panels.shell.frame import boundary, show_error, side_by_side
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.steps import bisect, changes, editing, errors, example
+from relascope.viz.panels.steps.step_list import Row, rows, step_list
+
+HEIGHT = 570
+_HIDE = "keep_hide_idle"
+_ONLY_TO = "keep_only_to_chosen"
+_KEEP = "keep_layout"
+
+
+def show(desk: Desk, screen: Screen) -> None:
+    """Draw the tab."""
+    _board(desk, screen, desk.ask("load", screen.source))
+
+
+@st.fragment
+def _board(desk: Desk, screen: Screen, model: ModelInfo) -> None:
+    """The tab without the page around it, which a click on a step leaves as it is."""
+    st.session_state.progress_shown = []
+    pipeline = sidebar.pipeline_of(screen.ir, screen.training, screen.source.gradient)
+    with boundary(desk, "steps"):
+        _draw(desk, replace(screen, pipeline=pipeline), model)
+
+
+def _draw(desk: Desk, screen: Screen, model: ModelInfo) -> None:
+    stepped, wait = _stepped(desk, screen)
+    left, right = side_by_side("passes", [0.40, 0.60])
+    # The graph first: what is sent first is drawn first, and that is what a click waits for.
+    with right, boundary(desk):
+        if stepped is None:
+            assert wait is not None
+            raise wait
+        _after(desk, screen, stepped, model)
+    with right:
+        editing.parameters(screen, _chosen(screen), partial(_change, screen))
+    found = bisect.search(desk, screen)
+    with left:
+        records = None if stepped is None else stepped.records
+        _list(screen, records, model, {} if found is None else found.blamed)
+        bisect.show(desk, screen, found)
+        example.show(desk, screen, _chosen(screen))
+    if stepped is not None:
+        with boundary(desk, "changes"):
+            _changes(desk, replace(screen, pipeline=stepped.pipeline), model)
+
+
+def _stepped(desk: Desk, screen: Screen) -> tuple[stepping.Stepped | None, Exception | None]:
+    """What each step did, or each up to the chosen one, where no more is wished for; or None with
+    what to raise where the graph would stand."""
+    pipeline = screen.pipeline
+    if st.session_state.get(_ONLY_TO):
+        pipeline = pipeline.upto(_chosen(screen))
+    try:
+        return stepping.step(desk.ask, screen.source, pipeline), None
+    except (Waiting, EngineError) as problem:
+        return None, problem
+
+
+def _chosen(screen: Screen) -> int:
+    """The chosen step: -1 is the imported program. A pipeline that got shorter keeps its end."""
+    key = _chosen_key(screen)
+    return min(st.session_state.get(key, screen.last), screen.last)
+
+
+def _choose(screen: Screen, index: int) -> None:
+    st.session_state[_chosen_key(screen)] = max(-1, min(index, screen.last))
+
+
+def _chosen_key(screen: Screen) -> str:
+    return f"step_{screen.source.gradient if screen.training else 'inference'}"
+
+
+def _change(screen: Screen, pipeline: Pipeline | None, index: int | None) -> None:
+    """Take another pipeline, None for the default one, and choose a step where one is given."""
+    sidebar.set_pipeline(screen, pipeline)
+    if index is not None and pipeline is not None:
+        _choose(replace(screen, pipeline=pipeline), index)
+
+
+def _list(
+    screen: Screen,
+    records: Sequence[StepRecord] | None,
+    model: ModelInfo,
+    blamed: Mapping[int, str],
+) -> None:
+    """The list, and below it what else can be done to the pipeline."""
+    change = partial(_change, screen)
+
+    def move(row: int, to: int) -> None:
+        change(screen.pipeline.moved(row - 1, to - 1), to - 1)
+
+    def remove(row: int) -> None:
+        index = _chosen(screen)
+        change(screen.pipeline.without(row - 1), index - (row - 1 <= index))
+
+    listed = rows(screen.ir, screen.pipeline, records, len(model.graph), blamed)
+    chosen, idle = _chosen(screen) + 1, sum(_idle(r) for r in listed)
+    if st.session_state.get(_HIDE):
+        listed = [replace(r, hidden=_idle(r) and i != chosen) for i, r in enumerate(listed)]
+    step_list(
+        listed,
+        chosen,
+        key="step_list",
+        on_select=lambda row: _choose(screen, row - 1),
+        on_switch=lambda row, enabled: change(screen.pipeline.switched(row - 1, enabled), None),
+        on_move=move,
+        on_remove=remove,
+    )
+    below = st.container(horizontal=True)
+    if idle:
+        steps = "the step" if idle == 1 else f"the {idle} steps"
+        below.toggle(f"Hide {steps} that changed nothing", key=_HIDE)
+    below.toggle(
+        "Run only up to the chosen step", key=_ONLY_TO,
+        help="What stands behind the chosen step is not run on this tab, for passes that take "
+        "long or crash.",
+    )  # fmt: skip
+    editing.show(screen, chosen - 1, change)
+
+
+def _idle(row: Row) -> bool:
+    return row.enabled and row.idle and not row.failure
+
+
+def _after(desk: Desk, screen: Screen, stepped: stepping.Stepped, model: ModelInfo) -> None:
+    """The graph after the chosen step, with what the step added and changed in colour."""
+    index = _chosen(screen)
+    failure = stepped.records[index].error if index >= 0 else None
+    alive = replace(screen, pipeline=stepped.pipeline)  # without what ends the engine's process
+    before, matched = _difference(desk, alive, model, index)
+    touched = matched.added | matched.changed
+    marked = [n.id for n in matched.graph if n.id in touched]
+    place = f"{screen.source} {alive.pipeline.upto(index)}"
+    focus = _walk(screen, index, marked, place) or changes.chosen(place)
+    keep = errors.choose(screen).toggle(
+        "Keep the layout", True, key=_KEEP,
+        help="What is there before and after a step stays where it stands. Without it each graph "
+        "is laid out by itself: tidier, but it jumps.",
+    )  # fmt: skip
+    if failure is not None:
+        show_error(failure)
+    places = changes.successors(desk, place, before, matched) if keep else None
+    if errors.wanted():
+        errors.show(desk, alive, index, key="error_view", height=HEIGHT, keep_places=places)
+        return
+    graph_view(
+        changes.picture(desk, place, before, matched),
+        key="step_view",
+        height=HEIGHT,
+        fewer_than=screen.fewer_than,
+        highlight={
+            **dict.fromkeys(matched.changed, "changed"),
+            **dict.fromkeys(matched.added, "added"),
+            **dict.fromkeys(matched.removed, "removed"),
+        },
+        shines_through=("changed", "removed", "added"),
+        focus=focus,
+        keep_places=places,
+    )
+
+
+def _difference(desk: Desk, screen: Screen, model: ModelInfo, index: int) -> tuple[Graph, Matched]:
+    """The graph that a step started from, and how the one after it differs."""
+    graph = _graph(desk, screen, model, index)
+    before = _graph(desk, screen, model, start_of(screen.ir, screen.pipeline, index))
+    matched = desk.derive(
+        lambda: carry_identity(before, graph),
+        "diff", screen.source, str(screen.pipeline.upto(index)),
+    )  # fmt: skip
+    return before, matched
+
+
+def _changes(desk: Desk, screen: Screen, model: ModelInfo) -> None:
+    """What the chosen step changed, below list and graph."""
+    index = _chosen(screen)
+    if errors.wanted():
+        errors.table(desk, screen, index)
+    elif index >= 0:
+        place = f"{screen.source} {screen.pipeline.upto(index)}"
+        changes.show(desk, screen, index, place, *_difference(desk, screen, model, index))
+
+
+def _graph(desk: Desk, screen: Screen, model: ModelInfo, index: int) -> Graph:
+    """The graph after a step; asked for by the steps up to it alone, so that a switch further
+    down does not ask again."""
+    if index < 0:
+        return model.graph
+    return desk.ask("graph_after", screen.source, screen.pipeline.upto(index), index)
+
+
+def _walk(screen: Screen, index: int, marked: Sequence[str], place: str) -> str | None:
+    """Previous and next step, and a walk over what this one touched; the node to look at."""
+    title = "Imported program" if index < 0 else f"Step {index + 1} of {len(screen.pipeline)}"
+    state = st.session_state
+    if state.get("change_place") != place:
+        state.change_place, state.change = place, -1
+
+    def next_change() -> None:
+        changes.forget()
+        state.change = (state.change + 1) % len(marked)
+
+    back, on, words, change = st.columns([1.1, 0.8, 2, 1.5], vertical_alignment="center")
+    back.button(
+        "Previous", key="previous", disabled=index < 0, width="stretch",
+        on_click=_choose, args=(screen, index - 1),
+    )  # fmt: skip
+    on.button(
+        "Next", key="next", disabled=index >= screen.last, width="stretch",
+        on_click=_choose, args=(screen, index + 1),
+    )  # fmt: skip
+    words.markdown(title)
+    here = f" {state.change + 1} of {len(marked)}" if state.change >= 0 else ""
+    change.button(
+        f"Next change{here}", key="next_change", disabled=not marked, width="stretch",
+        on_click=next_change, help="Go to the next node that this step added or changed.",
+    )  # fmt: skip
+    return marked[state.change] if 0 <= state.change < len(marked) else None

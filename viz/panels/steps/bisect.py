@@ -1,0 +1,151 @@
+"""In the tab "Passes": a button that finds the pass that breaks the pipeline, and what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import bisect as bisection
+from relascope.engine.jobs.bisect import FACTOR, Bisection, Question, Try
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.pipeline import Pipeline
+from relascope.viz.panels.shell.desk import Desk, Waiting
+from relascope.viz.panels.shell.frame import show_error, waiting
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.steps import reduce
+from relascope.viz.rows import tables
+
+_WISHES = {"wrong or crashing": "", "slow": "slow"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A search that was asked for."""
+
+    source: ModelSource
+    pipeline: Pipeline
+    kind: str
+    factor: float
+
+
+@dataclass
+class Search:
+    """A search as far as it has come on this run of the page.
+
+    Args:
+        log: the tries that are done.
+        result: what was found, once it is.
+        wait, error: why it is not, where it waits for the engine or was given up.
+    """
+
+    log: list[Try] = field(default_factory=list)
+    result: Bisection | None = None
+    wait: Waiting | None = None
+    error: EngineError | None = None
+
+    @property
+    def blamed(self) -> dict[int, str]:
+        """What to say at the steps that are to blame, by their index."""
+        if self.result is None:
+            return {}
+        found = self.result.found.suspects
+        words = "makes it crash" if self.result.kind == "crash" else f"makes it {self.result.kind}"
+        return {i: f"This step {words}." if len(found) == 1 else "Suspected." for i in found}
+
+
+def search(desk: Desk, screen: Screen) -> Search | None:
+    """Go on with the search that was asked for, if it is of this pipeline.
+
+    Every run of the page starts it anew, and the desk knows the answers that are here already.
+    """
+    asked: Asked | None = st.session_state.get("bisect")
+    if asked is None or (asked.source, asked.pipeline) != (screen.source, screen.pipeline):
+        return None
+    found = Search()
+    try:
+        here = [t.name for t in desk.ask("describe").targets if t.runs_here]
+        if not here:
+            raise EngineError("target", "This machine can run none of the engine's targets.")
+        question = Question(screen.source, screen.pipeline, here[0], asked.kind, asked.factor)
+        found.result = bisection.bisect(desk.ask, screen.ir, question, found.log.append)
+    except Waiting as wait:
+        found.wait = wait
+    except EngineError as error:
+        found.error = error
+    return found
+
+
+def show(desk: Desk, screen: Screen, found: Search | None) -> None:
+    """Draw the button and, of a search, its tries as they come and what was found."""
+    kind, factor = _wish()
+    if st.button(
+        "Find the pass that breaks it", key="bisect_button", width="stretch",
+        help="Builds parts of the pipeline and compares them with PyTorch, halving each time, "
+        "until the first pass is known that makes it so.",
+    ):  # fmt: skip
+        desk.forget_errors()
+        st.session_state.bisect = Asked(screen.source, screen.pipeline, kind, factor)
+        st.rerun()
+    if found is None:
+        return
+    _table(screen, found)
+    if found.wait is not None:
+        waiting(desk)
+    elif found.error is not None:
+        show_error(found.error, desk)
+        if found.error.kind == "cancelled":
+            st.session_state.bisect = None
+    elif found.result is not None:
+        say = st.error if found.result.kind else st.success
+        say(bisection.verdict(screen.ir, found.result))
+        reduce.show(desk, screen, found.result)
+
+
+def _wish() -> tuple[str, float]:
+    """What to look for: a kind of `engine.jobs.bisect.Question`, and its factor."""
+    left, right = st.columns(2, vertical_alignment="bottom")
+    wish = left.selectbox("Look for what is", list(_WISHES), key="keep_bisect_kind")
+    kind = _WISHES[wish or next(iter(_WISHES))]
+    if kind != "slow":
+        return kind, FACTOR
+    factor = right.number_input(
+        "times PyTorch eager", min_value=0.1, value=FACTOR, step=0.5, key="keep_bisect_factor",
+        help="Slow is what takes longer than so many times PyTorch eager, timed beside it.",
+    )  # fmt: skip
+    return kind, float(factor)
+
+
+def _table(screen: Screen, found: Search) -> None:
+    rows = [tables.try_row(screen.pipeline, one) for one in found.log]
+    if not rows:
+        return
+    number = st.column_config.NumberColumn(format="%.1e")
+    times = st.column_config.NumberColumn(format="%.2f")
+    st.dataframe(
+        [
+            {
+                "steps up to": f"{r['last']['index'] + 1} {r['last']['pass']}",
+                "outcome": r["outcome"],
+                **_measured(r),
+                "error": (r["error"] or {}).get("message"),
+            }
+            for r in rows
+        ],
+        hide_index=True,
+        key="bisect_table",
+        placeholder="–",
+        column_config={"relative to scale": number, "limit": number, "times PyTorch": times},
+    )
+
+
+def _measured(row: tables.Row) -> tables.Row:
+    """What a try was judged by."""
+    if row["ratio"] is not None:
+        return {"times PyTorch": row["ratio"]}
+    return {
+        "relative to scale": row["max_rel"],
+        "limit": row["limit"],
+        "worst tensor": row["worst"],
+    }

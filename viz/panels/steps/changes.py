@@ -1,0 +1,188 @@
+"""Below the graph of a step: the nodes that it touched with their origins, counts, sizes, text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.graph import Graph
+from relascope.core.identity import Matched
+from relascope.viz.compare import changes
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import heading, strip
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import tables
+
+VIEWS = ("Nodes", "Operators", "Text")
+_WHAT = ("added", "removed", "changed")
+_GHOSTS = "keep_show_removed"
+_CHOSEN = "change_chosen"  # (place, id of the node that was clicked in the list)
+
+
+def chosen(place: str) -> str | None:
+    """The node that was clicked in the list of this step; None where none was."""
+    at, ident = st.session_state.get(_CHOSEN, ("", None))
+    return ident if at == place else None
+
+
+def forget() -> None:
+    """No node of the list is chosen any more."""
+    st.session_state.pop(_CHOSEN, None)
+
+
+def picture(desk: Desk, place: str, before: Graph, matched: Matched) -> Graph:
+    """The graph to draw: with what was removed, if that is wished or one such node is chosen."""
+    if not matched.removed:
+        return matched.graph
+    if st.session_state.get(_GHOSTS, True) or chosen(place) in matched.removed:
+        return desk.derive(lambda: changes.with_removed(before, matched), "with removed", place)
+    return matched.graph
+
+
+def successors(desk: Desk, place: str, before: Graph, matched: Matched) -> dict[str, str]:
+    """For nodes that the step added, one each that it came from: they stand by that one."""
+    return {
+        r["id"]: r["from"][-1]
+        for r in _rows(desk, place, before, matched)
+        if r["what"] == "added" and r["from"]
+    }
+
+
+def _rows(desk: Desk, place: str, before: Graph, matched: Matched) -> list[tables.Row]:
+    rows: list[tables.Row] = desk.derive(
+        lambda: changes.change_rows(before, matched), "origins", place
+    )
+    return rows
+
+
+def show(
+    desk: Desk, screen: Screen, index: int, place: str, before: Graph, matched: Matched
+) -> None:
+    """Draw the section for a step.
+
+    Args:
+        place: names the step and all that it depends on.
+        before: the graph that it started from.
+    """
+    heading("What this step changed")
+    view = st.segmented_control(
+        "Show", VIEWS, default=VIEWS[0], key="keep_change_view", label_visibility="collapsed"
+    )
+    if view == "Text":
+        _text(desk, screen, index)
+    elif view == "Operators":
+        _operators(desk, place, before, matched.graph)
+    else:
+        _nodes(desk, place, before, matched)
+
+
+def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
+    rows = _rows(desk, place, before, matched)
+    if not rows:
+        st.caption("It changed no node.")
+        return
+    row = st.container(horizontal=True, vertical_alignment="center")  # wraps where it is narrow
+    wanted = row.text_input(
+        "Filter", key="change_filter", placeholder="Operator, module, or what became of it",
+        label_visibility="collapsed", width=330,
+    )  # fmt: skip
+    counts = {what: sum(r["what"] == what for r in rows) for what in _WHAT}
+    which = row.pills(
+        "Which", [w for w in _WHAT if counts[w]], selection_mode="multi", key=f"which_{place}",
+        format_func=lambda w: f"{counts[w]} {w}", label_visibility="collapsed",
+        width="content",
+    )  # fmt: skip
+    st.session_state.setdefault(_GHOSTS, True)
+    row.toggle(
+        "Draw what was removed", key=_GHOSTS, disabled=not matched.removed,
+        help="Puts the removed nodes back into the picture, dashed.",
+    )  # fmt: skip
+    shown = [
+        r for r in rows
+        if (not which or r["what"] in which) and wanted.strip().lower() in _words(r)
+    ]  # fmt: skip
+    key = f"changes_{place}"
+
+    def select() -> None:
+        picked = st.session_state[key].selection.rows
+        if picked and picked[0] < len(shown):
+            st.session_state[_CHOSEN] = (place, shown[picked[0]]["id"])
+            st.session_state["change"] = -1  # the walk over the changes begins anew
+        else:
+            forget()
+
+    st.dataframe(
+        [
+            {
+                "what": r["what"],
+                "node": r["op"],
+                "where it came from, or went": r["text"],
+                "module": r["scope"],
+                "id": r["id"],
+            }
+            for r in shown
+        ],
+        hide_index=True,
+        key=key,
+        on_select=select,
+        selection_mode="single-row",
+        height=min(36 * (len(shown) + 1), 380) if shown else "content",
+        column_config={
+            "what": st.column_config.TextColumn(width="small"),
+            "where it came from, or went": st.column_config.TextColumn(width="large"),
+        },
+    )
+    st.caption("Click a row's box to go to the node in the graph.")
+
+
+def _words(row: tables.Row) -> str:
+    return " ".join(str(row[k]) for k in ("op", "scope", "text", "id")).lower()
+
+
+def _operators(desk: Desk, place: str, before: Graph, after: Graph) -> None:
+    was: tables.Row
+    now: tables.Row
+    was, now = desk.derive(
+        lambda: (changes.figures(before), changes.figures(after)), "figures", place
+    )
+
+    def both(key: str, show: Any) -> str:
+        a, b = show(was[key]), show(now[key])
+        return a if a == b else f"{a} → {b}"
+
+    strip(
+        [
+            (both("nodes", tables.number), "nodes"),
+            (both("parameter_bytes", tables.size), "parameters"),
+            (both("constant_bytes", tables.size), "constants"),
+            (both("flops", tables.flops), "FLOPs, estimated"),
+        ]
+    )
+    st.dataframe(
+        [
+            {**r, "difference": r["after"] - r["before"]}
+            for r in changes.operator_rows(before, after)
+        ],
+        hide_index=True,
+        width="content",
+        column_config={"difference": st.column_config.NumberColumn(format="%+d")},
+    )
+
+
+def _text(desk: Desk, screen: Screen, index: int) -> None:
+    """The difference of the IR's text, or the whole of it."""
+    start = changes.start_of(screen.ir, screen.pipeline, index)
+    before: str = desk.ask("text", screen.source, screen.pipeline.upto(start), start)
+    after: str = desk.ask("text", screen.source, screen.pipeline.upto(index), index)
+    diff: str = desk.derive(
+        lambda: changes.text_diff(before, after), "text", screen.source,
+        str(screen.pipeline.upto(index)),
+    )  # fmt: skip
+    whole = st.toggle("The whole text after the step", key="keep_whole_text")
+    if whole:
+        st.code(after, language="rust" if screen.ir == "relay" else "python", height=520)
+    elif diff:
+        st.code(diff, language="diff", height=520)
+    else:
+        st.caption("The text did not change.")

@@ -1,0 +1,138 @@
+"""Around the list of steps: the chosen one's parameters, adding a pass, the pipeline as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.passes.catalogue import info, names, read_pipeline
+from relascope.passes.catalogue.parameters import Parameter
+from relascope.passes.pipeline import Pipeline, Step
+from relascope.viz.panels.shell.frame import show_error
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows.script import script
+
+_ADD = "add_pass"
+_REFUSED = "parameter_refused"  # (widget's key, why)
+
+Change = Callable[[Pipeline | None, int | None], None]
+"""Called with the new pipeline, None for the default one, and the step to choose, if another."""
+
+
+def show(screen: Screen, index: int, change: Change) -> None:
+    """Draw what stands below the list.
+
+    Args:
+        index: of the chosen step; -1 is the import.
+    """
+    _add(screen, index, change)
+    _text(screen, change)
+
+
+def parameters(screen: Screen, index: int, change: Change) -> None:
+    """A field for each parameter of the chosen step; what is its default stands in no text."""
+    if index < 0:
+        return
+    step = screen.pipeline.steps[index]
+    declared = info(screen.ir, step).parameters
+    # What else the pipeline holds is part of the keys, or a field would keep what another had.
+    others = screen.pipeline.without(index)
+    columns = st.columns(3, vertical_alignment="bottom") if declared else []
+    for number, parameter in enumerate(declared):
+        key = f"parameter_{index}_{step.name}_{parameter.name}_{screen.ir}_{others}"
+        with columns[number % len(columns)]:
+            _field(screen, index, parameter, key, change)
+        at, why = st.session_state.get(_REFUSED, ("", ""))
+        if at == key:
+            st.caption(f":red[{why[0].upper()}{why[1:]}.]")
+
+
+def _field(screen: Screen, index: int, parameter: Parameter, key: str, change: Change) -> None:
+    step = screen.pipeline.steps[index]
+    text = dict(step.params).get(parameter.name, parameter.default_text)
+
+    def told() -> None:
+        st.session_state.pop(_REFUSED, None)
+        given = st.session_state[key]
+        new = "" if given is None else str(given).strip()
+        if parameter.kind == "switch":
+            new = new.lower()
+        if new in ("", parameter.default_text):
+            change(screen.pipeline.told(index, parameter.name, None), None)
+            return
+        try:
+            parameter.read(new)
+        except ValueError as wrong:
+            st.session_state[_REFUSED] = key, str(wrong)
+            return
+        change(screen.pipeline.told(index, parameter.name, new), None)
+
+    label = parameter.name + (f" ({parameter.unit})" if parameter.unit else "")
+    value = parameter.read(text) if text else None
+    if parameter.choices:
+        options = list(parameter.choices)
+        st.selectbox(
+            label, options, options.index(text) if text in options else None, key=key,
+            on_change=told, help=parameter.about or None, placeholder="The pass decides",
+        )  # fmt: skip
+    elif parameter.kind == "switch":
+        st.toggle(label, bool(value), key=key, on_change=told, help=parameter.about or None)
+    else:
+        st.text_input(
+            label, text, key=key, on_change=told, placeholder="The pass decides",
+            help=parameter.about or None,
+        )  # fmt: skip
+
+
+def _add(screen: Screen, index: int, change: Change) -> None:
+    """A list of all passes; the one that is picked stands behind the chosen step."""
+
+    def add() -> None:
+        name = st.session_state[_ADD]
+        st.session_state[_ADD] = None
+        if name is not None:
+            change(screen.pipeline.inserted(index + 1, Step(name)), index + 1)
+
+    def said(name: str) -> str:
+        title = info(screen.ir, name).title
+        return name if title == name else f"{name}: {title}"
+
+    st.selectbox(
+        "Add a pass", names(screen.ir), None, key=_ADD, on_change=add, format_func=said,
+        placeholder="Add a pass behind the chosen step", label_visibility="collapsed",
+    )  # fmt: skip
+
+
+def _text(screen: Screen, change: Change) -> None:
+    """The pipeline as text: to copy, to take home as a script, and to paste another."""
+    with st.expander("Pipeline as text"):
+        st.code(str(screen.pipeline), language=None, wrap_lines=True)
+        st.download_button(
+            "Download as Python",
+            lambda: script(screen.ir, screen.source, screen.pipeline, screen.label),
+            f"{Path(screen.label).stem}-{screen.ir}.py", "text/x-python", on_click="ignore",
+            width="stretch", help="A script that runs the pipeline pass by pass, prints what each "
+            "did, and compares with PyTorch; the tab In your code shows it.",
+        )  # fmt: skip
+        with st.form("pipeline_form", border=False):
+            text = st.text_input(
+                "Paste a pipeline", key="keep_pipeline_text", placeholder="cse|bind|-fold",
+                help="Names joined by |, a minus before a pass that is switched off, parameters "
+                "in parentheses: name(key=value).",
+            )  # fmt: skip
+            use, reset = st.columns(2)
+            used = use.form_submit_button("Use it", width="stretch")
+            if reset.form_submit_button("Back to the default", width="stretch"):
+                change(None, None)
+                st.rerun()
+        if used:
+            try:
+                pipeline = read_pipeline(screen.ir, text)
+            except ValueError as wrong:
+                show_error(EngineError("usage", str(wrong)))
+                return
+            change(pipeline, None)
+            st.rerun()

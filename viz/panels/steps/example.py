@@ -1,0 +1,37 @@
+"""What the chosen step's pass does to a program small enough to read."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from relascope.engine.protocol.results import PassExample
+from relascope.passes.catalogue import info
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import boundary, plain_text
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import tables
+from relascope.viz.rows.example import arguments_text
+
+
+def show(desk: Desk, screen: Screen, index: int) -> None:
+    """Draw the expander for a step; for the imported program (-1) there is none."""
+    if index < 0:
+        return
+    box = st.expander("On a small program", key="keep_example", on_change="rerun")
+    if not box.open:  # the engine is asked for what is looked at
+        return
+    with box, boundary(desk, "example"):
+        entry = info(screen.ir, screen.pipeline.steps[index])
+        found: PassExample | None = desk.ask("example", entry.name)
+        st.markdown(plain_text(entry.summary))
+        if found is None:
+            st.caption("This pass has no example.")
+            return
+        document = tables.example_document(found)
+        assert document is not None
+        st.caption(plain_text(f"{found.step} on {arguments_text(document)}"))
+        before, after = st.columns(2)
+        before.code(found.before, language=None)
+        after.code(found.after, language=None)
+        if found.differs:
+            st.caption(plain_text(found.differs))

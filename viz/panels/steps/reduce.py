@@ -1,0 +1,142 @@
+"""In the tab "Passes", below a bisection: a button that narrows the fault inside the pass it found,
+the small program before and after the pass, and the report to download."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import reduce as reduction
+from relascope.engine.jobs.bisect import Bisection, Question
+from relascope.engine.jobs.reduce import PieceTry, Reduction
+from relascope.engine.protocol.fault import Report
+from relascope.viz.component import graph_view
+from relascope.viz.panels.shell.desk import Desk, Request, Waiting
+from relascope.viz.panels.shell.frame import plain_text, show_error, waiting
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import fault as reports
+
+_BEFORE, _AFTER = "before the pass", "after the pass"
+
+
+@dataclass
+class _Asked:
+    """A search that was asked for, and the engine's answers to it.
+
+    Every run of the page starts the search anew. It may ask more than the desk remembers, so the
+    answers are kept here as long as the question stands.
+    """
+
+    question: Question
+    answers: dict[Request, Any] = field(default_factory=dict)
+
+    def ask(self, desk: Desk, method: str, *arguments: Any) -> Any:
+        request = Request(method, arguments)
+        if request not in self.answers:
+            try:
+                self.answers[request] = desk.ask(method, *arguments)
+            except EngineError as error:
+                if error.kind != "engine":  # only the end of a process is an answer
+                    raise
+                self.answers[request] = error
+        answer = self.answers[request]
+        if isinstance(answer, EngineError):
+            raise answer
+        return answer
+
+
+def show(desk: Desk, screen: Screen, found: Bisection) -> None:
+    """Draw the button and, once it is pressed, the pieces as they are tried and the report."""
+    if reduction.cannot(found):
+        return
+    if st.button(
+        "Reduce", key="reduce_button", width="stretch",
+        help="Narrows the fault inside the pass: to the smallest piece of the program before it "
+        "that still shows it, saved as a report that runs by itself.",
+    ):  # fmt: skip
+        desk.forget_errors()
+        st.session_state.reduce = _Asked(found.question)
+        st.rerun()
+    asked: _Asked | None = st.session_state.get("reduce")
+    if asked is None or asked.question != found.question:
+        return
+    log: list[PieceTry] = []
+    try:
+        made = reduction.narrow(
+            lambda method, *rest: asked.ask(desk, method, *rest), screen.ir, found, log.append
+        )
+    except Waiting:
+        _table(log)
+        waiting(desk)
+    except EngineError as error:
+        _table(log)
+        show_error(error, desk)
+        if error.kind == "cancelled":
+            st.session_state.reduce = None
+    else:
+        _table(log)
+        _result(desk, screen, made)
+
+
+def _table(log: list[PieceTry]) -> None:
+    if not log:
+        return
+    rows = [
+        {
+            "nodes": one.nodes,
+            "outcome": one.shown.outcome,
+            "relative to scale": one.shown.max_rel,
+            "times as long": one.shown.ratio,
+            "error": None if one.shown.error is None else one.shown.error.message,
+        }
+        for one in log
+    ]
+    told = [name for name in rows[0] if any(r[name] is not None for r in rows)]
+    st.dataframe(
+        [{name: r[name] for name in told} for r in rows],
+        hide_index=True,
+        key="reduce_table",
+        placeholder="–",
+        column_config={
+            "relative to scale": st.column_config.NumberColumn(format="%.1e"),
+            "times as long": st.column_config.NumberColumn(format="%.2f"),
+        },
+    )
+
+
+def _result(desk: Desk, screen: Screen, made: Reduction) -> None:
+    say = st.warning if made.report is None else st.info
+    say(plain_text(reduction.verdict(screen.ir, made)))
+    report = made.report
+    if report is None:
+        return
+    _program(screen, report)
+    step = made.where.pipeline.steps[made.where.last]
+    folder = f"report_{screen.ir}_{step.name}"
+    packed = desk.derive(
+        lambda: reports.zipped(report, folder), "report", made.bisection.question, made.piece
+    )
+    st.download_button(
+        "Download the report", packed, f"{folder}.zip",
+        "application/zip", key="reduce_download", width="stretch", on_click="ignore",
+        help="A folder with README.md, shaped like a bug report, and report.py, which shows the "
+        "fault by itself.",
+    )  # fmt: skip
+
+
+def _program(screen: Screen, report: Report) -> None:
+    """The small program, as a graph and as text, before the pass or after it."""
+    after = report.graph_after
+    sides = [_BEFORE] if after is None else [_BEFORE, _AFTER]
+    side = st.segmented_control("The small program", sides, default=_BEFORE, key="reduce_side")
+    graph = after if side == _AFTER and after is not None else report.graph_before
+    here, there = graph.by_id, report.graph_before.by_id
+    added = dict.fromkeys(here.keys() - there.keys(), "added") if side == _AFTER else {}
+    graph_view(
+        graph, key="reduce_view", height=340, fewer_than=screen.fewer_than, highlight=added,
+        details=False, family=f"reduced {report.title}",
+    )  # fmt: skip
+    st.code(report.after if side == _AFTER else report.before, language="python", wrap_lines=True)

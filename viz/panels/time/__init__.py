@@ -1,0 +1,368 @@
+"""Tab "Compile & time": build, compare every output and gradient, time beside PyTorch eager."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import variants
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.targets import EngineInfo, Target
+from relascope.engine.protocol.times import RIVALS, TimeResult, TimeRow, Way
+from relascope.engine.protocol.tuning import Fleet
+from relascope.passes.catalogue import GRADIENTS
+from relascope.passes.pipeline import Pipeline
+from relascope.viz import charts
+from relascope.viz.panels.shell.cut_choice import chosen, cut_of
+from relascope.viz.panels.shell.desk import Desk, Request
+from relascope.viz.panels.shell.frame import heading, show_error, side_by_side, strip
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.time import accuracy, artefact, fleets, hazards, profile, tuning
+from relascope.viz.rows import artefact as artefacts
+from relascope.viz.rows import tables, timings
+
+_HISTORY = 20
+_PARTS = 6  # the arguments of `time` that `profile` has too
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A timing under way: what the history will call it, and the arguments of `time`.
+
+    Args:
+        method: of the engine: `time`, or `time_remote` on a fleet.
+        about: what a file of the history has of it, beside the result.
+    """
+
+    title: str
+    method: str
+    request: tuple[Any, ...]
+    about: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Past:
+    """A timing that is over: its title, the result, and its document for files."""
+
+    title: str
+    result: TimeResult
+    document: dict[str, Any]
+
+
+def show(desk: Desk, screen: Screen) -> None:
+    """Draw the tab."""
+    engine: EngineInfo = desk.ask("describe")
+    request, target, fleet, told = _settings(desk, screen, engine)
+    if target is not None and not target.runs_here and fleet is None:
+        st.info(
+            f"{target.name}: what is built for it cannot be timed here. {target.missing}"
+        )  # fmt: skip
+    running: _Run | None = st.session_state.get("timing")
+    if running is not None:
+        try:
+            _remember(running, desk.ask(running.method, *running.request))
+        except EngineError as error:
+            show_error(error)
+            if running.request != request:
+                st.session_state.timing = None  # the settings have moved on from what failed
+    _results(request)
+    if target is None:
+        return
+    if target.runs_here:
+        profile.show(desk, screen, request[:_PARTS])
+        hazards.show(desk, screen, request[:_PARTS])
+    if told:
+        tuning.show(desk, screen, request, target, fleet)
+    artefact.show(desk, request[:4])
+    if target.runs_here:
+        accuracy.show(desk, screen, target.name)
+
+
+def _settings(
+    desk: Desk, screen: Screen, engine: EngineInfo
+) -> tuple[tuple[Any, ...], Target | None, Fleet | None, bool]:
+    """The controls.
+
+    Returns:
+        What Run would ask the engine for, the chosen target, the fleet that measures in place of
+        this machine, and whether what was typed of a fleet makes sense.
+    """
+    targets = {t.name: t for t in engine.targets}
+    state = st.session_state
+    state.setdefault("keep_threads", 0)
+    state.setdefault("keep_repeats", 30)
+    row, beside = st.container(), st.container()
+    fleet, told = None, True
+    try:
+        fleet = fleets.asked()
+    except EngineError as error:
+        show_error(error)
+        told = False
+    where, threads, repeats, run = row.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
+    typed = state.get("keep_target")
+    options = list(targets) if typed is None or typed in targets else [*targets, typed]
+    name = where.selectbox(
+        "Target", options, key="keep_target", accept_new_options=True,
+        format_func=lambda n: f"{targets[n].device}: {n}" if n in targets else n,
+        help="Choose one, or type TVM's text for any other, such as "
+        + ", ".join(f"`{t}`" for t in artefacts.TYPED)
+        + ". What is not here can be built for and looked at, and timed on a fleet that has it.",
+    )  # fmt: skip
+    count = threads.number_input(
+        "Threads, 0 for all", 0, 256, key="keep_threads", help="For TVM and PyTorch alike."
+    )
+    runs = repeats.number_input("Repeats", 3, 1000, key="keep_repeats")
+    target = _target(desk, targets, name or "")
+    named = target.name if target is not None else name or ""
+    captured = _captured(desk, screen)
+    method = "time" if fleet is None else "time_remote"
+    if fleet is None:
+        with beside:
+            first, second = side_by_side("ways", [1.2, 2])
+        rivals, more = _rivals(first, named), _ways(second, desk, screen, engine, named)
+    request: tuple[Any, ...] = (
+        screen.source, screen.pipeline, captured, named, int(count), int(runs),
+        *((rivals, more) if fleet is None else (fleet,)),
+    )  # fmt: skip
+    can_run = target is not None and told and (target.runs_here or fleet is not None)
+    if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
+        desk.forget(Request(method, request))
+        state.timing = _Run(_title(screen), method, request, _about(screen, int(runs)))
+    return request, target, fleet, told
+
+
+def _target(desk: Desk, targets: dict[str, Target], name: str) -> Target | None:
+    """The target of a name that was chosen or typed; None where it is none, which is said."""
+    if not name.strip():
+        return None
+    if name in targets:
+        return targets[name]
+    try:
+        found: Target = desk.ask("target", " ".join(name.split()))
+    except EngineError as error:
+        show_error(error)
+        return None
+    return found
+
+
+def _about(screen: Screen, repeats: int) -> dict[str, Any]:
+    source = screen.source
+    return {
+        "model": screen.label,
+        "batch": source.batch,
+        "tokens": source.tokens,
+        "dtype": source.dtype,
+        "training": source.training,
+        "repeats": repeats,
+        "engine": screen.ir,
+        "pipeline": str(screen.pipeline),
+        "strategy": chosen(screen).strategy if screen.training else None,
+    }
+
+
+def _rivals(place: DeltaGenerator, target: str) -> tuple[str, ...]:
+    """What else is timed, beside PyTorch eager."""
+    offered = RIVALS if target.startswith("cuda") else RIVALS[:1]
+    picked = place.pills(
+        "Time beside PyTorch eager, too", offered, selection_mode="multi", key="keep_rivals",
+        help="It is compiled first, which takes from seconds to minutes.",
+    )  # fmt: skip
+    return tuple(picked)
+
+
+def _ways(
+    place: DeltaGenerator, desk: Desk, screen: Screen, engine: EngineInfo, target: str
+) -> tuple[Way, ...]:
+    """In which other ways it is built, to be timed in the same run."""
+    try:
+        offered = variants.offers(screen.ir, engine.targets, target) if target else ()
+    except EngineError:  # it is no target, which is said already
+        offered = ()
+    others = {o.name: o for o in offered if o.added or o.target != target}
+    taken = place.pills(
+        "Compare ways of building", list(others), selection_mode="multi", key="keep_ways",
+        format_func=lambda n: n.replace("_", " "),
+        help="Built, checked and timed in the same run as the chosen target.\n\n"
+        + "\n".join(f"- **{n.replace('_', ' ')}**: {variants.WAYS[n]}" for n in others),
+    )  # fmt: skip
+
+    def captured(source: ModelSource, pipeline: Pipeline) -> tuple[str, ...] | None:
+        return _captured(desk, replace(screen, pipeline=pipeline))
+
+    picked = [others[n] for n in taken if n in others]
+    return variants.ways(screen.source, screen.pipeline, target, picked, captured)
+
+
+def _captured(desk: Desk, screen: Screen) -> tuple[str, ...] | None:
+    """What the forward saves, by the strategy chosen in the tab before; None in inference."""
+    if not screen.training:
+        return None
+    return cut_of(desk, screen)[0].ids
+
+
+def _remember(run: _Run, result: TimeResult) -> None:
+    history: dict[tuple[Any, ...], _Past] = st.session_state.setdefault("history", {})
+    history.pop(run.request, None)
+    about = {**run.about, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    ir, pipeline, strategy = (about.pop(k) for k in ("engine", "pipeline", "strategy"))
+    document = timings.run_document(result, ir, pipeline, strategy, about)
+    history[run.request] = _Past(run.title, result, document)
+    while len(history) > _HISTORY:
+        history.pop(next(iter(history)))
+    st.session_state.timing = None
+
+
+def _title(screen: Screen) -> str:
+    mode = "training" if screen.training else "inference"
+    whose = "" if screen.source.gradient == "tvm" else f", {GRADIENTS[screen.source.gradient]}"
+    return f"{screen.label}, {mode}{whose} gradient" if whose else f"{screen.label}, {mode}"
+
+
+def _results(request: tuple[Any, ...]) -> None:
+    """The newest timing, or an older one of this session that the user picks."""
+    history: dict[tuple[Any, ...], _Past] = st.session_state.get("history", {})
+    if not history:
+        st.caption(
+            "Run builds the program for the target, compares every output and gradient with "
+            "PyTorch, and times it beside PyTorch eager, run by run in turns."
+        )
+        return
+    runs = list(reversed(history))
+    shown = request if request in history else runs[0]
+    row = st.container(
+        horizontal=True, horizontal_alignment="right", vertical_alignment="bottom"
+    )  # fmt: skip
+    if len(runs) > 1:
+        shown = row.selectbox(
+            "Run", runs, index=runs.index(shown), key="shown_run",
+            format_func=lambda r: _run_name(r, history[r].title, history[r].result),
+        )  # fmt: skip
+    documents = [past.document for past in history.values()]
+    named = f"{len(documents)} runs" if len(documents) > 1 else "This run"
+    row.download_button(
+        f"{named} (.csv)", timings.history_csv(documents), "timings.csv", "text/csv",
+        key="history_csv",
+    )  # fmt: skip
+    row.download_button(
+        f"{named} (.json)", timings.history_json(documents), "timings.json", "application/json",
+        key="history_json",
+    )  # fmt: skip
+    title, result = history[shown].title, history[shown].result
+    strip(
+        [
+            (title, ""),
+            (result.machine, ""),
+            (str(result.threads), "threads" if result.threads != 1 else "thread"),
+            (tables.milliseconds(result.build_seconds), "to build"),
+        ]
+    )
+    compared = [r for r in result.rows if r.ratio_to_eager is not None]
+    alone = [] if compared else result.rows  # on a fleet
+    strip(
+        [
+            *((tables.speed_text(r.ratio_to_eager), _label(result, r)) for r in compared),
+            *((tables.milliseconds(r.median_ms / 1e3), _label(result, r)) for r in alone),
+        ],
+        large=True,
+    )
+    for note in result.notes:
+        st.warning(note)
+    _table(result, bool(compared))
+    st.altair_chart(charts.times(result.rows), key="time_chart")
+    _comparisons(result)
+
+
+def _label(result: TimeResult, row: TimeRow) -> str:
+    """What a large figure is of: the phase, and of what is not the chosen target, its name too."""
+    phase = charts.PHASES.get(row.phase, row.phase)
+    if row.what.endswith(f", {result.target}"):
+        return phase
+    return f"{row.what.partition(', ')[2] if row.target else row.what}, {phase}"
+
+
+def _run_name(request: tuple[Any, ...], title: str, result: TimeResult) -> str:
+    source, _, captured, _, _, repeats, *_ = request
+    sizes = [f"batch {source.batch}"] if source.batch else []
+    sizes += [f"{source.tokens} tokens"] if source.tokens else []
+    kept = [] if captured is None else [f"{len(captured)} captures"]
+    return ", ".join([title, *sizes, source.dtype, *kept, f"{result.threads} threads",
+                      f"{repeats} repeats"])  # fmt: skip
+
+
+def _table(result: TimeResult, compared: bool) -> None:
+    rows = [
+        {
+            "what": r.what,
+            "phase": charts.PHASES.get(r.phase, r.phase),
+            "median": r.median_ms,
+            "q1": r.q1_ms,
+            "q3": r.q3_ms,
+            "against eager": tables.speed_text(r.ratio_to_eager) if compared else None,
+            "ratio": r.ratio_to_eager,
+            "of minima": r.ratio_of_minima,
+            "ours over it": r.ours_over,
+            "max abs error": r.max_abs_error,
+            "peak memory": None if r.peak_bytes is None else tables.size(r.peak_bytes),
+            "captures held": None if r.capture_bytes is None else tables.size(r.capture_bytes),
+            "build": None if r.build_seconds is None else tables.milliseconds(r.build_seconds),
+        }
+        for r in result.rows
+    ]
+    always = ("what", "phase", "median")
+    columns = [c for c in rows[0] if c in always or any(r[c] is not None for r in rows)]
+    ms = st.column_config.NumberColumn(format="%.3f ms")
+    st.dataframe(
+        rows,
+        hide_index=True,
+        placeholder="–",
+        column_order=columns,
+        column_config={
+            "what": st.column_config.TextColumn(width="medium"),
+            "median": ms,
+            "q1": ms,
+            "q3": ms,
+            "ratio": st.column_config.NumberColumn(
+                format="%.2f", help="Median over the rounds of our time over eager's beside it."
+            ),
+            "of minima": st.column_config.NumberColumn(
+                format="%.2f", help="Our best run over eager's best."
+            ),
+            "ours over it": st.column_config.NumberColumn(
+                format="%.2f",
+                help="The median of our time over this compiler's; below 1, ours is faster.",
+            ),
+            "max abs error": st.column_config.NumberColumn(format="%.1e"),
+            "peak memory": st.column_config.TextColumn(
+                help="The most that one run takes at a time beside inputs and parameters: what "
+                "PyTorch's allocator has out, and what TVM's functions hold."
+            ),
+        },
+    )
+
+
+def _comparisons(result: TimeResult) -> None:
+    heading("Against PyTorch, tensor by tensor")
+    number = st.column_config.NumberColumn(format="%.1e")
+    st.dataframe(
+        [
+            {
+                "tensor": c.name,
+                "max abs error": c.max_abs,
+                "relative to scale": c.max_rel,
+                "scale": c.scale,
+                "dtype": c.dtype,
+            }
+            for c in result.comparisons
+        ],
+        hide_index=True,
+        column_config={
+            "max abs error": number,
+            "relative to scale": number,
+            "scale": st.column_config.NumberColumn(format="%.3g"),
+        },
+    )

@@ -1,0 +1,119 @@
+"""The truth table below the timings: every stage of the way against PyTorch, in both precisions."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import accuracy
+from relascope.passes.catalogue import default_pipeline
+from relascope.samples import SAMPLES
+from relascope.viz.component import graph_view
+from relascope.viz.panels.shell.desk import Desk, Waiting
+from relascope.viz.panels.shell.frame import boundary, heading, show_error, waiting
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import tables
+
+_HEIGHT = 480
+
+
+def show(desk: Desk, screen: Screen, target: str) -> None:
+    """Draw the section: a button, then a row a stage as they come.
+
+    Args:
+        target: of TVM, which runs on this machine.
+    """
+    heading("Is it right?")
+    stages = _stages(screen)
+    if st.button("Check every stage", key="check_all"):
+        desk.forget_errors()
+        st.session_state.truth = (stages, target)
+    if st.session_state.get("truth") != (stages, target):
+        st.caption(
+            "Compares the forward, the gradient, and the cut and split of each strategy with "
+            "PyTorch, in float32 and float64, and names the node where an error first jumps."
+        )
+        return
+    rows: list[accuracy.Row] = []
+    shown: list[accuracy.Stage] = []
+    complete = False
+    try:
+        for stage in stages:
+            found = _run(desk, stage, target)
+            rows += found
+            shown += [stage] * len(found)
+        complete = True
+    except Waiting:
+        waiting(desk)
+    except EngineError as error:  # cancelled
+        show_error(error)
+        st.session_state.truth = None
+    if complete:
+        say = st.success if all(r.passed for r in rows) else st.error
+        say(accuracy.verdict(rows))
+    chosen = _table(rows)
+    if chosen is not None and rows[chosen].first_bad is not None:
+        _node(desk, screen, shown[chosen], rows[chosen].first_bad)
+
+
+def _stages(screen: Screen) -> tuple[accuracy.Stage, ...]:
+    """The mode on the screen with its pipeline, and the other mode with the default one."""
+    sample = SAMPLES.get(screen.source.model)
+    trains = sample is None or sample.training
+    inference, training = screen.pipeline, default_pipeline(screen.ir, True) if trains else None
+    if screen.training:
+        inference, training = default_pipeline(screen.ir, False), screen.pipeline
+    return accuracy.plan(screen.ir, screen.source, inference, training)
+
+
+def _run(desk: Desk, stage: accuracy.Stage, target: str) -> tuple[accuracy.Row, ...]:
+    return desk.derive(lambda: accuracy.run(desk.ask, stage, target), "truth", stage, target)
+
+
+def _table(rows: list[accuracy.Row]) -> int | None:
+    """The rows; the index of the chosen one."""
+    if not rows:
+        return None
+    number = st.column_config.NumberColumn(format="%.1e")
+    event = st.dataframe(
+        [
+            {
+                "stage": r["stage"],
+                "strategy": r["strategy"],
+                "dtype": r["dtype"],
+                "passed": r["passed"],
+                "max abs error": r["max_abs"],
+                "relative to scale": r["max_rel"],
+                "limit": r["limit"],
+                "worst tensor": r["worst"],
+                "first bad node": (r["first_bad"] or {}).get("title"),
+                "in": (r["first_bad"] or {}).get("scope"),
+                "failure": (r["failure"] or {}).get("message"),
+            }
+            for r in tables.truth_rows(rows)
+        ],
+        hide_index=True,
+        key="truth_table",
+        on_select="rerun",
+        selection_mode="single-row",
+        placeholder="–",
+        column_config={
+            "max abs error": number, "relative to scale": number, "limit": number,
+        },
+    )  # fmt: skip
+    chosen = event["selection"]["rows"]
+    return chosen[0] if chosen and chosen[0] < len(rows) else None
+
+
+def _node(desk: Desk, screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode | None) -> None:
+    """The graph of a stage at its first bad node, and how it was found."""
+    if bad is None:
+        return
+    against = f"; held against {bad.counterpart}" if bad.counterpart else ""
+    st.caption(f"{bad.title}: {bad.reason}{against}.")
+    with boundary(desk):
+        graph = desk.ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
+        graph_view(
+            graph, key="truth_view", height=_HEIGHT, fewer_than=screen.fewer_than, focus=bad.id,
+            highlight={bad.id: "changed"},
+        )  # fmt: skip

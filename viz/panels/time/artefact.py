@@ -1,0 +1,131 @@
+"""Below the timings: what is built for a target, which need not be here; its sizes and its code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.artefact import Artefact, KernelCode
+from relascope.viz.panels.shell.desk import Desk, Request, Waiting
+from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
+from relascope.viz.rows import artefact as artefacts
+from relascope.viz.rows import tables
+
+_HEIGHT = 420
+_MOST_LINES = 2000
+"""Lines of one kernel that are drawn; the download has all."""
+
+
+def show(desk: Desk, request: tuple[Any, ...]) -> None:
+    """Draw the section: a button, then what the engine's `compile` says.
+
+    Args:
+        request: the arguments of `compile`: source, pipeline, captures, target.
+    """
+    heading("What is built")
+    if st.button("Build and show the code", key="compile"):
+        desk.forget(Request("compile", request))
+        st.session_state.compile_of = request
+    if st.session_state.get("compile_of") != request:
+        st.caption(
+            "Builds the program for the target, whose device need not be here: how large the "
+            "library is, and each kernel's machine code, LLVM IR, assembly or GPU source."
+        )
+        return
+    try:
+        found: Artefact = desk.ask("compile", *request)
+    except Waiting:
+        waiting(desk)
+        return
+    except EngineError as error:
+        show_error(error)
+        st.session_state.compile_of = None
+        return
+    _facts(found)
+    _code(desk, found, request)
+
+
+def _facts(found: Artefact) -> None:
+    code = found.code_bytes
+    strip(
+        [
+            (tables.size(found.library_bytes), "library, constants included"),
+            ("not known" if code is None else tables.size(code), "machine code of the kernels"),
+            (str(len(found.kernels)), "kernels"),
+            (tables.milliseconds(found.build_seconds), "to build"),
+        ]
+    )
+    for note in found.notes[not found.target.runs_here :]:  # the first is said above, too
+        st.info(note)
+
+
+def _code(desk: Desk, found: Artefact, request: tuple[Any, ...]) -> None:
+    """The kernels as a table, and the code of one of them."""
+    languages = artefacts.languages(found)
+    if not languages:
+        return
+    pick, sought, save = st.columns([3, 3, 1.6], vertical_alignment="bottom")
+    if st.session_state.get("code_language") not in languages:
+        st.session_state.code_language = languages[0]
+    language = pick.segmented_control("Code", languages, key="code_language", required=True)
+    wanted = sought.text_input(
+        "Search the code", key="code_search", placeholder="an instruction, a name"
+    )  # fmt: skip
+    save.download_button(
+        "Code (.zip)", desk.derive(lambda: artefacts.archive(found), "code", *request),
+        "code.zip", "application/zip", key="code_zip", width="stretch",
+    )  # fmt: skip
+    kernels = {
+        (k.phase, k.name): (k, text) for k in found.kernels if (text := _text(k, language or ""))
+    }
+    lines = {at: artefacts.search(text, wanted) for at, (_, text) in kernels.items()}
+    if wanted:
+        kernels = {at: kernels[at] for at in kernels if lines[at]}
+        count = sum(map(len, lines.values()))
+        st.caption(f"{count} lines of {language} in {len(kernels)} kernels have “{wanted}”.")
+    if not kernels:
+        return
+    chosen = _table(list(kernels.values()))
+    kernel, text = kernels.get(chosen, next(iter(kernels.values())))
+    at = kernel.phase, kernel.name
+    shown = [line for _, line in lines[at]] if wanted else text.splitlines()
+    if wanted:
+        shown = [f"{number:6}  {line}" for number, line in lines[at]]
+    more = len(shown) - _MOST_LINES
+    shown = shown[:_MOST_LINES] + ([f"… {more} more lines"] if more > 0 else [])
+    st.caption(f"{kernel.phase}, {kernel.name}")
+    st.code(
+        "\n".join(shown), language={"CUDA": "cpp", "OpenCL": "cpp"}.get(language or ""),
+        height=_HEIGHT,
+    )  # fmt: skip
+
+
+def _text(kernel: KernelCode, language: str) -> str:
+    return dict(kernel.code).get(language, "")
+
+
+def _table(kernels: list[tuple[KernelCode, str]]) -> tuple[str, str]:
+    """The kernels, the largest first; the chosen one's phase and name."""
+    ordered = sorted(kernels, key=lambda k: -(k[0].bytes or 0))
+    event = st.dataframe(
+        [
+            {
+                "kernel": kernel.name,
+                "phase": kernel.phase,
+                "machine code": None if kernel.bytes is None else tables.size(kernel.bytes),
+                "lines": text.count("\n") + 1,
+            }
+            for kernel, text in ordered
+        ],
+        hide_index=True,
+        key="code_table",
+        on_select="rerun",
+        selection_mode="single-row",
+        placeholder="–",
+        height="auto" if len(ordered) < 9 else 320,
+    )  # fmt: skip
+    rows = event["selection"]["rows"]
+    kernel = ordered[rows[0] if rows and rows[0] < len(ordered) else 0][0]
+    return kernel.phase, kernel.name

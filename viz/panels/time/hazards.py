@@ -1,0 +1,148 @@
+"""What could be faster: the findings of the linters, with the passes that remove them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.protocol.profile import Profile
+from relascope.passes.catalogue import last_built
+from relascope.passes.lint import LINTERS
+from relascope.passes.lint.rules.adding import with_remedy
+from relascope.viz.component import graph_view
+from relascope.viz.panels.shell import sidebar
+from relascope.viz.panels.shell.desk import Desk, Waiting
+from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import profile as explained
+from relascope.viz.rows import tables
+
+_HEIGHT = 480
+
+
+def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
+    """Draw the section: a button, the hazards, each place, and the chosen one in the graph.
+
+    Args:
+        request: the arguments of `profile`, whose answer is used where it is known.
+    """
+    heading("What could be faster?")
+    place = (screen.source, screen.pipeline)
+    if st.button("Look for it", key="lint"):
+        st.session_state.lint_of = place
+    if st.session_state.get("lint_of") != place:
+        st.caption(
+            "Looks through the program for transposed copies, layout changes, casts, constant "
+            "work, duplicates, unfused chains, tiny kernels and the like, and names the pass that "
+            "removes each."
+        )
+        return
+    try:
+        profile, document, graph = _found(desk, screen, request)
+    except Waiting:
+        waiting(desk, "_lint")
+        return
+    except EngineError as error:
+        show_error(error, desk, "_lint")
+        return
+    if not document["findings"]:
+        st.success(f"None of {len(LINTERS)} linters finds anything.")
+        return
+    st.caption(
+        "Costs are the times that were measured."
+        if profile is not None
+        else "Costs are estimated, and the build may remove some of it by itself. *Time each "
+        "kernel* measures them."
+    )
+    for index, hazard in enumerate(document["hazards"]):
+        _hazard(screen, hazard, index)
+    chosen = _table(document["findings"])
+    if chosen is None:
+        st.caption("Choose a row to see it in the graph.")
+        return
+    graph_view(
+        graph,
+        key="hazard_view",
+        height=_HEIGHT,
+        fewer_than=screen.fewer_than,
+        highlight=dict.fromkeys(chosen["nodes"], "hazard"),
+        shines_through=("hazard",),
+        focus=chosen["nodes"][0],
+        notes={chosen["nodes"][0]: chosen["message"]},
+    )
+
+
+def _found(
+    desk: Desk, screen: Screen, request: tuple[Any, ...]
+) -> tuple[Profile | None, tables.Row, Graph]:
+    """The profile where it is known, the findings, and the graph that they are in."""
+    try:
+        profile: Profile | None = desk.known("profile", *request)
+    except EngineError:
+        profile = None  # the section of the kernels says why
+    built = last_built(screen.ir, screen.pipeline)
+    graph: Graph = desk.ask("graph_after", screen.source, screen.pipeline, built)
+    kernels = None
+    if profile is None:
+        kernels = desk.ask("kernels", screen.source, screen.pipeline, True)
+    target = request[3] or ""
+    document = desk.derive(
+        lambda: explained.lint_document(explained.findings(graph, kernels, profile, target)),
+        "lint", request, profile is not None,
+    )  # fmt: skip
+    return profile, document, graph
+
+
+def _hazard(screen: Screen, hazard: tables.Row, index: int) -> None:
+    """One sort of hazard in a line, with a button for its pass."""
+    words, button = st.columns([5, 1.6], vertical_alignment="center")
+    with words:
+        count = hazard["found"]
+        strip(
+            [
+                (hazard["title"], ""),
+                (str(count), "place" if count == 1 else "places"),
+                (explained.cost_text(hazard), ""),
+                *([(tables.size(hazard["bytes"]), "moved")] if hazard["bytes"] else []),
+            ]
+        )
+    remedy = hazard["remedy"]
+    if remedy is None:
+        button.caption("No pass removes it.")
+        return
+    new = with_remedy(screen.ir, screen.pipeline, remedy)
+    button.button(
+        f"Add {remedy}", key=f"remedy_{index}", width="stretch",
+        on_click=sidebar.set_pipeline, args=(screen, new),
+        help=f"{LINTERS[hazard['hazard']].summary} The pipeline becomes {new}.",
+    )  # fmt: skip
+
+
+def _table(findings: list[tables.Row]) -> tables.Row | None:
+    """Each place, the most expensive first; the chosen one."""
+    event = st.dataframe(
+        [
+            {
+                "hazard": f["title"],
+                "costs": f["ms"],
+                "moves": tables.size(f["bytes"]) if f["bytes"] else None,
+                "operators": ", ".join(f["operators"][:4]) + (" …" if f["operators"][4:] else ""),
+                "in": f["scope"],
+                "what": f["message"],
+                "removed by": f["remedy"],
+                "else": f["advice"],
+            }
+            for f in findings
+        ],
+        hide_index=True,
+        key="hazard_table",
+        on_select="rerun",
+        selection_mode="single-row",
+        placeholder="–",
+        column_config={"costs": st.column_config.NumberColumn(format="%.4g ms")},
+    )  # fmt: skip
+    chosen = event["selection"]["rows"]
+    return findings[chosen[0]] if chosen and chosen[0] < len(findings) else None

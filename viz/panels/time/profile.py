@@ -1,0 +1,214 @@
+"""Every kernel's time below the timings: a table, and a heat map on the graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.protocol.profile import Peaks, Profile
+from relascope.passes.catalogue import last_built
+from relascope.viz.charts.roofline import CHOICE, roofline
+from relascope.viz.component import graph_view
+from relascope.viz.drawing import palette
+from relascope.viz.panels.shell.desk import Desk, Request, Waiting
+from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.time.trace import trace_button
+from relascope.viz.rows import profile as explained
+from relascope.viz.rows import tables
+
+_HEIGHT = 560
+_CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked last
+_TURN = "peaks_turn"  # how often the peaks were measured anew
+
+
+def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
+    """Draw the section: a button, then what the engine's `profile` says.
+
+    Args:
+        request: the arguments of `time`, which are those of `profile`.
+    """
+    heading("Where does the time go?")
+    if st.button("Time each kernel", key="profile"):
+        desk.forget(Request("profile", request))
+        st.session_state.profile_of = request
+        st.session_state[_CHOSEN] = None
+    if st.session_state.get("profile_of") != request:
+        st.caption(
+            "Runs the same program kernel by kernel: what each takes, reads and writes, what is in "
+            "its results, and which nodes of the graph it computes."
+        )
+        return
+    try:
+        profile: Profile = desk.ask("profile", *request)
+        built = last_built(screen.ir, screen.pipeline)
+        graph: Graph = desk.ask("graph_after", screen.source, screen.pipeline, built)
+    except Waiting:
+        waiting(desk)
+        return
+    except EngineError as error:
+        show_error(error)
+        st.session_state.profile_of = None
+        return
+    peaks = _peaks(desk, profile, request)
+    document = desk.derive(
+        lambda: explained.profile_document(replace(profile, peaks=peaks), graph),
+        "kernels", request, peaks,
+    )  # fmt: skip
+    strip(
+        [
+            (document["machine"], ""),
+            (str(document["threads"]), "threads"),
+            (str(document["repeats"]), "repeats"),
+            (f"{float(document['error']['max_abs']):.1e}", "largest error against PyTorch"),
+        ]
+    )
+    strip(
+        [
+            (f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at")
+            for p in document["phases"]
+            if p["of_peak"] is not None
+        ],
+        large=True,
+    )
+    for note in document["notes"]:
+        st.warning(note)
+    for phase in document["phases"]:
+        st.caption(explained.phase_text(phase))
+    trace_button(document, screen.label, screen.ir)
+    if document["first_bad"] is not None:
+        bad = document["kernels"][document["first_bad"]]
+        st.error(f"The first kernel that puts out NaN or infinity is {bad['name']}.")
+    _roofline(document)
+    chosen = _table(document["kernels"])
+    shares = explained.heat(profile)
+    graph_view(
+        graph,
+        key="heat_view",
+        height=_HEIGHT,
+        fewer_than=screen.fewer_than,
+        highlight={n.id: palette.heat(shares.get(n.id)) for n in graph},
+        focus=chosen["nodes"][-1] if chosen and chosen["nodes"] else None,
+    )
+
+
+def _peaks(desk: Desk, profile: Profile, request: tuple[Any, ...]) -> Peaks | None:
+    """What the machine does at best: as measured with the profile, or since then on request."""
+    turn = st.session_state.get(_TURN, 0)
+    if not turn:
+        return profile.peaks
+    types = tuple(dict.fromkeys(k.dtype for k in profile.kernels if k.dtype))
+    try:
+        found: Peaks = desk.ask("peaks", request[3], request[4], types, turn)
+    except Waiting:
+        waiting(desk, "_peaks")
+        return profile.peaks
+    except EngineError as error:
+        show_error(error, desk, "_peaks")
+        return profile.peaks
+    return found
+
+
+def _roofline(document: tables.Row) -> None:
+    """The kernels under the machine's roofs; a click on one chooses it, as one in the table."""
+    table, at = _selected("kernel_table"), st.session_state.get(_CHOSEN)
+    chart = roofline(document, at if table else None)
+    if chart is not None:
+        st.altair_chart(
+            chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE]
+        )  # fmt: skip
+    words, again = st.columns([3, 1.2], vertical_alignment="center")
+    words.caption(explained.peaks_text(document["peaks"]))
+    if again.button(
+        "Measure again", key="peaks_again", width="stretch",
+        help="Measures the machine's peaks anew; on a busy machine they come out too low.",
+    ):  # fmt: skip
+        st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
+        st.rerun()
+    hidden = sum(not (k["intensity"] and k["flops_per_second"]) for k in document["kernels"])
+    if hidden:
+        words.caption(
+            f"{hidden} of {len(document['kernels'])} kernels compute nothing, or it is unknown "
+            "what: they stand in the table alone."
+        )
+
+
+def _selected(key: str) -> list[int]:
+    """The rows that are selected in a table of the run before."""
+    state = st.session_state.get(key)
+    return list(state["selection"]["rows"]) if state else []
+
+
+def _from_chart() -> None:
+    """A click on a dot, or beside one."""
+    points = st.session_state["roofline_chart"]["selection"].get(CHOICE) or []
+    st.session_state[_CHOSEN] = int(points[0]["index"]) if points else None
+
+
+def _table(kernels: list[tables.Row]) -> tables.Row | None:
+    """The kernels, the slowest first; the chosen one, by its row or its dot in the chart."""
+    rows = sorted(kernels, key=lambda k: -k["median_ms"])
+
+    def from_table() -> None:
+        chosen = _selected("kernel_table")
+        here = chosen and chosen[0] < len(rows)
+        st.session_state[_CHOSEN] = rows[chosen[0]]["index"] if here else None
+
+    number = st.column_config.NumberColumn(format="%.4g")
+    st.dataframe(
+        [
+            {
+                "kernel": k["name"],
+                "phase": k["phase"],
+                "median": k["median_ms"],
+                "share": 100 * k["share"],
+                "of peak": None if k["of_peak"] is None else 100 * k["of_peak"],
+                "bound by": k["roof"] or "unknown",
+                "computes": ", ".join(k["operators"]) or "no node of the graph",
+                "in": k["scope"],
+                "FLOPs": tables.flops(k["flops"]),
+                "achieves": explained.rate_text(k["flops_per_second"], "FLOP/s"),
+                "and moves": explained.rate_text(k["bytes_per_second"], "B/s"),
+                "FLOPs a byte": k["intensity"],
+                "reads": tables.size(k["bytes_in"]),
+                "writes": tables.size(k["bytes_out"]),
+                **_output(k["outputs"]),
+                "order": k["index"] + 1,
+            }
+            for k in rows
+        ],
+        hide_index=True,
+        key="kernel_table",
+        on_select=from_table,
+        selection_mode="single-row",
+        placeholder="–",
+        column_config={
+            "median": st.column_config.NumberColumn(format="%.3f ms"),
+            "share": st.column_config.NumberColumn(format="%.1f %%"),
+            "of peak": st.column_config.ProgressColumn(
+                format="%.0f %%", min_value=0, max_value=100,
+                help="The least time that the machine's peaks allow, over the time it takes; "
+                "empty where its FLOPs are unknown.",
+            ),
+            "FLOPs a byte": number,
+            "min": number, "max": number, "mean": number,
+        },
+    )  # fmt: skip
+    return next((k for k in rows if k["index"] == st.session_state.get(_CHOSEN)), None)
+
+
+def _output(outputs: list[tables.Row]) -> tables.Row:
+    """What a kernel put out, in cells; of several tensors together."""
+    low = [o["minimum"] for o in outputs if o["minimum"] is not None]
+    high = [o["maximum"] for o in outputs if o["maximum"] is not None]
+    return {
+        "result": ", ".join(f"{tables.shape_text(o['shape'])} {o['dtype']}" for o in outputs),
+        "min": min(low, default=None),
+        "max": max(high, default=None),
+        "mean": outputs[0]["mean"] if len(outputs) == 1 else None,
+        "NaN or Inf": sum(o["nans"] + o["infinities"] for o in outputs),
+    }

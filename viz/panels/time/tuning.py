@@ -1,0 +1,314 @@
+"""Tuning below the timings: the kernels, what is measured of them as it happens, what was found.
+
+What the section shows of measurements it reads from the records on disk, so it shows the same after
+a reload, after Cancel, and after a kill. While the engine tunes, only a small part of the page runs
+again, once a second.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.protocol import records
+from relascope.engine.protocol.records import Book
+from relascope.engine.protocol.targets import EngineInfo, Target
+from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask, time_left
+from relascope.passes.catalogue import last_built
+from relascope.viz.charts.tuning import best_so_far
+from relascope.viz.panels.shell.desk import Desk, Request, Waiting
+from relascope.viz.panels.shell.frame import heading, plain_text, show_error, strip, waiting
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import tuning as tuned
+
+_RUNNING = "tuning"  # the run under way, or the last
+_LISTED = "tasks_of"  # the arguments that kernels were listed for
+_TABLE = "tune_table"
+_TICK = 1.0  # seconds between two looks at the records
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A tuning: the arguments of `tune`, and the records as they were before it."""
+
+    request: tuple[Any, ...]
+    place: Path
+    before: int
+    names: tuple[tuple[str, str], ...]
+
+    @property
+    def total(self) -> int:
+        """How many trials it makes, unless a kernel has fewer schedules."""
+        return int(self.request[6]) * len(self.request[5])
+
+
+def show(
+    desk: Desk, screen: Screen, request: tuple[Any, ...], target: Target, fleet: Fleet | None
+) -> None:
+    """Draw the section.
+
+    Args:
+        request: the arguments of `time`; the first five are those of `tasks`.
+        fleet: whose devices measure; None for this machine.
+    """
+    heading("Tune the kernels")
+    if fleet is None and not target.runs_here:
+        st.caption("This target does not run here: name a fleet above whose devices measure.")
+        return
+    engine: EngineInfo = desk.ask("describe")
+    asked = (*request[:5], *((fleet,) if fleet else ()))
+    place = records.folder(screen.ir, engine.version, request[3], request[4], fleet)
+    run: _Run | None = st.session_state.get(_RUNNING)
+    ours = run is not None and run.place == place
+    try:
+        book = records.read(place)
+        listed = _tasks(desk, asked, book)
+        if run is not None and _under_way(desk, run):
+            if ours:
+                _table(desk, screen, listed, book, chooses=False)
+            else:
+                st.caption("Another target is being tuned.")
+            shown: list[Desk] = st.session_state.setdefault("progress_shown", [])
+            if desk not in shown:
+                shown.append(desk)
+                _live(desk, run)
+            return
+        if run is not None and ours:
+            _outcome(desk, run)
+        if listed:
+            keys = _table(desk, screen, listed, book, chooses=True)
+            _start(desk, asked, place, book, listed, keys)
+        _found(book, listed, request[3])
+    except Waiting:
+        waiting(desk, "_tuning")
+    except EngineError as error:
+        show_error(error, desk, "_tuning")
+
+
+def _tasks(desk: Desk, asked: tuple[Any, ...], book: Book) -> tuple[TuneTask, ...]:
+    """The kernels with what the records say now; empty before somebody wants to see them."""
+    state = st.session_state
+    if state.get(_LISTED) != asked:
+        words, button = st.columns([5, 1.4], vertical_alignment="center")
+        words.caption(_records_text(book))
+        if not button.button("List kernels", key="list_tasks", width="stretch"):
+            return ()
+        desk.forget(Request("tasks", asked))
+        state[_LISTED] = asked
+    known = desk.known("tasks", *asked)
+    found: tuple[TuneTask, ...] = known if known is not None else desk.ask("tasks", *asked)
+    return tuned.refreshed(found, book)
+
+
+def _records_text(book: Book) -> str:
+    if not book.trials:
+        return (
+            "Lists the kernels that can be tuned, and tries schedules of them on this machine or "
+            "a fleet. Every measurement is kept, and later builds use the best."
+        )
+    kernels = len({t.task for t in book.trials})
+    return (
+        f"The records of this target hold {len(book.trials)} measurements of "
+        f"{kernels} kernel{'s' if kernels != 1 else ''}, of this model or others."
+    )
+
+
+def _table(
+    desk: Desk, screen: Screen, listed: tuple[TuneTask, ...], book: Book, chooses: bool
+) -> tuple[str, ...]:
+    """The kernels, those with the largest share first; the keys of the chosen rows."""
+    if not listed:
+        return ()
+    built = last_built(screen.ir, screen.pipeline)
+    graph: Graph | None = desk.known("graph_after", screen.source, screen.pipeline, built)
+    rows = [
+        {
+            "kernel": row["name"],
+            "shapes": tuned.shapes_text(row["shapes"], row["dtypes"]),
+            "calls": row["calls"],
+            "share": None if row["share"] is None else 100 * row["share"],
+            "without": row["before_ms"],
+            "best": row["best_ms"],
+            "gain": tuned.gain(row["before_ms"], row["best_ms"]),
+            "trials": row["trials"],
+            "built with": "its record" if row["uses_record"] else "no record",
+            "computes": ", ".join(row["operators"]),
+        }
+        for row in tuned.task_rows(listed, graph)
+    ]
+    if not any(row["computes"] for row in rows):
+        rows = [{k: v for k, v in row.items() if k != "computes"} for row in rows]
+    ms = st.column_config.NumberColumn(format="%.4f ms")
+    event: Any = st.dataframe(
+        rows,
+        hide_index=True,
+        key=_TABLE if chooses else f"{_TABLE}_running",
+        on_select="rerun" if chooses else "ignore",
+        selection_mode="multi-row",
+        placeholder="–",
+        column_config={
+            "share": st.column_config.ProgressColumn(
+                format="%.1f %%", min_value=0, max_value=100,
+                help="Of the time of all kernels, with the records that there are.",
+            ),
+            "without": st.column_config.NumberColumn(
+                format="%.4f ms", help="As it is built without records."
+            ),
+            "best": ms,
+            "gain": st.column_config.NumberColumn(
+                format="%.2f×", help="How much faster the best record is; below 1, slower."
+            ),
+            "trials": st.column_config.NumberColumn(help="Measurements on disk."),
+            "built with": st.column_config.TextColumn(
+                help="A build with records takes the best where nothing known is faster."
+            ),
+        },
+    )  # fmt: skip
+    for note in book.notes:
+        st.warning(note)
+    if not chooses:
+        return ()
+    return tuple(listed[k].key for k in event["selection"]["rows"] if k < len(listed))
+
+
+def _start(
+    desk: Desk,
+    asked: tuple[Any, ...],
+    place: Path,
+    book: Book,
+    listed: tuple[TuneTask, ...],
+    chosen: tuple[str, ...],
+) -> None:
+    """What is tuned and how long, and the button that starts it."""
+    state = st.session_state
+    state.setdefault("keep_tune_top", 0)
+    state.setdefault("keep_trials", 32)
+    words, top, trials, start = st.columns([3, 1.3, 1.3, 1.1], vertical_alignment="bottom")
+    count = top.number_input(
+        "Kernels, 0 for all", 0, 1000, key="keep_tune_top", disabled=bool(chosen),
+        help="Those with the largest share. Rows chosen in the table are tuned instead.",
+    )  # fmt: skip
+    each = trials.number_input("Trials of each", 1, 100_000, key="keep_trials")
+    keys = chosen or tuple(t.key for t in listed[: int(count) or None])
+    words.caption(_plan(listed, keys, bool(chosen), int(each)))
+    if start.button("Tune", type="primary", key="tune", width="stretch"):
+        source, pipeline, captured, target, threads, *fleet = asked
+        request = (source, pipeline, captured, target, threads, keys, int(each), *fleet)
+        desk.forget(Request("tune", request))
+        names = tuple(tuned.labels(listed).items())
+        state[_RUNNING] = _Run(request, place, len(book.trials), names)
+        st.rerun()
+
+
+def _plan(listed: tuple[TuneTask, ...], keys: tuple[str, ...], chosen: bool, each: int) -> str:
+    share = sum(t.share or 0.0 for t in listed if t.key in keys)
+    which = "The chosen" if chosen else "All" if len(keys) == len(listed) else "The top"
+    kernels = f"{len(keys)} kernel{'s' if len(keys) != 1 else ''}"
+    of = f", {share:.0%} of the kernels' time" if share else ""
+    return f"{which} {kernels}{of}: {len(keys) * each} trials, besides those measured before."
+
+
+def _under_way(desk: Desk, run: _Run) -> bool:
+    """Whether a run has no answer yet; starts it where nothing else keeps the engine busy."""
+    try:
+        desk.ask("tune", *run.request, patience=0.0)
+    except Waiting:
+        return True
+    except EngineError:
+        return False
+    return False
+
+
+@st.fragment(run_every=_TICK)
+def _live(desk: Desk, run: _Run) -> None:
+    """The progress of a run, with the best so far of each kernel."""
+    running = desk.running
+    if running is None or desk.collect():
+        st.rerun()
+        return
+    mine = running.request == Request("tune", run.request)
+    try:
+        made = records.read(run.place).trials[run.before :]
+    except EngineError as error:
+        show_error(error)
+        return
+    fraction, text = running.job.progress if mine else (0.0, "waiting for other work to end")
+    seconds = time.monotonic() - running.began
+    bar, button = st.columns([5, 1], vertical_alignment="center")
+    bar.progress(min(max(fraction, 0.0), 1.0), text=plain_text(text))
+    if button.button("Cancel", key="cancel_tuning", width="stretch", help="Keeps what was found."):
+        desk.cancel()
+        st.rerun()
+    left = time_left(made, run.total)
+    failed = sum(t.ms is None for t in made)
+    strip(
+        [
+            (f"{len(made)} of {run.total}", "trials"),
+            (tuned.duration(seconds), "so far"),
+            *([(tuned.duration(left), "left")] if left is not None else []),
+            *([(str(failed), "that did not build or run")] if failed else []),
+        ]
+    )
+    chart = best_so_far(made, dict(run.names))
+    if chart is not None:
+        st.altair_chart(chart, key="tune_curve")
+    else:
+        st.caption("The first measurements take a moment: a process of its own makes them.")
+
+
+def _outcome(desk: Desk, run: _Run) -> None:
+    """What the last run did."""
+    made = records.read(run.place).trials[run.before :]
+    try:
+        result: TuneResult | None = desk.known("tune", *run.request)
+    except EngineError as error:
+        if error.kind != "cancelled":
+            show_error(error)
+        kept = f"{len(made)} trials; what was found is kept." if made else "before its first trial."
+        st.info(f"Tuning was stopped after {kept}" if made else f"Tuning was stopped {kept}")
+        return
+    if result is None:
+        return
+    faster = [t for t in result.tasks if t.uses_record]
+    strip(
+        [
+            (str(sum(t.trials for t in result.tasks)), "trials"),
+            (tuned.duration(result.seconds), ""),
+            (str(result.threads), "threads"),
+            (f"{len(faster)} of {len(result.tasks)}", "kernels have a record that is the fastest"),
+        ]
+    )
+    for note in dict.fromkeys(result.notes):
+        st.warning(plain_text(note))
+
+
+def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
+    """The curve of the latest run, and how to build with what the records hold."""
+    names = tuned.labels(listed)
+    latest = book.in_run(book.trials[-1].run) if book.trials else ()
+    mine = [t for t in latest if t.task in names]
+    chart = best_so_far(mine, names) if mine else None
+    if chart is not None:
+        st.caption("The latest run, best so far of each kernel.")
+        st.altair_chart(chart, key="tune_curve")
+    if not any(book.takes(k) for k in {t.task for t in book.trials}):
+        return
+    if RECORDS in target.split():
+        st.caption("This target is built with the records: time it to see what they bring.")
+        return
+    words, button = st.columns([5, 1.8], vertical_alignment="center")
+    words.caption(f"Builds for the target `{target} {RECORDS}` take the best records.")
+    button.button(
+        "Build with them", key="use_records", width="stretch", on_click=_use, args=(target,)
+    )  # fmt: skip
+
+
+def _use(target: str) -> None:
+    """Choose the target that builds with the records."""
+    st.session_state.keep_target = f"{target} {RECORDS}"

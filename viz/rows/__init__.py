@@ -1,0 +1,1 @@
+"""Results as rows and sentences, the same for the page and the command line."""

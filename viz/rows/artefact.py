@@ -1,0 +1,112 @@
+"""What was built for a target: the rows of the page and of the command line, and its code."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Sequence
+
+from relascope.engine.protocol.artefact import Artefact, extension
+from relascope.engine.protocol.plain import plain
+from relascope.viz.rows.tables import Row, size, text_table
+
+TYPED = (
+    "cuda -arch=sm_90",
+    "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1",
+    "llvm -mcpu=skylake-avx512",
+    "opencl",
+)
+"""Targets that can be built for where their device is not, as examples."""
+
+
+def document(found: Artefact, code: bool = True) -> Row:
+    """What `compile MODEL` prints.
+
+    Args:
+        code: with each kernel's code.
+    """
+    return {
+        "target": plain(found.target),
+        "library_bytes": found.library_bytes,
+        "code_bytes": found.code_bytes,
+        "build_seconds": found.build_seconds,
+        "kernels": [
+            {
+                "name": k.name,
+                "phase": k.phase,
+                "bytes": k.bytes,
+                "lines": {language: text.count("\n") + 1 for language, text in k.code},
+                **({"code": dict(k.code)} if code else {}),
+            }
+            for k in found.kernels
+        ],
+        "notes": list(found.notes),
+        "files": list(found.files),
+    }
+
+
+def rows(found: Artefact) -> list[Row]:
+    """One row a kernel, the largest first; those without a size as they come."""
+    made = [
+        {
+            "kernel": k.name,
+            "phase": k.phase,
+            "machine code": k.bytes,
+            **{f"{language} lines": text.count("\n") + 1 for language, text in k.code},
+        }
+        for k in found.kernels
+    ]
+    return sorted(made, key=lambda r: -(r["machine code"] or 0))
+
+
+def languages(found: Artefact) -> list[str]:
+    """The languages that some kernel's code is there in."""
+    return list(dict.fromkeys(language for k in found.kernels for language, _ in k.code))
+
+
+def search(text: str, wanted: str) -> list[tuple[int, str]]:
+    """The lines of a code that a text stands in, from 1; case does not matter."""
+    sought = wanted.lower()
+    lines = enumerate(text.splitlines(), 1)
+    return [(n, line) for n, line in lines if sought in line.lower()] if sought else []
+
+
+def archive(found: Artefact) -> bytes:
+    """All code as a zip file: a folder a phase, a file a kernel and language."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as opened:
+        for kernel in found.kernels:
+            for language, text in kernel.code:
+                name = re.sub(r"[^\w.-]", "_", kernel.name)
+                opened.writestr(f"{kernel.phase}/{name}.{extension(language)}", text + "\n")
+    return made.getvalue()
+
+
+def text(document: Row) -> str:
+    """What `compile` says; with `--code`, every kernel's code below its table."""
+    target = document["target"]
+    code = document["code_bytes"]
+    head = (
+        f"{target['name']}: {target['device']}; library {size(document['library_bytes'])}, "
+        f"machine code of the kernels {size(code) if code is not None else 'not known'}; "
+        f"built in {document['build_seconds']:.1f} s"
+    )
+    kernels: Sequence[Row] = document["kernels"]
+    table = [
+        {
+            "kernel": k["name"],
+            "phase": k["phase"],
+            "machine code": size(k["bytes"]) if k["bytes"] is not None else "-",
+            "lines": ", ".join(f"{language} {n}" for language, n in k["lines"].items()),
+        }
+        for k in kernels
+    ]
+    parts = ["\n".join([head, *document["notes"]])]
+    parts.append(text_table(table, ["kernel", "phase", "machine code", "lines"]))
+    for kernel in kernels:
+        for language, written in kernel.get("code", {}).items():
+            parts.append(f"== {kernel['phase']} {kernel['name']}, {language}\n{written}")
+    if document["files"]:
+        parts.append(f"{len(document['files'])} files written.")
+    return "\n\n".join(parts)

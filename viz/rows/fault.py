@@ -1,0 +1,113 @@
+"""A fault that was narrowed: as a document, as text, and its report as files."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import reduce as reduction
+from relascope.engine.jobs.bisect import Bisection
+from relascope.engine.jobs.reduce import PieceTry, Reduction
+from relascope.engine.protocol.fault import Report
+from relascope.engine.protocol.plain import plain
+from relascope.viz.rows import tables
+
+Document = dict[str, Any]
+
+_TIME = (1980, 1, 1, 0, 0, 0)  # of files in an archive: equal reports are equal bytes
+
+
+def document(ir: str, found: Bisection, made: Reduction | None, folder: str = "") -> Document:
+    """What `reduce MODEL` prints: the culprit, the piece that shows it, and every piece tried.
+
+    Args:
+        made: None where there was nothing to narrow.
+        folder: that the report was written to.
+    """
+    bisected = tables.bisect_document(ir, found)
+    report = None if made is None else made.report
+    return {
+        **{k: bisected[k] for k in ("model", "engine", "target", "pipeline", "culprit", "suspects",
+                                    "kind", "compiles")},
+        "bisection": bisected["verdict"],
+        "dtype": None if made is None else made.source.dtype,
+        "total": None if made is None else made.total,
+        "nodes": None if made is None or made.piece is None else len(made.piece.nodes),
+        "operators": None if made is None or made.piece is None else list(made.operators),
+        "minimal": made is not None and made.minimal,
+        "shown": None if made is None or made.shown is None else plain(made.shown),
+        "tries": [] if made is None else [piece_row(t) for t in made.log],
+        "title": None if report is None else report.title,
+        "before": None if report is None else report.before,
+        "after": None if report is None else report.after,
+        "report": None if report is None else {"folder": folder, "files": sorted(report.files)},
+        "verdict": reduction.cannot(found) if made is None else reduction.verdict(ir, made),
+    }  # fmt: skip
+
+
+def piece_row(one: PieceTry) -> tables.Row:
+    """One piece that was tried."""
+    shown = plain(one.shown)
+    shown.pop("outputs")  # ids that say nothing without the graph
+    return {"nodes": one.nodes, "results": one.outputs, **shown}
+
+
+def text(document: Document) -> str:
+    """What `reduce` says."""
+    head = f"{document['model']} ({document['engine']}), target {document['target']}"
+    parts = [head, f"{document['bisection']} {document['compiles']} compiles."]
+    if document["tries"]:
+        rows = [
+            {**r, "error": (r["error"] or {}).get("message", "").partition("\n")[0]}
+            for r in document["tries"]
+        ]
+        told = [c for c in ("max_rel", "ratio", "error") if any(r[c] for r in rows)]
+        parts.append(tables.text_table(rows, ["nodes", "results", "outcome", *told]))
+    parts.append(document["verdict"])
+    if document["report"] is not None:
+        parts += [document["title"], f"before:\n{document['before']}"]
+        parts += [f"after:\n{document['after']}"] if document["after"] else []
+        parts.append(f"Written to {document['report']['folder']}; run report.py there.")
+    return "\n\n".join(part.rstrip() for part in parts)
+
+
+def check_folder(folder: Path) -> None:
+    """See that a report can be written to a folder, before it is made.
+
+    Raises:
+        EngineError: kind "usage"; there is something already, or a file has this name.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise EngineError(
+            "usage", "A report needs a folder of its own, and there is something here.",
+            str(folder), "Give another --out.",
+        )  # fmt: skip
+
+
+def write(report: Report, folder: Path) -> None:
+    """Write a report's files.
+
+    Raises:
+        EngineError: kind "file"; they cannot be written.
+    """
+    try:
+        for name, content in report.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    except OSError as wrong:
+        raise EngineError(
+            "file", f"Cannot write: {wrong.strerror or wrong}.", str(folder), "Give another --out."
+        ) from wrong
+
+
+def zipped(report: Report, folder: str) -> bytes:
+    """A report as a zip archive of one folder."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in report.files.items():
+            archive.writestr(zipfile.ZipInfo(f"{folder}/{name}", _TIME), content)
+    return buffer.getvalue()

@@ -1,0 +1,228 @@
+"""Where the time goes and what could be faster: the same rows for the page and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from relascope.core.graph import Graph, Kind
+from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.profile import Phase, Profile
+from relascope.passes.cost import Kernels, Measured, flops
+from relascope.passes.lint import LINTERS, Finding, lint
+from relascope.viz.drawing import palette
+from relascope.viz.rows.tables import Row, size, worst
+
+EXPLAINED = 0.1
+"""So much of the time from end to end may be other than that of kernels of nodes."""
+
+BEATEN = 1.1
+"""Over so many times its peak no kernel can be; less may be a matter of how it was timed."""
+
+
+def profile_document(profile: Profile, graph: Graph) -> Row:
+    """What `profile MODEL` prints: a row a kernel in order of execution, and a row a phase.
+
+    Args:
+        graph: that the ids of the kernels' nodes are of.
+    """
+    work = flops(graph)
+    return {
+        "machine": profile.machine,
+        "target": profile.target,
+        "threads": profile.threads,
+        "repeats": profile.repeats,
+        "build_seconds": profile.build_seconds,
+        "peaks": None if profile.peaks is None else plain(profile.peaks),
+        "working_set": profile.working_set,
+        "phases": [_phase(profile, p) for p in profile.phases],
+        "kernels": [_kernel(profile, graph, work, i) for i in range(len(profile.kernels))],
+        "peak_bytes": profile.peak_bytes,
+        "estimated_peak_bytes": profile.estimated_peak_bytes,
+        "first_bad": profile.first_bad,
+        "error": worst(profile.comparisons),
+        "notes": [*profile.notes, *_beaten(profile)],
+    }
+
+
+def _beaten(profile: Profile) -> list[str]:
+    """What to say where kernels were quicker than what was measured as the machine's best."""
+    roofs = [(k, profile.roof(k)) for k in profile.kernels]
+    over = sum(r is not None and r.least_ms > BEATEN * k.median_ms for k, r in roofs)
+    if not over:
+        return []
+    kernels = "One kernel is" if over == 1 else f"{over} kernels are"
+    return [
+        f"{kernels} quicker than the peaks allow: the machine was busy while they were measured. "
+        "Measure them again when it is quiet."
+    ]
+
+
+def _phase(profile: Profile, phase: Phase) -> Row:
+    least, unknown = profile.least_ms(phase.name)
+    share = phase.mapped_share
+    return {
+        **plain(phase),
+        "unexplained_ms": phase.unexplained_ms,
+        "mapped_ms": phase.mapped_ms,
+        "mapped_share": share,
+        "explained": abs(1 - share) <= EXPLAINED,
+        "least_ms": None if profile.peaks is None else least,
+        "of_peak": None if profile.peaks is None else least / phase.median_ms,
+        "unknown_ms": unknown,
+    }
+
+
+def _kernel(profile: Profile, graph: Graph, work: dict[str, float], index: int) -> Row:
+    kernel = profile.kernels[index]
+    roof = profile.roof(kernel)
+    by_id = graph.by_id
+    nodes = [by_id[n] for n in kernel.nodes if n in by_id]
+    calls = [n for n in nodes if n.kind is Kind.CALL]
+    main = max(calls, key=lambda n: work[n.id], default=None)
+    return {
+        **plain(kernel),
+        "index": index,
+        "operators": [n.title for n in nodes],
+        "scope": nodes[-1].scope if nodes else "",
+        "sort": "call" if main is None else palette.category(main.op),
+        "bad": kernel.bad,
+        "moved": kernel.moved,
+        "intensity": kernel.intensity,
+        "flops_per_second": kernel.flops_per_second,
+        "bytes_per_second": kernel.bytes_per_second,
+        "roof": roof and roof.name,
+        "least_ms": roof and roof.least_ms,
+        "of_peak": roof and roof.least_ms / kernel.median_ms,
+    }
+
+
+def heat(profile: Profile) -> dict[str, float]:
+    """By a node's id, the share of all time of the kernels that compute it."""
+    shares: dict[str, float] = {}
+    for kernel in profile.kernels:
+        for node in kernel.nodes:
+            shares[node] = shares.get(node, 0.0) + kernel.share
+    return shares
+
+
+def phase_text(phase: Row) -> str:
+    """Where the time of a phase went, in sentences; from a row of `profile_document`."""
+    whole, rest, unmapped = phase["median_ms"], phase["unexplained_ms"], phase["unmapped_ms"]
+    parts = [
+        f"{phase['name']}: {whole:.3f} ms from end to end. Kernels of nodes of the graph explain "
+        f"{phase['mapped_share']:.1%} of it ({phase['mapped_ms']:.3f} ms)"
+    ]
+    if unmapped:
+        parts.append(f"{unmapped / whole:.1%} ({unmapped:.3f} ms) are in kernels of no node")
+    parts.append(
+        f"{rest / whole:.1%} ({rest:.3f} ms) are not in kernels: room for results, copies, the "
+        "calls themselves"
+        if rest >= 0
+        else f"watching the kernels one by one cost {-rest / whole:.1%} ({-rest:.3f} ms) more than "
+        "the whole takes unwatched"
+    )
+    sentences = ["; ".join(parts) + "."]
+    if phase["of_peak"] is not None:
+        sentences.append(
+            f"At the machine's peaks its kernels would take {phase['least_ms']:.3f} ms: it runs at "
+            f"{phase['of_peak']:.0%} of peak."
+        )
+        if phase["unknown_ms"]:
+            sentences.append(
+                f"Kernels whose peak is unknown, which take {phase['unknown_ms']:.3f} ms, count "
+                "for nothing in that."
+            )
+    sentences.append(
+        f"Its kernels write to {size(phase['memory_bytes'])} of memory, "
+        f"{size(phase['estimated_bytes'])} by the estimate."
+    )
+    return " ".join(sentences)
+
+
+def peaks_text(peaks: Row | None) -> str:
+    """What the machine does at best, in a sentence."""
+    if peaks is None:
+        return "The machine's peaks were not measured."
+    threads = f", {peaks['threads']} threads" if peaks["threads"] else ""
+    products = ", ".join(
+        f"{rate_text(rate, 'FLOP/s')} in {dtype}" for dtype, rate in peaks["flops"]
+    )
+    rates = [rate for _, rate in peaks["bandwidth"]]
+    return (
+        f"The machine's peaks, measured with PyTorch ({peaks['device']}{threads}): "
+        f"{products + ', ' if products else ''}{rate_text(rates[0], 'B/s')} within its caches, "
+        f"{rate_text(rates[-1], 'B/s')} from memory."
+    )
+
+
+def rate_text(rate: float | None, unit: str) -> str:
+    """A rate in a unit that reads well: `73.4 GFLOP/s`; "unknown" where it is."""
+    if rate is None:
+        return "unknown"
+    for letter, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if rate >= factor:
+            return f"{rate / factor:.3g} {letter}{unit}"
+    return f"{rate:.3g} {unit}"
+
+
+def share_text(share: float | None) -> str:
+    """A share of peak for a narrow column: `61 %`; "unknown" where it is."""
+    return "unknown" if share is None else f"{100 * share:.3g} %"
+
+
+def findings(
+    graph: Graph, kernels: Kernels | None, profile: Profile | None, target: str
+) -> tuple[Finding, ...]:
+    """What linters say of a program, by its profile where there is one.
+
+    Args:
+        graph: that ids of kernels and profile are of.
+        kernels: what fusion makes, where there is no profile.
+    """
+    if profile is None:
+        return lint(graph, kernels, None, target)
+    lost = {p.name for p in profile.phases} - {k.phase for k in profile.kernels if k.nodes}
+    if lost:  # what its kernels compute is not known
+        return lint(graph, kernels, None, target)
+    measured: Measured = [(k.nodes, 1e-3 * k.median_ms) for k in profile.kernels]
+    phases: Sequence[str] = [k.phase for k in profile.kernels]
+    return lint(graph, None, measured, target, phases if len(set(phases)) > 1 else None)
+
+
+def lint_document(found: Iterable[Finding]) -> Row:
+    """What `lint MODEL` prints: a row a finding, the most expensive first, and a row a hazard."""
+    rows: list[Row] = [
+        {
+            "hazard": f.hazard,
+            "title": LINTERS[f.hazard].title,
+            "nodes": list(f.nodes),
+            "operators": list(f.operators),
+            "scope": f.scope,
+            "message": f.message,
+            "remedy": f.remedy or None,
+            "advice": f.advice,
+            "bytes": f.bytes,
+            "ms": 1e3 * f.seconds,
+            "measured": f.measured,
+        }
+        for f in found
+    ]
+    groups: dict[tuple[str, str | None], Row] = {}
+    for row in rows:
+        key = row["hazard"], row["remedy"]
+        new = {"hazard": key[0], "title": row["title"], "remedy": key[1], "found": 0, "bytes": 0,
+               "ms": 0.0, "measured": row["measured"]}  # fmt: skip
+        group = groups.setdefault(key, new)
+        group["found"] += 1
+        group["bytes"] += row["bytes"]
+        group["ms"] += row["ms"]
+        group["measured"] = group["measured"] and row["measured"]
+    return {
+        "hazards": sorted(groups.values(), key=lambda g: (-g["ms"], -g["bytes"])),
+        "findings": rows,
+    }
+
+
+def cost_text(row: Row) -> str:
+    """What a finding costs: `0.412 ms`, with `about` where that is estimated."""
+    return f"{'' if row['measured'] else 'about '}{row['ms']:.3g} ms"

@@ -1,0 +1,102 @@
+"""A pipeline as a Python script that runs it step by step (`engine.stepwise`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import info
+from relascope.passes.pipeline import Pipeline, Step
+from relascope.samples import SAMPLES
+
+
+def script(ir: str, source: ModelSource, pipeline: Pipeline, label: str = "") -> str:
+    """Python code that loads the model, runs the passes one by one, and compares with PyTorch.
+
+    Args:
+        label: the name of a model's file, where `source.model` is no sample.
+    """
+    name = source.model if source.model in SAMPLES else label or source.model
+    mode = "training" if source.training else "inference"
+    return "\n".join([*_head(ir, source, pipeline, name, mode), *_steps(ir, pipeline), *_END])
+
+
+def _head(ir: str, source: ModelSource, pipeline: Pipeline, name: str, mode: str) -> Iterator[str]:
+    yield f'"""{name} in {ir.capitalize()}, {mode}, pass by pass; written by relascope.'
+    yield ""
+    yield "Run it with relascope's folder on PYTHONPATH and the Python of its environment. Each"
+    yield "`run.do` is one pass: take lines out, move them, add some. Between two of them"
+    yield "`run.mod` is TVM's own IRModule. The exit status is 0 where all agrees with PyTorch."
+    yield '"""'
+    yield ""
+    yield "import sys"
+    if source.gradient != "tvm" and source.model not in SAMPLES:
+        yield "from dataclasses import replace"
+    yield ""
+    own = sorted({f for f in (_file(ir, s) for s in pipeline) if f})
+    if source.model in SAMPLES:
+        yield "from relascope.engine.protocol.source import ModelSource"
+    else:
+        yield "from relascope.engine.protocol.source import source_from_file"
+    yield "from relascope.engine.stepwise import Stepwise"
+    if own:
+        yield "from relascope.passes.catalogue.user import name_files"
+        yield ""
+        yield f"name_files({own!r})"
+    yield ""
+    yield f'run = Stepwise("{ir}", {_source(source, name)})'
+    yield ""
+
+
+_END = ("", "sys.exit(0 if run.check() else 1)", "")
+
+
+def _source(source: ModelSource, name: str) -> str:
+    """The expression that names the model; what is at its default is left out."""
+    given = {
+        "seed": (source.seed, 0),
+        "training": (source.training, False),
+        "dtype": (source.dtype, "float32"),
+        "gradient": (source.gradient, "tvm"),
+    }
+    if source.model in SAMPLES:
+        given = {"batch": (source.batch, None), "tokens": (source.tokens, None), **given}
+        said = [f"{k}={_quoted(v)}" for k, (v, default) in given.items() if v != default]
+        return f"ModelSource({', '.join([_quoted(name), *said])})"
+    kinds = [
+        f"{n + '=' if n else ''}{'x'.join(map(str, t.shape)) or 'scalar'}:{t.dtype}"
+        for n, t in source.inputs
+    ]
+    del given["gradient"]
+    said = [f"{k}={_quoted(v)}" for k, (v, default) in given.items() if v != default]
+    made = f"source_from_file({', '.join([_quoted(name), _quoted(chr(10).join(kinds)), *said])})"
+    if source.gradient != "tvm":
+        return f"replace({made}, gradient={_quoted(source.gradient)})"
+    return made
+
+
+def _steps(ir: str, pipeline: Pipeline) -> Iterator[str]:
+    for step in pipeline:
+        about = info(ir, step)
+        parameters = {p.name: p for p in about.parameters}
+        said = [f"{k}={_quoted(parameters[k].read(v))}" for k, v in step.params]
+        call = f"run.do({', '.join([_quoted(step.name), *said])})"
+        notes = [about.title if about.title != step.name else "", about.origin.partition(";")[0]]
+        if not step.enabled:
+            notes.append("switched off")
+        elif about.looking:
+            notes.append("only for looking")
+        yield f"{'' if step.enabled else '# '}{call}  # {'; '.join(filter(None, notes))}"
+
+
+def _file(ir: str, step: Step) -> str:
+    """The file that a pass of a person's own comes from, or ""."""
+    module = info(ir, step).function.rpartition(":")[0]
+    return module if module.endswith(".py") else ""
+
+
+def _quoted(value: object) -> str:
+    """As Python writes it, with double quotes."""
+    if isinstance(value, str) and '"' not in value and "\\" not in value:
+        return '"' + value.replace("\n", "\\n") + '"'
+    return repr(value)

@@ -1,0 +1,160 @@
+"""Tasks of tuning and what was found: the same rows for the page and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from relascope.core.graph import Graph, TensorType
+from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.records import Book
+from relascope.engine.protocol.tuning import Trial, TuneResult, TuneTask
+from relascope.viz.rows import tables
+
+Row = dict[str, Any]
+
+
+def task_rows(tasks: Sequence[TuneTask], graph: Graph | None = None) -> list[Row]:
+    """One row a task, as `tasks` prints them.
+
+    Args:
+        graph: that the ids of the tasks' nodes are of; without it no operators are named.
+    """
+    by_id = {} if graph is None else graph.by_id
+    return [
+        {
+            "key": t.key,
+            "name": t.name,
+            "shapes": [list(a.shape) for a in t.arguments],
+            "dtypes": [a.dtype for a in t.arguments],
+            "calls": t.calls,
+            "flops": t.flops,
+            "share": t.share,
+            "before_ms": t.before_ms,
+            "best_ms": t.best_ms,
+            "trials": t.trials,
+            "uses_record": t.uses_record,
+            "nodes": list(t.nodes),
+            "operators": [by_id[n].title for n in t.nodes if n in by_id],
+        }
+        for t in tasks
+    ]
+
+
+def tuned_rows(result: TuneResult, tasks: Sequence[TuneTask]) -> list[Row]:
+    """One row a task that was tuned, as `tune` prints them."""
+    shapes = {t.key: [list(a.shape) for a in t.arguments] for t in tasks}
+    return [{**plain(t), "shapes": shapes.get(t.key, [])} for t in result.tasks]
+
+
+def curve_rows(trials: Sequence[Trial], names: Mapping[str, str]) -> list[Row]:
+    """One row a trial: the best so far over trials and seconds.
+
+    Args:
+        names: of tasks, by key.
+    """
+    return [{**plain(t), "name": names.get(t.task, t.task)} for t in trials]
+
+
+def refreshed(tasks: Sequence[TuneTask], book: Book) -> tuple[TuneTask, ...]:
+    """Tasks with what the records say now, the largest share first.
+
+    Args:
+        tasks: as an engine listed them, from fewer records.
+    """
+    known = next((t for t in tasks if t.share and _now(t)), None)
+    new = [
+        replace(
+            t, before_ms=book.before_ms(t.key) or t.before_ms, best_ms=book.with_record_ms(t.key),
+            trials=len(book.of(t.key)), uses_record=book.takes(t.key),
+        )
+        for t in tasks
+    ]  # fmt: skip
+    if known is None or not known.share:
+        return tuple(new)
+    whole = known.calls * _now(known) / known.share
+    rest = whole * max(0.0, 1 - sum(t.share or 0.0 for t in tasks))  # of kernels that are no task
+    total = sum(t.calls * _now(t) for t in new) + rest
+    shared = [replace(t, share=t.calls * _now(t) / total) for t in new]
+    return tuple(sorted(shared, key=lambda t: -(t.share or 0.0)))
+
+
+def gain(before: float | None, best: float | None) -> float | None:
+    """How many times faster the best record is than the kernel without; None without either."""
+    return before / best if before and best else None
+
+
+def labels(tasks: Sequence[TuneTask]) -> dict[str, str]:
+    """A name of each task that tells it from the others: with the shapes of what it reads."""
+    return {
+        t.key: f"{t.name} " + ", ".join("x".join(map(str, a.shape)) for a in t.arguments[:-1])
+        for t in tasks
+    }
+
+
+def _now(task: TuneTask) -> float:
+    ms = task.best_ms if task.uses_record else task.before_ms
+    return ms or 0.0
+
+
+def tasks_text(document: Row) -> str:
+    """What `tasks` says."""
+    rows = [
+        {
+            **t,
+            "shapes": shapes_text(t["shapes"], t["dtypes"]),
+            "flops": "-" if t["flops"] is None else tables.flops(t["flops"]),
+            "share": "-" if t["share"] is None else f"{t['share']:.1%}",
+            "built with": "its record" if t["uses_record"] else "",
+        }
+        for t in document["tasks"]
+    ]
+    columns = ["key", "name", "shapes", "calls", "flops", "share", "before_ms", "best_ms",
+               "trials", "built with"]  # fmt: skip
+    return "\n".join([_head(document), "", tables.text_table(rows, columns)])
+
+
+def tune_text(document: Row) -> str:
+    """What `tune` says."""
+    rows = [
+        {**t, "built with": "its record" if t["uses_record"] else "no record"}
+        for t in document["tasks"]
+    ]
+    columns = ["key", "name", "trials", "failed", "before_ms", "earlier_ms", "best_ms",
+               "built with"]  # fmt: skip
+    made = sum(t["trials"] for t in document["tasks"])
+    done = f"{made} trials in {duration(document['seconds'])}"
+    if document["cancelled"]:
+        done = f"Stopped after {done}; what was found is kept"
+    lines = [_head(document), done, f"Records: {document['records']}", *document["notes"]]
+    return "\n".join([*lines, "", tables.text_table(rows, columns)])
+
+
+def shapes_text(shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> str:
+    """Arguments of a kernel in one line; the dtype once where it is the same."""
+    plain_shapes = ["x".join(map(str, s)) or "1" for s in shapes]
+    if len(set(dtypes)) == 1:
+        return f"{', '.join(plain_shapes)}: {dtypes[0]}"
+    return ", ".join(f"{s}:{d}" for s, d in zip(plain_shapes, dtypes, strict=True))
+
+
+def types_text(arguments: Sequence[TensorType]) -> str:
+    """The same of types."""
+    return shapes_text([[int(d) for d in a.shape] for a in arguments], [a.dtype for a in arguments])
+
+
+def duration(seconds: float) -> str:
+    """A time for people."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
+
+
+def _head(document: Row) -> str:
+    return (
+        f"{document['model']} ({document['engine']}); target {document['target']}; "
+        f"{document['threads']} threads"
+    )
