@@ -28,9 +28,11 @@ from relascope.viz.rows.tables import text_table
 
 ENGINES = ("relay", "relax")
 LIMITS = {
-    ("float32", "forward"): 1e-5, ("float32", "gradient"): 1e-4,
-    ("float64", "forward"): 1e-10, ("float64", "gradient"): 1e-10,
-}  # fmt: skip
+    ("float32", "forward"): 1e-5,
+    ("float32", "gradient"): 1e-4,
+    ("float64", "forward"): 1e-10,
+    ("float64", "gradient"): 1e-10,
+}
 Row = dict[str, Any]
 
 
@@ -61,9 +63,15 @@ def main() -> int:
 
 def _row(client: EngineClient, ir: str, source: ModelSource, target: str) -> Row:
     row: Row = {
-        "engine": ir, "sample": source.model, "dtype": source.dtype, "forward": None,
-        "training_forward": None, "gradient": None, "worst": "", "failure": "",
-    }  # fmt: skip
+        "engine": ir,
+        "sample": source.model,
+        "dtype": source.dtype,
+        "forward": None,
+        "training_forward": None,
+        "gradient": None,
+        "worst": "",
+        "failure": "",
+    }
     try:
         found = client.call("check", source, default_pipeline(ir, False), None, target)
         row["forward"] = _largest(found, "output").max_rel

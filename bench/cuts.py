@@ -60,9 +60,23 @@ def main() -> int:
                         rows += _rows(client, ir, replace(source, gradient=args.gradient), args)
                     except EngineError as error:
                         print(f"{ir}, {name}: {error.message}", file=sys.stderr)
-    columns = ["engine", "sample", "batch", "tokens", "strategy", "captures", "bytes", "to_min_cut",
-               "products", "flops_share", "time_share", "seconds", "max_rel", "peak_bytes",
-               "estimated_peak"]  # fmt: skip
+    columns = [
+        "engine",
+        "sample",
+        "batch",
+        "tokens",
+        "strategy",
+        "captures",
+        "bytes",
+        "to_min_cut",
+        "products",
+        "flops_share",
+        "time_share",
+        "seconds",
+        "max_rel",
+        "peak_bytes",
+        "estimated_peak",
+    ]
     print(text_table(rows, columns))
     if args.output:
         args.output.write_text(json.dumps(rows), encoding="utf-8")

@@ -67,19 +67,26 @@ def main() -> None:
 def errors(client: EngineClient, target: str, bar: Bar) -> None:
     """Errors against PyTorch, and what "keep everything" captures."""
     found = client.call("check", LAYER, default_pipeline("relay", False), None, target)
-    bar("forward, float32: error over the output's scale", worst(found, "output").max_rel,
-        1e-5, "")  # fmt: skip
+    bar("forward, float32: error over the output's scale", worst(found, "output").max_rel, 1e-5, "")
     pipeline = default_pipeline("relay", True)
     for dtype, limit in (("float32", 1e-4), ("float64", 1e-10)):
         source = replace(LAYER, training=True, dtype=dtype)
         joint = client.call("graph_after", source, pipeline, len(pipeline) - 1)
         kept = cut(joint, "keep_all")
         found = client.call("check", source, pipeline, kept.ids, target)
-        bar(f"training forward, {dtype}: error over the output's scale",
-            worst(found, "output").max_rel, 1e-5, "")  # fmt: skip
+        bar(
+            f"training forward, {dtype}: error over the output's scale",
+            worst(found, "output").max_rel,
+            1e-5,
+            "",
+        )
         gradients = [c for c in found if c.name.startswith("gradient")]
-        bar(f"{len(gradients)} gradients, {dtype}: largest absolute error",
-            max(c.max_abs for c in gradients), limit, "")  # fmt: skip
+        bar(
+            f"{len(gradients)} gradients, {dtype}: largest absolute error",
+            max(c.max_abs for c in gradients),
+            limit,
+            "",
+        )
         if dtype == "float32":
             bar("keep everything: captures", len(kept.captures), None, "")
             bar("keep everything: bytes of captures", kept.bytes or 0, None, "B")

@@ -45,8 +45,11 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=30, metavar="N")
     parser.add_argument("-o", dest="output", type=Path, metavar="FILE")
     args = parser.parse_args()
-    modes = [t for t in (False, True) if (args.training, args.inference)[not t] or not (
-        args.training or args.inference)]  # fmt: skip
+    modes = [
+        t
+        for t in (False, True)
+        if (args.training, args.inference)[not t] or not (args.training or args.inference)
+    ]
     rows: list[Row] = []
     peaks: dict[str, Row] = {}
     for ir in args.engine or ENGINES:

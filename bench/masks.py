@@ -55,8 +55,14 @@ def main() -> int:
         ratio = statistics.median(
             k / p for k, p in zip(taken["kernel"], taken["PyTorch"], strict=True)
         )
-        rows.append({"shape": str(shape), **{f"{n}_ns": m for n, m in median.items()},
-                     "ratio": ratio, "differ": wrong})  # fmt: skip
+        rows.append(
+            {
+                "shape": str(shape),
+                **{f"{n}_ns": m for n, m in median.items()},
+                "ratio": ratio,
+                "differ": wrong,
+            }
+        )
     print(text_table(rows, list(rows[0])))
     return 1 if wrong else 0
 

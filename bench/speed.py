@@ -92,8 +92,21 @@ def main() -> int:
                         rows.append({"engine": ir, "sample": case.sample, "missed": "failed"})
     document = {"machine": _machine(), "rows": rows}
     print(json.dumps(document["machine"]))
-    columns = ["engine", "sample", "batch", "tokens", "phase", "threads", "what", "median_ms",
-               "ratio", "most", "error", "build_s", "missed"]  # fmt: skip
+    columns = [
+        "engine",
+        "sample",
+        "batch",
+        "tokens",
+        "phase",
+        "threads",
+        "what",
+        "median_ms",
+        "ratio",
+        "most",
+        "error",
+        "build_s",
+        "missed",
+    ]
     print(text_table(rows, columns))
     if args.output:
         args.output.write_text(json.dumps(document, indent=1), encoding="utf-8")
@@ -105,9 +118,7 @@ def main() -> int:
 def _rows(
     client: EngineClient, ir: str, case: Case, threads: int, args: argparse.Namespace
 ) -> list[Row]:
-    source = ModelSource(
-        case.sample, batch=case.batch, tokens=case.tokens, training=case.training
-    )  # fmt: skip
+    source = ModelSource(case.sample, batch=case.batch, tokens=case.tokens, training=case.training)
     pipeline = default_pipeline(ir, case.training)
     captured = None
     if case.training:
@@ -131,14 +142,23 @@ def _rows(
         late = ours and case.build is not None and result.build_seconds > case.build
         rows.append(
             {
-                "engine": ir, "sample": case.sample, "batch": case.batch, "tokens": case.tokens,
-                "phase": row.phase, "threads": result.threads, "what": row.what,
-                "median_ms": row.median_ms, "ratio": ratio, "most": most,
-                "error": row.max_abs_error, "build_s": result.build_seconds if ours else None,
-                "machine": result.machine, "target": target,
+                "engine": ir,
+                "sample": case.sample,
+                "batch": case.batch,
+                "tokens": case.tokens,
+                "phase": row.phase,
+                "threads": result.threads,
+                "what": row.what,
+                "median_ms": row.median_ms,
+                "ratio": ratio,
+                "most": most,
+                "error": row.max_abs_error,
+                "build_s": result.build_seconds if ours else None,
+                "machine": result.machine,
+                "target": target,
                 "missed": "missed" if late or (most is not None and ratio > most) else "",
             }
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -24,10 +24,14 @@ from relascope.engine.dispatch import ENGINES, add_tvm_dispatch
 
 BATCH, TOKENS = 8, 16
 CONFIG = {
-    "vocab_size": 100, "hidden_size": 64, "num_attention_heads": 4,
-    "intermediate_size": 128, "max_position_embeddings": 32, "num_labels": 2,
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "max_position_embeddings": 32,
+    "num_labels": 2,
     "attn_implementation": "eager",
-}  # fmt: skip
+}
 
 
 def losses(
@@ -86,8 +90,9 @@ def main() -> None:
     print(f"largest difference of the loss curves, {options.engine} to PyTorch: {worst:.2e}")
     for name, seconds in times.items():
         later = seconds[1:] or seconds
-        print(f"{name}: {1e3 * statistics.median(later):.2f} ms a step, the first "
-              f"{seconds[0]:.1f} s")  # fmt: skip
+        print(
+            f"{name}: {1e3 * statistics.median(later):.2f} ms a step, the first {seconds[0]:.1f} s"
+        )
 
 
 if __name__ == "__main__":

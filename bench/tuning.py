@@ -145,9 +145,13 @@ def _killed(args: argparse.Namespace, target: str, place: Path) -> Row:
 
 
 def _tune(
-    client: EngineClient, args: argparse.Namespace, source: ModelSource, target: str,
-    keys: tuple[str, ...], trials: int,
-) -> TuneResult:  # fmt: skip
+    client: EngineClient,
+    args: argparse.Namespace,
+    source: ModelSource,
+    target: str,
+    keys: tuple[str, ...],
+    trials: int,
+) -> TuneResult:
     pipeline = default_pipeline(args.engine, False)
     found: TuneResult = client.call(
         "tune", source, pipeline, None, target, args.threads, keys, trials
@@ -188,17 +192,23 @@ def _sample(args: argparse.Namespace, name: str, target: str, place: Path) -> Ro
         "seconds_a_trial": result.seconds / max(1, trials),
         "tasks": [
             {
-                "name": t.name, "key": t.key, "trials": t.trials, "failed": t.failed,
-                "before_ms": t.before_ms, "best_ms": t.best_ms, "uses_record": t.uses_record,
+                "name": t.name,
+                "key": t.key,
+                "trials": t.trials,
+                "failed": t.failed,
+                "before_ms": t.before_ms,
+                "best_ms": t.best_ms,
+                "uses_record": t.uses_record,
                 "curve": [
                     {"trial": c.trial, "best_ms": c.best_ms, "seconds": c.seconds}
-                    for c in made if c.task == t.key
+                    for c in made
+                    if c.task == t.key
                 ],
             }
             for t in result.tasks
         ],
         "notes": [*before.notes, *after.notes],
-    }  # fmt: skip
+    }
 
 
 def _print(document: Row) -> None:
@@ -211,8 +221,18 @@ def _print(document: Row) -> None:
         f"{killed['trials_after']} afterwards, {killed['went_on_with']} more when it went on: "
         f"{verdict}."
     )
-    columns = ["sample", "eager_ms", "untuned_ms", "tuned_ms", "untuned_ratio", "tuned_ratio",
-               "untuned_again_ratio", "error", "trials", "seconds_a_trial"]  # fmt: skip
+    columns = [
+        "sample",
+        "eager_ms",
+        "untuned_ms",
+        "tuned_ms",
+        "untuned_ratio",
+        "tuned_ratio",
+        "untuned_again_ratio",
+        "error",
+        "trials",
+        "seconds_a_trial",
+    ]
     print("\n" + text_table(document["samples"], columns))
     for sample in document["samples"]:
         print(f"\n{sample['sample']}: {duration(sample['seconds'])} of tuning")
@@ -223,8 +243,18 @@ def _print(document: Row) -> None:
             curve = task["curve"]
             at = {n: c["best_ms"] for n in (1, 4, 16, 64) for c in curve[n - 1 : n]}
             rows.append({**task, **{f"best of {n}": ms for n, ms in at.items()}})
-        columns = ["name", "trials", "failed", "before_ms", "best of 1", "best of 4", "best of 16",
-                   "best of 64", "best_ms", "uses_record"]  # fmt: skip
+        columns = [
+            "name",
+            "trials",
+            "failed",
+            "before_ms",
+            "best of 1",
+            "best of 4",
+            "best of 16",
+            "best of 64",
+            "best_ms",
+            "uses_record",
+        ]
         print(text_table(rows, columns))
 
 

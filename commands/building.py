@@ -31,27 +31,35 @@ from relascope.viz.rows import artefact, timings
 def compile_options(command: argparse.ArgumentParser) -> None:
     """What is built for, and what is kept of it."""
     command.add_argument(
-        "--target", metavar="T", required=True,
+        "--target",
+        metavar="T",
+        required=True,
         help="a TVM target, whose device need not be here: 'cuda -arch=sm_90'",
-    )  # fmt: skip
+    )
     command.add_argument("--code", action="store_true", help="print each kernel's code, too")
     command.add_argument(
-        "-o", dest="output", type=Path, metavar="FOLDER",
+        "-o",
+        dest="output",
+        type=Path,
+        metavar="FOLDER",
         help="write the library's object files and the code into this new folder",
-    )  # fmt: skip
+    )
 
 
 def time_options(command: argparse.ArgumentParser) -> None:
     """What is timed in the same run, and where runs are kept."""
     command.add_argument(
-        "--ways", metavar="NAMES",
+        "--ways",
+        metavar="NAMES",
         help=f"time other ways of building in the same run: some of {', '.join(variants.WAYS)}, "
         "separated by commas, or all",
-    )  # fmt: skip
+    )
     command.add_argument(
-        "--history", type=Path, metavar="FILE",
+        "--history",
+        type=Path,
+        metavar="FILE",
         help="add the run to a file: lines of CSV where it ends in .csv, else one line of JSON",
-    )  # fmt: skip
+    )
     fleet_options(command)
 
 
@@ -64,7 +72,7 @@ def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
     with Engine(args, connect) as ask:
         found = ask(
             "compile", source, pipeline, _captured(ask, source, pipeline, args), args.target, folder
-        )  # fmt: skip
+        )
     return {
         "model": source.model,
         "engine": args.engine,
@@ -88,17 +96,24 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
             taken = variants.chosen(args.ways, offered)
         made = variants.ways(
             source, pipeline, target, taken, lambda s, p: _captured(ask, s, p, args)
-        )  # fmt: skip
+        )
         about = (
-            source, pipeline, _captured(ask, source, pipeline, args), target, args.threads,
+            source,
+            pipeline,
+            _captured(ask, source, pipeline, args),
+            target,
+            args.threads,
             args.repeats,
-        )  # fmt: skip
+        )
         if fleet is not None:
             result = ask("time_remote", *about, fleet)
         else:
             result = ask("time", *about, tuple(args.rival), made)
     document = timings.run_document(
-        result, args.engine, str(pipeline), args.strategy if source.training else None,
+        result,
+        args.engine,
+        str(pipeline),
+        args.strategy if source.training else None,
         {
             "model": source.model,
             "batch": source.batch,
@@ -108,7 +123,7 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
             "repeats": args.repeats,
             "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         },
-    )  # fmt: skip
+    )
     if args.output:
         if args.output.suffix == ".csv":
             write(args.output, timings.csv_text(document["rows"], (*timings.COLUMNS, "target")))
@@ -127,14 +142,18 @@ def _check_there(args: argparse.Namespace) -> None:
     """
     if args.rival or args.ways:
         raise EngineError(
-            "usage", "On a device of a fleet the program is timed by itself.", "--rival, --ways",
+            "usage",
+            "On a device of a fleet the program is timed by itself.",
+            "--rival, --ways",
             "Leave them out: PyTorch is not there.",
-        )  # fmt: skip
+        )
     if not args.target:
         raise EngineError(
-            "usage", "What the devices of the fleet are is not said.", "--target",
+            "usage",
+            "What the devices of the fleet are is not said.",
+            "--target",
             "Give a target, such as 'llvm -mtriple=aarch64-linux-gnu' or 'cuda -arch=sm_90'.",
-        )  # fmt: skip
+        )
 
 
 def _captured(
@@ -166,6 +185,8 @@ def _append(path: Path, document: Document) -> None:
 def _check_folder(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise EngineError(
-            "usage", "The library needs a folder of its own, and there is something here.",
-            str(folder), "Give another -o.",
-        )  # fmt: skip
+            "usage",
+            "The library needs a folder of its own, and there is something here.",
+            str(folder),
+            "Give another -o.",
+        )

@@ -72,6 +72,9 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
             errors = ask("check", source, pipeline, cuts.cut(joint).ids, target)
             rows.append(tables.gradient_row(source.gradient, joint, errors))
     return {
-        "model": args.model, "engine": args.engine, "target": target, "dtype": args.dtype,
+        "model": args.model,
+        "engine": args.engine,
+        "target": target,
+        "dtype": args.dtype,
         "gradients": rows,
-    }  # fmt: skip
+    }

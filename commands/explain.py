@@ -28,9 +28,11 @@ from relascope.viz.rows.chrome_trace import trace_json
 def trace_option(command: argparse.ArgumentParser) -> None:
     """A file that shows the kernels on a line of time."""
     command.add_argument(
-        "--trace", type=Path, metavar="FILE",
+        "--trace",
+        type=Path,
+        metavar="FILE",
         help="write one run's kernels as a trace for chrome://tracing or Perfetto",
-    )  # fmt: skip
+    )
 
 
 def profile(args: argparse.Namespace, connect: Connect) -> Document:
@@ -62,14 +64,17 @@ def lint(args: argparse.Namespace, connect: Connect) -> Document:
             result = _profile(args, ask)
         else:
             kernels = ask("kernels", source, pipeline, True)
-    return _kept(args, {
-        "model": source.model,
-        "engine": args.engine,
-        "pipeline": str(pipeline),
-        "target": target,
-        "measured": args.measure,
-        **explained.lint_document(explained.findings(graph, kernels, result, target)),
-    })  # fmt: skip
+    return _kept(
+        args,
+        {
+            "model": source.model,
+            "engine": args.engine,
+            "pipeline": str(pipeline),
+            "target": target,
+            "measured": args.measure,
+            **explained.lint_document(explained.findings(graph, kernels, result, target)),
+        },
+    )
 
 
 def _profile(args: argparse.Namespace, ask: Ask) -> Profile:
@@ -78,9 +83,7 @@ def _profile(args: argparse.Namespace, ask: Ask) -> Profile:
     if source.training:
         captured = cut_of(joint_of(ask, source, pipeline), args).ids
     target = args.target or first_target(ask)
-    found: Profile = ask(
-        "profile", source, pipeline, captured, target, args.threads, args.repeats
-    )  # fmt: skip
+    found: Profile = ask("profile", source, pipeline, captured, target, args.threads, args.repeats)
     return found
 
 

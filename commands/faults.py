@@ -48,7 +48,12 @@ def _bisected(args: argparse.Namespace, ask: Callable[..., Any]) -> bisection.Bi
     source, pipeline = source_of(args), pipeline_of(args)
     ask("load", source)  # what cannot be opened is no fault of a pass
     question = bisection.Question(
-        source, pipeline, args.target or first_target(ask), args.kind or "", args.factor,
-        args.threads, args.repeats,
-    )  # fmt: skip
+        source,
+        pipeline,
+        args.target or first_target(ask),
+        args.kind or "",
+        args.factor,
+        args.threads,
+        args.repeats,
+    )
     return bisection.bisect(ask, args.engine, question)

@@ -28,9 +28,7 @@ def passes(args: argparse.Namespace, connect: Connect) -> Document:
         with Engine(args, connect) as ask:
             example = ask("example", args.name)
         entry = tables.pass_row(pass_info(args.engine, args.name))
-        return {
-            "engine": args.engine, "pass": entry, "example": tables.example_document(example)
-        }  # fmt: skip
+        return {"engine": args.engine, "pass": entry, "example": tables.example_document(example)}
     pipelines = {"inference": default_pipeline(args.engine, False)}
     for way in gradients(args.engine):
         name = "training" if way == "tvm" else f"training_{way}"

@@ -74,8 +74,8 @@ def _own_passes(args: argparse.Namespace) -> None:
         name_files(getattr(args, "pass_file", []))
     except ValueError as wrong:
         raise EngineError(
-            "usage", f"{wrong}.", "--pass-file", "A pass is a function of `program`.",
-        ) from wrong  # fmt: skip
+            "usage", f"{wrong}.", "--pass-file", "A pass is a function of `program`."
+        ) from wrong
 
 
 # The arguments.
@@ -91,37 +91,100 @@ def _parser() -> argparse.ArgumentParser:
     program = (options.model, options.gradient, options.passes)
     for name, run, text, help_, groups in (
         ("models", models, texts.models, "list the samples", ()),
-        ("passes", passes, texts.passes, "list the passes and the default pipelines, or show one",
-         (options.one_pass, options.pass_file)),
-        ("graph", graph, texts.graph, "the graph of a model",
-         (*program, options.output)),
-        ("step", step, texts.step, "what each pass of a pipeline does",
-         (*program, options.check, options.output)),
-        ("compare", compare, texts.compare, "one model in Relay and in Relax",
-         program),
-        ("check", check, texts.check, "every stage against PyTorch, in float32 and float64",
-         (*program, options.truth, options.output)),
-        ("bisect", bisect, texts.bisect, "the first pass that makes a pipeline bad",
-         (*program, options.bisect, options.time, options.output)),
-        ("reduce", reduce, fault.text, "narrow a fault inside a pass; a report that runs",
-         (*program, options.bisect, options.time, options.reduce)),
-        ("captures", captures, texts.captures, "what the forward saves for the backward",
-         (*program, options.captures, options.time, options.output)),
-        ("gradients", both_gradients, texts.gradients, "TVM's gradient beside PyTorch's",
-         (options.model, options.target)),
-        ("compile", building.compile_model, artefact.text, "build for a target, and see the code",
-         (*program, options.by_hand, building.compile_options)),
-        ("time", building.time_model, texts.time, "compile, compare and time against PyTorch",
-         (*program, options.by_hand, options.rivals, building.time_options, options.output)),
-        ("profile", explain.profile, texts.profile, "time every kernel by itself",
-         (*program, options.by_hand, options.time, explain.trace_option, options.output)),
-        ("tasks", tuning.tasks, tuned.tasks_text, "the kernels that can be tuned",
-         (*program, options.by_hand, tuning.options, options.output)),
-        ("tune", tuning.tune, tuned.tune_text, "measure schedules of kernels, and keep the best",
-         (*program, options.by_hand, tuning.options, tuning.more_options, options.output)),
-        ("lint", explain.lint, texts.lint, "what could be faster, and the pass that makes it so",
-         (*program, options.lint, options.output)),
-    ):  # fmt: skip
+        (
+            "passes",
+            passes,
+            texts.passes,
+            "list the passes and the default pipelines, or show one",
+            (options.one_pass, options.pass_file),
+        ),
+        ("graph", graph, texts.graph, "the graph of a model", (*program, options.output)),
+        (
+            "step",
+            step,
+            texts.step,
+            "what each pass of a pipeline does",
+            (*program, options.check, options.output),
+        ),
+        ("compare", compare, texts.compare, "one model in Relay and in Relax", program),
+        (
+            "check",
+            check,
+            texts.check,
+            "every stage against PyTorch, in float32 and float64",
+            (*program, options.truth, options.output),
+        ),
+        (
+            "bisect",
+            bisect,
+            texts.bisect,
+            "the first pass that makes a pipeline bad",
+            (*program, options.bisect, options.time, options.output),
+        ),
+        (
+            "reduce",
+            reduce,
+            fault.text,
+            "narrow a fault inside a pass; a report that runs",
+            (*program, options.bisect, options.time, options.reduce),
+        ),
+        (
+            "captures",
+            captures,
+            texts.captures,
+            "what the forward saves for the backward",
+            (*program, options.captures, options.time, options.output),
+        ),
+        (
+            "gradients",
+            both_gradients,
+            texts.gradients,
+            "TVM's gradient beside PyTorch's",
+            (options.model, options.target),
+        ),
+        (
+            "compile",
+            building.compile_model,
+            artefact.text,
+            "build for a target, and see the code",
+            (*program, options.by_hand, building.compile_options),
+        ),
+        (
+            "time",
+            building.time_model,
+            texts.time,
+            "compile, compare and time against PyTorch",
+            (*program, options.by_hand, options.rivals, building.time_options, options.output),
+        ),
+        (
+            "profile",
+            explain.profile,
+            texts.profile,
+            "time every kernel by itself",
+            (*program, options.by_hand, options.time, explain.trace_option, options.output),
+        ),
+        (
+            "tasks",
+            tuning.tasks,
+            tuned.tasks_text,
+            "the kernels that can be tuned",
+            (*program, options.by_hand, tuning.options, options.output),
+        ),
+        (
+            "tune",
+            tuning.tune,
+            tuned.tune_text,
+            "measure schedules of kernels, and keep the best",
+            (*program, options.by_hand, tuning.options, tuning.more_options, options.output),
+        ),
+        (
+            "lint",
+            explain.lint,
+            texts.lint,
+            "what could be faster, and the pass that makes it so",
+            (*program, options.lint, options.output),
+        ),
+    ):
         command = commands.add_parser(name, help=help_, description=run.__doc__, allow_abbrev=False)
         command.set_defaults(run=run, text=text)
         if run is not compare:

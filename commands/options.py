@@ -22,17 +22,22 @@ def model(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, default=0, metavar="N", help="of all random values")
     command.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     command.add_argument(
-        "--input", action="append", default=[], metavar="NAME=SHAPE:DTYPE",
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=SHAPE:DTYPE",
         help="one input of a file, such as hidden=1x14x768:float32; repeat in order",
-    )  # fmt: skip
+    )
 
 
 def gradient(command: argparse.ArgumentParser) -> None:
     """Whose gradient."""
     command.add_argument(
-        "--gradient", choices=list(GRADIENTS), default="tvm",
+        "--gradient",
+        choices=list(GRADIENTS),
+        default="tvm",
         help="whose gradient, in training: TVM's, or PyTorch's joint graph imported whole",
-    )  # fmt: skip
+    )
 
 
 def passes(command: argparse.ArgumentParser) -> None:
@@ -51,10 +56,13 @@ def one_pass(command: argparse.ArgumentParser) -> None:
 def pass_file(command: argparse.ArgumentParser) -> None:
     """Passes of one's own."""
     command.add_argument(
-        "--pass-file", action="append", default=[], metavar="FILE",
+        "--pass-file",
+        action="append",
+        default=[],
+        metavar="FILE",
         help="Python file with passes of your own, which can stand in pipelines, or a folder of "
         "such files; repeat",
-    )  # fmt: skip
+    )
 
 
 def bisect(command: argparse.ArgumentParser) -> None:
@@ -63,9 +71,12 @@ def bisect(command: argparse.ArgumentParser) -> None:
         "--kind", choices=bisection.KINDS, help="what to look for; wrong or crash otherwise"
     )
     command.add_argument(
-        "--factor", type=_ratio, default=bisection.FACTOR, metavar="F",
+        "--factor",
+        type=_ratio,
+        default=bisection.FACTOR,
+        metavar="F",
         help="slow is what takes longer than F times PyTorch eager",
-    )  # fmt: skip
+    )
 
 
 def reduce(command: argparse.ArgumentParser) -> None:
@@ -81,14 +92,18 @@ def reduce(command: argparse.ArgumentParser) -> None:
 def strategy(command: argparse.ArgumentParser) -> None:
     """The cut."""
     command.add_argument(
-        "--strategy", choices=list(cuts.STRATEGIES), default=cuts.DEFAULT,
+        "--strategy",
+        choices=list(cuts.STRATEGIES),
+        default=cuts.DEFAULT,
         help="which values the forward saves",
-    )  # fmt: skip
+    )
     command.add_argument(
-        "--budget", type=_budget, metavar="B",
+        "--budget",
+        type=_budget,
+        metavar="B",
         help="for the strategies frontier and budget: a fraction of keep_all's bytes (0.5, 50%%) "
         "or bytes (4MiB)",
-    )  # fmt: skip
+    )
     command.set_defaults(save=[], recompute=[])
 
 
@@ -97,44 +112,55 @@ def by_hand(command: argparse.ArgumentParser) -> None:
     strategy(command)
     for name, does in (("--save", "save"), ("--recompute", "compute again")):
         command.add_argument(
-            name, action="append", default=[], metavar="ID",
+            name,
+            action="append",
+            default=[],
+            metavar="ID",
             help=f"{does} this node of the joint graph and choose the rest around it; repeat",
-        )  # fmt: skip
+        )
 
 
 def captures(command: argparse.ArgumentParser) -> None:
     """The cut, what its work costs, and what is measured of it."""
     by_hand(command)
     command.add_argument(
-        "--prices", choices=("estimated", "measured"), default="estimated",
+        "--prices",
+        choices=("estimated", "measured"),
+        default="estimated",
         help="what computing again costs: by a roofline, or as the forward's kernels took here",
-    )  # fmt: skip
+    )
     command.add_argument(
-        "--measure", action="store_true",
+        "--measure",
+        action="store_true",
         help="build and time the split, and its peak memory; with --frontier, of the strategies "
         "too",
-    )  # fmt: skip
+    )
     command.add_argument(
-        "--frontier", action="store_true",
+        "--frontier",
+        action="store_true",
         help="also every best cut of bytes against work, and the strategies beside them",
-    )  # fmt: skip
+    )
 
 
 def check(command: argparse.ArgumentParser) -> None:
     """What is said of each step."""
     command.add_argument("--check", action="store_true", help="compare with PyTorch after each")
     command.add_argument(
-        "--changes", action="store_true",
+        "--changes",
+        action="store_true",
         help="every node that a step added, removed or changed, with its origin; counts and sizes",
-    )  # fmt: skip
+    )
     command.add_argument(
-        "--export", type=Path, metavar="FILE.py",
+        "--export",
+        type=Path,
+        metavar="FILE.py",
         help="write the pipeline as a Python script that runs it pass by pass and checks it",
-    )  # fmt: skip
+    )
     command.add_argument(
-        "--inside", action="store_true",
+        "--inside",
+        action="store_true",
         help="each node after each step against PyTorch's own tensor, and whether it is rounding",
-    )  # fmt: skip
+    )
     command.add_argument(
         "--text", dest="text_diff", action="store_true", help="the IR's text, as a difference"
     )
@@ -158,9 +184,12 @@ def time(command: argparse.ArgumentParser) -> None:
     """How it is timed."""
     command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
     command.add_argument(
-        "--threads", type=_positive, default=0, metavar="N",
+        "--threads",
+        type=_positive,
+        default=0,
+        metavar="N",
         help="for TVM and PyTorch alike; all cores otherwise",
-    )  # fmt: skip
+    )
     command.add_argument("--repeats", type=_positive, default=30, metavar="N", help="runs a row")
 
 
@@ -168,9 +197,12 @@ def rivals(command: argparse.ArgumentParser) -> None:
     """How it is timed, and beside what."""
     time(command)
     command.add_argument(
-        "--rival", action="append", default=[], choices=RIVALS,
+        "--rival",
+        action="append",
+        default=[],
+        choices=RIVALS,
         help="time this beside PyTorch eager, too; it compiles first, which takes a while; repeat",
-    )  # fmt: skip
+    )
 
 
 def lint(command: argparse.ArgumentParser) -> None:
@@ -178,10 +210,11 @@ def lint(command: argparse.ArgumentParser) -> None:
     by_hand(command)
     time(command)
     command.add_argument(
-        "--measure", action="store_true",
+        "--measure",
+        action="store_true",
         help="time the kernels: each finding has its time, and what the build removed by itself "
         "is left out",
-    )  # fmt: skip
+    )
 
 
 def output(command: argparse.ArgumentParser) -> None:

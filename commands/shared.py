@@ -89,28 +89,38 @@ def source_of(args: argparse.Namespace) -> ModelSource:
     """
     if args.gradient != "tvm" and not args.training:
         raise EngineError(
-            "usage", "Without training there is no gradient to choose.", "--gradient",
+            "usage",
+            "Without training there is no gradient to choose.",
+            "--gradient",
             "Add --training.",
-        )  # fmt: skip
+        )
     if args.model in SAMPLES:
         if args.input:
             raise EngineError(
-                "usage", f"The sample {args.model} brings its own inputs.", "--input",
+                "usage",
+                f"The sample {args.model} brings its own inputs.",
+                "--input",
                 "Use --batch and --tokens, or give a file.",
-            )  # fmt: skip
+            )
         return ModelSource(
-            args.model, batch=args.batch, tokens=args.tokens, seed=args.seed,
-            training=args.training, dtype=args.dtype, gradient=args.gradient,
-        )  # fmt: skip
+            args.model,
+            batch=args.batch,
+            tokens=args.tokens,
+            seed=args.seed,
+            training=args.training,
+            dtype=args.dtype,
+            gradient=args.gradient,
+        )
     if not Path(args.model).exists():
         raise EngineError(
-            "file", "No sample and no file has this name.", args.model,
+            "file",
+            "No sample and no file has this name.",
+            args.model,
             f"Samples: {', '.join(SAMPLES)}.",
-        )  # fmt: skip
+        )
     source = source_from_file(
-        args.model, "\n".join(args.input), seed=args.seed, training=args.training,
-        dtype=args.dtype,
-    )  # fmt: skip
+        args.model, "\n".join(args.input), seed=args.seed, training=args.training, dtype=args.dtype
+    )
     return replace(source, gradient=args.gradient)
 
 
@@ -143,10 +153,11 @@ def cut_of(joint: cuts.Joint, args: argparse.Namespace) -> cuts.Cut:
         return cuts.cut(joint, args.strategy, args.budget, args.save, args.recompute)
     except ValueError as wrong:
         raise EngineError(
-            "usage", f"The graph cannot be cut so: {wrong}.",
+            "usage",
+            f"The graph cannot be cut so: {wrong}.",
             "--strategy, --budget, --save, --recompute",
             "See: python cli.py captures --help",
-        ) from wrong  # fmt: skip
+        ) from wrong
 
 
 def first_target(ask: Callable[..., Any]) -> str:
@@ -180,9 +191,11 @@ def fleet_of(args: argparse.Namespace) -> Fleet | None:
         return None
     if args.tracker is None:
         raise EngineError(
-            "usage", "Where the tracker of these devices is, is not said.", "--tracker",
+            "usage",
+            "Where the tracker of these devices is, is not said.",
+            "--tracker",
             "Give its host:port, too.",
-        )  # fmt: skip
+        )
     return Fleet(args.tracker, args.key or "")
 
 

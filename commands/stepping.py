@@ -41,9 +41,7 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
         stepped = stepping.step(ask, source, pipeline)
         alive = stepped.pipeline
         if args.changes or args.text_diff:
-            details = step_details(
-                ask, args.engine, source, alive, args.changes, args.text_diff
-            )  # fmt: skip
+            details = step_details(ask, args.engine, source, alive, args.changes, args.text_diff)
         if args.check:
             errors = _check_steps(ask, source, alive, args)
         if args.inside:

@@ -107,9 +107,18 @@ _SHOWN = 5  # nodes of a comparison, the farthest over their limits
 def _inside(document: Document) -> list[str]:
     """What `step --inside` says of one step."""
     columns = [
-        "id", "op", "scope", "ratio", "max_abs", "mean_abs", "median_abs", "max_rel", "nans",
-        "infinities", "counterpart",
-    ]  # fmt: skip
+        "id",
+        "op",
+        "scope",
+        "ratio",
+        "max_abs",
+        "mean_abs",
+        "median_abs",
+        "max_rel",
+        "nans",
+        "infinities",
+        "counterpart",
+    ]
     lines = [document["verdict"]]
     for compared in document["compared"]:
         rows = compared["nodes"]
@@ -310,8 +319,21 @@ def profile(document: Document) -> str:
         }
         for k in sorted(document["kernels"], key=lambda k: -k["median_ms"])
     ]
-    columns = ["name", "phase", "median_ms", "share", "of_peak", "roof", "flops", "FLOP/s", "B/s",
-               "reads", "writes", "scope", "computes"]  # fmt: skip
+    columns = [
+        "name",
+        "phase",
+        "median_ms",
+        "share",
+        "of_peak",
+        "roof",
+        "flops",
+        "FLOP/s",
+        "B/s",
+        "reads",
+        "writes",
+        "scope",
+        "computes",
+    ]
     lines = [head, explained.peaks_text(document["peaks"])]
     lines += [*map(explained.phase_text, document["phases"]), *document["notes"]]
     if document["first_bad"] is not None:

@@ -36,9 +36,12 @@ def options(command: argparse.ArgumentParser) -> None:
     """Whose records count, and which threads."""
     command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
     command.add_argument(
-        "--threads", type=int, default=0, metavar="N",
+        "--threads",
+        type=int,
+        default=0,
+        metavar="N",
         help="that kernels run with; all cores otherwise",
-    )  # fmt: skip
+    )
     fleet_options(command)
 
 
@@ -51,9 +54,12 @@ def more_options(command: argparse.ArgumentParser) -> None:
         "--top", type=int, metavar="N", help="the N tasks that take the largest share"
     )
     command.add_argument(
-        "--trials", type=int, default=64, metavar="N",
+        "--trials",
+        type=int,
+        default=64,
+        metavar="N",
         help="schedules to measure of each task, besides those measured before; 64 otherwise",
-    )  # fmt: skip
+    )
 
 
 def tasks(args: argparse.Namespace, connect: Connect) -> Document:
@@ -89,12 +95,17 @@ def tune(args: argparse.Namespace, connect: Connect) -> Document:
             result = _so_far(place, lines, found, keys, call[3], args, seconds)
     book = records.read(place)
     document = {
-        **_about(args, call), "machine": result.machine, "threads": result.threads,
-        "records": result.folder, "run": result.run, "seconds": result.seconds,
-        "cancelled": result.cancelled, "notes": list(result.notes),
+        **_about(args, call),
+        "machine": result.machine,
+        "threads": result.threads,
+        "records": result.folder,
+        "run": result.run,
+        "seconds": result.seconds,
+        "cancelled": result.cancelled,
+        "notes": list(result.notes),
         "tasks": tuned.tuned_rows(result, found),
         "curve": tuned.curve_rows(book.in_run(result.run), {t.key: t.name for t in found}),
-    }  # fmt: skip
+    }
     if args.output:
         write(args.output, json.dumps(document, ensure_ascii=False))
     return document
@@ -140,17 +151,24 @@ def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, .
         named = [t.key for t in found if t.name == word or t.key.startswith(word)]
         if not word or not named:
             raise EngineError(
-                "usage", f"The program has no task {word!r}.", "--tasks",
+                "usage",
+                f"The program has no task {word!r}.",
+                "--tasks",
                 "`cli.py tasks` lists keys and names.",
-            )  # fmt: skip
+            )
         keys.update(dict.fromkeys(named))
     return tuple(keys)[: args.top]
 
 
 def _so_far(
-    place: Path, lines: int, found: Sequence[TuneTask], keys: Sequence[str], target: str,
-    args: argparse.Namespace, seconds: float,
-) -> TuneResult:  # fmt: skip
+    place: Path,
+    lines: int,
+    found: Sequence[TuneTask],
+    keys: Sequence[str],
+    target: str,
+    args: argparse.Namespace,
+    seconds: float,
+) -> TuneResult:
     """What a run that was stopped had found: the records have it.
 
     Args:
@@ -164,12 +182,24 @@ def _so_far(
             mine = [t for t in made if t.task == task.key]
             rows.append(
                 Tuned(
-                    task.key, task.name, len(mine), sum(t.ms is None for t in mine),
-                    book.before_ms(task.key), task.best_ms, book.with_record_ms(task.key),
+                    task.key,
+                    task.name,
+                    len(mine),
+                    sum(t.ms is None for t in mine),
+                    book.before_ms(task.key),
+                    task.best_ms,
+                    book.with_record_ms(task.key),
                     book.takes(task.key),
                 )
-            )  # fmt: skip
+            )
     return TuneResult(
-        made[-1].run if made else "", str(place), timing.machine(), target,
-        args.threads or len(os.sched_getaffinity(0)), tuple(rows), seconds, True, book.notes,
-    )  # fmt: skip
+        made[-1].run if made else "",
+        str(place),
+        timing.machine(),
+        target,
+        args.threads or len(os.sched_getaffinity(0)),
+        tuple(rows),
+        seconds,
+        True,
+        book.notes,
+    )

@@ -69,27 +69,36 @@ def add_tvm_dispatch(
 
     if engine not in ENGINES:
         raise EngineError(
-            "usage", f"There is no dispatch through {engine!r}.", engine,
+            "usage",
+            f"There is no dispatch through {engine!r}.",
+            engine,
             f"Use one of {', '.join(ENGINES)}.",
-        )  # fmt: skip
+        )
     if captures not in STRATEGIES:
         raise EngineError(
-            "usage", f"No capture strategy is called {captures!r}.", captures,
+            "usage",
+            f"No capture strategy is called {captures!r}.",
+            captures,
             f"Choose one of {', '.join(STRATEGIES)}.",
-        )  # fmt: skip
+        )
     if budget is not None and not (STRATEGIES[captures].has_budget and budget >= 0):
         raise EngineError(
-            "usage", f"The strategy {captures} takes no budget of {budget}.", "budget",
+            "usage",
+            f"The strategy {captures} takes no budget of {budget}.",
+            "budget",
             "Strategies with a budget of 0 or more: "
-            + ", ".join(s.name for s in STRATEGIES.values() if s.has_budget) + ".",
-        )  # fmt: skip
+            + ", ".join(s.name for s in STRATEGIES.values() if s.has_budget)
+            + ".",
+        )
     given = [sample_inputs] if isinstance(sample_inputs, torch.Tensor) else list(sample_inputs)
     for position, value in enumerate(given):
         if not isinstance(value, torch.Tensor):
             raise EngineError(
-                "usage", f"Sample input {position} is a {type(value).__name__}, not a tensor.",
-                str(position), "Give tensors, the first positional arguments of forward().",
-            )  # fmt: skip
+                "usage",
+                f"Sample input {position} is a {type(value).__name__}, not a tensor.",
+                str(position),
+                "Give tensors, the first positional arguments of forward().",
+            )
     from relascope.engine.in_process import load_engine
 
     backend = load_engine(engine)
@@ -148,9 +157,11 @@ class Dispatch:
 
     def __reduce__(self) -> Any:
         raise EngineError(
-            "usage", "A module with TVM dispatch cannot be pickled.", type(self.module).__name__,
+            "usage",
+            "A module with TVM dispatch cannot be pickled.",
+            type(self.module).__name__,
             "Call remove_tvm_dispatch first, or save its state_dict().",
-        )  # fmt: skip
+        )
 
 
 class _Route:
@@ -175,8 +186,9 @@ class _Route:
             raise EngineError(
                 "usage",
                 f"forward() has {len(positional)} positional arguments, and {len(samples)} sample "
-                "inputs were given.", type(module).__name__,
-            )  # fmt: skip
+                "inputs were given.",
+                type(module).__name__,
+            )
         self.names = tuple(p.name for p in positional[: len(samples)])
         self.defaults = {p.name: p.default for p in named if p.name not in self.names}
         self.order = tuple(p.name for p in positional)
@@ -204,9 +216,10 @@ class _Route:
     def _is_default(self, name: str, value: Any) -> bool:
         default = self.defaults.get(name, inspect.Parameter.empty)
         return value is default or (
-            isinstance(value, bool | int | float | str) and type(value) is type(default)
+            isinstance(value, bool | int | float | str)
+            and type(value) is type(default)
             and value == default
-        )  # fmt: skip
+        )
 
     def mode(self) -> _Mode:
         """What serves the module as its switches stand now."""
@@ -282,9 +295,8 @@ class _Mode:
         tensors.update({n: getattr(o, a) for n, (o, a) in self.owners.items()})
         masks = self._draw(inputs)
         wanted = [
-            n for n, t in tensors.items()
-            if t.requires_grad and n not in self.live.program.buffers
-        ]  # fmt: skip
+            n for n, t in tensors.items() if t.requires_grad and n not in self.live.program.buffers
+        ]
         if torch.is_grad_enabled() and wanted:
             step = self.live.step(wanted)
             names = tuple(tensors)
@@ -370,8 +382,9 @@ class _NotTwice(torch.autograd.Function):
             "usage",
             f"TVM's backward of {ctx.name} has no gradient of its own, so it cannot be "
             "differentiated twice.",
-            ctx.name, "Call remove_tvm_dispatch on it, or take its gradient without create_graph.",
-        )  # fmt: skip
+            ctx.name,
+            "Call remove_tvm_dispatch on it, or take its gradient without create_graph.",
+        )
 
 
 def _alike(value: Any, sample: torch.Tensor) -> bool:

@@ -136,9 +136,11 @@ class LiveProgram:
             return cut(joint, strategy, budget).ids
         except ValueError as wrong:
             raise EngineError(
-                "usage", f"The captures cannot be picked so: {wrong}.",
-                f"captures={strategy!r}, budget={budget}", "Give another budget or strategy.",
-            ) from wrong  # fmt: skip
+                "usage",
+                f"The captures cannot be picked so: {wrong}.",
+                f"captures={strategy!r}, budget={budget}",
+                "Give another budget or strategy.",
+            ) from wrong
 
     def _run(self, pipeline: str) -> Any:
         program = self.program

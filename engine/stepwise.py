@@ -59,9 +59,11 @@ class Stepwise:
         """
         if name not in names(self._session.ir):
             raise EngineError(
-                "usage", f"There is no {self._session.ir} pass called {name!r}.", name,
+                "usage",
+                f"There is no {self._session.ir} pass called {name!r}.",
+                name,
                 "`cli.py passes` lists them.",
-            )  # fmt: skip
+            )
         told = tuple((k, _text(v)) for k, v in parameters.items())
         pipeline = self.pipeline.inserted(len(self.pipeline), Step(name, True, told))
         record = self._session.step(self.source, pipeline, progress=_silent)[-1]

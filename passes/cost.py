@@ -53,9 +53,15 @@ _WHOLE = _words(
 """Operators whose result is made as a whole, so that no reader can take an element on the way."""
 
 _ROWWISE = {
-    "nn.softmax": 12, "nn.fast_softmax": 12, "nn.log_softmax": 12, "nn.layer_norm": 8,
-    "nn.group_norm": 8, "nn.instance_norm": 8, "nn.batch_norm": 4, "nn.rms_norm": 5,
-}  # fmt: skip
+    "nn.softmax": 12,
+    "nn.fast_softmax": 12,
+    "nn.log_softmax": 12,
+    "nn.layer_norm": 8,
+    "nn.group_norm": 8,
+    "nn.instance_norm": 8,
+    "nn.batch_norm": 4,
+    "nn.rms_norm": 5,
+}
 """Reductions with a result as large as what they read, and their FLOPs an element."""
 
 _TRANSCENDENTAL = _words(

@@ -51,9 +51,13 @@ def config() -> LlamaConfig:
     """Smaller than any LLaMA released: width 768, 12 heads of 64, 4 of keys and values, 2048."""
     settings: dict[str, Any] = {"attn_implementation": EAGER}
     return LlamaConfig(
-        hidden_size=768, intermediate_size=2048, num_attention_heads=12, num_key_value_heads=4,
-        attention_dropout=0.1, **settings,
-    )  # fmt: skip
+        hidden_size=768,
+        intermediate_size=2048,
+        num_attention_heads=12,
+        num_key_value_heads=4,
+        attention_dropout=0.1,
+        **settings,
+    )
 
 
 def make(batch: int, tokens: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:

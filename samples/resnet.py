@@ -16,9 +16,12 @@ def make(batch: int, tokens: int | None) -> tuple[nn.Module, tuple[torch.Tensor,
     """The model, which returns logits (batch, 10), and an image (batch, 3, 64, 64)."""
     settings: dict[str, Any] = {"num_labels": 10}
     config = ResNetConfig(
-        embedding_size=64, hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2],
-        layer_type="basic", **settings,
-    )  # fmt: skip
+        embedding_size=64,
+        hidden_sizes=[64, 128, 256, 512],
+        depths=[2, 2, 2, 2],
+        layer_type="basic",
+        **settings,
+    )
     config.return_dict = False
     module = ResNetForImageClassification(config)
     stir(module)

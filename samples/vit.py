@@ -17,10 +17,16 @@ def config() -> ViTConfig:
     """The width of ViT-Tiny (192, 3 heads), 4 layers for its 12, patches of 8 in 64 x 64."""
     settings: dict[str, Any] = {"attn_implementation": EAGER, "num_labels": 10}
     return ViTConfig(
-        hidden_size=192, num_hidden_layers=4, num_attention_heads=3, intermediate_size=768,
-        hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1, image_size=64, patch_size=8,
+        hidden_size=192,
+        num_hidden_layers=4,
+        num_attention_heads=3,
+        intermediate_size=768,
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+        image_size=64,
+        patch_size=8,
         **settings,
-    )  # fmt: skip
+    )
 
 
 def make(batch: int, tokens: int | None) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:

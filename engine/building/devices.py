@@ -44,8 +44,15 @@ _GPUS = {
 }
 _MOST_GPUS = 64
 
-_SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "macos": "Darwin", "ios": "iOS",
-            "windows": "Windows", "android": "Android", "freebsd": "FreeBSD"}  # fmt: skip
+_SYSTEMS = {
+    "linux": "Linux",
+    "darwin": "Darwin",
+    "macos": "Darwin",
+    "ios": "iOS",
+    "windows": "Windows",
+    "android": "Android",
+    "freebsd": "FreeBSD",
+}
 """Systems as triples call them, and as Python does."""
 
 
@@ -176,9 +183,11 @@ class Tvm:
             return self._tried(target, words, self.module.cpu(0))
         if not self._writes(kind):
             raise EngineError(
-                "target", f"This TVM was built without {kind}, so it cannot write code for it.",
-                target, "Choose another kind, such as llvm or cuda.",
-            )  # fmt: skip
+                "target",
+                f"This TVM was built without {kind}, so it cannot write code for it.",
+                target,
+                "Choose another kind, such as llvm or cuda.",
+            )
         index = gpu_index(target)
         words = _GPUS.get(kind, f"a device, by {kind}")
         if kind not in _GPUS or not self._drives(kind) or not self.module.device(kind, 0).exist:
@@ -251,18 +260,22 @@ def _check_processor(target: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         close = difflib.get_close_matches(name, known, 5, 0.4) or sorted(known)[:8]
         raise EngineError(
-            "target", f"LLVM knows no processor {name!r} of this architecture.", target,
+            "target",
+            f"LLVM knows no processor {name!r} of this architecture.",
+            target,
             f"Perhaps one of {', '.join(close)}; or leave -mcpu out.",
-        )  # fmt: skip
+        )
 
 
 def _check_features(target: str, features: str, has: Collection[str]) -> None:
     for feature in features.split(","):
         if feature[:1] == "+" and feature[1:] not in has:
             raise EngineError(
-                "target", f"LLVM knows no feature {feature[1:]!r} of this architecture.", target,
+                "target",
+                f"LLVM knows no feature {feature[1:]!r} of this architecture.",
+                target,
                 "Write -mattr=+avx2,+fma, say, or leave it out.",
-            )  # fmt: skip
+            )
 
 
 def _check_triple(target: str, known: Collection[str]) -> None:
@@ -270,10 +283,12 @@ def _check_triple(target: str, known: Collection[str]) -> None:
         part = triple.partition("-")[0]
         if _architecture(part) not in known:
             raise EngineError(
-                "target", f"LLVM has no architecture {part!r}.", target,
+                "target",
+                f"LLVM has no architecture {part!r}.",
+                target,
                 f"Begin -mtriple with one of {', '.join(sorted(known))}, or leave it out to "
                 "build for this machine.",
-            )  # fmt: skip
+            )
 
 
 def _architecture(name: str) -> str:

@@ -153,9 +153,7 @@ def _on_host(library: Library, objects: list[bytes], device: _Device | None) -> 
             ("LLVM IR", kernel_code.joined(bodies, order)),
             ("assembly", kernel_code.joined(lines, order)),
         )
-        made.append(
-            KernelCode(name, library.phase, size, tuple(w for w in written if w[1]))
-        )  # fmt: skip
+        made.append(KernelCode(name, library.phase, size, tuple(w for w in written if w[1])))
     if device is not None:
         made += [_device_kernel(library.phase, n, p, device) for n, p in parts.items()]
     return made

@@ -86,8 +86,9 @@ class Builder:
             raise EngineError(
                 "target",
                 f"TVM cannot build this for {options.target}: {lines[-1] if lines else error!r}",
-                options.target, _hint(options.target),
-            ) from error  # fmt: skip
+                options.target,
+                _hint(options.target),
+            ) from error
 
 
 def _hint(target: str) -> str:

@@ -52,13 +52,17 @@ def draw(kernel: Kernel, mask: torch.Tensor, keep: float) -> torch.Tensor:
     limit = math.ceil(keep * (1 << _BITS))  # the product is exact
     with torch.device("cpu"):  # whatever PyTorch's default is now
         after = torch.empty(_WORDS, dtype=torch.uint32)
-        kernel((
-            torch.tensor(state["words"][0].astype(np.uint32)),
-            torch.tensor([drawn], dtype=torch.int32),
-            torch.tensor([limit >> 32, limit & 0xFFFFFFFF], dtype=torch.uint32),
-            torch.ones(1, dtype=torch.float32).div_(keep), mask.view(-1), after,
-            torch.empty(_WORDS + 1, dtype=torch.uint32),
-        ))  # fmt: skip
+        kernel(
+            (
+                torch.tensor(state["words"][0].astype(np.uint32)),
+                torch.tensor([drawn], dtype=torch.int32),
+                torch.tensor([limit >> 32, limit & 0xFFFFFFFF], dtype=torch.uint32),
+                torch.ones(1, dtype=torch.float32).div_(keep),
+                mask.view(-1),
+                after,
+                torch.empty(_WORDS + 1, dtype=torch.uint32),
+            )
+        )
     total = drawn + 2 * mask.numel()
     place = (total - 1) % _WORDS + 1
     state["words"][0] = after.numpy()
@@ -101,15 +105,17 @@ def computation(te: Any, tir: Any) -> list[Any]:
     value = te.placeholder((1,), "float32", "value")
     inputs = [words, where, limit, value]
     made = te.extern(
-        [(count,), (_WORDS,), (_WORDS + 1,)], inputs,
-        lambda ins, outs: _Loops(tir, *ins, *outs).all(), name="masks",
+        [(count,), (_WORDS,), (_WORDS + 1,)],
+        inputs,
+        lambda ins, outs: _Loops(tir, *ins, *outs).all(),
+        name="masks",
         dtype=["float32", "uint32", "uint32"],
         in_buffers=[tir.decl_buffer(t.shape, t.dtype) for t in inputs],
         out_buffers=[
             tir.decl_buffer((n,), d)
             for n, d in ((count, "float32"), (_WORDS, "uint32"), (_WORDS + 1, "uint32"))
         ],
-    )  # fmt: skip
+    )
     return [*inputs, *made]
 
 
@@ -121,9 +127,16 @@ class _Loops:
     """
 
     def __init__(
-        self, tir: Any, words: Any, where: Any, limit: Any, value: Any, mask: Any, state: Any,
+        self,
+        tir: Any,
+        words: Any,
+        where: Any,
+        limit: Any,
+        value: Any,
+        mask: Any,
+        state: Any,
         room: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.tir, self.words, self.mask, self.state, self.room = tir, words, mask, state, room
         self.once: list[tuple[Any, Any]] = []
         self.high, self.low = (self._fixed("limit", "uint32", limit[i]) for i in range(2))
@@ -157,11 +170,13 @@ class _Loops:
     def _block(self, block: Any) -> Any:
         tir, state, room = self.tir, self.state, self.room
         near, far = _WORDS - _MIDDLE, _MIDDLE - _WORDS
-        twist = tir.SeqStmt([
-            self._loop("k", 0, near, lambda k: self._new(k, k + _MIDDLE, k + 1)),
-            self._loop("k", near, _WORDS - 1, lambda k: self._new(k, k + far, k + 1)),
-            self._new(_WORDS - 1, _MIDDLE - 1, 0),
-        ])  # fmt: skip
+        twist = tir.SeqStmt(
+            [
+                self._loop("k", 0, near, lambda k: self._new(k, k + _MIDDLE, k + 1)),
+                self._loop("k", near, _WORDS - 1, lambda k: self._new(k, k + far, k + 1)),
+                self._new(_WORDS - 1, _MIDDLE - 1, 0),
+            ]
+        )
         left = tir.BufferStore(room, room[_WORDS], [0])
         temper = self._loop(
             "k", 0, _WORDS, lambda k: tir.BufferStore(room, self._tempered(state[k]), [k + 1])

@@ -75,9 +75,11 @@ def load() -> None:
     file = _file()
     if file is None:
         raise EngineError(
-            "target", f"OpenBLAS is not here: the SciPy installed has no {_FILE}.", OPENBLAS,
+            "target",
+            f"OpenBLAS is not here: the SciPy installed has no {_FILE}.",
+            OPENBLAS,
             f"Install SciPy's wheel by requirements.txt, or leave out {OPENBLAS}.",
-        )  # fmt: skip
+        )
     library = ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
     library.scipy_openblas_set_num_threads(1)
 
@@ -149,10 +151,13 @@ class Product:
         # The shapes must be the tensors' very own.
         buffers = [tir.decl_buffer(s, self.dtype) for s in (left.shape, right.shape, self.shape)]
         return te.extern(
-            self.shape, [left, right],
+            self.shape,
+            [left, right],
             lambda ins, outs: self._statement(tir, ins[0], ins[1], outs[0]),
-            name="openblas", in_buffers=buffers[:2], out_buffers=buffers[2:],
-        )  # fmt: skip
+            name="openblas",
+            in_buffers=buffers[:2],
+            out_buffers=buffers[2:],
+        )
 
     def _statement(self, tir: Any, a: Any, b: Any, c: Any) -> Any:
         *batch, rows, columns = self.shape
@@ -188,9 +193,17 @@ class Product:
         return let(tir, threads, count, loop)
 
     def _call(
-        self, tir: Any, a: Any, b: Any, c: Any, rows: Any, columns: Any,
-        place: Sequence[Any], top: Any = 0, first: Any = 0,
-    ) -> Any:  # fmt: skip
+        self,
+        tir: Any,
+        a: Any,
+        b: Any,
+        c: Any,
+        rows: Any,
+        columns: Any,
+        place: Sequence[Any],
+        top: Any = 0,
+        first: Any = 0,
+    ) -> Any:
         """A call for some rows and columns of one matrix.
 
         Args:
@@ -201,14 +214,26 @@ class Product:
         left = (0, top) if self.turn_a else (top, 0)
         right = (first, 0) if self.turn_b else (0, first)
         number = tir.FloatImm
-        return tir.Evaluate(tir.call_extern(
-            "int32", FUNCTIONS[self.dtype], _ROW_MAJOR,
-            _TURNED if self.turn_a else _PLAIN, _TURNED if self.turn_b else _PLAIN,
-            rows, columns, self.inner, number(self.dtype, 1.0),
-            _address(tir, a, place, left), self.left[-1],
-            _address(tir, b, place, right), self.right[-1], number(self.dtype, 0.0),
-            _address(tir, c, place, (top, first)), self.shape[-1],
-        ))  # fmt: skip
+        return tir.Evaluate(
+            tir.call_extern(
+                "int32",
+                FUNCTIONS[self.dtype],
+                _ROW_MAJOR,
+                _TURNED if self.turn_a else _PLAIN,
+                _TURNED if self.turn_b else _PLAIN,
+                rows,
+                columns,
+                self.inner,
+                number(self.dtype, 1.0),
+                _address(tir, a, place, left),
+                self.left[-1],
+                _address(tir, b, place, right),
+                self.right[-1],
+                number(self.dtype, 0.0),
+                _address(tir, c, place, (top, first)),
+                self.shape[-1],
+            )
+        )
 
 
 def let(tir: Any, variable: Any, value: Any, body: Any) -> Any:

@@ -183,7 +183,7 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
                 t * high + i < rows, read(t * high + i, k), tir.const(0, data.dtype)
             ),
             name=ROWS,
-        )  # fmt: skip
+        )
     deep = inner if packed else strip(1, inner) or inner
     k = te.reduce_axis((0, deep), name="k")
     notes = {TILE_ROWS: high, TILE_COLUMNS: wide}
@@ -195,19 +195,23 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
         summed = te.compute(
             (tiles * high, columns),
             lambda i, j: te.sum(one(i, k) * weight[j // wide, k, j % wide], axis=k),
-            name=PRODUCT, attrs=notes,
-        )  # fmt: skip
+            name=PRODUCT,
+            attrs=notes,
+        )
     else:
         stripped = te.compute(
             (inner // deep, tiles * high, columns),
             lambda s, i, j: te.sum(one(i, s * deep + k) * weight[s * deep + k, j], axis=k),
-            name=STRIPS, attrs=notes,
-        )  # fmt: skip
+            name=STRIPS,
+            attrs=notes,
+        )
         s = te.reduce_axis((0, inner // deep), name="s")
         summed = te.compute(
-            (tiles * high, columns), lambda i, j: te.sum(stripped[s, i, j], axis=s),
-            name=PRODUCT, attrs=notes,
-        )  # fmt: skip
+            (tiles * high, columns),
+            lambda i, j: te.sum(stripped[s, i, j], axis=s),
+            name=PRODUCT,
+            attrs=notes,
+        )
     return te.compute(
         (*outer, columns), lambda *at: summed[_row(at, outer), at[-1]], name="product"
     )
@@ -243,8 +247,9 @@ def dots(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[
             * weight[j, k * LANES + v],
             axis=k,
         ),
-        name=DOTS, attrs={TILE_ROWS: high, TILE_COLUMNS: tile.columns},
-    )  # fmt: skip
+        name=DOTS,
+        attrs={TILE_ROWS: high, TILE_COLUMNS: tile.columns},
+    )
     return te.compute(
         (*outer, columns),
         lambda *at: te.sum(lanes[_row(at, outer), at[-1], lane], axis=lane),
@@ -266,9 +271,11 @@ def outer_products(te: Any, left: Any, right: Any, tile: Tile) -> Any:
     inner, rows = (int(d) for d in left.shape)
     k = te.reduce_axis((0, inner), name="k")
     return te.compute(
-        (rows, int(right.shape[1])), lambda i, j: te.sum(left[k, i] * right[k, j], axis=k),
-        name=OUTER, attrs={TILE_ROWS: tile.rows, TILE_COLUMNS: tile.columns},
-    )  # fmt: skip
+        (rows, int(right.shape[1])),
+        lambda i, j: te.sum(left[k, i] * right[k, j], axis=k),
+        name=OUTER,
+        attrs={TILE_ROWS: tile.rows, TILE_COLUMNS: tile.columns},
+    )
 
 
 def _rows_of(data: Any, tile: Tile, outer: Sequence[int]) -> tuple[int, int, int, int, Any]:

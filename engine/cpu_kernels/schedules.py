@@ -165,8 +165,9 @@ class _Kernel:
         known = all(isinstance(self.sch.get(loop).extent, self.tvm.number) for loop in loops)
         axes = self.sch.get(block).iter_vars
         kinds = {int(v.iter_type) for v in axes}
-        return known and 0 < len(loops) == len(axes) and kinds <= {self.tvm.parallel,
-                                                                  self.tvm.reduced}  # fmt: skip
+        return (
+            known and 0 < len(loops) == len(axes) and kinds <= {self.tvm.parallel, self.tvm.reduced}
+        )
 
     def _outputs(self) -> frozenset[str]:
         return frozenset(map(self._name, self.sch.get_output_blocks("root")))

@@ -205,9 +205,11 @@ def _compared(
     )
     worst = max(gaps, key=lambda g: g.max_rel)
     return Shown(
-        "good" if worst.max_rel <= limit else "wrong", tuple(i for _, i in wrong), worst.max_abs,
+        "good" if worst.max_rel <= limit else "wrong",
+        tuple(i for _, i in wrong),
+        worst.max_abs,
         worst.max_rel,
-    )  # fmt: skip
+    )
 
 
 def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspects:

@@ -80,9 +80,15 @@ class Facts:
 
 
 def report(
-    backend: Backend, ir: str, version: str, start: Start, where: Where,
-    passes: tuple[Steps, Steps], piece: Piece, told: Told,
-) -> Report:  # fmt: skip
+    backend: Backend,
+    ir: str,
+    version: str,
+    start: Start,
+    where: Where,
+    passes: tuple[Steps, Steps],
+    piece: Piece,
+    told: Told,
+) -> Report:
     """Make the report of a piece that shows a fault.
 
     Where the fault is a crash, the suspected passes are not run again: they may end the process.
@@ -110,9 +116,20 @@ def report(
         after_graph = carry_identity(graph, backend.to_graph(changed)[0]).graph
     written = backend.written(found.program)
     facts = Facts(
-        ir, version, start.graph, where, piece, start.floor, found, written, *passes, told,
-        backend.text(found.program), after_text, results,
-    )  # fmt: skip
+        ir,
+        version,
+        start.graph,
+        where,
+        piece,
+        start.floor,
+        found,
+        written,
+        *passes,
+        told,
+        backend.text(found.program),
+        after_text,
+        results,
+    )
     return Report(title(facts), facts.before, facts.after, files(facts), graph, after_graph)
 
 
@@ -127,9 +144,10 @@ def title(facts: Facts) -> str:
     does = {
         "wrong": f"{'change' if several else 'changes'} {_changed(facts)} {what}",
         "slow": f"{make} {what} {ratio or 0.0:.1f} times slower",
-        "crash": f"{crash} on {what}" if not facts.where.building
+        "crash": f"{crash} on {what}"
+        if not facts.where.building
         else f"{make} {what} crash when it is built or run",
-    }  # fmt: skip
+    }
     return f"[{_NAMES[facts.ir]}] {names} {does[facts.where.kind]}"
 
 
@@ -177,8 +195,9 @@ def _listed(steps: Steps) -> list[tuple[str, str, dict[str, Any]]]:
     found = []
     for step, entry in steps:
         module, name = _module(entry)
-        found.append((Path(module).stem if _is_file(entry) else module, name,
-                      dict(entry.arguments(step))))  # fmt: skip
+        found.append(
+            (Path(module).stem if _is_file(entry) else module, name, dict(entry.arguments(step)))
+        )
     return found
 
 
@@ -251,8 +270,9 @@ def _happens(facts: Facts) -> str:
     if where.kind == "wrong":
         rounding = (
             " All is in float64, where rounding is far below that: it is wrong, not rounded."
-            if dtype else ""
-        )  # fmt: skip
+            if dtype
+            else ""
+        )
         return (
             f"On the same inputs the program gives other results {_when(facts)}: "
             f"they differ by {shown.max_abs or 0.0:.3e}, which is {shown.max_rel or 0.0:.3e} of "
@@ -266,9 +286,11 @@ def _happens(facts: Facts) -> str:
     # Where things lie on this machine is nobody's business.
     said = "" if shown.error is None else _FOLDERS.sub("", shown.error.message)
     text = _fenced(said) if said else ""
-    place = "The pass raises, or ends the process" if not where.building else (
-        "After the pass, building or running the program raises, or ends the process"
-    )  # fmt: skip
+    place = (
+        "The pass raises, or ends the process"
+        if not where.building
+        else ("After the pass, building or running the program raises, or ends the process")
+    )
     return f"{place}:\n\n{text}"
 
 

@@ -198,9 +198,11 @@ def _captured(ask: Ask, stage: Stage) -> tuple[str, ...] | None:
         return cut(joint, stage.strategy, stage.budget).ids
     except ValueError as wrong:
         raise EngineError(
-            "pass", f"The program cannot be cut: {wrong}.", stage.strategy,
+            "pass",
+            f"The program cannot be cut: {wrong}.",
+            stage.strategy,
             "See what the steps of the training pipeline say.",
-        ) from wrong  # fmt: skip
+        ) from wrong
 
 
 def _of(stage: str, found: Iterable[Comparison]) -> list[Comparison]:
@@ -279,10 +281,12 @@ def first_bad(
     if found in worst:
         return _bad(graph, found, worst, "the first gradient that is not as PyTorch has it")
     return _bad(
-        graph, found, worst,
+        graph,
+        found,
+        worst,
         "all that it reads leads to right gradients too; what is computed of it is not as PyTorch "
         "has it",
-    )  # fmt: skip
+    )
 
 
 def _downstream(graph: Graph, ids: Iterable[str]) -> set[str]:
@@ -297,10 +301,15 @@ def _downstream(graph: Graph, ids: Iterable[str]) -> set[str]:
 def _bad(graph: Graph, ident: str, errors: Mapping[str, NodeError], reason: str) -> BadNode:
     node, error = graph.by_id[ident], errors.get(ident)
     return BadNode(
-        ident, node.title, node.scope, node.source,
-        None if error is None else error.max_abs, None if error is None else error.max_rel,
-        "" if error is None else error.counterpart, reason,
-    )  # fmt: skip
+        ident,
+        node.title,
+        node.scope,
+        node.source,
+        None if error is None else error.max_abs,
+        None if error is None else error.max_rel,
+        "" if error is None else error.counterpart,
+        reason,
+    )
 
 
 def verdict(rows: Sequence[Row]) -> str:

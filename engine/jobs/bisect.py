@@ -207,9 +207,13 @@ def _checked(ask: Ask, question: Question, done: Try) -> Try:
     row = truth.filled(truth.Row("", "", source.dtype, False), found, LIMITS[source.dtype])
     worst = next(c for c in found if c.name == row.worst)
     return replace(
-        done, outcome="good" if row.passed else "wrong", worst=worst.name,
-        max_abs=worst.max_abs, max_rel=worst.max_rel, limit=row.limit,
-    )  # fmt: skip
+        done,
+        outcome="good" if row.passed else "wrong",
+        worst=worst.name,
+        max_abs=worst.max_abs,
+        max_rel=worst.max_rel,
+        limit=row.limit,
+    )
 
 
 def _timed(ask: Ask, question: Question, done: Try) -> Try:

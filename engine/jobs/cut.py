@@ -54,9 +54,11 @@ def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
     graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
     if graph.forward_outputs is None:
         raise EngineError(
-            "usage", "There is no gradient to cut: the pipeline does not take one.",
-            str(pipeline), "Use the default training pipeline, or add the gradient step.",
-        )  # fmt: skip
+            "usage",
+            "There is no gradient to cut: the pipeline does not take one.",
+            str(pipeline),
+            "Use the default training pipeline, or add the gradient step.",
+        )
     return graph
 
 
@@ -140,12 +142,19 @@ def measure(
         more = (_ratio(mine) - _ratio(base)) * eager.median_ms
         points.append(
             Point(
-                title, len(one.ids), one.bytes, one.share, more / _ours(base, "forward").median_ms,
-                _ours(mine, "forward").median_ms, _ours(mine, _WHOLE).median_ms, _ratio(mine),
-                profile.estimated_peak_bytes, profile.peak_bytes,
+                title,
+                len(one.ids),
+                one.bytes,
+                one.share,
+                more / _ours(base, "forward").median_ms,
+                _ours(mine, "forward").median_ms,
+                _ours(mine, _WHOLE).median_ms,
+                _ratio(mine),
+                profile.estimated_peak_bytes,
+                profile.peak_bytes,
                 max(c.max_abs for c in profile.comparisons),
             )
-        )  # fmt: skip
+        )
         tell(points[-1])
     return tuple(points)
 

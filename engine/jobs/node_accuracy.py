@@ -52,9 +52,7 @@ class Inside:
     def without(self) -> tuple[str, ...]:
         """Ids of the nodes that compute something and have no counterpart, in graph order."""
         computed = (Kind.CALL, Kind.FUNCTION)
-        return tuple(
-            n.id for n in self.graph if n.kind in computed and n.id not in self.errors
-        )  # fmt: skip
+        return tuple(n.id for n in self.graph if n.kind in computed and n.id not in self.errors)
 
 
 def compared_step(ir: str, pipeline: Pipeline, index: int) -> int:

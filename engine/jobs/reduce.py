@@ -99,9 +99,17 @@ def narrow(
     assert found.piece is not None, "the whole shows the fault, or there would be no question"
     shown = search.known[found.piece]
     made = Reduction(
-        bisection, source, where, total, found.piece, shown,
-        tuple(operators(graph, found.piece)), found.minimal, tuple(log), None,
-    )  # fmt: skip
+        bisection,
+        source,
+        where,
+        total,
+        found.piece,
+        shown,
+        tuple(operators(graph, found.piece)),
+        found.minimal,
+        tuple(log),
+        None,
+    )
     told = Told(
         Path(source.model).name, shown, how_found(made, calls(graph, found.piece)), found.minimal
     )
@@ -148,9 +156,13 @@ def _slow(bisection: Bisection) -> float:
 
 class _Search:
     def __init__(
-        self, ask: Ask, source: ModelSource, bisection: Bisection, log: list[PieceTry],
+        self,
+        ask: Ask,
+        source: ModelSource,
+        bisection: Bisection,
+        log: list[PieceTry],
         tell: Callable[[PieceTry], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._ask, self._source, self._bisection = ask, source, bisection
         self._log, self._tell = log, tell
         self._first: Shown | None = None

@@ -85,9 +85,11 @@ def chosen(text: str, offered: Iterable[Offer]) -> tuple[Offer, ...]:
     unknown = [n for n in wanted if n not in known]
     if unknown or not wanted:
         raise EngineError(
-            "usage", f"There is no way called {', '.join(unknown) or text!r} here.", "--ways",
+            "usage",
+            f"There is no way called {', '.join(unknown) or text!r} here.",
+            "--ways",
             f"Name some of {', '.join(known)}, or all.",
-        )  # fmt: skip
+        )
     return tuple(known[n] for n in dict.fromkeys(wanted))
 
 
@@ -101,9 +103,8 @@ def with_pass(pipeline: Pipeline, name: str, training: bool) -> Pipeline:
 
 
 def ways(
-    source: ModelSource, pipeline: Pipeline, target: str, taken: Iterable[Offer],
-    captured: Captured,
-) -> tuple[Way, ...]:  # fmt: skip
+    source: ModelSource, pipeline: Pipeline, target: str, taken: Iterable[Offer], captured: Captured
+) -> tuple[Way, ...]:
     """What `Session.time` is asked for, without the way that the target is by itself."""
     made = []
     for offer in taken:

@@ -91,18 +91,23 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
         found.update({f"gradient of {n}": t for n, t in gradients.items()})
     if set(found) != set(expected):
         raise EngineError(
-            "engine", "What was built does not return what the model returns.",
-            ", ".join(sorted(set(found) ^ set(expected))), "Report this; it is a fault of ours.",
-        )  # fmt: skip
+            "engine",
+            "What was built does not return what the model returns.",
+            ", ".join(sorted(set(found) ^ set(expected))),
+            "Report this; it is a fault of ours.",
+        )
     scales = {name: scale_of(tensor) for name, tensor in expected.items()}
     floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
     return tuple(
         comparison(
-            name, found[name], expected[name], scales[name],
+            name,
+            found[name],
+            expected[name],
+            scales[name],
             max(scales[name], floor if name.startswith("gradient") else 0.0),
         )
         for name in expected
-    )  # fmt: skip
+    )
 
 
 def gradient_floor(scales: Iterable[float]) -> float:
@@ -131,9 +136,11 @@ def comparison(
     dtype = str(theirs.dtype).removeprefix("torch.")
     if ours.shape != theirs.shape:
         raise EngineError(
-            "engine", f"{name} has the shape {list(ours.shape)}, PyTorch's {list(theirs.shape)}.",
-            name, "Report this; it is a fault of ours.",
-        )  # fmt: skip
+            "engine",
+            f"{name} has the shape {list(ours.shape)}, PyTorch's {list(theirs.shape)}.",
+            name,
+            "Report this; it is a fault of ours.",
+        )
     if not theirs.numel():
         return Comparison(name, 0.0, 0.0, 0.0, dtype)
     a, b = ours.to(theirs.device, torch.float64), theirs.to(torch.float64)
@@ -144,9 +151,13 @@ def comparison(
     median = float(difference.flatten().median())
     unit = against or 1.0
     spread = Spread(
-        mean, mean / unit, median, median / unit,
-        int((a.isnan() & ~b.isnan()).sum()), int((a.isinf() & ~b.isinf()).sum()),
-    )  # fmt: skip
+        mean,
+        mean / unit,
+        median,
+        median / unit,
+        int((a.isnan() & ~b.isnan()).sum()),
+        int((a.isinf() & ~b.isinf()).sum()),
+    )
     return Comparison(name, worst, worst / unit, scale, dtype, spread)
 
 
@@ -206,9 +217,7 @@ def measure(
         )
         peaks = {name: torch_peak(run, model.device) for name, run in runs.items()}
         eager = measured["pytorch eager"]
-        rows.append(
-            timing.row("pytorch eager", phase, eager, None, None, peaks["pytorch eager"])
-        )  # fmt: skip
+        rows.append(timing.row("pytorch eager", phase, eager, None, None, peaks["pytorch eager"]))
         for one in ours:
             built, found = one.built, compared[one.what]
             counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
@@ -217,10 +226,12 @@ def measure(
             row = timing.row(one.what, phase, measured[one.what], eager, max(counted), peak)
             rows.append(
                 replace(
-                    row, build_seconds=built.seconds, target=one.target,
+                    row,
+                    build_seconds=built.seconds,
+                    target=one.target,
                     capture_bytes=built.capture_bytes,
                 )
-            )  # fmt: skip
+            )
         for name, module in modules.items():
             error = error_of(model, module)
             row = timing.row(name, phase, measured[name], eager, error, peaks[name])

@@ -36,10 +36,13 @@ def check(fleet: Fleet) -> int:
     if fleet.key not in keys:
         known = ", ".join(sorted(set(keys)))
         raise EngineError(
-            "target", f"No device has registered with the key {fleet.key!r}.", fleet.tracker,
-            f"The tracker has devices with: {known}." if known else
-            "The tracker has no devices at all: start a server with this key on one.",
-        )  # fmt: skip
+            "target",
+            f"No device has registered with the key {fleet.key!r}.",
+            fleet.tracker,
+            f"The tracker has devices with: {known}."
+            if known
+            else "The tracker has no devices at all: start a server with this key on one.",
+        )
     return keys.count(fleet.key)
 
 
@@ -67,9 +70,11 @@ def _connect(fleet: Fleet, progress: Progress, seconds: float) -> Any:
     while not _free(fleet):
         if time.monotonic() >= until:
             raise EngineError(
-                "target", f"All devices with the key {fleet.key!r} are in use ({count}).",
-                fleet.tracker, "Wait until others are done, or add a device.",
-            )  # fmt: skip
+                "target",
+                f"All devices with the key {fleet.key!r} are in use ({count}).",
+                fleet.tracker,
+                "Wait until others are done, or add a device.",
+            )
         progress(0.0, f"waiting for a device with the key {fleet.key}")
         time.sleep(0.5)
     found: list[Any] = []
@@ -114,11 +119,13 @@ def _summary(fleet: Fleet) -> Any:
 
     def fail(problem: str) -> EngineError:
         return EngineError(
-            "target", f"There is no tracker at this address: {problem}.", fleet.tracker,
+            "target",
+            f"There is no tracker at this address: {problem}.",
+            fleet.tracker,
             "Start one with `python -m relascope.engine.serve relax tracker --host 0.0.0.0 "
             "--port 9190`, "
             "or give another address.",
-        )  # fmt: skip
+        )
 
     try:
         with socket.create_connection((fleet.host, fleet.port), timeout=_ANSWER) as connection:

@@ -109,8 +109,9 @@ def compare_inside(
     against: dict[str, float] = {}
     if part.gradients:
         floor = gradient_floor(scale_of(known[n]) for n in part.gradients if n in known)
-        for ident, name in zip(part.graph.outputs[-len(part.gradients) :], part.gradients,
-                               strict=True):  # fmt: skip
+        for ident, name in zip(
+            part.graph.outputs[-len(part.gradients) :], part.gradients, strict=True
+        ):
             gradient = known.get(name)
             if gradient is not None and ident in values:
                 theirs[ident] = f"gradient of {name}", gradient

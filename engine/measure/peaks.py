@@ -135,8 +135,9 @@ def _moves(device: torch.device) -> dict[tuple[int, str], tuple[float, Work]]:
         found[size, "read"] = (float(size), lambda floats=floats: floats.sum())  # type: ignore[misc]
         found[size, "copy"] = (8.0 * half, lambda x=x, y=y: y.copy_(x))  # type: ignore[misc]
         found[size, "triad"] = (
-            12.0 * third, lambda a=a, b=b, c=c: torch.add(a, b, alpha=0.5, out=c),  # type: ignore[misc]
-        )  # fmt: skip
+            12.0 * third,
+            lambda a=a, b=b, c=c: torch.add(a, b, alpha=0.5, out=c),  # type: ignore[misc]
+        )
         size *= 2
     return found
 

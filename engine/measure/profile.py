@@ -90,9 +90,14 @@ def profile(
         low, share = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs)
         alone = _Alone(run, built.model.device)
         found, written[phase] = _kernels(
-            phase, watched[phase], graphs[phase], values, repeats, alone,
+            phase,
+            watched[phase],
+            graphs[phase],
+            values,
+            repeats,
+            alone,
             lambda f, t, low=low, share=share: progress(low + 0.98 * share * f, t),  # type: ignore[misc]
-        )  # fmt: skip
+        )
         whole[phase] = alone.taken
         kernels += found
     plans = {
@@ -195,11 +200,19 @@ def _kernels(
         known = reads(graph, site.nodes)
         found.append(
             Kernel(
-                site.name, phase, site.nodes, statistics.median(taken), 0.0, read,
-                sum(TensorType(o.shape, o.dtype).bytes or 0 for o in outputs), outputs,
-                _flops(graph, site, counts), known.unread, known.weights,
+                site.name,
+                phase,
+                site.nodes,
+                statistics.median(taken),
+                0.0,
+                read,
+                sum(TensorType(o.shape, o.dtype).bytes or 0 for o in outputs),
+                outputs,
+                _flops(graph, site, counts),
+                known.unread,
+                known.weights,
             )
-        )  # fmt: skip
+        )
     return found, _covered(places)
 
 

@@ -58,9 +58,11 @@ def refuse_library(target: str, ours: Collection[str]) -> None:
     name = library(target, ours)
     if name:
         raise EngineError(
-            "target", "A device of a fleet has no PyTorch and no OpenBLAS to call.", target,
+            "target",
+            "A device of a fleet has no PyTorch and no OpenBLAS to call.",
+            target,
             f"Leave out -libs={name}.",
-        )  # fmt: skip
+        )
 
 
 @contextmanager
@@ -73,10 +75,12 @@ def understood(what: str) -> Iterator[None]:
     except Exception as wrong:
         lines = [x.strip() for x in str(wrong).splitlines() if x.strip()]
         raise EngineError(
-            "target", f"The device cannot run it: {lines[-1][:300] if lines else wrong!r}", what,
+            "target",
+            f"The device cannot run it: {lines[-1][:300] if lines else wrong!r}",
+            what,
             "It links what it is sent with its C++ compiler, and needs what the target says: "
             "its architecture, and a TVM with a runtime for its GPU.",
-        ) from wrong  # fmt: skip
+        ) from wrong
 
 
 def threads_of(session: Any, threads: int) -> int:
@@ -115,20 +119,27 @@ def measure_remote(
     what, rows = f"{ir}, {target} on {fleet.key}", []
     for phase, runs in phases.items():
         seen = [
-            c.max_abs for c in comparisons
+            c.max_abs
+            for c in comparisons
             if phase == "forward_backward" or c.name.startswith("output")
-        ]  # fmt: skip
+        ]
         row = timing.row(what, phase, Measured(tuple((s,) for s in runs)), None, max(seen), None)
         rows.append(
-            replace(row, build_seconds=built.seconds, target=target,
-                    capture_bytes=built.capture_bytes)
-        )  # fmt: skip
+            replace(
+                row, build_seconds=built.seconds, target=target, capture_bytes=built.capture_bytes
+            )
+        )
     note = (
         f"These are times of the program alone on a device with the key {fleet.key}, by its own "
         "clock: nothing that crosses the network counts, and PyTorch does not run beside it. "
         "Errors are of a run there on the same inputs, against PyTorch here."
     )
     return TimeResult(
-        f"{fleet.key} at {fleet.tracker}", target, threads, tuple(rows), comparisons,
-        built.seconds, (note, *timing.unsteady(rows)),
-    )  # fmt: skip
+        f"{fleet.key} at {fleet.tracker}",
+        target,
+        threads,
+        tuple(rows),
+        comparisons,
+        built.seconds,
+        (note, *timing.unsteady(rows)),
+    )

@@ -88,10 +88,17 @@ def row(
     runs = [1e3 * s for s in measured.runs]
     q1, median, q3 = quartiles(runs)
     return TimeRow(
-        what, phase, median, q1, q3, None if rival is None else ratio(measured, rival),
-        max_abs_error, peak_bytes, tuple(runs),
+        what,
+        phase,
+        median,
+        q1,
+        q3,
+        None if rival is None else ratio(measured, rival),
+        max_abs_error,
+        peak_bytes,
+        tuple(runs),
         ratio_of_minima=None if rival is None else ratio_of_minima(measured, rival),
-    )  # fmt: skip
+    )
 
 
 def unsteady(rows: Sequence[TimeRow]) -> tuple[str, ...]:

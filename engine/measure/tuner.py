@@ -136,10 +136,19 @@ def tasks(
         best = book.with_record_ms(key)
         found.append(
             TuneTask(
-                key, workload.name, workload.arguments, tuple(nodes[key]), calls[key],
-                workload.flops, None, measured, best, len(book.of(key)), book.takes(key),
+                key,
+                workload.name,
+                workload.arguments,
+                tuple(nodes[key]),
+                calls[key],
+                workload.flops,
+                None,
+                measured,
+                best,
+                len(book.of(key)),
+                book.takes(key),
             )
-        )  # fmt: skip
+        )
     if not runs:
         return tuple(found)
     rest = sum(watched[None])
@@ -170,9 +179,11 @@ def tune(
     unknown = [k for k in keys if k not in workloads]
     if unknown:
         raise EngineError(
-            "usage", f"The program has no such task: {', '.join(unknown)}.", unknown[0],
+            "usage",
+            f"The program has no such task: {', '.join(unknown)}.",
+            unknown[0],
             "`cli.py tasks` lists them.",
-        )  # fmt: skip
+        )
     chosen = [workloads[k] for k in keys or workloads]
     run, began, target, threads = uuid.uuid4().hex[:12], time.perf_counter(), *about
     done: list[Tuned] = []
@@ -182,21 +193,31 @@ def tune(
             low, share = index / len(chosen), 1 / len(chosen)
             done.append(
                 _tune_one(
-                    workload, place, trials, run, began, measuring,
+                    workload,
+                    place,
+                    trials,
+                    run,
+                    began,
+                    measuring,
                     lambda f, t, low=low, share=share: progress(low + share * f, t),  # type: ignore[misc]
                 )
-            )  # fmt: skip
+            )
         notes += measuring.notes
     seconds = time.perf_counter() - began
     return TuneResult(
         run, str(place), timing.machine(), target, threads, tuple(done), seconds, notes=notes
-    )  # fmt: skip
+    )
 
 
 def _tune_one(
-    workload: Workload, place: Path, trials: int, run: str, began: float, tuner: Tuner,
+    workload: Workload,
+    place: Path,
+    trials: int,
+    run: str,
+    began: float,
+    tuner: Tuner,
     progress: Progress,
-) -> Tuned:  # fmt: skip
+) -> Tuned:
     key, own = workload.key, place / workload.key
     start = records.read(place)
     history, best, earlier = start.of(key), start.best_ms(key), start.with_record_ms(key)
@@ -216,10 +237,16 @@ def _tune_one(
                 best = measured.ms
             lines.append(
                 Trial(
-                    key, run, number, measured.ms, best, time.perf_counter() - began,
-                    measured.candidate, measured.error,
+                    key,
+                    run,
+                    number,
+                    measured.ms,
+                    best,
+                    time.perf_counter() - began,
+                    measured.candidate,
+                    measured.error,
                 )
-            )  # fmt: skip
+            )
         records.add(place, records.CURVE, lines)
         made += len(batch)
         progress(min(1.0, made / trials), _words(workload, made, trials, best, before))

@@ -51,8 +51,15 @@ class Artefact:
         return None if None in sizes else sum(b for b in sizes if b is not None)
 
 
-_EXTENSIONS = {"CUDA": "cu", "PTX": "ptx", "LLVM IR": "ll", "assembly": "s", "OpenCL": "cl",
-               "Metal": "metal", "HIP": "hip"}  # fmt: skip
+_EXTENSIONS = {
+    "CUDA": "cu",
+    "PTX": "ptx",
+    "LLVM IR": "ll",
+    "assembly": "s",
+    "OpenCL": "cl",
+    "Metal": "metal",
+    "HIP": "hip",
+}
 
 
 def extension(language: str) -> str:

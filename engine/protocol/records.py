@@ -217,9 +217,11 @@ def held(place: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as wrong:
             raise EngineError(
-                "file", "Another process is tuning for this target.", str(place),
+                "file",
+                "Another process is tuning for this target.",
+                str(place),
                 "Wait until it is done, or stop it: two at once would disturb each other's times.",
-            ) from wrong  # fmt: skip
+            ) from wrong
         yield
 
 
@@ -254,6 +256,8 @@ def _lines(path: Path, kind: type[Any], notes: list[str]) -> Iterable[Any]:
 
 def _unusable(place: Path, wrong: OSError) -> EngineError:
     return EngineError(
-        "file", f"The records cannot be kept there: {wrong.strerror or wrong}.", str(place),
+        "file",
+        f"The records cannot be kept there: {wrong.strerror or wrong}.",
+        str(place),
         f"Name another folder in {VARIABLE}.",
-    )  # fmt: skip
+    )

@@ -145,9 +145,14 @@ class Session(Protocol):
         """
 
     def narrow(
-        self, source: ModelSource, where: Where, piece: Piece, bare: bool = False, *,
+        self,
+        source: ModelSource,
+        where: Where,
+        piece: Piece,
+        bare: bool = False,
+        *,
         progress: Progress,
-    ) -> Shown:  # fmt: skip
+    ) -> Shown:
         """What the suspected passes do to a piece of the program before them.
 
         What goes wrong is part of the answer, unless the process ends.
@@ -253,9 +258,14 @@ class Session(Protocol):
         """Build, compare, and time every kernel by itself; the arguments are those of `time`."""
 
     def peaks(
-        self, target: str, threads: int, dtypes: tuple[str, ...], turn: int = 0, *,
+        self,
+        target: str,
+        threads: int,
+        dtypes: tuple[str, ...],
+        turn: int = 0,
+        *,
         progress: Progress,
-    ) -> Peaks:  # fmt: skip
+    ) -> Peaks:
         """What the device of a target does at best; see `engine.measure.peaks`.
 
         Args:

@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     pass
 
 _DTYPES = (
-    "float16", "float32", "float64", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool",
-)  # fmt: skip
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "int64",
+    "bool",
+)
 _INPUT = re.compile(
     r"(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<shape>\d+(?:\s*x\s*\d+)*|scalar)"
     r"\s*(?::\s*(?P<dtype>\w+))?"
@@ -43,15 +52,19 @@ def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
         match = _INPUT.fullmatch(item)
         if match is None:
             raise EngineError(
-                "input", f"Cannot read the input type {item!r}.", item,
+                "input",
+                f"Cannot read the input type {item!r}.",
+                item,
                 f"Write one shape an input, such as {EXAMPLE} or hidden=1x14x768:float32.",
-            )  # fmt: skip
+            )
         dtype = match["dtype"] or "float32"
         if dtype not in _DTYPES:
             raise EngineError(
-                "input", f"{dtype!r} is no dtype of an input.", item,
+                "input",
+                f"{dtype!r} is no dtype of an input.",
+                item,
                 f"Use one of {', '.join(_DTYPES)}.",
-            )  # fmt: skip
+            )
         shape = match["shape"]
         sizes = () if shape == "scalar" else tuple(int(s) for s in shape.split("x"))
         name = match["name"] or ""
@@ -84,9 +97,11 @@ def source_from_file(
     file = Path(path)
     if not file.is_file():
         raise EngineError(
-            "file", f"There is no file {str(path)!r}.", str(path),
+            "file",
+            f"There is no file {str(path)!r}.",
+            str(path),
             "Give a sample's name, or the path of a trace written by torch.jit.save.",
-        )  # fmt: skip
+        )
     return ModelSource(
         model=str(file.resolve()),
         seed=seed,

@@ -100,6 +100,8 @@ def refused(error: Exception, target: str) -> EngineError:
     while re.match(r"\w*Error: ?", reason):
         reason = reason.partition(":")[2].strip()
     return EngineError(
-        "target", f"TVM refuses this target: {reason.rstrip('.') or 'it does not say why'}.",
-        target, _HINT,
-    )  # fmt: skip
+        "target",
+        f"TVM refuses this target: {reason.rstrip('.') or 'it does not say why'}.",
+        target,
+        _HINT,
+    )

@@ -72,14 +72,18 @@ class Fleet:
         host, colon, port = self.tracker.rpartition(":")
         if not host or not colon or not port.isdigit() or not 0 < int(port) < 65536:
             raise EngineError(
-                "usage", f"Cannot read {self.tracker!r} as the address of a tracker.", "--tracker",
+                "usage",
+                f"Cannot read {self.tracker!r} as the address of a tracker.",
+                "--tracker",
                 "Write host:port, such as 127.0.0.1:9190.",
-            )  # fmt: skip
+            )
         if not self.key:
             raise EngineError(
-                "usage", "Which of the tracker's devices is to measure is not said.", "--key",
+                "usage",
+                "Which of the tracker's devices is to measure is not said.",
+                "--key",
                 "Give the key that the devices registered with.",
-            )  # fmt: skip
+            )
 
     @property
     def host(self) -> str:

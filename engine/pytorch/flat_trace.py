@@ -117,16 +117,19 @@ class _Flattener:
         expected = len(list(graph.inputs())) - 1
         if expected != len(self.inputs):
             raise EngineError(
-                "input", f"forward() takes {expected} inputs, not {len(self.inputs)}.",
+                "input",
+                f"forward() takes {expected} inputs, not {len(self.inputs)}.",
                 ", ".join(i.debugName() for i in list(graph.inputs())[1:]),
-            )  # fmt: skip
+            )
         results = self.inline(graph, "", [_Module(""), *self.inputs])
         for value in _flat_outputs(results):
             if value.type().kind() != "TensorType":
                 raise EngineError(
-                    "operator", f"The model returns a {value.type()}, not a tensor.",
-                    self.where(value), "Return tensors, or tuples, lists or dicts of them.",
-                )  # fmt: skip
+                    "operator",
+                    f"The model returns a {value.type()}, not a tensor.",
+                    self.where(value),
+                    "Return tensors, or tuples, lists or dicts of them.",
+                )
             self.graph.registerOutput(value)
         torch._C._jit_pass_lower_all_tuples(self.graph)
         drawn = self.flat.active_dropouts()
@@ -134,9 +137,11 @@ class _Flattener:
         lost = [o for o in drawn if o not in self.flat.active_dropouts()]
         if lost:
             raise EngineError(
-                "operator", "Nothing reads what this dropout makes, yet it draws random numbers.",
-                lost[0].where, "Remove it from the model.",
-            )  # fmt: skip
+                "operator",
+                "Nothing reads what this dropout makes, yet it draws random numbers.",
+                lost[0].where,
+                "Remove it from the model.",
+            )
         self.flat.tensors = {n: t for n, t in self.flat.tensors.items() if self.is_read(n)}
         return self.flat
 
@@ -189,9 +194,11 @@ class _Flattener:
         for block in node.blocks():
             if _uses_modules(block):
                 raise EngineError(
-                    "operator", f"A branch or loop ({kind}) uses a submodule or parameter.",
-                    scope or "the top", _TRACE_HINT,
-                )  # fmt: skip
+                    "operator",
+                    f"A branch or loop ({kind}) uses a submodule or parameter.",
+                    scope or "the top",
+                    _TRACE_HINT,
+                )
         clone = self.graph.createClone(node, resolve)
         self.graph.insertNode(clone)
         origin = Origin(scope, kind, self.ordinal)
@@ -268,9 +275,12 @@ def _named_tensors(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
 
 def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
     return (
-        tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()),
+        tensor.data_ptr(),
+        tensor.dtype,
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
         id(tensor) if tensor.numel() == 0 else 0,
-    )  # fmt: skip
+    )
 
 
 def _flat_outputs(values: list[Any]) -> list[Any]:

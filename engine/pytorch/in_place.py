@@ -64,8 +64,9 @@ def check_in_place(model: Model) -> None:
                         "operator",
                         f"{node.kind()} changes a tensor in place that {later.kind()} reads "
                         "afterwards through another view; TVM's IRs have no such change.",
-                        flat.origin(node).where, _HINT,
-                    )  # fmt: skip
+                        flat.origin(node).where,
+                        _HINT,
+                    )
 
 
 def changed_buffers(model: Model) -> dict[str, str]:

@@ -199,9 +199,11 @@ class Model:
         used = [(o, g) for o, g in zip(floats, grad_outs, strict=True) if o.requires_grad]
         if not used:
             raise EngineError(
-                "operator", "No output depends on a floating input or parameter.",
-                self.source.model, "There is no gradient to take; leave training off.",
-            )  # fmt: skip
+                "operator",
+                "No output depends on a floating input or parameter.",
+                self.source.model,
+                "There is no gradient to take; leave training off.",
+            )
         return torch.autograd.grad(
             [o for o, _ in used], leaves, [g for _, g in used], allow_unused=True
         )
@@ -222,9 +224,11 @@ def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
     if isinstance(value, list | tuple):
         return tuple(t for v in value for t in flat_tensors(v))
     raise EngineError(
-        "operator", f"The model returns a {type(value).__name__}, not a tensor.", "forward()",
+        "operator",
+        f"The model returns a {type(value).__name__}, not a tensor.",
+        "forward()",
         "Return tensors, or tuples, lists or dicts of them.",
-    )  # fmt: skip
+    )
 
 
 def load_model(source: ModelSource, progress: Progress) -> Model:
@@ -240,9 +244,13 @@ def load_model(source: ModelSource, progress: Progress) -> Model:
         progress(0.0, f"building {source.model}")
         try:
             module, inputs = build(
-                source.model, source.batch, source.tokens, source.training, source.seed,
+                source.model,
+                source.batch,
+                source.tokens,
+                source.training,
+                source.seed,
                 source.dtype,
-            )  # fmt: skip
+            )
         except ValueError as wrong:
             raise EngineError("usage", f"{wrong}.".capitalize(), source.model) from wrong
         names = SAMPLES[source.model].inputs
@@ -323,9 +331,11 @@ def _checked_path(source: ModelSource) -> Path:
     if not path.is_file():
         samples = ", ".join(SAMPLES)
         raise EngineError(
-            "file", f"There is neither a sample nor a file called {source.model!r}.",
-            source.model, f"The samples are {samples}.",
-        )  # fmt: skip
+            "file",
+            f"There is neither a sample nor a file called {source.model!r}.",
+            source.model,
+            f"The samples are {samples}.",
+        )
     if source.digest and file_digest(path) != source.digest:
         raise EngineError(
             "file", "The file has changed since it was opened.", source.model, "Open it again."
@@ -339,9 +349,11 @@ def _read(source: ModelSource, path: Path) -> torch.jit.ScriptModule:
         module = torch.jit.load(str(path), map_location="cpu")
     except (RuntimeError, ValueError, EOFError, OSError) as wrong:
         raise EngineError(
-            "file", "This file is not a TorchScript trace.", path.name,
+            "file",
+            "This file is not a TorchScript trace.",
+            path.name,
             f"{_TRACE_HINT} A file written by torch.save holds no program.",
-        ) from wrong  # fmt: skip
+        ) from wrong
     return module.to(getattr(torch, source.dtype)).train(source.training)
 
 
@@ -368,28 +380,36 @@ def _file_inputs(
     wrong = [f"{n}: {t}" for n, t in expected if t != "Tensor"]
     if wrong:
         raise EngineError(
-            "input", f"forward() takes something else than tensors: {', '.join(wrong)}.",
-            wrong[0], "Trace a module whose inputs are tensors.",
-        )  # fmt: skip
+            "input",
+            f"forward() takes something else than tensors: {', '.join(wrong)}.",
+            wrong[0],
+            "Trace a module whose inputs are tensors.",
+        )
     names = tuple(n for n, _ in expected)
     given = source.inputs or tuple(("", t) for t in recorded)
     if not given and names:
         raise EngineError(
-            "input", f"The file does not say what shapes its inputs have: {listed}.", listed,
+            "input",
+            f"The file does not say what shapes its inputs have: {listed}.",
+            listed,
             f"Give one type an input, such as {example or EXAMPLE}.",
-        )  # fmt: skip
+        )
     if len(given) != len(expected):
         raise EngineError(
-            "input", f"forward() takes {len(expected)} inputs ({listed}), not {len(given)}.",
-            listed, f"Give one type an input, such as {example}.",
-        )  # fmt: skip
+            "input",
+            f"forward() takes {len(expected)} inputs ({listed}), not {len(given)}.",
+            listed,
+            f"Give one type an input, such as {example}.",
+        )
     by_name = {n: t for n, t in given if n}
     strange = [n for n in by_name if n not in names]
     if strange:
         raise EngineError(
-            "input", f"forward() has no input {strange[0]!r}; it takes {listed}.", strange[0],
+            "input",
+            f"forward() has no input {strange[0]!r}; it takes {listed}.",
+            strange[0],
             f"Give one type an input, such as {example}.",
-        )  # fmt: skip
+        )
     rest = iter([t for n, t in given if not n])
     generator = torch.Generator().manual_seed(source.seed)
     types = [by_name[n] if n in by_name else next(rest) for n in names]
@@ -423,9 +443,11 @@ def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> No
     active = flat.active_dropouts()
     if active and not source.training:
         raise EngineError(
-            "input", "This trace was taken in train mode, so its dropout is on for good.",
-            active[0].where, "Open it for training, or trace the module after eval().",
-        )  # fmt: skip
+            "input",
+            "This trace was taken in train mode, so its dropout is on for good.",
+            active[0].where,
+            "Open it for training, or trace the module after eval().",
+        )
     if source.training and flat.dropouts() and not active:
         notes.append("The trace was taken in eval mode: its dropout is off, in training too.")
 
@@ -443,10 +465,12 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
             continue
         if kind.strides() != list(torch.empty(kind.sizes(), device="meta").stride()):
             raise EngineError(
-                "operator", "This dropout's input does not lie in memory in the order of its axes, "
-                "so its mask is drawn in another order.", origin.where,
+                "operator",
+                "This dropout's input does not lie in memory in the order of its axes, "
+                "so its mask is drawn in another order.",
+                origin.where,
                 "Call contiguous() before the dropout.",
-            )  # fmt: skip
+            )
         masks.append((kind.sizes(), node.inputsAt(1).toIValue()))
     with seeded(source.seed):
         for shape, rate in masks:
@@ -457,15 +481,18 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
                     node.isNondeterministic() and node not in flat.dropouts()
                 ):
                     raise EngineError(
-                        "operator", f"{node.kind()} draws random numbers, and is no dropout.",
+                        "operator",
+                        f"{node.kind()} draws random numbers, and is no dropout.",
                         flat.origin(node).where,
                         'For attention, build the model with attn_implementation="eager"; '
                         "else draw outside of the model and make it an input.",
-                    )  # fmt: skip
+                    )
             raise EngineError(
-                "operator", "The model draws random numbers outside the dropouts of its trace.",
-                source.model, "Use nn.Dropout, read its result, and draw nothing else.",
-            )  # fmt: skip
+                "operator",
+                "The model draws random numbers outside the dropouts of its trace.",
+                source.model,
+                "Use nn.Dropout, read its result, and draw nothing else.",
+            )
 
 
 def _first_run(
@@ -482,10 +509,11 @@ def _first_run(
         lines = [line.strip() for line in str(wrong).splitlines() if line.strip()]
         reason = (lines[-1] if lines else type(wrong).__name__).removeprefix("RuntimeError: ")
         raise EngineError(
-            "input", f"The model does not run with these inputs ({given}): {reason}",
+            "input",
+            f"The model does not run with these inputs ({given}): {reason}",
             _failed_at(str(wrong)) or ", ".join(names),
             f"forward() takes {len(names)} inputs: {', '.join(names)}. Give their real shapes.",
-        ) from wrong  # fmt: skip
+        ) from wrong
 
 
 def _failed_at(text: str) -> str:
@@ -523,8 +551,11 @@ def _trace(
             state = torch.get_rng_state()
     finally:
         hook.remove()
-    kept = {str(w.message).splitlines()[0] for w in caught
-            if issubclass(w.category, torch.jit.TracerWarning)}  # fmt: skip
+    kept = {
+        str(w.message).splitlines()[0]
+        for w in caught
+        if issubclass(w.category, torch.jit.TracerWarning)
+    }
     if kept:
         notes.append(
             "The trace holds for these input shapes only: the model decides by values in "

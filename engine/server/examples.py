@@ -69,9 +69,14 @@ def run_example(backend: Examples, entry: PassInfo) -> PassExample | None:
     matched = carry_identity(graph, backend.to_graph(after)[0])
     types = {n.name: n.outputs[0] for n in graph if n.id in graph.inputs}
     return PassExample(
-        str(Step(entry.name, True, example.params)), tuple(types.items()), before_text, after_text,
-        graph, matched.graph, example.differs,
-    )  # fmt: skip
+        str(Step(entry.name, True, example.params)),
+        tuple(types.items()),
+        before_text,
+        after_text,
+        graph,
+        matched.graph,
+        example.differs,
+    )
 
 
 def apply(entry: PassInfo, example: Example) -> Any:

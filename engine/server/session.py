@@ -215,10 +215,12 @@ class PipelineSession:
         state = self._end(source, pipeline, _part(progress, 0.0, 0.2))
         if "gradient" in state.done and not state.program.gradients:
             raise EngineError(
-                "pass", "Right after the gradient, the program is let bindings, and what is inside "
-                "those cannot be returned.", str(pipeline),
+                "pass",
+                "Right after the gradient, the program is let bindings, and what is inside "
+                "those cannot be returned.",
+                str(pipeline),
                 "Look at the next step, which makes a graph of it.",
-            )  # fmt: skip
+            )
         model = self._load(source, progress).model.on(torch_device(target))
         reference = self._reference(source, state, _part(progress, 0.2, 0.3))
         results = self._results(source, pipeline, reference)
@@ -292,7 +294,7 @@ class PipelineSession:
         share = 0.5 / (1 + len(ways))
         built = self._build(
             source, pipeline, captured, target, _part(progress, 0.0, share), threads
-        )  # fmt: skip
+        )
         others: dict[str, Built] = {}
         notes = []
         for index, way in enumerate(ways, 1):
@@ -332,9 +334,17 @@ class PipelineSession:
             )
 
     def _timed_there(
-        self, source: ModelSource, pipeline: Pipeline, captured: tuple[str, ...] | None,
-        target: str, threads: int, repeats: int, fleet: Fleet, session: Any, progress: Progress,
-    ) -> TimeResult:  # fmt: skip
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        threads: int,
+        repeats: int,
+        fleet: Fleet,
+        session: Any,
+        progress: Progress,
+    ) -> TimeResult:
         halves = None
         if captured is None:
             state = self._end(source, pipeline, _part(progress, 0.0, 0.3))
@@ -394,9 +404,13 @@ class PipelineSession:
         notes += dict.fromkeys(n for t in taken for n in t.notes)
         files = sorted(str(f.relative_to(place)) for f in place.rglob("*.*")) if place else []
         return Artefact(
-            known, tuple(k for t in taken for k in t.kernels), sum(t.library_bytes for t in taken),
-            seconds, tuple(notes), tuple(files),
-        )  # fmt: skip
+            known,
+            tuple(k for t in taken for k in t.kernels),
+            sum(t.library_bytes for t in taken),
+            seconds,
+            tuple(notes),
+            tuple(files),
+        )
 
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress
@@ -441,14 +455,24 @@ class PipelineSession:
                 functions[name] = watched(half, name, named, target)
         set_threads(threads)
         return profile(
-            built, functions, graphs, target, repeats, _part(progress, 0.6, 1.0),
+            built,
+            functions,
+            graphs,
+            target,
+            repeats,
+            _part(progress, 0.6, 1.0),
             lambda dtypes: self._peaks_of(target, dtypes, 0),
-        )  # fmt: skip
+        )
 
     def peaks(
-        self, target: str, threads: int, dtypes: tuple[str, ...], turn: int = 0, *,
+        self,
+        target: str,
+        threads: int,
+        dtypes: tuple[str, ...],
+        turn: int = 0,
+        *,
         progress: Progress,
-    ) -> Peaks:  # fmt: skip
+    ) -> Peaks:
         """Measure what the machine does at best, or say what was measured before."""
         set_threads(threads)
         progress(0.0, "what the machine does at best")
@@ -511,9 +535,14 @@ class PipelineSession:
         )
 
     def _tunable(
-        self, source: ModelSource, pipeline: Pipeline, captured: tuple[str, ...] | None,
-        target: str, watch: bool, progress: Progress,
-    ) -> dict[str, Tunable]:  # fmt: skip
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captured: tuple[str, ...] | None,
+        target: str,
+        watch: bool,
+        progress: Progress,
+    ) -> dict[str, Tunable]:
         """The kernels of what `time` builds, by phase."""
         if captured is None:
             state = self._end(source, pipeline, progress)
@@ -539,9 +568,14 @@ class PipelineSession:
         return narrowing.suspects(start, after.base, later, where.limit)
 
     def narrow(
-        self, source: ModelSource, where: Where, piece: Piece, bare: bool = False, *,
+        self,
+        source: ModelSource,
+        where: Where,
+        piece: Piece,
+        bare: bool = False,
+        *,
         progress: Progress,
-    ) -> Shown:  # fmt: skip
+    ) -> Shown:
         """What a piece of the program before the suspected passes shows."""
         start = self._start(source, where, _part(progress, 0.0, 0.5))
         progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")
@@ -577,16 +611,24 @@ class PipelineSession:
                 progress(0.5, "recording what is inside the program")
                 recorded = self._recorded(source, program, graph, exprs, where.target)
             return narrowing.Start(
-                program, graph, exprs, [_pass(self.ir, s) for s in steps],
-                [_pass(self.ir, s) for s in _tail(self.ir, where)], recorded,
-            )  # fmt: skip
+                program,
+                graph,
+                exprs,
+                [_pass(self.ir, s) for s in steps],
+                [_pass(self.ir, s) for s in _tail(self.ir, where)],
+                recorded,
+            )
 
         return self._starts.get((source, where), make)
 
     def _recorded(
-        self, source: ModelSource, program: Program, graph: Graph, exprs: Mapping[str, Any],
+        self,
+        source: ModelSource,
+        program: Program,
+        graph: Graph,
+        exprs: Mapping[str, Any],
         target: str,
-    ) -> narrowing.Values:  # fmt: skip
+    ) -> narrowing.Values:
         """The values of a program's nodes by their ids, arguments included."""
         _check_runs(self._backend.target(target))
         model = self._load(source, lambda fraction, text: None).model.on(torch_device(target))
@@ -655,9 +697,15 @@ class PipelineSession:
         if graph.forward_outputs is not None:
             graph = graph.with_roles(roles(graph))
         record = StepRecord(
-            step.name, True, len(matched.changed), len(matched.added), len(matched.removed),
-            len(graph), seconds, graph.operators,
-        )  # fmt: skip
+            step.name,
+            True,
+            len(matched.changed),
+            len(matched.added),
+            len(matched.removed),
+            len(graph),
+            seconds,
+            graph.operators,
+        )
         if entry.looking:
             return replace(before, graph=graph, record=record, shown=program)
         exprs = {matched.renamed[i]: e for i, e in exprs.items()}
@@ -668,9 +716,16 @@ class PipelineSession:
     ) -> _State:
         """The state after a step that is switched off, or that failed: the program before it."""
         record = StepRecord(
-            step.name, step.enabled, 0, 0, 0, len(before.graph), seconds, before.graph.operators,
+            step.name,
+            step.enabled,
+            0,
+            0,
+            0,
+            len(before.graph),
+            seconds,
+            before.graph.operators,
             error,
-        )  # fmt: skip
+        )
         return replace(before, record=record)
 
     def _end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> _State:
@@ -724,16 +779,20 @@ def _check_runs(target: Target) -> None:
     """
     if not target.runs_here:
         raise EngineError(
-            "target", f"What is built for this target cannot run here. {target.missing}",
-            target.name, "Building for it, and its code, can be had: `cli.py compile`.",
-        )  # fmt: skip
+            "target",
+            f"What is built for this target cannot run here. {target.missing}",
+            target.name,
+            "Building for it, and its code, can be had: `cli.py compile`.",
+        )
 
 
 def _no_gradient(pipeline: Pipeline) -> EngineError:
     return EngineError(
-        "pass", "The pipeline ends without a gradient, so there is nothing to split.",
-        str(pipeline), "Load the model for training and keep the gradient's steps on.",
-    )  # fmt: skip
+        "pass",
+        "The pipeline ends without a gradient, so there is nothing to split.",
+        str(pipeline),
+        "Load the model for training and keep the gradient's steps on.",
+    )
 
 
 def _masks(program: Program, source: ModelSource, model: Model) -> dict[str, Any]:
@@ -744,9 +803,11 @@ def _masks(program: Program, source: ModelSource, model: Model) -> dict[str, Any
 
 def _whole_joint(done: str) -> EngineError:
     return EngineError(
-        "usage", f"The pipeline ends in a joint graph, which is {done} as two functions.",
-        "captures", "Choose a capture strategy, or leave out the gradient's steps.",
-    )  # fmt: skip
+        "usage",
+        f"The pipeline ends in a joint graph, which is {done} as two functions.",
+        "captures",
+        "Choose a capture strategy, or leave out the gradient's steps.",
+    )
 
 
 def _part(progress: Progress, low: float, high: float) -> Progress:

@@ -59,9 +59,11 @@ def _check_gradient(ir: str, source: ModelSource) -> None:
             check_gradient(ir, source.gradient)
     except ValueError as wrong:
         raise EngineError(
-            "usage", f"{str(wrong)[0].upper()}{str(wrong)[1:]}.", "gradient",
+            "usage",
+            f"{str(wrong)[0].upper()}{str(wrong)[1:]}.",
+            "gradient",
             "Choose TVM's gradient, or the engine Relax.",
-        ) from wrong  # fmt: skip
+        ) from wrong
 
 
 def _entry(ir: str, step: Step) -> PassInfo:
@@ -74,9 +76,11 @@ def _entry(ir: str, step: Step) -> PassInfo:
         return pass_info(ir, step)
     except KeyError:
         raise EngineError(
-            "usage", f"There is no {ir} pass called {step.name!r}.", str(step),
+            "usage",
+            f"There is no {ir} pass called {step.name!r}.",
+            str(step),
             "`cli.py passes` lists them.",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
@@ -91,23 +95,30 @@ def _check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
     """
     if entry.required and joint and "gradient" not in done:
         raise EngineError(
-            "pass", f"{entry.title} is a step of TVM's way to the gradient, and this program came "
-            "with PyTorch's.", entry.name, "Choose TVM's gradient, or leave this pass out.",
-        )  # fmt: skip
+            "pass",
+            f"{entry.title} is a step of TVM's way to the gradient, and this program came "
+            "with PyTorch's.",
+            entry.name,
+            "Choose TVM's gradient, or leave this pass out.",
+        )
     missing = [n for n in entry.needs if n not in done]
     if missing:
         names = ", ".join(missing)
         raise EngineError(
-            "pass", f"{entry.title} needs {names} before it.", entry.name,
+            "pass",
+            f"{entry.title} needs {names} before it.",
+            entry.name,
             f"Switch {names} on in front of it, or see why it failed.",
-        )  # fmt: skip
+        )
     wrong = [n for n in entry.excludes if n in done]
     if wrong:
         names = ", ".join(wrong)
         raise EngineError(
-            "pass", f"{entry.title} cannot work after {names}.", entry.name,
+            "pass",
+            f"{entry.title} cannot work after {names}.",
+            entry.name,
             f"Switch {names} off, or move it behind the gradient's steps.",
-        )  # fmt: skip
+        )
 
 
 def _arguments(entry: PassInfo, step: Step) -> dict[str, Any]:

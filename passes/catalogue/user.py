@@ -88,13 +88,18 @@ def read(file: str) -> tuple[PassInfo, ...]:
         raise ValueError(f"{file} says IR = {irs[0]!r}; known: {', '.join(IRS)}")
     found = tuple(
         PassInfo(
-            f.name, ir, f.name, (ast.get_docstring(f) or "A pass of yours.").splitlines()[0],
-            Path(file).name, f"{file}:{f.name}", parameters=tuple(_parameters(f)),
+            f.name,
+            ir,
+            f.name,
+            (ast.get_docstring(f) or "A pass of yours.").splitlines()[0],
+            Path(file).name,
+            f"{file}:{f.name}",
+            parameters=tuple(_parameters(f)),
         )
         for f in tree.body
         for ir in irs
         if isinstance(f, ast.FunctionDef) and _is_pass(f)
-    )  # fmt: skip
+    )
     if not found:
         raise ValueError(f"{file} has no pass: no public function whose argument is `program`")
     return found
@@ -113,8 +118,9 @@ def _is_pass(function: ast.FunctionDef) -> bool:
     first = given[0].arg if given else ""
     # The name must be one that a pipeline's text can hold.
     return bool(re.fullmatch("[a-z][a-z0-9_]*", function.name)) and (first, needed) == (
-        "program", 1,
-    )  # fmt: skip
+        "program",
+        1,
+    )
 
 
 _KINDS = {"bool": "switch", "int": "whole number", "float": "number", "str": "text"}

@@ -53,9 +53,7 @@ def cheapest(given: Problem) -> Answer:
     need = everything[given.needed]
     tails = [being[given.sources], being[need], making, np.full(count, _SOURCE)]
     heads = [making[given.targets], np.full(len(need), _SINK), being, making]
-    weights = [
-        np.full(len(given.sources), _INFINITE), np.full(len(need), _INFINITE), save, redo
-    ]  # fmt: skip
+    weights = [np.full(len(given.sources), _INFINITE), np.full(len(need), _INFINITE), save, redo]
     network = _network(
         np.concatenate(tails), np.concatenate(heads), np.concatenate(weights), 2 + 2 * count
     )

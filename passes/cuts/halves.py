@@ -65,9 +65,11 @@ def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
         return cut_at(graph, captured)
     except ValueError as wrong:
         raise EngineError(
-            "usage", f"The program cannot be split there: {wrong}.", "split",
+            "usage",
+            f"The program cannot be split there: {wrong}.",
+            "split",
             "Capture tensors that the forward computes.",
-        ) from wrong  # fmt: skip
+        ) from wrong
 
 
 def saved_names(cut: Cut) -> tuple[str, ...]:

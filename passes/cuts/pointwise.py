@@ -13,9 +13,7 @@ _TIE = 1e-6
 
 def recompute_pointwise(joint: Joint, wish: Wish) -> frozenset[str]:
     """The fewest bytes that need no more than pointwise operators and views computed again."""
-    banned = {
-        n.id for n in joint.graph.nodes if is_product(n) or is_random(n) or is_reduction(n)
-    }  # fmt: skip
+    banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n) or is_reduction(n)}
     work = {i: s * 1e9 * _TIE for i, s in joint.work.seconds.items()}
     given = problem(joint, work, banned, wish)
     return given.named(cheapest(given).saved)

@@ -97,9 +97,14 @@ def problem(
                 sources.append(at[source])
                 targets.append(k)
     return Problem(
-        values, save, redo, needed, np.array(sources, dtype=np.int64),
-        np.array(targets, dtype=np.int64), tuple(forced),
-    )  # fmt: skip
+        values,
+        save,
+        redo,
+        needed,
+        np.array(sources, dtype=np.int64),
+        np.array(targets, dtype=np.int64),
+        tuple(forced),
+    )
 
 
 def _concerned(joint: Joint) -> tuple[str, ...]:

@@ -106,9 +106,7 @@ class Reasons:
                 seen[current] = None
                 todo.extend(joint.edges[current])
         order = self._place.__getitem__
-        return Origin(
-            tuple(sorted(seen, key=order)), tuple(sorted(sources, key=order)), not todo
-        )  # fmt: skip
+        return Origin(tuple(sorted(seen, key=order)), tuple(sorted(sources, key=order)), not todo)
 
     def saved(self, node: Node, shares: str, path: tuple[str, ...], instead: Origin) -> str:
         """Why a node is saved."""

@@ -52,60 +52,78 @@ class Linter:
 
 _ALL = (
     Linter(
-        transposes.NAME, "Transposed copies",
+        transposes.NAME,
+        "Transposed copies",
         "A matrix is written out transposed, though its reader could read it as it lies.",
         transposes.find,
     ),
     Linter(
-        layouts.NAME, "Layout changes",
+        layouts.NAME,
+        "Layout changes",
         "A tensor is written out in another layout, and then in yet another, or back.",
         layouts.find,
     ),
     Linter(
-        casts.NAME, "Casts",
+        casts.NAME,
+        "Casts",
         "A tensor is written out in another type for nothing, or the program computes in float64 "
         "though the model does not.",
         casts.find,
     ),
     Linter(
-        constants.NAME, "Constant work",
-        "What depends on weights alone is computed in every call.", constants.find,
+        constants.NAME,
+        "Constant work",
+        "What depends on weights alone is computed in every call.",
+        constants.find,
+    ),
+    Linter(duplicates.NAME, "Duplicates", "The same is computed more than once.", duplicates.find),
+    Linter(
+        parallel.NAME,
+        "Parallel products",
+        "Products with several weights read one operand, one after the other.",
+        parallel.find,
     ),
     Linter(
-        duplicates.NAME, "Duplicates", "The same is computed more than once.", duplicates.find
-    ),
-    Linter(
-        parallel.NAME, "Parallel products",
-        "Products with several weights read one operand, one after the other.", parallel.find,
-    ),
-    Linter(
-        scales.NAME, "Scales beside weights",
+        scales.NAME,
+        "Scales beside weights",
         "A result is multiplied by one number a channel, which its weight could hold.",
         scales.find,
     ),
     Linter(
-        paddings.NAME, "Paddings", "A tensor is written out padded for a convolution that could "
-        "pad by itself.", paddings.find,
+        paddings.NAME,
+        "Paddings",
+        "A tensor is written out padded for a convolution that could pad by itself.",
+        paddings.find,
     ),
     Linter(
-        no_ops.NAME, "Operators that change nothing",
-        "A sum with zeros, a product with ones, and the like.", no_ops.find,
+        no_ops.NAME,
+        "Operators that change nothing",
+        "A sum with zeros, a product with ones, and the like.",
+        no_ops.find,
     ),
     Linter(dead.NAME, "Dead code", "No result needs it.", dead.find),
     Linter(
-        unfused.NAME, "Unfused chains",
+        unfused.NAME,
+        "Unfused chains",
         "A value goes from one kernel to the next by way of memory, though one could do both.",
-        unfused.find, kernels=True,
+        unfused.find,
+        kernels=True,
     ),
     Linter(
-        tiny.NAME, "Tiny kernels", "Calling the kernel takes longer than what it does.",
-        tiny.find, kernels=True,
+        tiny.NAME,
+        "Tiny kernels",
+        "Calling the kernel takes longer than what it does.",
+        tiny.find,
+        kernels=True,
     ),
     Linter(
-        recomputed.NAME, "Computed again",
-        "The backward computes again what is expensive.", recomputed.find, kernels=True,
+        recomputed.NAME,
+        "Computed again",
+        "The backward computes again what is expensive.",
+        recomputed.find,
+        kernels=True,
     ),
-)  # fmt: skip
+)
 
 LINTERS: dict[str, Linter] = {one.name: one for one in _ALL}
 

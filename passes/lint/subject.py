@@ -149,10 +149,17 @@ class Subject:
         moved = sum(self.moved(i) for i in spared)
         timed = {i for inside, _ in self.measured or () for i in inside}
         return Finding(
-            hazard, nodes, tuple(by_id[i].title for i in nodes), by_id[nodes[0]].scope, message,
-            remedy, advice, moved, sum(self.work.seconds[i] for i in spared),
+            hazard,
+            nodes,
+            tuple(by_id[i].title for i in nodes),
+            by_id[nodes[0]].scope,
+            message,
+            remedy,
+            advice,
+            moved,
+            sum(self.work.seconds[i] for i in spared),
             bool(timed) and any(i in timed for i in spared),
-        )  # fmt: skip
+        )
 
     def moved(self, node_id: str) -> int:
         """Bytes that a node reads and writes where it stands by itself; a view none."""

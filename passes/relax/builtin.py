@@ -83,12 +83,17 @@ def _refuse_batch_norm(program: RelaxProgram, training: bool, name: str) -> None
             where = " in ".join(p for p in (source or "nn.batch_norm", scope) if p)
             mode, others = ("train", "the running") if training else ("eval", "the batch's")
             raise EngineError(
-                "pass", f"This batch norm is in {mode} mode, and the pass would normalise by "
-                f"{others} statistics all the same.", where,
+                "pass",
+                f"This batch norm is in {mode} mode, and the pass would normalise by "
+                f"{others} statistics all the same.",
+                where,
                 f"Switch {name} off; "
-                + ("take decompose_training." if training else
-                   "take decompose_inference or decompose_batch_norm."),
-            )  # fmt: skip
+                + (
+                    "take decompose_training."
+                    if training
+                    else "take decompose_inference or decompose_batch_norm."
+                ),
+            )
 
 
 def convert_layout(program: RelaxProgram, data: str = "NHWC", kernel: str = "OHWI") -> RelaxProgram:

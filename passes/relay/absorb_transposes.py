@@ -44,9 +44,12 @@ def _batch_matmul(call: Any, args: list[Any]) -> Any:
     if not (turned_left or turned_right):
         return None
     return relay.nn.batch_matmul(
-        left, right, call.attrs.out_dtype or "",
-        bool(call.attrs.transpose_a) != turned_left, bool(call.attrs.transpose_b) != turned_right,
-    )  # fmt: skip
+        left,
+        right,
+        call.attrs.out_dtype or "",
+        bool(call.attrs.transpose_a) != turned_left,
+        bool(call.attrs.transpose_b) != turned_right,
+    )
 
 
 def _behind(operand: Any, axes: list[int]) -> tuple[Any, bool]:

@@ -87,9 +87,7 @@ def convert_layout(program: RelayProgram, data: str = "NHWC") -> RelayProgram:
     Args:
         data: the wanted layout of data; weights get the one that goes with it.
     """
-    wanted = {
-        "nn.conv2d": [data, "default"], "nn.max_pool2d": [data], "nn.avg_pool2d": [data],
-    }  # fmt: skip
+    wanted = {"nn.conv2d": [data, "default"], "nn.max_pool2d": [data], "nn.avg_pool2d": [data]}
     return applied(program, _t.ConvertLayout(wanted))
 
 
@@ -138,7 +136,9 @@ def _cpu(name: str) -> Any:
         return generic
     if name not in map(str, tvm.target.codegen.llvm_get_cpu_archlist(generic)):
         raise EngineError(
-            "target", f"LLVM knows no CPU called {name!r}.", f"cpu={name}",
+            "target",
+            f"LLVM knows no CPU called {name!r}.",
+            f"cpu={name}",
             "Take a name of LLVM's, such as skylake-avx512 or znver2.",
-        )  # fmt: skip
+        )
     return tvm.target.Target(f"llvm -mcpu={name}")

@@ -15,9 +15,10 @@ HOST = "cpu"
 
 
 def on_device(
-    program: RelayProgram, operators: str = "nn.dense nn.batch_matmul nn.conv2d",
+    program: RelayProgram,
+    operators: str = "nn.dense nn.batch_matmul nn.conv2d",
     device: str = "cuda",
-) -> RelayProgram:  # fmt: skip
+) -> RelayProgram:
     """Mark, wherever a result goes from one device to another, the device that computes it.
 
     What is not named runs on the CPU, where the arguments lie; results stay where they are
@@ -35,9 +36,11 @@ def on_device(
     calls = [e for e in post_order(program.main.body) if isinstance(e, relay.Call)]
     if not any(op_name(c) in wanted for c in calls):
         raise EngineError(
-            "pass", "The program has none of the operators that are to run elsewhere.", operators,
+            "pass",
+            "The program has none of the operators that are to run elsewhere.",
+            operators,
             "Name operators that it has: on_device(operators=nn.dense).",
-        )  # fmt: skip
+        )
     places = {HOST: tvm.device(HOST, 0), device: tvm.device(device, 0)}
 
     def place(expr: Any) -> str:

@@ -30,9 +30,11 @@ def plan_devices(program: RelayProgram, device: str = "cuda") -> RelayProgram:
     shared = [e for e in nodes if op_name(e) == "on_device" and read[e.handle.value] > 1]
     if shared:
         raise EngineError(
-            "pass", "An on_device mark is read twice, which TVM's PlanDevices does not survive.",
-            op_name(shared[0].args[0]) or "on_device", "Give each reader a mark of its own.",
-        )  # fmt: skip
+            "pass",
+            "An on_device mark is read twice, which TVM's PlanDevices does not survive.",
+            op_name(shared[0].args[0]) or "on_device",
+            "Give each reader a mark of its own.",
+        )
     host = tvm.target.Target("llvm")
     targets = [tvm.target.Target(t, host=host) for t in ("llvm", _target(device))]
     fallback = {"relay.fallback_device_type": tvm.device(HOST, 0).device_type}

@@ -367,8 +367,8 @@ def test_another_tvm_that_is_here_already_is_refused():
         "    print(error.kind, error.message)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
     words = {"relay": "engine A TVM without Relay", "relax": "engine A TVM with Relay"}[engine()]
     assert done.stdout.startswith(words)
     assert "two TVMs" in done.stdout

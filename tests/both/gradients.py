@@ -39,10 +39,12 @@ OPERATORS = {
     "broadcast": (lambda x, w: x + w.expand(3, 4) * x, (draw(3, 4), (1, 4))),
     "select": (lambda x: torch.tanh(x[:, 1]) * x[:, -1], (draw(2, 3, 4),)),
     "embedding, places taken twice": (
-        lambda x, w: F.embedding(INDICES, w) * x, (draw(2, 3, 4), (5, 4)),
+        lambda x, w: F.embedding(INDICES, w) * x,
+        (draw(2, 3, 4), (5, 4)),
     ),
     "index_select in the middle": (
-        lambda x: x.index_select(1, torch.tensor([2, 0, 2])).sin(), (draw(2, 3, 4),),
+        lambda x: x.index_select(1, torch.tensor([2, 0, 2])).sin(),
+        (draw(2, 3, 4),),
     ),
     "advanced index": (lambda x: x[torch.tensor([0, 0, 3])] * 2.0, (draw(4, 3),)),
     "gather": (lambda x: x.gather(1, torch.tensor([[0, 0], [2, 1]])) ** 2, (draw(2, 3),)),
@@ -52,7 +54,8 @@ OPERATORS = {
     "rsqrt": (lambda x, w: torch.rsqrt(w * w + 1) * x, (draw(2, 3), (2, 3))),
     "power": (lambda x, w: (x * x + 1) ** w + x**3, (draw(2, 3), (2, 3))),
     "maximum with ties": (
-        lambda x, w: torch.maximum(x, w) * x + torch.minimum(x, x * 1.0), (draw(2, 3), (2, 3)),
+        lambda x, w: torch.maximum(x, w) * x + torch.minimum(x, x * 1.0),
+        (draw(2, 3), (2, 3)),
     ),
     "clamp": (lambda x, w: (x * w).clamp(-0.5, 0.5), (draw(4, 5), (4, 5))),
     "where": (lambda x, w: torch.where(x > 0, w, x * w), (draw(4, 5), (4, 5))),
@@ -71,10 +74,11 @@ OPERATORS = {
         (draw(2, 4, 9, 8), (6, 4, 3, 2)),
     ),
     "conv with groups and dilation": (
-        lambda x, w: F.conv2d(x, w, groups=2, dilation=2), (draw(2, 4, 7, 8), (6, 2, 3, 3)),
+        lambda x, w: F.conv2d(x, w, groups=2, dilation=2),
+        (draw(2, 4, 7, 8), (6, 2, 3, 3)),
     ),
     "pixel shuffle": (lambda x, w: F.pixel_shuffle(x * w, 2), (draw(1, 8, 2, 3), (1, 8, 1, 1))),
-}  # fmt: skip
+}
 
 
 class Branches(nn.Module):
@@ -205,10 +209,13 @@ def bert_layer(hidden=32, heads=2, dropout=0.1, dtype=torch.float32):
 
     torch.manual_seed(0)
     config = BertConfig(
-        hidden_size=hidden, num_attention_heads=heads, intermediate_size=2 * hidden,
-        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        intermediate_size=2 * hidden,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
         attn_implementation="eager",
-    )  # fmt: skip
+    )
     layer = BertLayer(config).to(dtype)
     for parameter in layer.parameters():  # biases and norms are not to be zeros and ones
         nn.init.normal_(parameter, std=0.3)

@@ -69,9 +69,10 @@ def check_node(kernel, ident, values):
     # Values far apart (attention masks) cancel in the mean.
     room = 1e-4 * float(value.double().abs().max()) + 1e-6
     for ours, theirs in (
-        (output.minimum, value.min()), (output.maximum, value.max()),
+        (output.minimum, value.min()),
+        (output.maximum, value.max()),
         (output.mean, value.double().mean()),
-    ):  # fmt: skip
+    ):
         assert abs(ours - float(theirs)) <= room, kernel.name
 
 

@@ -38,9 +38,13 @@ Build = Callable[[Product], Callable[[torch.Tensor, torch.Tensor, torch.Tensor],
 
 
 def check_product(
-    build: Build, left: tuple[int, ...], right: tuple[int, ...], turn_a: bool, turn_b: bool,
+    build: Build,
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    turn_a: bool,
+    turn_b: bool,
     dtype: str,
-) -> None:  # fmt: skip
+) -> None:
     """A product by one thread, and by all, is what PyTorch computes in float64.
 
     Args:

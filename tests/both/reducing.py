@@ -41,9 +41,13 @@ def run(folder):
     """Run a report by itself; its exit status and what it prints."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "TVM_LIBRARY_PATH")}
     done = subprocess.run(
-        [sys.executable, "report.py"], cwd=folder, env=env, capture_output=True, text=True,
+        [sys.executable, "report.py"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
         timeout=120,
-    )  # fmt: skip
+    )
     return done.returncode, done.stdout + done.stderr
 
 

@@ -16,9 +16,14 @@ def asking(session):
 def table(session, source, strategies=("min_cut",), dtypes=accuracy.DTYPES, stages=None):
     """The rows of a model by (stage, dtype); with `stages`, only of those stages' runs."""
     plan = accuracy.plan(
-        session.ir, source, default_pipeline(session.ir, False),
-        default_pipeline(session.ir, True), strategies, None, dtypes,
-    )  # fmt: skip
+        session.ir,
+        source,
+        default_pipeline(session.ir, False),
+        default_pipeline(session.ir, True),
+        strategies,
+        None,
+        dtypes,
+    )
     rows = [
         row
         for stage in plan

@@ -164,9 +164,10 @@ def test_what_stays_does_not_move_and_what_went_is_dashed(opened):
     wait(page, 0, f"{_STYLE} === 'removed'", "t0")
     assert ask(page, 0, _STYLE, "d0") == "changed"
     after = {i: ask(page, 0, _PLACE, i) for i in before}
-    assert all(
-        abs(a - b) < 2 for i in before for a, b in zip(after[i], before[i], strict=True)
-    ), (before, after)  # fmt: skip
+    assert all(abs(a - b) < 2 for i in before for a, b in zip(after[i], before[i], strict=True)), (
+        before,
+        after,
+    )
     page.get_by_text("Keep the layout").click()
     settle(page)
     assert ask(page, 0, _STYLE, "t0") == "removed"

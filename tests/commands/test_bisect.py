@@ -141,9 +141,7 @@ def test_some_steps_fail_without_others_at_random():
     chance = random.Random(1)
     for _ in range(400):
         count = chance.randint(2, 20)
-        needs = {
-            i: {chance.randrange(count)} for i in range(count) if chance.random() < 0.15
-        }  # fmt: skip
+        needs = {i: {chance.randrange(count)} for i in range(count) if chance.random() < 0.15}
         culprit = chance.randrange(count)
         oracle = Oracle(culprit, needs)
         found = search(steps(count), oracle)
@@ -229,8 +227,11 @@ def test_the_command_line_says_which_pass_is_wrong_and_how_it_knows(asked):
     assert data["compiles"] == len(data["log"]) <= 4
     # fuse is only for looking: it is in the first try, and none but that.
     assert [(t["last"]["pass"], t["outcome"]) for t in data["log"]] == [
-        ("fuse", "wrong"), ("import", "good"), ("bind", "good"), ("fold", "wrong"),
-    ]  # fmt: skip
+        ("fuse", "wrong"),
+        ("import", "good"),
+        ("bind", "good"),
+        ("fold", "wrong"),
+    ]
     assert data["log"][2]["pipeline"] == "bind|-fold|-cse|-fuse"
     assert data["log"][0]["max_rel"] == 0.5
     assert not data["float64"]["passed"]

@@ -104,9 +104,12 @@ def test_compare_says_what_each_operator_became_in_both_engines():
     assert data["engines"]["relax"] == {"pipeline": "", "nodes": 8, "edges": 7, "error": None}
     linear = next(r for r in data["operators"] if r["source"] == "aten::linear")
     assert linear == {
-        "source": "aten::linear", "modules": 2, "relay": {"nn.dense": 2},
-        "relax": {"matmul": 2, "permute_dims": 2}, "only": None,
-    }  # fmt: skip
+        "source": "aten::linear",
+        "modules": 2,
+        "relay": {"nn.dense": 2},
+        "relax": {"matmul": 2, "permute_dims": 2},
+        "only": None,
+    }
     groups = {(r["scope"], r["source"]): r for r in data["groups"]}
     assert groups["layers.0", "aten::t"]["only"] == "relay"
     assert groups["layers.2", "aten::linear"]["occurrences"] == {"relay": 1, "relax": 1}
@@ -322,8 +325,15 @@ def test_time_has_the_promised_rows(mode, phases):
     assert data["machine"] == "a test machine"
     assert {r["phase"] for r in data["rows"]} == phases
     for row in data["rows"]:
-        assert {"what", "median_ms", "q1_ms", "q3_ms", "ratio_to_eager", "max_abs_error",
-                "peak_bytes"} <= set(row)  # fmt: skip
+        assert {
+            "what",
+            "median_ms",
+            "q1_ms",
+            "q3_ms",
+            "ratio_to_eager",
+            "max_abs_error",
+            "peak_bytes",
+        } <= set(row)
 
 
 def test_profile_says_of_each_kernel_what_it_took_and_computes():
@@ -393,8 +403,13 @@ def test_lint_writes_its_document(tmp_path):
 def test_several_ways_are_timed_in_one_run():
     rows = document("time", "mlp", "--training", "--ways", "all", "--repeats", "3")["rows"]
     names = [r["what"] for r in rows if r["phase"] == "forward_backward"]
-    assert names == ["pytorch eager", "relay, cpu", "relay, library", "relay, mixed_precision",
-                     "relay, layout"]  # fmt: skip
+    assert names == [
+        "pytorch eager",
+        "relay, cpu",
+        "relay, library",
+        "relay, mixed_precision",
+        "relay, layout",
+    ]
     by_name = {r["what"]: r for r in rows}
     assert by_name["relay, library"]["target"] == "llvm -libs=mkl"
     assert by_name["relay, layout"]["target"] == "llvm"
@@ -429,8 +444,9 @@ def test_compile_tells_of_what_it_built_and_keeps_it(tmp_path):
     assert data["target"]["runs_here"] is False
     assert data["notes"] == ["It cannot be timed here. It is elsewhere."]
     assert [(k["phase"], k["bytes"]) for k in data["kernels"]] == [
-        ("forward", 2048), ("backward", None),
-    ]  # fmt: skip
+        ("forward", 2048),
+        ("backward", None),
+    ]
     assert data["code_bytes"] is None and data["library_bytes"] == 8192
     assert "code" not in data["kernels"][0] and data["kernels"][0]["lines"] == {"CUDA": 3, "PTX": 1}
     data = document("compile", "mlp", "--target", "llvm", "--code")
@@ -545,10 +561,13 @@ def test_ctrl_c_stops_the_engine_and_says_so():
     terminal, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", FAKE, "time", "mlp", "--repeats", "777", "--json"],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
         # Ctrl-C is ignored by whatever a shell runs in the background, tests among it.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     os.close(theirs)
     shown = b""
     while b"timing slowly" not in shown:
@@ -566,8 +585,13 @@ def test_progress_is_one_line_on_a_terminal_and_leaves_stdout_alone():
     terminal, theirs = pty.openpty()
     done = subprocess.run(
         [sys.executable, "-c", FAKE, "graph", "mlp", "--json"],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     os.close(theirs)
     shown = read_all(terminal)
     assert json.loads(done.stdout)["nodes"] == 7
@@ -593,8 +617,12 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     command = f"{sys.executable} -c '{FAKE}' graph mlp --json | head -c 10"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.stdout == '{"model": '
     assert "Traceback" not in done.stderr
     assert done.returncode == 0
@@ -635,9 +663,21 @@ def test_captures_are_measured_on_request():
 @pytest.mark.parametrize("ir", ["relay", "relax"])
 def test_a_real_split_is_measured_and_its_estimate_holds(ir):
     data = document(
-        "captures", "mlp", "--engine", ir, "--strategy", "keep_all", "--prices", "measured",
-        "--measure", "--repeats", "5", "--threads", "1", real=True,
-    )  # fmt: skip
+        "captures",
+        "mlp",
+        "--engine",
+        ir,
+        "--strategy",
+        "keep_all",
+        "--prices",
+        "measured",
+        "--measure",
+        "--repeats",
+        "5",
+        "--threads",
+        "1",
+        real=True,
+    )
     assert 0 < data["forward_seconds"] < 1
     (point,) = data["measured"]
     assert point["measured_share"] == 0  # it is what the others are measured against
@@ -655,8 +695,10 @@ def test_step_holds_each_node_against_pytorch_and_says_what_it_is():
     assert [c["dtype"] for c in inside["compared"]] == ["float32", "float64"]
     worst = inside["compared"][0]["nodes"][0]
     assert (worst["id"], worst["max_abs"], worst["counterpart"]) == (
-        "r", 0.25, "aten::relu in layers.1",
-    )  # fmt: skip
+        "r",
+        0.25,
+        "aten::relu in layers.1",
+    )
     told = run("step", "mlp", "--passes", "bind", "--inside").stdout
     assert "It is wrong" in told
     assert "aten::relu in layers.1" in told

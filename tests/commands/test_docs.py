@@ -88,8 +88,11 @@ def test_every_option_and_strategy_is_described():
 
 
 def test_the_examples_of_the_command_line_are_accepted():
-    lines = re.findall(r"^\.venv/bin/python cli\.py (?!COMMAND)(.+)$",
-                       text_of("docs/command-line.md"), re.MULTILINE)  # fmt: skip
+    lines = re.findall(
+        r"^\.venv/bin/python cli\.py (?!COMMAND)(.+)$",
+        text_of("docs/command-line.md"),
+        re.MULTILINE,
+    )
     assert len(lines) >= len(commands())
     for line in lines:
         arguments = [re.sub(r"^'|'$", "", a) for a in re.findall(r"'[^']*'|\S+", line)]

@@ -43,10 +43,15 @@ def graph(edges, outputs, kinds=None):
     kinds = kinds or {}
     nodes = [Node("x", Kind.INPUT, name="x", outputs=(TENSOR,))]
     nodes += [
-        Node(i, kinds.get(i, Kind.CALL), f"op_{i}", inputs=tuple(ins),
-             outputs=(TENSOR,) * (2 if kinds.get(i) is Kind.TUPLE else 1))
+        Node(
+            i,
+            kinds.get(i, Kind.CALL),
+            f"op_{i}",
+            inputs=tuple(ins),
+            outputs=(TENSOR,) * (2 if kinds.get(i) is Kind.TUPLE else 1),
+        )
         for i, ins in edges.items()
-    ]  # fmt: skip
+    ]
     return Graph("main", "relay", tuple(nodes), ("x",), tuple(outputs))
 
 
@@ -159,10 +164,19 @@ def test_pieces_that_cannot_be_run_are_passed_over():
 def test_a_tuple_is_never_cut_off_from_what_reads_it():
     kinds = {"t": Kind.TUPLE, "i": Kind.ITEM, "j": Kind.ITEM}
     one = graph(
-        {"a": "x", "b": "a", "t": ["a", "b"], "cat": ["t"], "s": ["cat"], "i": ["s"], "j": ["s"],
-         "end": ["i"]},
-        ["end", "j"], kinds,
-    )  # fmt: skip
+        {
+            "a": "x",
+            "b": "a",
+            "t": ["a", "b"],
+            "cat": ["t"],
+            "s": ["cat"],
+            "i": ["s"],
+            "j": ["s"],
+            "end": ["i"],
+        },
+        ["end", "j"],
+        kinds,
+    )
 
     def judge(piece):
         inside = set(piece.nodes)
@@ -247,8 +261,10 @@ def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.stdout.startswith(str(tmp_path)), done.stderr
 
 
@@ -445,9 +461,7 @@ def test_the_command_line_narrows_and_writes_the_report(asked, tmp_path):
         : len(data["tries"])
     ]
     assert data["verdict"].startswith("fold (FoldConstant): the fault shows with 1 of the 4 nodes")
-    assert data["report"] == {
-        "folder": str(tmp_path / "out"), "files": ["README.md", "lib/x.py"],
-    }  # fmt: skip
+    assert data["report"] == {"folder": str(tmp_path / "out"), "files": ["README.md", "lib/x.py"]}
     readme = (tmp_path / "out" / "README.md").read_text()
     assert readme == "mlp float64 bind|fold|-cse|-fuse r"
     assert (tmp_path / "out" / "lib" / "x.py").exists()
@@ -491,8 +505,14 @@ def test_nothing_to_narrow_is_no_error(asked, tmp_path):
 
 def test_as_text_it_has_the_pieces_and_the_program(asked):
     text = asked(faulty_session.WRONG_FOLD, json_=False)
-    for part in ("makes it wrong", "nodes  results  outcome", "before the pass", "after the pass",
-                 "It is wrong.", "run report.py there"):  # fmt: skip
+    for part in (
+        "makes it wrong",
+        "nodes  results  outcome",
+        "before the pass",
+        "after the pass",
+        "It is wrong.",
+        "run report.py there",
+    ):
         assert part in text
 
 

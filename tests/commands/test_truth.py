@@ -110,8 +110,12 @@ def test_nan_is_over_every_limit():
 def test_the_plan_has_every_stage_once_a_precision_and_looks_at_nothing_only_for_looking():
     stages = truth.plan("relay", ModelSource("mlp"), FORWARD, TRAINING, ["keep_all", "min_cut"])
     assert [s.name for s in stages[:5]] == [
-        "forward", "training forward", "gradient", "cut and split", "cut and split",
-    ]  # fmt: skip
+        "forward",
+        "training forward",
+        "gradient",
+        "cut and split",
+        "cut and split",
+    ]
     assert [s.source.dtype for s in stages] == ["float32"] * 5 + ["float64"] * 5
     assert "fuse" not in [s.name for s in stages[0].pipeline]
     assert not stages[0].source.training

@@ -31,10 +31,20 @@ def test_tasks_lists_kernels_with_shapes_calls_and_shares():
     rows = {t["key"]: t for t in data["tasks"]}
     assert list(rows) == [DENSE, FUSED]
     assert rows[DENSE] | {"share": None} == {
-        "key": DENSE, "name": "dense", "shapes": [[8, 32]], "dtypes": ["float32"], "calls": 1,
-        "flops": 8192.0, "share": None, "before_ms": 0.8, "best_ms": None, "trials": 0,
-        "uses_record": False, "nodes": ["d0"], "operators": ["nn.dense"],
-    }  # fmt: skip
+        "key": DENSE,
+        "name": "dense",
+        "shapes": [[8, 32]],
+        "dtypes": ["float32"],
+        "calls": 1,
+        "flops": 8192.0,
+        "share": None,
+        "before_ms": 0.8,
+        "best_ms": None,
+        "trials": 0,
+        "uses_record": False,
+        "nodes": ["d0"],
+        "operators": ["nn.dense"],
+    }
     assert sum(t["share"] for t in data["tasks"]) == pytest.approx(1.0)
     text = run("tasks", "mlp").stdout
     assert re.search(r"dense-0a1b +dense +8x32: float32 +1 .*88\.9%", text)
@@ -43,8 +53,9 @@ def test_tasks_lists_kernels_with_shapes_calls_and_shares():
 def test_tune_measures_keeps_and_goes_on():
     data = document("tune", "mlp", "--trials", "3", "--threads", "1")
     assert [(t["key"], t["trials"], t["failed"]) for t in data["tasks"]] == [
-        (DENSE, 3, 1), (FUSED, 3, 1)
-    ]  # fmt: skip
+        (DENSE, 3, 1),
+        (FUSED, 3, 1),
+    ]
     assert not data["cancelled"] and data["run"]
     assert [c["trial"] for c in data["curve"]] == [1, 2, 3, 1, 2, 3]
     assert data["curve"][1]["ms"] is None and data["curve"][1]["best_ms"] is not None
@@ -97,10 +108,14 @@ def test_progress_has_the_best_so_far_and_the_time_left(place):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", FAKE, "tune", "mlp", "--trials", str(SLOW_TRIALS), "--json"]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, env=dict(os.environ),
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env=dict(os.environ),
         # Ctrl-C is ignored by whatever a shell runs in the background, tests among it.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     os.close(theirs)
     seen, deadline = "", time.monotonic() + 60
     while not re.search(r"dense: trial \d+ of 777, best 0\.\d+ ms; .* left", seen):

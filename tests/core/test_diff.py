@@ -10,9 +10,15 @@ T = TensorType((2, 3), "float32")
 
 def call(node_id, op, *inputs, attrs=None, scope="", source="", outputs=(T,)):
     return Node(
-        node_id, Kind.CALL, op, attrs=attrs or {}, inputs=inputs, outputs=outputs, scope=scope,
+        node_id,
+        Kind.CALL,
+        op,
+        attrs=attrs or {},
+        inputs=inputs,
+        outputs=outputs,
+        scope=scope,
         source=source,
-    )  # fmt: skip
+    )
 
 
 def var(node_id, name, kind=Kind.INPUT):

@@ -91,11 +91,12 @@ def test_the_folder_is_that_of_what_makes_kernels_differ(monkeypatch, tmp_path):
     ):
         assert place(same) == base
     others = [
-        place("llvm -mcpu=znver2"), place("llvm -mcpu=znver1 -schedules=relascope"),
+        place("llvm -mcpu=znver2"),
+        place("llvm -mcpu=znver1 -schedules=relascope"),
         place("llvm -mcpu=znver2 -schedules=relascope", 1),
         place("llvm -mcpu=znver2 -schedules=relascope", 2, Fleet("host:9190", "pi")),
         place("llvm -mcpu=znver2 -schedules=relascope", version="2"),
-    ]  # fmt: skip
+    ]
     assert len({base, *others}) == 6
     assert place("llvm", 2, Fleet("a:1", "pi")) == place("llvm", 2, Fleet("b:2", "pi"))
     monkeypatch.delenv(records.VARIABLE)
@@ -193,7 +194,11 @@ def test_the_app_reads_records_without_a_tvm():
         "print([m for m in ('tvm', 'torch') if m in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert json.loads(done.stdout) == []

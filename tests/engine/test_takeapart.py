@@ -99,8 +99,11 @@ def test_a_kernel_has_what_it_alone_calls():
 def test_lines_of_assembly_go_to_their_function():
     found = kernel_code.assembly_functions(ASSEMBLY, ["__tvm_ffi_add", "__tvm_ffi_mul"])
     assert found["__tvm_ffi_add"].splitlines() == [
-        "__tvm_ffi_add:", "\tpushq\t%rbp", ".LBB0_1:", "\tretq",
-    ]  # fmt: skip
+        "__tvm_ffi_add:",
+        "\tpushq\t%rbp",
+        ".LBB0_1:",
+        "\tretq",
+    ]
     assert "imulq" in found["__tvm_ffi_mul"] and "quad" not in found["__tvm_ffi_mul"]
     assert list(kernel_code.assembly_functions("_f:\n\tret\n", ["f"])) == ["f"]  # as macOS has it
 
@@ -112,8 +115,9 @@ def test_kernels_of_a_gpu_are_found_in_each_language():
     assert list(kernel_code.device_functions(PTX)) == ["add_kernel"]
     assert list(kernel_code.device_functions(OPENCL)) == ["mul_kernel"]
     assert [kernel_code.owner(n, ["add"]) for n in ("add_kernel_1", "other_kernel")] == [
-        "add", "other_kernel",
-    ]  # fmt: skip
+        "add",
+        "other_kernel",
+    ]
 
 
 def object_file(functions, wide=True):
@@ -179,15 +183,16 @@ def refuse(source, form):
 def test_a_library_for_a_cpu(tmp_path):
     taken = take_apart(library(tmp_path), refuse, tmp_path / "out")
     add, mul = taken.kernels
-    assert (add.name, add.bytes, [n for n, _ in add.code]) == (
-        "add", 35, ["LLVM IR", "assembly"],
-    )  # fmt: skip
+    assert (add.name, add.bytes, [n for n, _ in add.code]) == ("add", 35, ["LLVM IR", "assembly"])
     assert (mul.name, mul.bytes) == ("mul", 7)
     assert taken.library_bytes == (tmp_path / "lib0.o").stat().st_size
     assert taken.notes == ("A note.",)
     assert {f.name for f in (tmp_path / "out" / "forward").iterdir()} == {
-        "add.ll", "add.s", "mul.ll", "mul.s",
-    }  # fmt: skip
+        "add.ll",
+        "add.s",
+        "mul.ll",
+        "mul.s",
+    }
     assert "lambda.1" in (tmp_path / "out" / "forward" / "add.ll").read_text()
 
 

@@ -79,8 +79,9 @@ def found(**environment: str) -> list[dict]:
     return answer(
         "import json\nfrom relascope.engine.relay.building.targets import targets\n"
         "from relascope.engine.protocol.plain import plain\n"
-        "print(json.dumps(plain(targets())))", **environment,
-    )  # fmt: skip
+        "print(json.dumps(plain(targets())))",
+        **environment,
+    )
 
 
 def answer(code: str, **environment: str):
@@ -217,8 +218,12 @@ def test_options_have_the_types_that_tvm_wants():
     kind, options = split("llvm -mcpu=970 -mattr=+a,-b --num-cores=4 -fast-math -x=no")
     assert kind == "llvm"
     assert typed(options) == {
-        "mcpu": "970", "mattr": ["+a", "-b"], "num-cores": 4, "fast-math": True, "x": "no",
-    }  # fmt: skip
+        "mcpu": "970",
+        "mattr": ["+a", "-b"],
+        "num-cores": 4,
+        "fast-math": True,
+        "x": "no",
+    }
     assert without("cuda -gpu=1 -arch=sm_90 -s=x -s=y", ("gpu", "-s=x")) == "cuda -arch=sm_90 -s=y"
 
 

@@ -29,8 +29,14 @@ def names(target):
 
 def test_ways_are_those_of_the_chosen_targets_device():
     assert names("llvm") == [
-        "tvm", "library", "openblas", "schedules", "tuned", "mixed_precision", "layout",
-    ]  # fmt: skip
+        "tvm",
+        "library",
+        "openblas",
+        "schedules",
+        "tuned",
+        "mixed_precision",
+        "layout",
+    ]
     assert names("cuda -arch=sm_90") == ["tvm", "graphs", "mixed_precision", "layout"]
     assert names("cuda -gpu=1") == ["tvm", "mixed_precision", "layout"]
     assert names("rocm") == ["mixed_precision", "layout"]
@@ -61,8 +67,13 @@ def test_a_way_has_its_own_pipeline_and_captures(training):
     offered = variants.offers("relax", HERE, "llvm")
     made = variants.ways(source, pipeline, "llvm", offered, captured)
     assert [w.name for w in made] == [
-        "library", "openblas", "schedules", "tuned", "mixed_precision", "layout",
-    ]  # fmt: skip
+        "library",
+        "openblas",
+        "schedules",
+        "tuned",
+        "mixed_precision",
+        "layout",
+    ]
     by_name = {w.name: w for w in made}
     assert by_name["library"].pipeline == pipeline
     assert by_name["library"].target == "llvm -libs=blas"

@@ -302,8 +302,11 @@ def test_ways_are_compared_in_one_table(page, mode):
     table = page.dataframe[0].value
     forward = table[table["phase"] == "forward"]
     assert list(forward["what"]) == [
-        "pytorch eager", "relay, cpu", "relay, library", "relay, layout",
-    ]  # fmt: skip
+        "pytorch eager",
+        "relay, cpu",
+        "relay, library",
+        "relay, layout",
+    ]
     assert list(forward["of minima"])[1:] == [1.44, 0.67, 0.67]
     assert list(forward["peak memory"])[1] == "4.0 KiB"
     assert list(forward["build"])[1:] == ["500 ms", "250 ms", "250 ms"]

@@ -33,21 +33,51 @@ def call(op, read, shape, **attrs):
     [
         ("nn.dense", [(14, 768), (3072, 768)], (14, 3072), {}, 2 * 14 * 3072 * 768),
         ("nn.batch_matmul", [(12, 14, 64), (12, 64, 20)], (12, 14, 20), {}, 2 * 12 * 14 * 20 * 64),
-        ("nn.batch_matmul", [(3, 5, 2), (3, 5, 7)], (3, 2, 7), {"transpose_a": True},
-         2 * 3 * 2 * 7 * 5),
+        (
+            "nn.batch_matmul",
+            [(3, 5, 2), (3, 5, 7)],
+            (3, 2, 7),
+            {"transpose_a": True},
+            2 * 3 * 2 * 7 * 5,
+        ),
         ("matmul", [(8, 14, 64), (64, 10)], (8, 14, 10), {}, 2 * 8 * 14 * 10 * 64),
-        ("nn.conv2d", [(1, 16, 32, 32), (8, 16, 3, 3)], (1, 8, 30, 30), {},
-         2 * 8 * 30 * 30 * 16 * 9),
-        ("nn.conv2d", [(1, 16, 8, 8), (16, 1, 3, 3)], (1, 16, 6, 6), {"groups": 16},
-         2 * 16 * 36 * 9),
-        ("nn.conv2d_transpose", [(1, 8, 30, 30), (8, 16, 3, 3)], (1, 16, 32, 32), {},
-         2 * 8 * 30 * 30 * 16 * 9),
+        (
+            "nn.conv2d",
+            [(1, 16, 32, 32), (8, 16, 3, 3)],
+            (1, 8, 30, 30),
+            {},
+            2 * 8 * 30 * 30 * 16 * 9,
+        ),
+        (
+            "nn.conv2d",
+            [(1, 16, 8, 8), (16, 1, 3, 3)],
+            (1, 16, 6, 6),
+            {"groups": 16},
+            2 * 16 * 36 * 9,
+        ),
+        (
+            "nn.conv2d_transpose",
+            [(1, 8, 30, 30), (8, 16, 3, 3)],
+            (1, 16, 32, 32),
+            {},
+            2 * 8 * 30 * 30 * 16 * 9,
+        ),
         ("add", [(2, 3), (3,)], (2, 3), {}, 6),
         ("mean", [(2, 300)], (2, 1), {}, 600),
-        ("einsum", [(2, 3, 4), (2, 5, 4)], (2, 3, 5), {"subscripts": "bij,bkj->bik"},
-         2 * 2 * 3 * 5 * 4),
-        ("einsum", [(2, 3, 4), (4, 5)], (2, 3, 5), {"subscripts": "...j,jk->...k"},
-         2 * 2 * 3 * 4 * 5),
+        (
+            "einsum",
+            [(2, 3, 4), (2, 5, 4)],
+            (2, 3, 5),
+            {"subscripts": "bij,bkj->bik"},
+            2 * 2 * 3 * 5 * 4,
+        ),
+        (
+            "einsum",
+            [(2, 3, 4), (4, 5)],
+            (2, 3, 5),
+            {"subscripts": "...j,jk->...k"},
+            2 * 2 * 3 * 4 * 5,
+        ),
         ("concat", [(2, 3), (2, 3)], (4, 3), {}, 0),
         ("slice_scatter", [(2, 3), (1, 3)], (2, 3), {}, 0),
         ("grad.take_backward", [(7, 4), (9, 4), (7,)], (9, 4), {}, 28),
@@ -55,7 +85,7 @@ def call(op, read, shape, **attrs):
         ("reshape", [(2, 3)], (6,), {}, 0),
         ("transpose", [(2, 3)], (3, 2), {}, 0),
     ],
-)  # fmt: skip
+)
 def test_flops(op, read, shape, attrs, expected):
     graph, node = call(op, read, shape, **attrs)
     assert flops(graph)[node.id] == expected
@@ -107,9 +137,7 @@ def test_a_transcendental_function_costs_more_than_an_addition():
 )
 def test_kinds_of_operators(op, product, reduction, view, random, fusible):
     _, node = call(op, [(4, 4), (4, 4)], (4, 4))
-    found = (
-        is_product(node), is_reduction(node), is_view(node), is_random(node), is_fusible(node)
-    )  # fmt: skip
+    found = (is_product(node), is_reduction(node), is_view(node), is_random(node), is_fusible(node))
     assert found == (product, reduction, view, random, fusible)
 
 

@@ -54,11 +54,14 @@ def test_what_draws_random_numbers_is_saved_on_all_of_it():
     from relascope.core.graph import Kind
 
     graph = joint(
-        node("x", Kind.INPUT), node("g", Kind.INPUT),
+        node("x", Kind.INPUT),
+        node("g", Kind.INPUT),
         node("r", reads=("x",), op="nn.dropout", out=tensor(9, 9)),
-        node("y", reads=("r",), op="exp"), node("b", reads=("g", "r", "y"), op="multiply"),
-        outputs=("y",), gradients=("b",),
-    )  # fmt: skip
+        node("y", reads=("r",), op="exp"),
+        node("b", reads=("g", "r", "y"), op="multiply"),
+        outputs=("y",),
+        gradients=("b",),
+    )
     points = frontier(Joint(graph))
     assert points
     assert all("r" in p.saved for p in points)

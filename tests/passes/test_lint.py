@@ -72,9 +72,10 @@ def test_relay_has_no_pass_for_a_matrix_that_is_no_weight_and_says_what_helps():
     assert "-libs=" in finding.advice
 
 
-@pytest.mark.parametrize(("ir", "op", "remedy"), [
-    ("relay", "transpose", "simplify_expr"), ("relax", "permute_dims", "transpose_dedup"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ir", "op", "remedy"),
+    [("relay", "transpose", "simplify_expr"), ("relax", "permute_dims", "transpose_dedup")],
+)
 def test_a_transpose_of_a_transpose(ir, op, remedy):
     b = Builder()
     x = b.add(Kind.INPUT, (2, 3, 4), name="x")
@@ -102,8 +103,9 @@ def test_layout_changes_in_a_row():
     b = Builder()
     x = b.add(Kind.INPUT, (1, 8, 4, 4), name="x")
     there = b.call("layout_transform", x, shape=(1, 4, 4, 8), src_layout="NCHW", dst_layout="NHWC")
-    back = b.call("layout_transform", there, shape=(1, 8, 4, 4), src_layout="NHWC",
-                  dst_layout="NCHW")  # fmt: skip
+    back = b.call(
+        "layout_transform", there, shape=(1, 8, 4, 4), src_layout="NHWC", dst_layout="NCHW"
+    )
     g = graph(b, back)
     assert found(g) == {("layouts", back, "simplify_expr")}
     assert not found(graph(b, there))
@@ -205,8 +207,10 @@ def test_products_of_one_operand():
 def test_a_scale_that_a_weight_could_hold():
     b = Builder()
     x = b.add(Kind.INPUT, (1, 3, 8, 8), name="x")
-    w, s, wrong = (b.add(Kind.CONSTANT, shape, attrs={"digest": str(shape)})
-                   for shape in ((5, 3, 1, 1), (5, 1, 1), (8, 8)))  # fmt: skip
+    w, s, wrong = (
+        b.add(Kind.CONSTANT, shape, attrs={"digest": str(shape)})
+        for shape in ((5, 3, 1, 1), (5, 1, 1), (8, 8))
+    )
     conv = b.call("nn.conv2d", x, w, shape=(1, 5, 8, 8), data_layout="NCHW")
     scaled = b.call("multiply", conv, s, shape=(1, 5, 8, 8))
     assert found(graph(b, scaled)) == {("scales", scaled, "fold_scale_axis")}
@@ -215,11 +219,14 @@ def test_a_scale_that_a_weight_could_hold():
     assert not found(graph(b, by_pixel, scaled, scaled)) - {("scales", scaled, "fold_scale_axis")}
 
 
-@pytest.mark.parametrize(("width", "value", "expected"), [
-    ([[0, 0], [0, 0], [1, 1], [1, 1]], "0.0", True),
-    ([[0, 0], [0, 0], [1, 1], [1, 1]], "1.0", False),
-    ([[0, 0], [1, 1], [0, 0], [0, 0]], "0.0", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("width", "value", "expected"),
+    [
+        ([[0, 0], [0, 0], [1, 1], [1, 1]], "0.0", True),
+        ([[0, 0], [0, 0], [1, 1], [1, 1]], "1.0", False),
+        ([[0, 0], [1, 1], [0, 0], [0, 0]], "0.0", False),
+    ],
+)
 def test_padding_that_a_convolution_could_do(width, value, expected):
     b = Builder()
     x = b.add(Kind.INPUT, (1, 3, 8, 8), name="x")
@@ -231,10 +238,16 @@ def test_padding_that_a_convolution_could_do(width, value, expected):
     assert found(g) == ({("paddings", pad, "fold_explicit_padding")} if expected else set())
 
 
-@pytest.mark.parametrize(("op", "value", "remedy"), [
-    ("add", 0.0, "drop_zeros"), ("multiply", 1.0, "drop_ones"), ("divide", 1.0, "drop_ones"),
-    ("add", 1.0, None), ("multiply", 0.0, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op", "value", "remedy"),
+    [
+        ("add", 0.0, "drop_zeros"),
+        ("multiply", 1.0, "drop_ones"),
+        ("divide", 1.0, "drop_ones"),
+        ("add", 1.0, None),
+        ("multiply", 0.0, None),
+    ],
+)
 def test_operators_that_change_nothing(op, value, remedy):
     b = Builder()
     x = b.add(Kind.INPUT, (4,), name="x")
@@ -279,8 +292,9 @@ def test_tiny_kernels_together():
     each = [(i,) for i in (first, second, *g.outputs)]
     tiny = [f for f in lint(g, kernels=each) if f.hazard == "tiny"]
     assert [(f.remedy, set(f.nodes)) for f in tiny] == [
-        ("fuse", {first, second}), ("", set(g.outputs))
-    ]  # fmt: skip
+        ("fuse", {first, second}),
+        ("", set(g.outputs)),
+    ]
     slow = [((i,), 1e-3) for i in (first, second, *g.outputs)]
     assert "tiny" not in hazards(g, measured=slow)
     quick = [((i,), 2e-6) for i in (first, second, *g.outputs)]
@@ -314,8 +328,10 @@ def test_what_no_kernel_computes_the_build_has_removed():
 def test_the_most_expensive_comes_first():
     b = Builder()
     small, large = b.add(Kind.INPUT, (4,), name="a"), b.add(Kind.INPUT, (4096,), name="b")
-    ends = [b.call("add", small, b.constant(0.0), shape=(4,)),
-            b.call("add", large, b.constant(0.0), shape=(4096,))]  # fmt: skip
+    ends = [
+        b.call("add", small, b.constant(0.0), shape=(4,)),
+        b.call("add", large, b.constant(0.0), shape=(4096,)),
+    ]
     assert [f.nodes[0] for f in lint(graph(b, *ends))] == ends[::-1]
 
 
@@ -329,14 +345,21 @@ def test_long_chains_are_walked_without_recursion():
     assert hazards(graph(b, b.call("add", x, c, shape=(4,)))) == {"constants"}
 
 
-@pytest.mark.parametrize(("ir", "pipeline", "remedy", "expected"), [
-    ("relax", "cse|bind|fold|legalize", "combine_matmul",
-     "cse|combine_matmul|bind|fold|legalize"),
-    ("relax", "cse|bind|fold|legalize", "dce", "cse|bind|fold|dce|legalize"),
-    ("relay", "cse|fuse", "bind|fold", "cse|bind|fold|fuse"),
-    ("relay", "cse", "fuse", "cse|fuse"),
-    ("relay", "", "combine_dense(branches=2)", "combine_dense(branches=2)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ir", "pipeline", "remedy", "expected"),
+    [
+        (
+            "relax",
+            "cse|bind|fold|legalize",
+            "combine_matmul",
+            "cse|combine_matmul|bind|fold|legalize",
+        ),
+        ("relax", "cse|bind|fold|legalize", "dce", "cse|bind|fold|dce|legalize"),
+        ("relay", "cse|fuse", "bind|fold", "cse|bind|fold|fuse"),
+        ("relay", "cse", "fuse", "cse|fuse"),
+        ("relay", "", "combine_dense(branches=2)", "combine_dense(branches=2)"),
+    ],
+)
 def test_where_a_remedy_is_put(ir, pipeline, remedy, expected):
     assert str(with_remedy(ir, read_pipeline(ir, pipeline), remedy)) == expected
 

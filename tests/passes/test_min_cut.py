@@ -78,10 +78,18 @@ def test_a_budget_in_bytes_and_the_default_of_one_half():
 @pytest.mark.parametrize(
     ("text", "budget"),
     [
-        ("0.5", 0.5), ("50%", 0.5), ("12.5 %", 0.125), ("1.0", 1.0), ("0", 0), ("400000", 400000),
-        ("1.5MiB", 3 * 2**19), ("2 KiB", 2048), ("7B", 7), ("1GiB", 2**30),
+        ("0.5", 0.5),
+        ("50%", 0.5),
+        ("12.5 %", 0.125),
+        ("1.0", 1.0),
+        ("0", 0),
+        ("400000", 400000),
+        ("1.5MiB", 3 * 2**19),
+        ("2 KiB", 2048),
+        ("7B", 7),
+        ("1GiB", 2**30),
     ],
-)  # fmt: skip
+)
 def test_a_budget_in_text(text, budget):
     found = budgets.parse_budget(text)
     assert (found, type(found)) == (budget, type(budget))
@@ -290,14 +298,18 @@ def test_a_graph_of_10000_nodes_is_cut_at_once():
 def test_what_is_measured_to_be_slow_is_saved_and_what_is_quick_is_not():
     """Two pointwise values of one size, each read by the backward; either could be made again."""
     graph = joint(
-        node("x", Kind.INPUT), node("w", Kind.INPUT), node("g", Kind.INPUT),
+        node("x", Kind.INPUT),
+        node("w", Kind.INPUT),
+        node("g", Kind.INPUT),
         node("d", reads=("x", "w"), op="nn.dense", out=tensor(50, 4)),
         node("a", reads=("x",), op="tanh", out=tensor(4, 4)),
         node("b", reads=("x",), op="exp", out=tensor(4, 4)),
         node("y", reads=("d", "a", "b"), op="add", out=tensor(50, 4)),
-        node("ga", reads=("g", "a"), op="multiply"), node("gb", reads=("ga", "b"), op="multiply"),
-        outputs=("y",), gradients=("gb",),
-    )  # fmt: skip
+        node("ga", reads=("g", "a"), op="multiply"),
+        node("gb", reads=("ga", "b"), op="multiply"),
+        outputs=("y",),
+        gradients=("gb",),
+    )
     others = [(("d",), 1.0), (("y",), 0.01)]
     for slow, quick in (("a", "b"), ("b", "a")):
         measured = [*others, ((slow,), 0.5), ((quick,), 1e-6)]

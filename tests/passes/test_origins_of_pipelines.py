@@ -76,11 +76,20 @@ def test_every_node_that_comes_or_goes_says_from_where_and_to_where(steps):
 
 
 KINDS = {
-    "relay": {"cse": {How.MERGED}, "fold": {How.FOLDED}, "graph_normal_form": {How.DEAD},
-              "transpose_dedup": {How.LEFT_OUT}, "decompose_layer_norm": {How.REPLACED}},
-    "relax": {"cse": {How.MERGED}, "fold": {How.FOLDED}, "decompose_gelu": {How.REPLACED},
-              "combine_matmul": {How.REPLACED}},
-}  # fmt: skip
+    "relay": {
+        "cse": {How.MERGED},
+        "fold": {How.FOLDED},
+        "graph_normal_form": {How.DEAD},
+        "transpose_dedup": {How.LEFT_OUT},
+        "decompose_layer_norm": {How.REPLACED},
+    },
+    "relax": {
+        "cse": {How.MERGED},
+        "fold": {How.FOLDED},
+        "decompose_gelu": {How.REPLACED},
+        "combine_matmul": {How.REPLACED},
+    },
+}
 
 
 def test_passes_are_told_apart_by_where_their_nodes_go(steps):

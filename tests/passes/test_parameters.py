@@ -93,9 +93,12 @@ def test_the_parameters_of_a_pass_of_ones_own_are_read_from_its_signature(tmp_pa
     declared = {p.name: p for p in found[0].parameters}
     assert list(declared) == list(signature.parameters)[1:]
     assert {n: p.kind for n, p in declared.items()} == {
-        "limit": "whole number", "layout": "text", "share": "number", "deep": "switch",
+        "limit": "whole number",
+        "layout": "text",
+        "share": "number",
+        "deep": "switch",
         "table": "text",
-    }  # fmt: skip
+    }
     for name in ("limit", "layout", "share", "deep"):
         assert declared[name].default == signature.parameters[name].default
     assert declared["layout"].choices == ("a", "b")

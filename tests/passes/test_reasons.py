@@ -36,11 +36,14 @@ def test_what_is_forced_says_so():
 
 def test_a_random_node_cannot_be_computed_again_by_wish():
     graph = joint(
-        node("x", Kind.INPUT), node("g", Kind.INPUT),
-        node("r", reads=("x",), op="random.uniform"), node("y", reads=("r",), op="exp"),
+        node("x", Kind.INPUT),
+        node("g", Kind.INPUT),
+        node("r", reads=("x",), op="random.uniform"),
+        node("y", reads=("r",), op="exp"),
         node("dx", reads=("g", "r"), op="multiply"),
-        outputs=("y",), gradients=("dx",),
-    )  # fmt: skip
+        outputs=("y",),
+        gradients=("dx",),
+    )
     found = cut(graph).reasons.standing("r")
     assert found.can_save and not found.can_recompute
 
@@ -62,8 +65,9 @@ def test_what_is_computed_again_comes_right_before_its_reader():
     assert found.recomputed == ("b", "c")
     steps = depth(found.joint, found.ids, found.recomputed).changes
     assert [(s.phase, s.step, s.id, s.bytes) for s in steps] == [
-        ("forward", 1, "a", 32), ("backward", 1, "b", 0)
-    ]  # fmt: skip
+        ("forward", 1, "a", 32),
+        ("backward", 1, "b", 0),
+    ]
 
 
 @pytest.mark.parametrize("seed", range(5))

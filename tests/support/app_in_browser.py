@@ -32,13 +32,14 @@ def click(page, side, box, **place):
     """Click on a box where it is drawn; `header` clicks a group's title."""
     ask(page, side, "v.main.scrollIntoView({block: 'center'})")
     x, y = ask(
-        page, side,
+        page,
+        side,
         "(() => { const i = v.index.get(a[0]), b = d.box, r = v.main.getBoundingClientRect();"
         " const y = a[1] ? 12 : b.h[i] / 2;"
         " return [r.left + v.x + (b.x[i] + b.w[i] / 2) * v.zoom,"
         " r.top + v.y + (b.y[i] + y) * v.zoom]; })()",
         [box, place.get("header", False)],
-    )  # fmt: skip
+    )
     page.mouse.click(x, y)
 
 

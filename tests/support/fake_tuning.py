@@ -25,18 +25,25 @@ class FakeTuning:
 
     ir = "relay"
 
-    def tasks(
-        self, source, pipeline, captured, target, threads, fleet=None, *, progress
-    ):  # fmt: skip
+    def tasks(self, source, pipeline, captured, target, threads, fleet=None, *, progress):
         progress(0.5, "running the forward, kernel by kernel")
         book = records.read(self._place(target, threads, fleet))
         found = [
             TuneTask(
-                key, name, (TensorType(shape, "float32"),), nodes, calls, flops, None,
-                book.before_ms(key) or ms, book.best_ms(key), len(book.of(key)), book.takes(key),
+                key,
+                name,
+                (TensorType(shape, "float32"),),
+                nodes,
+                calls,
+                flops,
+                None,
+                book.before_ms(key) or ms,
+                book.best_ms(key),
+                len(book.of(key)),
+                book.takes(key),
             )
             for key, (name, shape, nodes, calls, flops, ms) in TASKS.items()
-        ]  # fmt: skip
+        ]
         spent = [t.best_ms if t.uses_record else t.before_ms for t in found]
         return tuple(
             TuneTask(**{**vars(t), "share": ms / sum(spent)})
@@ -68,9 +75,10 @@ class FakeTuning:
                 seconds = time.time() - began
                 error = "" if ms else "It took too long."
                 records.add(
-                    place, records.CURVE,
+                    place,
+                    records.CURVE,
                     [Trial(key, run, number, ms, best, seconds, f"{key} {number}", error)],
-                )  # fmt: skip
+                )
                 words = f"{name}: trial {k + 1} of {trials}, best {best:.4g} ms"
                 progress((index + (k + 1) / trials) / len(chosen), words)
             failed = int(count < 2 <= count + trials)
@@ -81,16 +89,30 @@ class FakeTuning:
             run, str(place), "a test machine", target, threads or 2, tuple(done), seconds
         )
 
-    def time_remote(
-        self, source, pipeline, captured, target, threads, repeats, fleet, *, progress
-    ):  # fmt: skip
+    def time_remote(self, source, pipeline, captured, target, threads, repeats, fleet, *, progress):
         samples = tuple(0.5 + 0.01 * k for k in range(repeats))
-        row = TimeRow(f"relay, {target} on {fleet.key}", "forward", 0.5, 0.5, 0.5, None, 1e-6, None,
-                      samples, build_seconds=0.1, target=target)  # fmt: skip
+        row = TimeRow(
+            f"relay, {target} on {fleet.key}",
+            "forward",
+            0.5,
+            0.5,
+            0.5,
+            None,
+            1e-6,
+            None,
+            samples,
+            build_seconds=0.1,
+            target=target,
+        )
         return TimeResult(
-            f"{fleet.key} at {fleet.tracker}", target, threads or 4, (row,), (), 0.1,
+            f"{fleet.key} at {fleet.tracker}",
+            target,
+            threads or 4,
+            (row,),
+            (),
+            0.1,
             ("PyTorch does not run beside it.",),
-        )  # fmt: skip
+        )
 
     def _place(self, target, threads, fleet):
         return records.folder(self.ir, "0.0.test", target, threads, fleet)

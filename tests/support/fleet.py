@@ -37,9 +37,13 @@ class LocalFleet:
         try:
             self._start("tracker", "--host=127.0.0.1", f"--port={port}", f"--port-end={port + 1}")
             self._start(
-                "server", "--host=127.0.0.1", f"--tracker={fleet.tracker}", f"--key={KEY}",
-                f"--port={own}", f"--port-end={own + 1}",
-            )  # fmt: skip
+                "server",
+                "--host=127.0.0.1",
+                f"--tracker={fleet.tracker}",
+                f"--key={KEY}",
+                f"--port={own}",
+                f"--port-end={own + 1}",
+            )
             self._wait(fleet)
         except BaseException:
             self.__exit__()
@@ -57,10 +61,14 @@ class LocalFleet:
         command = [sys.executable, "-m", "relascope.engine.serve", self.ir, what, *options]
         self._processes.append(
             subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
+                command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
                 start_new_session=True,
             )
-        )  # fmt: skip
+        )
 
     def _wait(self, fleet: Fleet, seconds: float = 90.0) -> None:
         until = time.monotonic() + seconds

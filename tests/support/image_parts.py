@@ -10,19 +10,26 @@ from transformers.models.resnet.modeling_resnet import ResNetBasicLayer, ResNetE
 def resnet_part():
     """A stem with its max pool, a basic layer with a shortcut, and the pooling at the end."""
     return nn.Sequential(
-        ResNetEmbeddings(ResNetConfig(embedding_size=6)), ResNetBasicLayer(6, 8, stride=2),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3),
-    )  # fmt: skip
+        ResNetEmbeddings(ResNetConfig(embedding_size=6)),
+        ResNetBasicLayer(6, 8, stride=2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 3),
+    )
 
 
 def mobilenet_part():
     """A strided and a residual layer with depthwise convolutions, and the pooling at the end."""
     config = MobileNetV2Config(expand_ratio=2)
     return nn.Sequential(
-        nn.Conv2d(3, 8, 1), MobileNetV2InvertedResidual(config, 8, 8, stride=2),
-        MobileNetV2InvertedResidual(config, 8, 8, stride=1), nn.AdaptiveAvgPool2d(2),
-        nn.Flatten(), nn.Dropout(0.2), nn.Linear(32, 3),
-    )  # fmt: skip
+        nn.Conv2d(3, 8, 1),
+        MobileNetV2InvertedResidual(config, 8, 8, stride=2),
+        MobileNetV2InvertedResidual(config, 8, 8, stride=1),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(32, 3),
+    )
 
 
 PARTS = {"resnet": resnet_part, "mobilenet_v2": mobilenet_part}

@@ -130,4 +130,4 @@ def chain():
         node("db", reads=("dc", "b"), op="multiply"),
         outputs=("y", "u"),
         gradients=("db",),
-    )  # fmt: skip
+    )

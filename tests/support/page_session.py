@@ -43,19 +43,47 @@ def forward_nodes(transposed: bool = True) -> list[Node]:
     weight = "w0"
     if transposed:
         nodes.append(
-            Node("t0", Kind.CALL, "transpose", inputs=("w0",), outputs=(tensor(16, 32),),
-                 scope="layers.0", source="aten::t")
-        )  # fmt: skip
+            Node(
+                "t0",
+                Kind.CALL,
+                "transpose",
+                inputs=("w0",),
+                outputs=(tensor(16, 32),),
+                scope="layers.0",
+                source="aten::t",
+            )
+        )
         weight = "t0"
     return [
         *nodes,
-        Node("d0", Kind.CALL, "nn.dense", inputs=("x", weight), outputs=(tensor(8, 32),),
-             scope="layers.0", source="aten::linear"),
-        Node("r", Kind.CALL, "nn.relu", inputs=("d0",), outputs=(tensor(8, 32),),
-             scope="layers.1", source="aten::relu"),
-        Node("d1", Kind.CALL, "nn.dense", inputs=("r", "w1"), outputs=(tensor(8, 4),),
-             scope="layers.2", source="aten::linear"),
-    ]  # fmt: skip
+        Node(
+            "d0",
+            Kind.CALL,
+            "nn.dense",
+            inputs=("x", weight),
+            outputs=(tensor(8, 32),),
+            scope="layers.0",
+            source="aten::linear",
+        ),
+        Node(
+            "r",
+            Kind.CALL,
+            "nn.relu",
+            inputs=("d0",),
+            outputs=(tensor(8, 32),),
+            scope="layers.1",
+            source="aten::relu",
+        ),
+        Node(
+            "d1",
+            Kind.CALL,
+            "nn.dense",
+            inputs=("r", "w1"),
+            outputs=(tensor(8, 4),),
+            scope="layers.2",
+            source="aten::linear",
+        ),
+    ]
 
 
 def forward_graph(transposed: bool = True) -> Graph:
@@ -70,21 +98,60 @@ def joint_graph() -> Graph:
     nodes = [replace(n, role=roles.get(n.id, Role.NONE)) for n in forward_nodes(False)]
     nodes += [
         Node("g", Kind.INPUT, name="grad_out", outputs=(tensor(8, 4),)),
-        Node("gr", Kind.CALL, "nn.matmul", inputs=("g", "w1"), outputs=(tensor(8, 32),),
-             role=Role.BACKWARD, scope="layers.2"),
-        Node("m", Kind.CALL, "greater", inputs=("d0",), outputs=(tensor(8, 32),),
-             role=Role.BACKWARD, scope="layers.1"),
-        Node("gd", Kind.CALL, "multiply", inputs=("gr", "m"), outputs=(tensor(8, 32),),
-             role=Role.BACKWARD, scope="layers.1"),
-        Node("gw1", Kind.CALL, "nn.matmul", inputs=("g", "r"), outputs=(tensor(4, 32),),
-             role=Role.BACKWARD, scope="layers.2"),
-        Node("gw0", Kind.CALL, "nn.matmul", inputs=("gd", "x"), outputs=(tensor(32, 16),),
-             role=Role.BACKWARD, scope="layers.0"),
-    ]  # fmt: skip
+        Node(
+            "gr",
+            Kind.CALL,
+            "nn.matmul",
+            inputs=("g", "w1"),
+            outputs=(tensor(8, 32),),
+            role=Role.BACKWARD,
+            scope="layers.2",
+        ),
+        Node(
+            "m",
+            Kind.CALL,
+            "greater",
+            inputs=("d0",),
+            outputs=(tensor(8, 32),),
+            role=Role.BACKWARD,
+            scope="layers.1",
+        ),
+        Node(
+            "gd",
+            Kind.CALL,
+            "multiply",
+            inputs=("gr", "m"),
+            outputs=(tensor(8, 32),),
+            role=Role.BACKWARD,
+            scope="layers.1",
+        ),
+        Node(
+            "gw1",
+            Kind.CALL,
+            "nn.matmul",
+            inputs=("g", "r"),
+            outputs=(tensor(4, 32),),
+            role=Role.BACKWARD,
+            scope="layers.2",
+        ),
+        Node(
+            "gw0",
+            Kind.CALL,
+            "nn.matmul",
+            inputs=("gd", "x"),
+            outputs=(tensor(32, 16),),
+            role=Role.BACKWARD,
+            scope="layers.0",
+        ),
+    ]
     return Graph(
-        "main", "relay", tuple(nodes), ("x", "w0", "w1", "g"), ("d1", "gw0", "gw1"),
+        "main",
+        "relay",
+        tuple(nodes),
+        ("x", "w0", "w1", "g"),
+        ("d1", "gw0", "gw1"),
         forward_outputs=1,
-    )  # fmt: skip
+    )
 
 
 class PageSession(FakeTuning):
@@ -94,18 +161,24 @@ class PageSession(FakeTuning):
 
     def describe(self, *, progress):
         return EngineInfo(
-            "relay", "0.0.test", "nowhere",
-            (Target("llvm", "the CPU of the test", True),
-             Target("llvm -libs=mkl", "the CPU of the test, with a library", True),
-             Target("cuda", "a GPU", False, "this machine has no GPU")),
-        )  # fmt: skip
+            "relay",
+            "0.0.test",
+            "nowhere",
+            (
+                Target("llvm", "the CPU of the test", True),
+                Target("llvm -libs=mkl", "the CPU of the test, with a library", True),
+                Target("cuda", "a GPU", False, "this machine has no GPU"),
+            ),
+        )
 
     def load(self, source, *, progress):
         if source.seed == BROKEN_SEED:
             raise EngineError(
-                "operator", "Relay knows no operator aten::frobnicate.", "encoder.layer.0",
+                "operator",
+                "Relay knows no operator aten::frobnicate.",
+                "encoder.layer.0",
                 "Take this module out.",
-            )  # fmt: skip
+            )
         if "not_a_trace" in source.model:
             raise EngineError("file", "This is no TorchScript file.", source.model, "Trace it.")
         graph = forward_graph()
@@ -123,9 +196,18 @@ class PageSession(FakeTuning):
             added = len(set(after.by_id) - set(before.by_id))
             removed = len(set(before.by_id) - set(after.by_id))
             records.append(
-                StepRecord(one.name, one.enabled, 1 if removed else 0, added, removed, len(after),
-                           0.002 if one.enabled else 0.0, after.operators, error)
-            )  # fmt: skip
+                StepRecord(
+                    one.name,
+                    one.enabled,
+                    1 if removed else 0,
+                    added,
+                    removed,
+                    len(after),
+                    0.002 if one.enabled else 0.0,
+                    after.operators,
+                    error,
+                )
+            )
             before = after
         return tuple(records)
 
@@ -158,9 +240,12 @@ class PageSession(FakeTuning):
         again = tuple(n for n in joint.nodes if n.id in joint.ancestors(missing) if missing)
         nodes = {n.id: n for n in (*again, *saved, *own)}
         backward = Graph(
-            "backward", "relay", tuple(nodes.values()),
-            tuple(n.id for n in nodes.values() if n.kind is not Kind.CALL), ("gw0", "gw1"),
-        )  # fmt: skip
+            "backward",
+            "relay",
+            tuple(nodes.values()),
+            tuple(n.id for n in nodes.values() if n.kind is not Kind.CALL),
+            ("gw0", "gw1"),
+        )
         return SplitResult(forward, backward, 0.01)
 
     def check(self, source, pipeline, captured, target, captures=False, *, progress):
@@ -173,8 +258,10 @@ class PageSession(FakeTuning):
         return tuple(Comparison(n, error / 2, error, 0.5, source.dtype) for n in names)
 
     def inside(self, source, pipeline, captured, target, *, progress):
-        return (NodeError("d0", 1e-16, 1e-16, "aten::linear in layers.0"),
-                NodeError("r", 0.25, 0.5, "aten::relu in layers.1"))  # fmt: skip
+        return (
+            NodeError("d0", 1e-16, 1e-16, "aten::linear in layers.0"),
+            NodeError("r", 0.25, 0.5, "aten::relu in layers.1"),
+        )
 
     def kernels(self, source, pipeline, whole=False, *, progress):
         return None
@@ -211,21 +298,57 @@ class PageSession(FakeTuning):
         phases = ["forward"] + (["forward_backward"] if captured is not None else [])
         rows = []
         for phase in phases:
-            rows.append(TimeRow("pytorch eager", phase, 1.0, 0.9, 1.1, None, None, None,
-                                (0.9, 1.0, 1.1)))  # fmt: skip
-            rows.append(TimeRow("relay, cpu", phase, 1.32, 1.3, 1.4, 1.32, 3e-6, 4096,
-                                (1.3, 1.32, 1.4), ratio_of_minima=1.44, build_seconds=0.5,
-                                target=target, capture_bytes=2048))  # fmt: skip
-            rows += [TimeRow(f"relay, {way.name}", phase, 0.66, 0.6, 0.7, 0.66, 1e-5, 512,
-                             (0.6, 0.66, 0.7), ratio_of_minima=0.67, build_seconds=0.25,
-                             target=way.target) for way in ways]  # fmt: skip
-            rows += [TimeRow(name, phase, 0.8, 0.7, 0.9, 0.8, 1e-6, None, (0.7, 0.8, 0.9), 1.65)
-                     for name in rivals]  # fmt: skip
+            rows.append(
+                TimeRow("pytorch eager", phase, 1.0, 0.9, 1.1, None, None, None, (0.9, 1.0, 1.1))
+            )
+            rows.append(
+                TimeRow(
+                    "relay, cpu",
+                    phase,
+                    1.32,
+                    1.3,
+                    1.4,
+                    1.32,
+                    3e-6,
+                    4096,
+                    (1.3, 1.32, 1.4),
+                    ratio_of_minima=1.44,
+                    build_seconds=0.5,
+                    target=target,
+                    capture_bytes=2048,
+                )
+            )
+            rows += [
+                TimeRow(
+                    f"relay, {way.name}",
+                    phase,
+                    0.66,
+                    0.6,
+                    0.7,
+                    0.66,
+                    1e-5,
+                    512,
+                    (0.6, 0.66, 0.7),
+                    ratio_of_minima=0.67,
+                    build_seconds=0.25,
+                    target=way.target,
+                )
+                for way in ways
+            ]
+            rows += [
+                TimeRow(name, phase, 0.8, 0.7, 0.9, 0.8, 1e-6, None, (0.7, 0.8, 0.9), 1.65)
+                for name in rivals
+            ]
         comparisons = self.check(source, pipeline, captured, target, progress=progress)
         return TimeResult(
-            "a test machine", target, threads or 2, tuple(rows), comparisons, 0.5,
+            "a test machine",
+            target,
+            threads or 2,
+            tuple(rows),
+            comparisons,
+            0.5,
             ("Another program keeps the machine busy.",),
-        )  # fmt: skip
+        )
 
     def profile(self, source, pipeline, captured, target, threads, repeats, *, progress):
         """The product takes most of the time, and the last kernel puts out NaN."""
@@ -251,30 +374,81 @@ class PageSession(FakeTuning):
         phases = (Phase("forward", 1.0, 0.9, 0.02, 4096, 2048, 1024),)
         comparisons = self.check(source, pipeline, captured, target, progress=progress)
         peaks = self.peaks(target, threads, ("float32",), progress=progress)
-        return Profile("a test machine", target, threads or 2, repeats, kernels, phases,
-                       comparisons, 0.5, ("A note of the profile.",), peaks, 8192)  # fmt: skip
+        return Profile(
+            "a test machine",
+            target,
+            threads or 2,
+            repeats,
+            kernels,
+            phases,
+            comparisons,
+            0.5,
+            ("A note of the profile.",),
+            peaks,
+            8192,
+        )
 
     def peaks(self, target, threads, dtypes, turn=0, *, progress):
         """Twice as quick when they are measured again."""
-        return Peaks("a test machine", threads or 2, (("float32", 2e7 * (1 + turn)),),
-                     ((2**18, 4e7), (2**28, 1e7)), 0.5)  # fmt: skip
+        return Peaks(
+            "a test machine",
+            threads or 2,
+            (("float32", 2e7 * (1 + turn)),),
+            ((2**18, 4e7), (2**28, 1e7)),
+            0.5,
+        )
 
 
 def relax_graph() -> Graph:
     """The same model in Relax's words."""
     nodes = [
         *forward_nodes(False)[:3],
-        Node("p0", Kind.CALL, "permute_dims", inputs=("w0",), outputs=(tensor(16, 32),),
-             scope="layers.0", source="aten::linear"),
-        Node("m0", Kind.CALL, "matmul", inputs=("x", "p0"), outputs=(tensor(8, 32),),
-             scope="layers.0", source="aten::linear"),
-        Node("a", Kind.CALL, "nn.relu", inputs=("m0",), outputs=(tensor(8, 32),),
-             scope="layers.1", source="aten::relu"),
-        Node("p1", Kind.CALL, "permute_dims", inputs=("w1",), outputs=(tensor(32, 4),),
-             scope="layers.2", source="aten::linear"),
-        Node("m1", Kind.CALL, "matmul", inputs=("a", "p1"), outputs=(tensor(8, 4),),
-             scope="layers.2", source="aten::linear"),
-    ]  # fmt: skip
+        Node(
+            "p0",
+            Kind.CALL,
+            "permute_dims",
+            inputs=("w0",),
+            outputs=(tensor(16, 32),),
+            scope="layers.0",
+            source="aten::linear",
+        ),
+        Node(
+            "m0",
+            Kind.CALL,
+            "matmul",
+            inputs=("x", "p0"),
+            outputs=(tensor(8, 32),),
+            scope="layers.0",
+            source="aten::linear",
+        ),
+        Node(
+            "a",
+            Kind.CALL,
+            "nn.relu",
+            inputs=("m0",),
+            outputs=(tensor(8, 32),),
+            scope="layers.1",
+            source="aten::relu",
+        ),
+        Node(
+            "p1",
+            Kind.CALL,
+            "permute_dims",
+            inputs=("w1",),
+            outputs=(tensor(32, 4),),
+            scope="layers.2",
+            source="aten::linear",
+        ),
+        Node(
+            "m1",
+            Kind.CALL,
+            "matmul",
+            inputs=("a", "p1"),
+            outputs=(tensor(8, 4),),
+            scope="layers.2",
+            source="aten::linear",
+        ),
+    ]
     return Graph("main", "relax", tuple(nodes), ("x", "w0", "w1"), ("m1",))
 
 
@@ -289,8 +463,8 @@ class RelaxPageSession(PageSession):
     def load(self, source, *, progress):
         if source.seed == RELAX_SEED:
             raise EngineError(
-                "operator", "Relax knows no operator aten::frobnicate.", "layers.1", "Use Relay.",
-            )  # fmt: skip
+                "operator", "Relax knows no operator aten::frobnicate.", "layers.1", "Use Relay."
+            )
         return replace(super().load(source, progress=progress), graph=relax_graph())
 
     def _graph(self, source, pipeline, index):

@@ -26,9 +26,12 @@ def graph(ir, *rows, outputs=None):
             kind, name = Kind.INPUT, ident
         nodes.append(Node(ident, kind, op, name, {}, tuple(reads), T, scope, source))
     made = Graph(
-        "main", ir, tuple(nodes), tuple(n.id for n in nodes if n.kind is Kind.INPUT),
+        "main",
+        ir,
+        tuple(nodes),
+        tuple(n.id for n in nodes if n.kind is Kind.INPUT),
         tuple(outputs or [nodes[-1].id]),
-    )  # fmt: skip
+    )
     made.validate()
     return made
 
@@ -141,8 +144,9 @@ def test_a_fused_function_goes_to_all_that_its_body_came_from():
         ("f1", "nn.dense", ("fx",), "net.fc", "aten::linear"),
         ("f2", "nn.relu", ("f1",), "net", "aten::relu"),
     )
-    fused = Node("f", Kind.FUNCTION, "nn.dense+nn.relu", "", {}, ("x",), T, "net", "aten::relu",
-                 body=body)  # fmt: skip
+    fused = Node(
+        "f", Kind.FUNCTION, "nn.dense+nn.relu", "", {}, ("x",), T, "net", "aten::relu", body=body
+    )
     left = Graph("main", "relay", (LEFT.by_id["x"], fused), ("x",), ("f",))
     both = align(left, RIGHT)
     found = both.counterpart(0, "f")
@@ -235,8 +239,9 @@ def test_a_bert_layer_in_both_engines():
         assert both.counterpart(1, view).focus == other
     alone = [g for g in both.groups if not all(g.nodes)]
     assert {g.source for g in alone} == {"aten::dropout"}
-    assert all(g.paired == g.occurrences[0] == g.occurrences[1] for g in both.groups
-               if g not in alone)  # fmt: skip
+    assert all(
+        g.paired == g.occurrences[0] == g.occurrences[1] for g in both.groups if g not in alone
+    )
 
 
 def test_what_training_pipelines_of_one_engine_keep_is_found_in_its_import():

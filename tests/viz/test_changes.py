@@ -34,8 +34,9 @@ def test_rows_name_the_origin_in_words():
 def test_figures_count_what_is_held_and_leave_open_what_kernels_cost():
     assert figures(BEFORE)["parameter_bytes"] == 4 * (32 * 16 + 4 * 32)
     assert figures(BEFORE)["flops"] == 2 * 8 * 16 * 32 + 8 * 32 + 2 * 8 * 32 * 4
-    kernel = Node("k", Kind.CALL, "add1", attrs={"call": "call_tir"}, inputs=("x",),
-                  outputs=(tensor(8, 16),))  # fmt: skip
+    kernel = Node(
+        "k", Kind.CALL, "add1", attrs={"call": "call_tir"}, inputs=("x",), outputs=(tensor(8, 16),)
+    )
     graph = Graph("main", "relax", (BEFORE.nodes[0], kernel), ("x",), ("k",))
     assert figures(graph)["flops"] is None
 
@@ -81,7 +82,13 @@ def test_numbered_constants_are_followed_too():
 
 
 def test_a_kernel_that_the_compiler_has_counted_has_its_count():
-    kernel = Node("k", Kind.CALL, "add1", attrs={"call": "call_tir", "flops": 12}, inputs=("x",),
-                  outputs=(tensor(8, 16),))  # fmt: skip
+    kernel = Node(
+        "k",
+        Kind.CALL,
+        "add1",
+        attrs={"call": "call_tir", "flops": 12},
+        inputs=("x",),
+        outputs=(tensor(8, 16),),
+    )
     graph = Graph("main", "relax", (BEFORE.nodes[0], kernel), ("x",), ("k",))
     assert figures(graph)["flops"] == 12

@@ -56,10 +56,15 @@ def test_a_node_that_comes_finds_a_place_of_its_own():
     boxes = {b.id: b for b in drawn.boxes}
     n = boxes["n"]
     assert not [
-        b.id for b in drawn.boxes
-        if not b.open and b is not n and b.x < n.x + n.w and n.x < b.x + b.w
-        and b.y < n.y + n.h and n.y < b.y + b.h
-    ]  # fmt: skip
+        b.id
+        for b in drawn.boxes
+        if not b.open
+        and b is not n
+        and b.x < n.x + n.w
+        and n.x < b.x + b.w
+        and b.y < n.y + n.h
+        and n.y < b.y + b.h
+    ]
     m = boxes["group:m"]
     assert m.x <= n.x and n.x + n.w <= m.x + m.w and m.y <= n.y and n.y + n.h <= m.y + m.h
 

@@ -15,8 +15,12 @@ from relascope.viz.drawing import palette
 from relascope.viz.rows import profile as explained
 
 MIB = 2**20
-PEAKS = Peaks("m", 1, (("float32", 1e11), ("float64", 5e10)),
-              ((MIB, 1e11), (16 * MIB, 5e10), (64 * MIB, 1e10)))  # fmt: skip
+PEAKS = Peaks(
+    "m",
+    1,
+    (("float32", 1e11), ("float64", 5e10)),
+    ((MIB, 1e11), (16 * MIB, 5e10), (64 * MIB, 1e10)),
+)
 
 
 def output(dtype="float32"):
@@ -25,15 +29,17 @@ def output(dtype="float32"):
 
 def kernel(ms=1.0, flops=1e6, read=1000, wrote=1000, phase="forward", nodes=("a",), **fields):
     dtype = fields.pop("dtype", "float32")
-    return Kernel(
-        "k", phase, nodes, ms, 0.1, read, wrote, (output(dtype),), flops, **fields
-    )  # fmt: skip
+    return Kernel("k", phase, nodes, ms, 0.1, read, wrote, (output(dtype),), flops, **fields)
 
 
 def test_a_rate_is_that_of_the_next_larger_working_set():
     assert [PEAKS.rate(s) for s in (1, MIB, MIB + 1, 64 * MIB, 2**40)] == [
-        1e11, 1e11, 5e10, 1e10, 1e10
-    ]  # fmt: skip
+        1e11,
+        1e11,
+        5e10,
+        1e10,
+        1e10,
+    ]
     assert (PEAKS.memory, PEAKS.cache) == (1e10, 1e11)
     assert PEAKS.peak("float64") == 5e10
     assert PEAKS.peak("float16") is None
@@ -101,9 +107,13 @@ def test_a_phase_has_its_share_of_peak_and_what_is_not_explained():
     assert phase["unknown_ms"] == pytest.approx(0.2)
     assert not phase["explained"]
     said = explained.phase_text(phase)
-    for words in ("explain 60.0% of it (1.200 ms)", "15.0% (0.300 ms) are in kernels of no node",
-                  "25.0% (0.500 ms) are not in kernels", "runs at 30% of peak",
-                  "which take 0.200 ms"):  # fmt: skip
+    for words in (
+        "explain 60.0% of it (1.200 ms)",
+        "15.0% (0.300 ms) are in kernels of no node",
+        "25.0% (0.500 ms) are not in kernels",
+        "runs at 30% of peak",
+        "which take 0.200 ms",
+    ):
         assert words in said
     first = document["kernels"][0]
     assert (first["roof"], first["sort"]) == ("compute", "matmul")
@@ -164,8 +174,9 @@ def test_a_colour_of_charts_lies_between_the_themes():
     for key in palette.STYLES["light"]:
         mixed = palette.between(key)
         for place in (1, 3, 5):
-            ends = sorted(int(palette.STYLES[t][key].stroke[place : place + 2], 16)
-                          for t in palette.STYLES)  # fmt: skip
+            ends = sorted(
+                int(palette.STYLES[t][key].stroke[place : place + 2], 16) for t in palette.STYLES
+            )
             assert ends[0] <= int(mixed[place : place + 2], 16) <= ends[1]
 
 

@@ -16,9 +16,14 @@ from relascope.viz.rows.script import script
 
 def run(file, folder):
     return subprocess.run(
-        [sys.executable, file.name], cwd=folder, capture_output=True, text=True, timeout=300,
-        check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+        [sys.executable, file.name],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
 
 
 @pytest.mark.parametrize(("ir", "mode"), [("relay", "inference"), ("relax", "training")])
@@ -88,10 +93,11 @@ def test_a_file_is_read_as_it_was(tmp_path, monkeypatch):
     assert source.inputs[1] == ("y", TensorType((), "int64"))
     text = script("relay", source, default_pipeline("relay", True), "own.pt")
     (call,) = [
-        node for node in ast.walk(ast.parse(text))
+        node
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "source_from_file"
-    ]  # fmt: skip
-    made = eval(compile(ast.Expression(call), "script", "eval"), {
-        "source_from_file": source_from_file,
-    })  # fmt: skip
+    ]
+    made = eval(
+        compile(ast.Expression(call), "script", "eval"), {"source_from_file": source_from_file}
+    )
     assert made == source

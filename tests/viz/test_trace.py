@@ -11,28 +11,44 @@ from relascope.viz.rows.chrome_trace import trace, trace_json
 
 def kernel(name, phase, ms):
     return {
-        "name": name, "phase": phase, "median_ms": ms, "nodes": ["d0"], "operators": ["nn.dense"],
-        "scope": "layers.0", "share": 0.5, "bytes_in": 8, "bytes_out": 4, "bad": False,
-    }  # fmt: skip
+        "name": name,
+        "phase": phase,
+        "median_ms": ms,
+        "nodes": ["d0"],
+        "operators": ["nn.dense"],
+        "scope": "layers.0",
+        "share": 0.5,
+        "bytes_in": 8,
+        "bytes_out": 4,
+        "bad": False,
+    }
 
 
 def phase(name, whole, kernels):
     return {
-        "name": name, "median_ms": whole, "kernels_ms": kernels, "unexplained_ms": whole - kernels,
-    }  # fmt: skip
+        "name": name,
+        "median_ms": whole,
+        "kernels_ms": kernels,
+        "unexplained_ms": whole - kernels,
+    }
 
 
 @pytest.fixture
 def document():
     return {
-        "model": "mlp", "engine": "relax", "target": "llvm", "machine": "a machine", "threads": 2,
+        "model": "mlp",
+        "engine": "relax",
+        "target": "llvm",
+        "machine": "a machine",
+        "threads": 2,
         "repeats": 5,
         "phases": [phase("forward", 1.0, 0.75), phase("backward", 0.5, 0.625)],
         "kernels": [
-            kernel("one", "forward", 0.5), kernel("two", "forward", 0.25),
+            kernel("one", "forward", 0.5),
+            kernel("two", "forward", 0.25),
             kernel("three", "backward", 0.625),
         ],
-    }  # fmt: skip
+    }
 
 
 def test_events_have_what_the_format_asks_for(document):

@@ -171,9 +171,7 @@ def held(depth: Row) -> alt.LayerChart:
         scale=alt.Scale(domain=[0, max(1, most) * 1.2]),  # room for the words above
         axis=_bytes_axis(most),
     )
-    tips = [
-        alt.Tooltip("phase:N"), alt.Tooltip("node:Q"), alt.Tooltip("size:N", title="held")
-    ]  # fmt: skip
+    tips = [alt.Tooltip("phase:N"), alt.Tooltip("node:Q"), alt.Tooltip("size:N", title="held")]
     area = (
         alt.Chart(pd.DataFrame(rows))
         .mark_area(interpolate="step-after", color=CAPTURED, opacity=0.35, line={"color": CAPTURED})

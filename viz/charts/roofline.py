@@ -38,54 +38,66 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
     top = max(r["rate"] for r in roofs)
     bottom = min(d["rate"] for d in dots)
     x = alt.X(
-        "intensity:Q", title="FLOPs for each byte moved",
+        "intensity:Q",
+        title="FLOPs for each byte moved",
         scale=alt.Scale(type="log", domain=[low, high], nice=False),
         axis=alt.Axis(format="~g", tickCount=6, grid=True, gridOpacity=0.4),
-    )  # fmt: skip
+    )
     y = alt.Y(
-        "rate:Q", title="FLOP/s",
+        "rate:Q",
+        title="FLOP/s",
         scale=alt.Scale(type="log", domain=[bottom / 2, top * 2], nice=False),
         axis=alt.Axis(format="~s", tickCount=6, grid=True, gridOpacity=0.4),
-    )  # fmt: skip
+    )
     click = alt.selection_point(name=CHOICE, fields=["index"])
     lines = (
         alt.Chart(pd.DataFrame(roofs))
         .mark_line(strokeWidth=1.6, color=QUIET)
         .encode(
-            x=x, y=y, detail="roof:N", order="intensity:Q",
+            x=x,
+            y=y,
+            detail="roof:N",
+            order="intensity:Q",
             strokeDash=alt.StrokeDash(
                 "memory:N", legend=None, scale=alt.Scale(domain=[0, 1], range=[[1, 0], [5, 4]])
             ),
         )
-    )  # fmt: skip
+    )
     words = [
         alt.Chart(pd.DataFrame([one]))
-        .mark_text(
-            color=QUIET, fontSize=11, align=one["align"], dx=one["dx"], dy=one["dy"],
-        )
+        .mark_text(color=QUIET, fontSize=11, align=one["align"], dx=one["dx"], dy=one["dy"])
         .encode(x=x, y=y, text="word:N")
         for one in labels
-    ]  # fmt: skip
+    ]
     points = (
         alt.Chart(pd.DataFrame(dots))
         .mark_point(filled=True, opacity=0.85, cursor="pointer")
         .encode(
-            x=x, y=y,
-            size=alt.Size(
-                "share:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[30, 1600]),
-            ),
+            x=x,
+            y=y,
+            size=alt.Size("share:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[30, 1600])),
             color=alt.Color(
-                "sort name:N", scale=alt.Scale(domain=names, range=colours),
+                "sort name:N",
+                scale=alt.Scale(domain=names, range=colours),
                 legend=alt.Legend(title=None, orient="bottom", columns=3, labelLimit=220),
             ),
             tooltip=[
                 alt.Tooltip(f"{name}:N")
-                for name in ("kernel", "phase", "computes", "time", "of all time", "achieves",
-                             "and moves", "of peak", "bound by")
+                for name in (
+                    "kernel",
+                    "phase",
+                    "computes",
+                    "time",
+                    "of all time",
+                    "achieves",
+                    "and moves",
+                    "of peak",
+                    "bound by",
+                )
             ],
         )
         .add_params(click)
-    )  # fmt: skip
+    )
     layers = [lines, *words, points]
     marked = [d for d in dots if d["index"] == chosen]
     if marked:
@@ -145,17 +157,28 @@ def _roofs(
         ]
         at = (low * ridge) ** 0.5
         labels.append(
-            {"intensity": at, "rate": at * rate, "word": f"{name}, {rate_text(rate, 'B/s')}",
-             "align": "left" if memory else "right", "dx": 8 if memory else -8,
-             "dy": 10 if memory else -6}
-        )  # fmt: skip
+            {
+                "intensity": at,
+                "rate": at * rate,
+                "word": f"{name}, {rate_text(rate, 'B/s')}",
+                "align": "left" if memory else "right",
+                "dx": 8 if memory else -8,
+                "dy": 10 if memory else -6,
+            }
+        )
     for dtype, rate in products:
         corners += [
             {"roof": dtype, "intensity": p, "rate": rate, "memory": 0}
             for p in (rate / rates[0], high)
         ]
         labels.append(
-            {"intensity": high, "rate": rate, "word": f"{dtype}, {rate_text(rate, 'FLOP/s')}",
-             "align": "right", "dx": -6, "dy": -8}
-        )  # fmt: skip
+            {
+                "intensity": high,
+                "rate": rate,
+                "word": f"{dtype}, {rate_text(rate, 'FLOP/s')}",
+                "align": "right",
+                "dx": -6,
+                "dy": -8,
+            }
+        )
     return corners, labels

@@ -46,8 +46,9 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
     if not rows:
         return None
     for task, ms in best.items():  # the steps go on to the last trial, though it found nothing
-        rows.append({"kernel": names.get(task, task), "trial": counts[task], "ms": None,
-                     "best": ms})  # fmt: skip
+        rows.append(
+            {"kernel": names.get(task, task), "trial": counts[task], "ms": None, "best": ms}
+        )
     most = max(counts.values())
     order = list(dict.fromkeys(r["kernel"] for r in rows))
     legend = alt.Legend(

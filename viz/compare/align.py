@@ -22,8 +22,13 @@ from relascope.core.operators import category
 Key = tuple[str, str]  # scope, framework operator
 
 _REACH = 8  # of what feeds a node through nodes without an origin, so much is looked at
-_SHAPES = {"permute_dims": "transpose", "concat": "concatenate", "batch_matmul": "matmul",
-           "dense": "matmul", "bias_add": "add"}  # fmt: skip
+_SHAPES = {
+    "permute_dims": "transpose",
+    "concat": "concatenate",
+    "batch_matmul": "matmul",
+    "dense": "matmul",
+    "bias_add": "add",
+}
 
 
 class Confidence(str, Enum):
@@ -160,9 +165,13 @@ class Alignment:
         counts = tuple(len(s.by_key.get(key, ())) for s in sides)
         paired = sum(o in self._partner for o in sides[0].by_key.get(key, ()))
         return Group(
-            key[0], key[1], (nodes[0], nodes[1]), (calls[0], calls[1]), (counts[0], counts[1]),
+            key[0],
+            key[1],
+            (nodes[0], nodes[1]),
+            (calls[0], calls[1]),
+            (counts[0], counts[1]),
             paired,
-        )  # fmt: skip
+        )
 
 
 def align(left: Graph, right: Graph) -> Alignment:

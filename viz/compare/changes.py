@@ -113,9 +113,7 @@ def figures(graph: Graph) -> Row:
         return sum(n.bytes or 0 for n in nodes if n.kind is kind)
 
     inside = {i for n in graph if n.body is not None for i in n.body.inputs}
-    parameters = sum(
-        n.bytes or 0 for n in nodes if n.kind is Kind.PARAMETER and n.id not in inside
-    )  # fmt: skip
+    parameters = sum(n.bytes or 0 for n in nodes if n.kind is Kind.PARAMETER and n.id not in inside)
     return {
         "nodes": len(graph),
         "parameter_bytes": parameters,

@@ -223,7 +223,7 @@ class _Search:
                     lone = not known and len(was) == 1
                     self._takes_the_place(
                         old, new, certain and (placed or (alike and (shared or lone)))
-                    )  # fmt: skip
+                    )
             else:
                 gone = [i for i in was if self.becomes.get(i, i) not in now]
                 fresh = [i for i in now if i in self.added]
@@ -247,9 +247,7 @@ class _Search:
             elif new not in self.added and self._computed_from(old, new):
                 # Where it reads what is new, it may compute something else than before.
                 fresh = [i for i in self.new.reads[new] if i in self.added]
-                self._stand(
-                    old, new, How.REPLACED if fresh else How.LEFT_OUT, sure and not fresh
-                )  # fmt: skip
+                self._stand(old, new, How.REPLACED if fresh else How.LEFT_OUT, sure and not fresh)
                 taken = tuple(i for i in fresh if self.new.nodes[i].kind is Kind.CONSTANT)
                 if taken and self._weighs(old):  # a scale that a weight has taken over
                     self.went[old] = _Link(How.FOLDED, taken[:1], False)
@@ -391,8 +389,9 @@ class _Search:
             link = self.went.get(ident)
             if link is not None and link.how in (How.FOLDED, How.MOVED):
                 into[link.nodes[0]].append(ident)
-        found = [self._origin(i, "removed", self.went[i]) for i in self.old.nodes
-                 if i in self.removed]  # fmt: skip
+        found = [
+            self._origin(i, "removed", self.went[i]) for i in self.old.nodes if i in self.removed
+        ]
         for ident, node in self.new.nodes.items():
             if ident in self.added:
                 link = self.came[ident]

@@ -133,26 +133,48 @@ STYLES: dict[Theme, dict[str, Style]] = {"light": _LIGHT, "dark": _DARK}
 # What is no node: the ground, groups, edges, and the marks of selection and search.
 SURFACES: dict[Theme, dict[str, str]] = {
     "light": {
-        "ground": "#ffffff", "dot": "#e3e7ec", "group": "#33415509",
-        "groupStroke": "#cdd4dc", "groupText": "#48525f", "closed": "#e9edf2",
-        "closedStroke": "#9aa5b3", "closedText": "#1f2933", "edge": "#98a3b1",
-        "crossing": "#0b62b5", "edgeText": "#5c6775", "select": "#0f172a", "incoming": "#b45309",
-        "outgoing": "#0f766e", "match": "#f5b400",
+        "ground": "#ffffff",
+        "dot": "#e3e7ec",
+        "group": "#33415509",
+        "groupStroke": "#cdd4dc",
+        "groupText": "#48525f",
+        "closed": "#e9edf2",
+        "closedStroke": "#9aa5b3",
+        "closedText": "#1f2933",
+        "edge": "#98a3b1",
+        "crossing": "#0b62b5",
+        "edgeText": "#5c6775",
+        "select": "#0f172a",
+        "incoming": "#b45309",
+        "outgoing": "#0f766e",
+        "match": "#f5b400",
     },
     "dark": {
-        "ground": "#0e1117", "dot": "#222834", "group": "#a9bbd010",
-        "groupStroke": "#434c59", "groupText": "#aab4c2", "closed": "#262e3a",
-        "closedStroke": "#5f6c7d", "closedText": "#e6eaef", "edge": "#5f6b7b",
-        "crossing": "#56a8ff", "edgeText": "#9aa5b3", "select": "#f8fafc", "incoming": "#f0a04b",
-        "outgoing": "#34c3b0", "match": "#ffd23f",
+        "ground": "#0e1117",
+        "dot": "#222834",
+        "group": "#a9bbd010",
+        "groupStroke": "#434c59",
+        "groupText": "#aab4c2",
+        "closed": "#262e3a",
+        "closedStroke": "#5f6c7d",
+        "closedText": "#e6eaef",
+        "edge": "#5f6b7b",
+        "crossing": "#56a8ff",
+        "edgeText": "#9aa5b3",
+        "select": "#f8fafc",
+        "incoming": "#f0a04b",
+        "outgoing": "#34c3b0",
+        "match": "#ffd23f",
     },
-}  # fmt: skip
+}
 
 
 def between(key: str) -> str:
     """A colour for charts, which have one for both themes: between an entry's two outlines."""
-    pairs = [(STYLES["light"][key].stroke[i : i + 2], STYLES["dark"][key].stroke[i : i + 2])
-             for i in (1, 3, 5)]  # fmt: skip
+    pairs = [
+        (STYLES["light"][key].stroke[i : i + 2], STYLES["dark"][key].stroke[i : i + 2])
+        for i in (1, 3, 5)
+    ]
     return "#" + "".join(f"{(int(a, 16) + int(b, 16)) // 2:02x}" for a, b in pairs)
 
 

@@ -83,8 +83,9 @@ class Places:
         self.boxes.update((b.id, b) for b in drawn.boxes)
         self.drawn = frozenset(b.id for b in drawn.boxes)
         at = {b.id: (b.x, b.y) for b in drawn.boxes}
-        self.edges.update(((e.source, e.target), (at[e.source], at[e.target], e))
-                          for e in drawn.edges)  # fmt: skip
+        self.edges.update(
+            ((e.source, e.target), (at[e.source], at[e.target], e)) for e in drawn.edges
+        )
         return _shifted(drawn)
 
     def can_keep(self, graph: Graph, fresh: Layout) -> bool:
@@ -136,7 +137,7 @@ class _Keeper:
             self.near[edge.target].append(edge.source)
         self.groups = [
             b for i, b in places.boxes.items() if b.open and i in self.was and self.was[i].open
-        ]  # fmt: skip
+        ]
 
     def run(self) -> Layout:
         for box in self.solid:
@@ -238,9 +239,13 @@ class _Keeper:
         high = max(b.y + b.h for b in members) + PAD - top
         wide = max(b.x + b.w for b in members) + PAD - left
         return replace(
-            box, x=round(left, 1), y=round(top, 1), w=round(wide, 1), h=round(high, 1),
+            box,
+            x=round(left, 1),
+            y=round(top, 1),
+            w=round(wide, 1),
+            h=round(high, 1),
             lines=(self.tree.groups[box.group].label, *box.lines[1:]),
-        )  # fmt: skip
+        )
 
     def _runs_through(self, frame: Box) -> bool:
         """Whether a group's frame meets a box that is not in the group."""

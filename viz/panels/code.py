@@ -31,9 +31,10 @@ def show(desk: Desk, screen: Screen) -> None:
         st.caption("What is forced by hand is the page's and the command line's alone.")
     heading("The pipeline, pass by pass")
     st.code(
-        script(screen.ir, screen.source, screen.pipeline, screen.label), language="python",
+        script(screen.ir, screen.source, screen.pipeline, screen.label),
+        language="python",
         height=320,
-    )  # fmt: skip
+    )
     heading("From the command line")
     st.code("\n".join(commands(screen)), language="bash", wrap_lines=True)
     heading("As files")
@@ -158,13 +159,23 @@ def _downloads(desk: Desk, screen: Screen, info: ModelInfo) -> None:
         words, as_json, as_dot = st.columns([3, 1, 1], vertical_alignment="center")
         words.markdown(f"The {name} graph, {len(graph)} nodes")
         as_json.download_button(
-            "JSON", partial(_json, graph), f"{stem}.json",
-            "application/json", key=f"json_{name}", width="stretch", on_click="ignore",
-        )  # fmt: skip
+            "JSON",
+            partial(_json, graph),
+            f"{stem}.json",
+            "application/json",
+            key=f"json_{name}",
+            width="stretch",
+            on_click="ignore",
+        )
         as_dot.download_button(
-            "DOT", partial(to_dot, graph), f"{stem}.dot", "text/vnd.graphviz",
-            key=f"dot_{name}", width="stretch", on_click="ignore",
-        )  # fmt: skip
+            "DOT",
+            partial(to_dot, graph),
+            f"{stem}.dot",
+            "text/vnd.graphviz",
+            key=f"dot_{name}",
+            width="stretch",
+            on_click="ignore",
+        )
 
 
 def _json(graph: Graph) -> str:

@@ -72,9 +72,12 @@ def _step(screen: Screen, ir: str) -> int:
     if st.session_state.get(key, -1) not in names:
         st.session_state[key] = -1
     chosen = st.selectbox(
-        ir.capitalize(), list(names), key=key,
-        format_func=lambda i: f"{ir.capitalize()} {names[i]}", label_visibility="collapsed",
-    )  # fmt: skip
+        ir.capitalize(),
+        list(names),
+        key=key,
+        format_func=lambda i: f"{ir.capitalize()} {names[i]}",
+        label_visibility="collapsed",
+    )
     return -1 if chosen is None else chosen
 
 
@@ -253,9 +256,13 @@ def _rows(both: Alignment, document: tables.Row) -> None:
     st.session_state.setdefault("keep_both_rows", "groups")
     heading("What each operator became")
     kind = st.segmented_control(
-        "Rows", list(_ROWS), key="keep_both_rows", required=True, format_func=_ROWS.__getitem__,
+        "Rows",
+        list(_ROWS),
+        key="keep_both_rows",
+        required=True,
+        format_func=_ROWS.__getitem__,
         label_visibility="collapsed",
-    )  # fmt: skip
+    )
     kind = kind or "groups"
     facts = [(tables.number(sum(g["only"] is None for g in groups)), "PyTorch operators in both")]
     for ir in IRS:
@@ -272,9 +279,13 @@ def _rows(both: Alignment, document: tables.Row) -> None:
     ]
     if kind == "groups":
         st.dataframe(
-            rows, hide_index=True, key="both_table", on_select=_row_picked,
-            selection_mode="single-row", column_config={"Relay": _WIDE, "Relax": _WIDE},
-        )  # fmt: skip
+            rows,
+            hide_index=True,
+            key="both_table",
+            on_select=_row_picked,
+            selection_mode="single-row",
+            column_config={"Relay": _WIDE, "Relax": _WIDE},
+        )
     else:
         st.dataframe(rows, hide_index=True)
 
@@ -285,8 +296,13 @@ _SHOWN = {
     "operators": ("source", "modules", *IRS, "only"),
     "calls": ("operator", *IRS, "only"),
 }
-_COLUMNS = {"scope": "module", "source": "PyTorch operator", "operator": "TVM operator",
-            "modules": "modules", "only": "only in"}  # fmt: skip
+_COLUMNS = {
+    "scope": "module",
+    "source": "PyTorch operator",
+    "operator": "TVM operator",
+    "modules": "modules",
+    "only": "only in",
+}
 
 
 def _cell(value: Any) -> Any:

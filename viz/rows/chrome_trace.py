@@ -74,9 +74,15 @@ def _kernels(kernels: Sequence[Row], row: int, began: float) -> tuple[list[Row],
 
 def _event(name: str, kind: str, row: int, at: float, length: float, about: Row) -> Row:
     return {
-        "name": name, "cat": kind, "ph": "X", "ts": at, "dur": length, "pid": _PROCESS,
-        "tid": row, "args": about,
-    }  # fmt: skip
+        "name": name,
+        "cat": kind,
+        "ph": "X",
+        "ts": at,
+        "dur": length,
+        "pid": _PROCESS,
+        "tid": row,
+        "args": about,
+    }
 
 
 def _name(what: str, row: int, name: str) -> dict[str, Any]:

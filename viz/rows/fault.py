@@ -30,8 +30,19 @@ def document(ir: str, found: Bisection, made: Reduction | None, folder: str = ""
     bisected = tables.bisect_document(ir, found)
     report = None if made is None else made.report
     return {
-        **{k: bisected[k] for k in ("model", "engine", "target", "pipeline", "culprit", "suspects",
-                                    "kind", "compiles")},
+        **{
+            k: bisected[k]
+            for k in (
+                "model",
+                "engine",
+                "target",
+                "pipeline",
+                "culprit",
+                "suspects",
+                "kind",
+                "compiles",
+            )
+        },
         "bisection": bisected["verdict"],
         "dtype": None if made is None else made.source.dtype,
         "total": None if made is None else made.total,
@@ -45,7 +56,7 @@ def document(ir: str, found: Bisection, made: Reduction | None, folder: str = ""
         "after": None if report is None else report.after,
         "report": None if report is None else {"folder": folder, "files": sorted(report.files)},
         "verdict": reduction.cannot(found) if made is None else reduction.verdict(ir, made),
-    }  # fmt: skip
+    }
 
 
 def piece_row(one: PieceTry) -> tables.Row:
@@ -82,9 +93,11 @@ def check_folder(folder: Path) -> None:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise EngineError(
-            "usage", "A report needs a folder of its own, and there is something here.",
-            str(folder), "Give another --out.",
-        )  # fmt: skip
+            "usage",
+            "A report needs a folder of its own, and there is something here.",
+            str(folder),
+            "Give another --out.",
+        )
 
 
 def write(report: Report, folder: Path) -> None:

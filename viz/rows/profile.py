@@ -210,8 +210,15 @@ def lint_document(found: Iterable[Finding]) -> Row:
     groups: dict[tuple[str, str | None], Row] = {}
     for row in rows:
         key = row["hazard"], row["remedy"]
-        new = {"hazard": key[0], "title": row["title"], "remedy": key[1], "found": 0, "bytes": 0,
-               "ms": 0.0, "measured": row["measured"]}  # fmt: skip
+        new = {
+            "hazard": key[0],
+            "title": row["title"],
+            "remedy": key[1],
+            "found": 0,
+            "bytes": 0,
+            "ms": 0.0,
+            "measured": row["measured"],
+        }
         group = groups.setdefault(key, new)
         group["found"] += 1
         group["bytes"] += row["bytes"]

@@ -12,13 +12,35 @@ from relascope.engine.protocol.times import TimeResult
 from relascope.viz.rows.tables import Row, time_document
 
 COLUMNS = (
-    "what", "phase", "median_ms", "q1_ms", "q3_ms", "ratio_to_eager", "ratio_of_minima",
-    "ours_over", "max_abs_error", "peak_bytes", "capture_bytes", "build_seconds",
-)  # fmt: skip
+    "what",
+    "phase",
+    "median_ms",
+    "q1_ms",
+    "q3_ms",
+    "ratio_to_eager",
+    "ratio_of_minima",
+    "ours_over",
+    "max_abs_error",
+    "peak_bytes",
+    "capture_bytes",
+    "build_seconds",
+)
 """What a row of a timing has, without its samples and its target."""
 
-_RUN = ("when", "model", "batch", "tokens", "dtype", "engine", "training", "pipeline", "strategy",
-        "machine", "threads", "repeats")  # fmt: skip
+_RUN = (
+    "when",
+    "model",
+    "batch",
+    "tokens",
+    "dtype",
+    "engine",
+    "training",
+    "pipeline",
+    "strategy",
+    "machine",
+    "threads",
+    "repeats",
+)
 HISTORY_COLUMNS = (*_RUN, *COLUMNS, "target", "min_ms", "runs", "notes")
 """What a line of a history has: what was run, and one of its rows."""
 
@@ -33,8 +55,12 @@ def run_document(
             "when".
     """
     return {
-        **about, "engine": ir, "pipeline": pipeline, "strategy": strategy, **time_document(result),
-    }  # fmt: skip
+        **about,
+        "engine": ir,
+        "pipeline": pipeline,
+        "strategy": strategy,
+        **time_document(result),
+    }
 
 
 def history_rows(runs: Iterable[Row]) -> list[Row]:

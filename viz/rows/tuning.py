@@ -66,11 +66,14 @@ def refreshed(tasks: Sequence[TuneTask], book: Book) -> tuple[TuneTask, ...]:
     known = next((t for t in tasks if t.share and _now(t)), None)
     new = [
         replace(
-            t, before_ms=book.before_ms(t.key) or t.before_ms, best_ms=book.with_record_ms(t.key),
-            trials=len(book.of(t.key)), uses_record=book.takes(t.key),
+            t,
+            before_ms=book.before_ms(t.key) or t.before_ms,
+            best_ms=book.with_record_ms(t.key),
+            trials=len(book.of(t.key)),
+            uses_record=book.takes(t.key),
         )
         for t in tasks
-    ]  # fmt: skip
+    ]
     if known is None or not known.share:
         return tuple(new)
     whole = known.calls * _now(known) / known.share
@@ -110,8 +113,18 @@ def tasks_text(document: Row) -> str:
         }
         for t in document["tasks"]
     ]
-    columns = ["key", "name", "shapes", "calls", "flops", "share", "before_ms", "best_ms",
-               "trials", "built with"]  # fmt: skip
+    columns = [
+        "key",
+        "name",
+        "shapes",
+        "calls",
+        "flops",
+        "share",
+        "before_ms",
+        "best_ms",
+        "trials",
+        "built with",
+    ]
     return "\n".join([_head(document), "", tables.text_table(rows, columns)])
 
 
@@ -121,8 +134,16 @@ def tune_text(document: Row) -> str:
         {**t, "built with": "its record" if t["uses_record"] else "no record"}
         for t in document["tasks"]
     ]
-    columns = ["key", "name", "trials", "failed", "before_ms", "earlier_ms", "best_ms",
-               "built with"]  # fmt: skip
+    columns = [
+        "key",
+        "name",
+        "trials",
+        "failed",
+        "before_ms",
+        "earlier_ms",
+        "best_ms",
+        "built with",
+    ]
     made = sum(t["trials"] for t in document["tasks"])
     done = f"{made} trials in {duration(document['seconds'])}"
     if document["cancelled"]:

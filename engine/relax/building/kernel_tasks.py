@@ -55,15 +55,14 @@ def stages(target: Any) -> Stages:
     """TVM's default pipeline for a target."""
     kind = str(target.kind.name)
     known = {"llvm": "cpu_generic", "cuda": "cuda", "rocm": "rocm"}
-    theirs = importlib.import_module(
-        f"tvm.relax.backend.{known.get(kind, 'gpu_generic')}.pipeline"
-    )  # fmt: skip
+    theirs = importlib.import_module(f"tvm.relax.backend.{known.get(kind, 'gpu_generic')}.pipeline")
     legalize = theirs.legalize_passes(target)
     at = next(i for i, p in enumerate(legalize, 1) if str(p.info.name) == "FuseTIR")
     return Stages(
-        (*theirs.library_dispatch_passes(target), *legalize[:at]), tuple(legalize[at:]),
+        (*theirs.library_dispatch_passes(target), *legalize[:at]),
+        tuple(legalize[at:]),
         (*theirs.dataflow_lower_passes(target), *theirs.finalize_passes(target)),
-    )  # fmt: skip
+    )
 
 
 def kernels(mod: Any, target: Any) -> Any:
@@ -147,9 +146,8 @@ def bare(function: Any) -> Any:
     attrs = {k: v for k, v in dict(function.attrs).items() if k == "s_tir"}
     attrs |= {"global_symbol": "main", "tirx.noalias": True}
     plain = tirx.PrimFunc(
-        function.params, function.body, function.ret_type,
-        tvm.ir.make_node("ir.DictAttrs", **attrs),
-    )  # fmt: skip
+        function.params, function.body, function.ret_type, tvm.ir.make_node("ir.DictAttrs", **attrs)
+    )
     return tvm.IRModule({"main": plain})
 
 

@@ -172,8 +172,13 @@ writes."""
 
 def _sites(modules: Mapping[str, Any]) -> _Sites | None:
     """The kernels of a function that was built, or None where the build is not understood."""
-    wanted = ("before FuseOps", "after FuseOps", "after FuseTIR", "before RewriteDataflowReshape",
-              "after RewriteDataflowReshape")  # fmt: skip
+    wanted = (
+        "before FuseOps",
+        "after FuseOps",
+        "after FuseTIR",
+        "before RewriteDataflowReshape",
+        "after RewriteDataflowReshape",
+    )
     if not all(w in modules for w in wanted):
         return None
     before, fused, lowered, plain, reshaped = (modules[w] for w in wanted)

@@ -31,9 +31,11 @@ def kept(place: Path, mod: Any) -> Any:
             continue
         if not tvm_ffi.structural_equal(found.mod, mod):
             raise EngineError(
-                "file", "The records of a kernel are another's.", str(place),
+                "file",
+                "The records of a kernel are another's.",
+                str(place),
                 "Take this folder away, and tune the kernel anew.",
-            )  # fmt: skip
+            )
         return found
     return ms.database.Workload(mod)
 

@@ -193,11 +193,15 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
         pipeline = schedules.pipeline(target) if ours else relax.get_default_pipeline(target)
     if OPENBLAS in options.target.split():
         mod = openblas.native(mod)
-    with schedules.ARITHMETIC.used(ours), tvm.transform.PassContext(
-        opt_level=options.opt_level, disabled_pass=list(options.disabled),
-        instruments=list(instruments),
-        config={"relax.backend.use_cuda_graph": GRAPHS in options.target.split()},
-    ):  # fmt: skip
+    with (
+        schedules.ARITHMETIC.used(ours),
+        tvm.transform.PassContext(
+            opt_level=options.opt_level,
+            disabled_pass=list(options.disabled),
+            instruments=list(instruments),
+            config={"relax.backend.use_cuda_graph": GRAPHS in options.target.split()},
+        ),
+    ):
         try:
             return tvm.compile(mod, target, relax_pipeline=pipeline)
         except Exception as error:

@@ -14,10 +14,18 @@ from relascope.passes.relax.ir.program import RelaxProgram
 _MARKS = {"R.output", "T.reads", "T.writes"}  # of the block, and what a loop nest reads and writes
 _UNSET = {None, "void"}  # what an option that is not set holds
 _DEFAULTS = {
-    "strides": "[1, 1]", "padding": "[0, 0, 0, 0]", "dilation": "[1, 1]", "groups": "1",
-    "data_layout": "'NCHW'", "kernel_layout": "'OIHW'", "keepdims": "False",
-    "epsilon": "1e-05", "center": "True", "scale": "True", "momentum": "0.1",
-}  # fmt: skip
+    "strides": "[1, 1]",
+    "padding": "[0, 0, 0, 0]",
+    "dilation": "[1, 1]",
+    "groups": "1",
+    "data_layout": "'NCHW'",
+    "kernel_layout": "'OIHW'",
+    "keepdims": "False",
+    "epsilon": "1e-05",
+    "center": "True",
+    "scale": "True",
+    "momentum": "0.1",
+}
 _LONGEST = 100  # characters of what a kernel stores in one place
 
 
@@ -80,8 +88,11 @@ class _Shorter(ast.NodeTransformer):
             return None
         match node.value:
             case ast.Call(args=[ast.Dict() as said]) as call if _called(call) == "T.func_attr":
-                pairs = [(k, v) for k, v in zip(said.keys, said.values, strict=True)
-                         if ast.unparse(k or v) != "'tirx.noalias'"]  # fmt: skip
+                pairs = [
+                    (k, v)
+                    for k, v in zip(said.keys, said.values, strict=True)
+                    if ast.unparse(k or v) != "'tirx.noalias'"
+                ]
                 call.args = [ast.Dict([k for k, _ in pairs], [v for _, v in pairs])]
                 return ast.Expr(call) if pairs else None
         return ast.Expr(self.visit(node.value))
@@ -94,11 +105,13 @@ class _Shorter(ast.NodeTransformer):
             arguments = arguments[:1]
         layout = [ast.unparse(k.value) for k in node.keywords if k.arg == "data_layout"]
         keywords = [
-            ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords
+            ast.keyword(k.arg, self.visit(k.value))
+            for k in node.keywords
             if not (isinstance(k.value, ast.Constant) and k.value.value in _UNSET)
-            and k.arg != "out_ty" and ast.unparse(k.value) != _DEFAULTS.get(k.arg or "")
+            and k.arg != "out_ty"
+            and ast.unparse(k.value) != _DEFAULTS.get(k.arg or "")
             and not (k.arg == "out_layout" and [ast.unparse(k.value)] == layout)
-        ]  # fmt: skip
+        ]
         return ast.Call(node.func, arguments, keywords)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:

@@ -120,10 +120,13 @@ class _Walk(GraphBuilder):
         name = str(variable.name)
         parameter = name in self.shared.parameters
         ident = self.add_node(
-            variable, f"variable {name}", Kind.PARAMETER if parameter else Kind.INPUT,
-            tensor_types(variable.ty), (name.rpartition(".")[0] if parameter else "", ""),
+            variable,
+            f"variable {name}",
+            Kind.PARAMETER if parameter else Kind.INPUT,
+            tensor_types(variable.ty),
+            (name.rpartition(".")[0] if parameter else "", ""),
             name=name,
-        )  # fmt: skip
+        )
         self.alive.append(variable)
         self.ids[variable.__chandle__()] = ident
         return ident
@@ -146,32 +149,49 @@ class _Walk(GraphBuilder):
         if isinstance(expr, relax.TupleGetItem):
             source, index = self.value(expr.tuple_value, ""), int(expr.index)
             return self.add_node(
-                bound, f"item {index} {source}", Kind.ITEM, tensor_types(expr.ty), origin,
-                attrs={"index": index}, inputs=(source,),
-            )  # fmt: skip
+                bound,
+                f"item {index} {source}",
+                Kind.ITEM,
+                tensor_types(expr.ty),
+                origin,
+                attrs={"index": index},
+                inputs=(source,),
+            )
         if isinstance(expr, relax.Tuple):
             inputs = tuple(self.value(f, "") for f in expr.fields)
             return self.add_node(
-                bound, f"tuple {' '.join(inputs)}", Kind.TUPLE, tensor_types(expr.ty), origin,
+                bound,
+                f"tuple {' '.join(inputs)}",
+                Kind.TUPLE,
+                tensor_types(expr.ty),
+                origin,
                 inputs=inputs,
-            )  # fmt: skip
+            )
         if isinstance(expr, relax.If):
             return self.branch(expr, bound, origin)
         if isinstance(expr, relax.Function):
             return self.closure(expr, bound, origin)
         op = _other_name(expr)
         return self.add_node(
-            bound, f"{op} {expr}", Kind.CALL, tensor_types(expr.ty), origin, op,
+            bound,
+            f"{op} {expr}",
+            Kind.CALL,
+            tensor_types(expr.ty),
+            origin,
+            op,
             attrs={"value": _json(expr)},
-        )  # fmt: skip
+        )
 
     def constant(self, expr: Any) -> str:
         data = expr.value
         if not hasattr(data, "numpy"):
             return self.add_node(
-                expr, f"constant {data}", Kind.CONSTANT, tensor_types(expr.ty),
+                expr,
+                f"constant {data}",
+                Kind.CONSTANT,
+                tensor_types(expr.ty),
                 attrs={"value": str(data)},
-            )  # fmt: skip
+            )
         shape = [int(n) for n in data.shape]
         place = _address(data), str(data.dtype), tuple(shape)
         known = self.shared.digests.get(place)
@@ -186,9 +206,13 @@ class _Walk(GraphBuilder):
         if name is not None:
             attrs["parameter"] = name
         return self.add_node(
-            expr, f"constant {digest} {data.dtype} {shape}", Kind.CONSTANT,
-            tensor_types(expr.ty), (name.rpartition(".")[0] if name else "", ""), attrs=attrs,
-        )  # fmt: skip
+            expr,
+            f"constant {digest} {data.dtype} {shape}",
+            Kind.CONSTANT,
+            tensor_types(expr.ty),
+            (name.rpartition(".")[0] if name else "", ""),
+            attrs=attrs,
+        )
 
     def call(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
         op = expr.op
@@ -230,14 +254,25 @@ class _Walk(GraphBuilder):
         }
         identity = tvm_ffi.structural_hash(kernel)
         return self.add_call(
-            expr, bound, origin, op, {"call": how, **about, **attrs, **_flops(kernel)}, inputs,
+            expr,
+            bound,
+            origin,
+            op,
+            {"call": how, **about, **attrs, **_flops(kernel)},
+            inputs,
             f"{identity:x}",
-        )  # fmt: skip
+        )
 
     def add_call(
-        self, expr: Any, bound: Any, origin: tuple[str, str], op: str,
-        attrs: Mapping[str, JsonValue], inputs: tuple[str, ...], identity: str = "",
-    ) -> str:  # fmt: skip
+        self,
+        expr: Any,
+        bound: Any,
+        origin: tuple[str, str],
+        op: str,
+        attrs: Mapping[str, JsonValue],
+        inputs: tuple[str, ...],
+        identity: str = "",
+    ) -> str:
         text = f"{identity or op} {json.dumps(attrs)} {' '.join(inputs)}"
         return self.add_node(
             bound, text, Kind.CALL, tensor_types(expr.ty), origin, op, attrs=attrs, inputs=inputs
@@ -258,10 +293,16 @@ class _Walk(GraphBuilder):
         body = inner.graph("fused")
         identity = f"function {' '.join(body.outputs)} {' '.join(inputs)}"
         return self.add_node(
-            bound, identity, Kind.FUNCTION, tensor_types(expr.ty),
-            origin if origin != ("", "") else body_origin(body), fused_name(body),
-            attrs=attrs, inputs=inputs, body=body,
-        )  # fmt: skip
+            bound,
+            identity,
+            Kind.FUNCTION,
+            tensor_types(expr.ty),
+            origin if origin != ("", "") else body_origin(body),
+            fused_name(body),
+            attrs=attrs,
+            inputs=inputs,
+            body=body,
+        )
 
     def closure(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
         """A function as a value: a closure over the variables that it reads from outside."""
@@ -281,9 +322,14 @@ class _Walk(GraphBuilder):
             self.sequence(expr.false_branch),
         )
         return self.add_node(
-            bound, f"if {' '.join(inputs)}", Kind.CALL, tensor_types(expr.ty), origin, "if",
+            bound,
+            f"if {' '.join(inputs)}",
+            Kind.CALL,
+            tensor_types(expr.ty),
+            origin,
+            "if",
             inputs=inputs,
-        )  # fmt: skip
+        )
 
     def arguments(
         self, args: Any, names: list[str]
@@ -319,9 +365,8 @@ def _is_plain(expr: Any) -> bool:
     if isinstance(expr, relax.Tuple):
         return bool(len(expr.fields)) and all(_is_plain(f) for f in expr.fields)
     return isinstance(
-        expr, relax.ShapeExpr | tvm.ir.StringImm | tvm.tirx.IntImm
-        | tvm.tirx.FloatImm
-    )  # fmt: skip
+        expr, relax.ShapeExpr | tvm.ir.StringImm | tvm.tirx.IntImm | tvm.tirx.FloatImm
+    )
 
 
 def _other_name(expr: Any) -> str:

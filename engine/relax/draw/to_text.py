@@ -18,9 +18,10 @@ def to_text(program: RelaxProgram) -> str:
     Loop nests of kernels are left out: they would be most of it.
     """
     functions = {
-        str(v.name_hint): f for v, f in program.mod.functions.items()
+        str(v.name_hint): f
+        for v, f in program.mod.functions.items()
         if isinstance(f, relax.Function)
-    }  # fmt: skip
+    }
     names = sorted(functions, key=lambda name: (name != "main", name))
     return "\n".join(_one(functions[name], name) for name in names)
 

@@ -25,9 +25,22 @@ from relascope.engine.pytorch.model import Model
 from relascope.passes.program import Mask
 
 _RANDOM = (
-    "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "normal",
-    "bernoulli", "multinomial", "poisson", "exponential", "uniform", "rrelu", "native_dropout",
-)  # fmt: skip
+    "rand",
+    "rand_like",
+    "randn",
+    "randn_like",
+    "randint",
+    "randint_like",
+    "randperm",
+    "normal",
+    "bernoulli",
+    "multinomial",
+    "poisson",
+    "exponential",
+    "uniform",
+    "rrelu",
+    "native_dropout",
+)
 
 GRADIENT_OF = "gradient of "
 """What the operator of a node begins with that is part of the gradient of another."""
@@ -204,7 +217,7 @@ class Converter(ExportedProgramImporter):
             "rsub.Scalar",
             "rsub.Tensor",
             "selu.default",
-        }  # fmt: skip
+        }
         return {k: v for k, v in {**theirs, **ours, **random}.items() if k not in left_out}
 
     def convert(self, node: Node) -> Any:
@@ -222,9 +235,10 @@ class Converter(ExportedProgramImporter):
             self.refuse(node, f"The option {min(unread)} of {name} cannot be imported.")
         if name not in self.convert_map:
             self.refuse(
-                node, f"Relax's PyTorch frontend does not know the operator {name}.",
+                node,
+                f"Relax's PyTorch frontend does not know the operator {name}.",
                 "Write this part of the model with other operators.",
-            )  # fmt: skip
+            )
         try:
             made = self.convert_map[name](node)
         except EngineError:
@@ -241,9 +255,10 @@ class Converter(ExportedProgramImporter):
         expected, found = _types(node.meta["val"]), _made_types(made)
         if expected != found:
             self.refuse(
-                node, f"Relax's PyTorch frontend makes {_words(found)} of {node.target}, and "
+                node,
+                f"Relax's PyTorch frontend makes {_words(found)} of {node.target}, and "
                 f"PyTorch {_words(expected)}.",
-            )  # fmt: skip
+            )
 
     def refuse(self, node: Node, message: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, node.meta["origin"].where, hint)
@@ -276,9 +291,10 @@ class Converter(ExportedProgramImporter):
     def random(self, node: Node) -> Any:
         """TVM's draws from its own generator, or not at all."""
         self.refuse(
-            node, "The model draws random numbers, which no other program can draw alike.",
+            node,
+            "The model draws random numbers, which no other program can draw alike.",
             "Draw them outside and give them to the model as an input.",
-        )  # fmt: skip
+        )
 
     # Products: TVM's write float32 into the program whatever the operands are.
 
@@ -302,10 +318,13 @@ class Converter(ExportedProgramImporter):
         )
         spatial = len(_shape(data)) - 2
         ops = {
-            (1, False): relax.op.nn.conv1d, (1, True): relax.op.nn.conv1d_transpose,
-            (2, False): relax.op.nn.conv2d, (2, True): relax.op.nn.conv2d_transpose,
-            (3, False): relax.op.nn.conv3d, (3, True): relax.op.nn.conv3d_transpose,
-        }  # fmt: skip
+            (1, False): relax.op.nn.conv1d,
+            (1, True): relax.op.nn.conv1d_transpose,
+            (2, False): relax.op.nn.conv2d,
+            (2, True): relax.op.nn.conv2d_transpose,
+            (3, False): relax.op.nn.conv3d,
+            (3, True): relax.op.nn.conv3d_transpose,
+        }
         # One number for all axes is written once.
         stride, padding, dilation, more = (
             list(v) * (spatial if len(v) == 1 else 1) for v in (stride, padding, dilation, more)
@@ -313,10 +332,15 @@ class Converter(ExportedProgramImporter):
         options = {"output_padding": more} if turned else {}
         made = self.block_builder.emit(
             ops[spatial, bool(turned)](
-                data, weight, strides=stride, padding=padding * 2, dilation=dilation,
-                groups=groups, **options,
+                data,
+                weight,
+                strides=stride,
+                padding=padding * 2,
+                dilation=dilation,
+                groups=groups,
+                **options,
             )
-        )  # fmt: skip
+        )
         if bias is None:
             return made
         shape = [1, _shape(bias)[0], *[1] * spatial]
@@ -398,11 +422,18 @@ class Converter(ExportedProgramImporter):
         ones, zeros = (relax.const(f(channels), dtype) for f in (np.ones, np.zeros))
         made = self.block_builder.emit(
             relax.op.nn.batch_norm(
-                data, ones if gamma is None else gamma, zeros if beta is None else beta,
-                mean, variance, axis=1, epsilon=epsilon, scale=gamma is not None,
-                center=beta is not None, training=False,
+                data,
+                ones if gamma is None else gamma,
+                zeros if beta is None else beta,
+                mean,
+                variance,
+                axis=1,
+                epsilon=epsilon,
+                scale=gamma is not None,
+                center=beta is not None,
+                training=False,
             )
-        )  # fmt: skip
+        )
         return self.block_builder.emit(relax.TupleGetItem(made, 0))
 
     def by_batch(self, data: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any, Any]:
@@ -445,9 +476,10 @@ class Converter(ExportedProgramImporter):
         name = str(getattr(running, "name", ""))
         if name not in self.model.buffers or name in self.updates:
             self.refuse(
-                node, "The running statistics of this batch norm are no buffers of its own.",
+                node,
+                "The running statistics of this batch norm are no buffers of its own.",
                 "Let no other part of the model read or compute them, or put it in eval mode.",
-            )  # fmt: skip
+            )
         new = self.block_builder.emit(relax.op.reshape(new, list(_shape(running))))
         moved = self.times(new, momentum)
         kept = self.times(running, 1 - momentum)
@@ -462,9 +494,10 @@ class Converter(ExportedProgramImporter):
         query, key, value, mask, rate, causal, grouped = given
         if rate:
             self.refuse(
-                node, "Fused attention with dropout cannot be imported: its mask is out of reach.",
+                node,
+                "Fused attention with dropout cannot be imported: its mask is out of reach.",
                 'Build the model with attn_implementation="eager".',
-            )  # fmt: skip
+            )
         if grouped:
             self.refuse(node, "Grouped-query fused attention cannot be imported.", "Repeat heads.")
         emit = self.block_builder.emit
@@ -558,8 +591,9 @@ class Converter(ExportedProgramImporter):
         op, emit, zero = relax.op, self.block_builder.emit, self.number(0.0, x)
         above = emit(op.greater(x, zero))
         below = emit(op.where(above, zero, x))  # exp of large numbers would make NaN gradients
-        curve = op.subtract(op.exp(op.multiply(below, self.number(input_scale, x))),
-                            self.number(1.0, x))  # fmt: skip
+        curve = op.subtract(
+            op.exp(op.multiply(below, self.number(input_scale, x))), self.number(1.0, x)
+        )
         line = op.multiply(x, self.number(scale, x))
         return emit(op.where(above, line, op.multiply(curve, self.number(alpha * scale, x))))
 
@@ -573,8 +607,9 @@ class Converter(ExportedProgramImporter):
             if rows % tall or columns % wide:
                 return theirs(node)
             emit = self.block_builder.emit
-            return emit(relax.op.repeat(emit(relax.op.repeat(data, rows // tall, 2)),
-                                        columns // wide, 3))  # fmt: skip
+            return emit(
+                relax.op.repeat(emit(relax.op.repeat(data, rows // tall, 2)), columns // wide, 3)
+            )
 
         return convert
 

@@ -132,9 +132,16 @@ class _Joint:
             self.refuse(node.meta["origin"], f"PyTorch cannot record {node.target}: {wrong}")
 
     def batch_norm(
-        self, node: Node, data: Any, gamma: Any, beta: Any, mean: Any, variance: Any,
-        momentum: Any, epsilon: Any,
-    ) -> Any:  # fmt: skip
+        self,
+        node: Node,
+        data: Any,
+        gamma: Any,
+        beta: Any,
+        mean: Any,
+        variance: Any,
+        momentum: Any,
+        epsilon: Any,
+    ) -> Any:
         """A batch norm by the batch, and where its running statistics move to."""
         axes = [i for i in range(data.dim()) if i != 1]
         count = data.numel() // data.shape[1]
@@ -169,9 +176,11 @@ class _Joint:
         leaves = [given[index] for _, index in self.leaves]
         if not used or not leaves:
             raise EngineError(
-                "operator", "No output depends on a floating input or parameter.",
-                self.model.source.model, "There is no gradient to take; leave training off.",
-            )  # fmt: skip
+                "operator",
+                "No output depends on a floating input or parameter.",
+                self.model.source.model,
+                "There is no gradient to take; leave training off.",
+            )
         try:
             found = torch.autograd.grad(
                 [o for o, _ in used], leaves, [g for _, g in used], allow_unused=True

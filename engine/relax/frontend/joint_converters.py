@@ -123,8 +123,11 @@ class JointConverter(Converter):
             )
             stride, padding, dilation = [1, *stride], [0, *padding], [1, *dilation]
         options = {
-            "strides": stride, "padding": padding * 2, "dilation": dilation, "groups": groups,
-        }  # fmt: skip
+            "strides": stride,
+            "padding": padding * 2,
+            "dilation": dilation,
+            "groups": groups,
+        }
         if turned:
             # A transposed convolution is the gradient of a convolution that reads its gradient.
             made[0] = self.block_builder.emit(relax.op.nn.conv2d(grad, weight, **options))
@@ -149,12 +152,21 @@ class JointConverter(Converter):
         return self.backward(node, self.pool(node, data, *options[:-1]), grad)[0]
 
     def pool(
-        self, node: Node, data: Any, size: Any, stride: Any = (), padding: Any = (0,),
-        dilation: Any = (1,), ceil: bool = False,
-    ) -> Any:  # fmt: skip
+        self,
+        node: Node,
+        data: Any,
+        size: Any,
+        stride: Any = (),
+        padding: Any = (0,),
+        dilation: Any = (1,),
+        ceil: bool = False,
+    ) -> Any:
         if len(shape(data)) != 4:
-            self.refuse(node, "A max pool of an image without a batch cannot be imported.",
-                        "Give the image a batch of one.")  # fmt: skip
+            self.refuse(
+                node,
+                "A max pool of an image without a batch cannot be imported.",
+                "Give the image a batch of one.",
+            )
         size, stride, padding, dilation = map(_pair, (size, stride or size, padding, dilation))
         if dilation != [1, 1] and self.model.source.training:
             self.refuse(node, "The gradient of a dilated max pool cannot be imported.")
@@ -163,8 +175,11 @@ class JointConverter(Converter):
     def avg_pool2d_backward(self, node: Node) -> Any:
         grad, data, size, stride, padding, ceil, counted, divisor = self.retrieve_args(node)
         if divisor is not None or len(shape(data)) != 4:
-            self.refuse(node, "The gradient of this average pool cannot be imported.",
-                        "Leave out divisor_override, and give the image a batch.")  # fmt: skip
+            self.refuse(
+                node,
+                "The gradient of this average pool cannot be imported.",
+                "Leave out divisor_override, and give the image a batch.",
+            )
         size, stride, padding = map(_pair, (size, stride or size, padding))
         call = relax.op.nn.avg_pool2d(
             data, size, stride, padding * 2, ceil_mode=ceil, count_include_pad=counted
@@ -239,22 +254,29 @@ class JointConverter(Converter):
         if given != list(range(given[0], given[-1] + 1)) or any(
             str(indices[i].ty.dtype) == "bool" for i in given
         ):
-            self.refuse(node, "This writing at indices cannot be imported.",
-                        "Index adjacent axes with whole numbers.")  # fmt: skip
+            self.refuse(
+                node,
+                "This writing at indices cannot be imported.",
+                "Index adjacent axes with whole numbers.",
+            )
         first, count = given[0], len(given)
         axes = [*given, *(i for i in range(len(size)) if i not in given)]
         places = np.broadcast_shapes(*(shape(indices[i]) for i in given))
         parts = []
         for i in given:
             index = self.from_front(indices[i], size[i])
-            parts.append(emit(relax.op.expand_dims(
-                emit(relax.op.broadcast_to(index, list(places))), -1)))  # fmt: skip
+            parts.append(
+                emit(relax.op.expand_dims(emit(relax.op.broadcast_to(index, list(places))), -1))
+            )
         where = emit(relax.op.concat(parts, -1)) if count > 1 else parts[0]
         rest = [size[i] for i in axes[count:]]
         full = [*size[:first], *places, *size[first + count :]]
         values = emit(relax.op.broadcast_to(values, full))
-        turned = [*range(first, first + len(places)), *range(first),
-                  *range(first + len(places), len(full))]  # fmt: skip
+        turned = [
+            *range(first, first + len(places)),
+            *range(first),
+            *range(first + len(places), len(full)),
+        ]
         if first:
             values = emit(relax.op.permute_dims(values, turned))
             data = emit(relax.op.permute_dims(data, axes))
@@ -274,8 +296,11 @@ class JointConverter(Converter):
         if not training:
             return [self.by_statistics(data, gamma, beta, mean, variance, epsilon), None, None]
         if mean is not None:
-            self.refuse(node, "The running statistics of this norm are no buffers of its own.",
-                        "Use nn.BatchNorm, or track no statistics.")  # fmt: skip
+            self.refuse(
+                node,
+                "The running statistics of this norm are no buffers of its own.",
+                "Use nn.BatchNorm, or track no statistics.",
+            )
         result, mean, spread = self.by_batch(data, gamma, beta, epsilon)
         emit = self.block_builder.emit
         shifted = emit(relax.op.add(spread, self.number(epsilon, data)))

@@ -25,17 +25,37 @@ from relascope.passes.program import Mask
 
 # What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
 _DTYPES = (
-    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
-    torch.float64, torch.complex32, torch.complex64, torch.complex128, torch.bool,
-)  # fmt: skip
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.float32,
+    torch.float64,
+    torch.complex32,
+    torch.complex64,
+    torch.complex128,
+    torch.bool,
+)
 _BFLOAT16 = 15
 _MEMORY = (
-    torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d,
-)  # fmt: skip
+    torch.contiguous_format,
+    torch.preserve_format,
+    torch.channels_last,
+    torch.channels_last_3d,
+)
 
 _HINT = "Make the file with torch.jit.trace, and let no branch depend on a tensor's values."
-_NUMBERS = ("aten::Int", "aten::Float", "aten::Bool", "aten::IntImplicit", "aten::FloatImplicit",
-            "aten::ScalarImplicit", "aten::item")  # fmt: skip
+_NUMBERS = (
+    "aten::Int",
+    "aten::Float",
+    "aten::Bool",
+    "aten::IntImplicit",
+    "aten::FloatImplicit",
+    "aten::ScalarImplicit",
+    "aten::item",
+)
 
 
 @dataclass(frozen=True)

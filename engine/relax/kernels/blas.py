@@ -52,8 +52,10 @@ TURNS = {_name(a, b): (a, b) for a in (False, True) for b in (False, True)}
 def symbol_of(call: Any) -> str:
     """The symbol of the kernel that a call is of; "" where it is of none."""
     if not isinstance(call.op, tvm.ir.Op) or call.op.name not in (
-        "relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace",
-    ):  # fmt: skip
+        "relax.call_tir",
+        "relax.call_dps_packed",
+        "relax.call_tir_inplace",
+    ):
         return ""
     callee = call.args[0]
     return str(getattr(callee, "name_hint", "") or getattr(callee, "global_symbol", ""))
@@ -141,9 +143,12 @@ class _Rewriter(PyExprMutator):
             return None
         shape = outer if tile.within(outer) else [rows]
         result = self.builder_.call_te(
-            lambda a, b: make(te, tvm.tirx, a, b, tile, shape), left, right,
-            primfunc_name_hint="packed_matmul", primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
-        )  # fmt: skip
+            lambda a, b: make(te, tvm.tirx, a, b, tile, shape),
+            left,
+            right,
+            primfunc_name_hint="packed_matmul",
+            primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
+        )
         return result if shape == outer else relax.op.reshape(result, call.ty.shape)
 
     def outer(self, call: Any) -> Any | None:
@@ -158,9 +163,12 @@ class _Rewriter(PyExprMutator):
         if tile is None:
             return None
         return self.builder_.call_te(
-            lambda a, b: packed_matmul.outer_products(te, a, b, tile), left, right,
-            primfunc_name_hint="packed_matmul", primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
-        )  # fmt: skip
+            lambda a, b: packed_matmul.outer_products(te, a, b, tile),
+            left,
+            right,
+            primfunc_name_hint="packed_matmul",
+            primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
+        )
 
     def turned(self, operand: Any) -> tuple[Any, bool]:
         """What a transpose of the last two axes is of, and whether there was one."""

@@ -61,25 +61,53 @@ def _two(values: Any) -> tuple[int, int]:
 
 
 def _convolution(
-    strides: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int],
-    transposed: bool, more: tuple[int, int], groups: int, data: Any, weight: Any, out: Any,
-) -> None:  # fmt: skip
+    strides: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+    transposed: bool,
+    more: tuple[int, int],
+    groups: int,
+    data: Any,
+    weight: Any,
+    out: Any,
+) -> None:
     _CONVOLUTION(
-        torch.from_dlpack(data), torch.from_dlpack(weight), None, strides, padding, dilation,
-        transposed, more, groups, out=torch.from_dlpack(out),
-    )  # fmt: skip
+        torch.from_dlpack(data),
+        torch.from_dlpack(weight),
+        None,
+        strides,
+        padding,
+        dilation,
+        transposed,
+        more,
+        groups,
+        out=torch.from_dlpack(out),
+    )
 
 
 def _weight_gradient(
-    strides: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int],
-    data: Any, grad: Any, out: Any,
-) -> None:  # fmt: skip
+    strides: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+    data: Any,
+    grad: Any,
+    out: Any,
+) -> None:
     """The gradient of a weight of the result's shape; of it, only the shape is read."""
     result = torch.from_dlpack(out)
     images = torch.from_dlpack(data)
     weight = images.new_empty(1).expand(result.shape)
     _, found, _ = _BACKWARD(
-        torch.from_dlpack(grad), images, weight, None, strides, padding, dilation, False, (0, 0),
-        1, (False, True, False),
-    )  # fmt: skip
+        torch.from_dlpack(grad),
+        images,
+        weight,
+        None,
+        strides,
+        padding,
+        dilation,
+        False,
+        (0, 0),
+        1,
+        (False, True, False),
+    )
     result.copy_(found)

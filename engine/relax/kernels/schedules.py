@@ -23,13 +23,15 @@ def pipeline(target: Any) -> Any:
     @tvm.transform.module_pass(opt_level=0, name="relascope.cpu_pipeline")
     def run(mod: Any, context: Any) -> Any:
         with target:
-            return tvm.transform.Sequential([
-                *cpu.library_dispatch_passes(target),
-                *cpu.legalize_passes(target),
-                schedule_kernels,
-                *cpu.dataflow_lower_passes(target),
-                *cpu.finalize_passes(target),
-            ])(mod)  # fmt: skip
+            return tvm.transform.Sequential(
+                [
+                    *cpu.library_dispatch_passes(target),
+                    *cpu.legalize_passes(target),
+                    schedule_kernels,
+                    *cpu.dataflow_lower_passes(target),
+                    *cpu.finalize_passes(target),
+                ]
+            )(mod)
 
     return run
 

@@ -110,9 +110,12 @@ class Search(AbstractContextManager["Search"]):
                 found.append(Measured(name, taken, error))
                 if taken is not None:
                     record = ms.database.TuningRecord(
-                        candidate.sch.trace, committed, [taken / 1e3], self._target,
+                        candidate.sch.trace,
+                        committed,
+                        [taken / 1e3],
+                        self._target,
                         candidate.args_info,
-                    )  # fmt: skip
+                    )
                     database.commit_tuning_record(record)
                     store(place, committed, record)
             if found:
@@ -126,15 +129,18 @@ class Search(AbstractContextManager["Search"]):
     def _context(self, workload: Workload, mod: Any) -> Any:
         _load_intrinsics(self._target)
         return ms.TuneContext(
-            mod, target=self._target, space_generator="post-order-apply",
+            mod,
+            target=self._target,
+            space_generator="post-order-apply",
             task_name=workload.name,
             search_strategy=ms.search_strategy.EvolutionarySearch(
-                population_size=POPULATION, init_min_unmeasured=SAMPLED,
+                population_size=POPULATION,
+                init_min_unmeasured=SAMPLED,
                 genetic_num_iters=GENERATIONS,
             ),
             num_threads=len(os.sched_getaffinity(0)),
             rand_state=-1 if self._seed is None else self._seed,
-        )  # fmt: skip
+        )
 
 
 def store(place: Path, workload: Any, record: Any) -> None:

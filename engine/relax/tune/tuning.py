@@ -52,9 +52,7 @@ def tunable(
     text = plain(target)
     made = parse(text)
     mod = runtime.module_of(program, name, program.mod[name])
-    found, calls = kernel_tasks.tasks_of(
-        kernel_tasks.kernels(runtime.dispatched(mod, text), made)
-    )  # fmt: skip
+    found, calls = kernel_tasks.tasks_of(kernel_tasks.kernels(runtime.dispatched(mod, text), made))
     workloads = tuple(found.values())
     if not watch or not _is_here(made):
         keys = tuple(key for _, key in calls)
@@ -84,9 +82,11 @@ def tuner(target: str, threads: int, fleet: Fleet | None) -> AbstractContextMana
         check(fleet)
     elif not _is_here(made):
         raise EngineError(
-            "target", "What is built for this target cannot be measured here.", target,
+            "target",
+            "What is built for this target cannot be measured here.",
+            target,
             "Measure on a fleet: give its tracker and key.",
-        )  # fmt: skip
+        )
     ours = SCHEDULES in text.split()
     builders = min(MOST_BUILDERS, len(os.sched_getaffinity(0)))
     measurer = Workers(made, ours, threads, builders, fleet)

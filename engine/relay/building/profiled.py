@@ -77,9 +77,10 @@ class Watched:
         self._module = library["debug_create"]("default", self._device)
         self._arguments = [p.name_hint for p in function.params]
         self._kernels = [
-            i for i, n in enumerate(self._nodes)
+            i
+            for i, n in enumerate(self._nodes)
             if n["op"] == "tvm_op" and n["attrs"]["func_name"] != _VIEW
-        ]  # fmt: skip
+        ]
         groups = _groups(seen.modules, self._nodes)
         self.groups = None if groups is None else [groups[i] for i in self._kernels]
         ordinary = json.loads(runtime.build(program, options, name).library.get_graph_json())
@@ -138,9 +139,10 @@ def kernels_of(
     numbered = tvm.IRModule({"main": _numbered(program.mod[name], numbers)})
     fused = fuse_ops(replace(program, mod=relay.transform.InferType()(numbered)))
     calls = [
-        e for e in post_order(fused.main)
+        e
+        for e in post_order(fused.main)
         if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)
-    ]  # fmt: skip
+    ]
     return tuple(tuple(ids[k] for k in sorted(_inside(c.op.body))) for c in calls)
 
 
@@ -208,9 +210,10 @@ def _groups(modules: Mapping[str, Any], nodes: list[Any]) -> dict[int, Any] | No
     if "FuseOps" not in modules or "LowerTE" not in modules:
         return None
     fused = [
-        e for e in post_order(modules["FuseOps"]["main"])
+        e
+        for e in post_order(modules["FuseOps"]["main"])
         if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)
-    ]  # fmt: skip
+    ]
     lowered = [e for e in post_order(modules["LowerTE"]["main"]) if isinstance(e, relay.Call)]
     run = [i for i, n in enumerate(nodes) if n["op"] == "tvm_op"]
     if not len(fused) == len(lowered) == len(run):

@@ -308,11 +308,16 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
     ours = SCHEDULES in options.target.split()
     tiles = convolution.Tiles() if ours else nullcontext()
     with (
-        tiles, apply_records.applied(function, options), schedules.used(ours),
-            tvm.transform.PassContext( opt_level=options.opt_level,
+        tiles,
+        apply_records.applied(function, options),
+        schedules.used(ours),
+        tvm.transform.PassContext(
+            opt_level=options.opt_level,
             disabled_pass=[*options.disabled, *(schedules.IDLE if ours else ())],
-            instruments=list(instruments), config=schedules.CONFIG if ours else None, )
-    ):  # fmt: skip
+            instruments=list(instruments),
+            config=schedules.CONFIG if ours else None,
+        ),
+    ):
         mod, target = tvm.IRModule({"main": function}), parse(options.target)
         return relay.build(conv_weights.laid_out(mod, target) if ours else mod, target)
 

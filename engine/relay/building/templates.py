@@ -84,9 +84,10 @@ def optimised(function: Any, options: BuildOptions) -> Any:
 def groups(function: Any) -> list[Any]:
     """The calls of kernels in a function that FuseOps has been over, producers first."""
     return [
-        e for e in post_order(function)
+        e
+        for e in post_order(function)
         if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)
-    ]  # fmt: skip
+    ]
 
 
 def anchor(group: Any) -> Any | None:
@@ -166,9 +167,12 @@ def workload(operator: Operator, target: Any) -> Workload | None:
         return None
     module = tvm.ir.save_json(operator.module)
     return Workload(
-        operator.key, str(operator.call.op.name), operator.types, min(flops),
+        operator.key,
+        str(operator.call.op.name),
+        operator.types,
+        min(flops),
         Templates(module, operator.constants, choices),
-    )  # fmt: skip
+    )
 
 
 def _known(operator: Operator, target: Any) -> list[tuple[str, tuple[Any, ...]]]:

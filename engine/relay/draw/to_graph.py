@@ -146,9 +146,17 @@ class _Walk(GraphBuilder):
         body: Graph | None = None,
     ) -> str:
         ident = self.add_node(
-            expr, identity, kind, self.shared.outputs(expr),
-            self.shared.origin(expr) if origin is None else origin, op, name, attrs, inputs, body,
-        )  # fmt: skip
+            expr,
+            identity,
+            kind,
+            self.shared.outputs(expr),
+            self.shared.origin(expr) if origin is None else origin,
+            op,
+            name,
+            attrs,
+            inputs,
+            body,
+        )
         self.ids[expr.handle.value] = ident
         return ident
 
@@ -214,9 +222,12 @@ class _Walk(GraphBuilder):
         self.alive.append(expr)
         parameter = name in self.shared.parameters
         return self.add(
-            expr, f"variable {name}", Kind.PARAMETER if parameter else Kind.INPUT, name=name,
+            expr,
+            f"variable {name}",
+            Kind.PARAMETER if parameter else Kind.INPUT,
+            name=name,
             origin=(name.rpartition(".")[0] if parameter else "", ""),
-        )  # fmt: skip
+        )
 
     def constant(self, expr: Any) -> None:
         data = expr.data

@@ -62,9 +62,10 @@ def _again(expr: Any, node: Node, of: Callable[[Any], Any]) -> Any:
     if isinstance(expr, relay.Function) and not len(relay.analysis.free_vars(expr)):
         return expr
     raise EngineError(
-        "pass", f"This part of the program cannot be cut out: it has a {type(expr).__name__}.",
+        "pass",
+        f"This part of the program cannot be cut out: it has a {type(expr).__name__}.",
         node.title,
-    )  # fmt: skip
+    )
 
 
 def written(program: RelayProgram) -> Written:

@@ -25,9 +25,21 @@ from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 
 _RANDOM = (
-    "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "normal",
-    "bernoulli", "multinomial", "poisson", "exponential", "uniform", "rrelu",
-)  # fmt: skip
+    "rand",
+    "rand_like",
+    "randn",
+    "randn_like",
+    "randint",
+    "randint_like",
+    "randperm",
+    "normal",
+    "bernoulli",
+    "multinomial",
+    "poisson",
+    "exponential",
+    "uniform",
+    "rrelu",
+)
 
 
 class Converter(tvm_frontend.PyTorchOpConverter):
@@ -107,10 +119,11 @@ class Converter(tvm_frontend.PyTorchOpConverter):
                 flat = self.model.flat
                 node = next((n for n in flat.graph.nodes() if n.kind() == name), None)
                 raise EngineError(
-                    "operator", f"Relay's PyTorch frontend does not know the operator {name}.",
+                    "operator",
+                    f"Relay's PyTorch frontend does not know the operator {name}.",
                     flat.origin(node).where if node is not None else name,
                     "Write this part of the model with other operators.",
-                ) from unknown  # fmt: skip
+                ) from unknown
 
     def convert_operators(self, operators: list[Any], outputs: Any, ret_names: Any) -> Any:
         self._depth += 1
@@ -229,18 +242,29 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             self.refuse("Relay's layer norm takes one axis, the last.", "Flatten the others first.")
         new_gamma, new_beta = self.affine(data, gamma, beta, int(shape[0]))
         return relay.op.nn.layer_norm(
-            data, new_gamma, new_beta, axis=-1, epsilon=float(epsilon),
-            center=beta is not None, scale=gamma is not None,
-        )  # fmt: skip
+            data,
+            new_gamma,
+            new_beta,
+            axis=-1,
+            epsilon=float(epsilon),
+            center=beta is not None,
+            scale=gamma is not None,
+        )
 
     def group_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's needs scale and shift."""
         data, groups, gamma, beta, epsilon = inputs[:5]
         new_gamma, new_beta = self.affine(data, gamma, beta, int(self.infer_shape(data)[1]))
         return relay.op.nn.group_norm(
-            data, new_gamma, new_beta, num_groups=groups, axis=1, epsilon=float(epsilon),
-            center=beta is not None, scale=gamma is not None,
-        )  # fmt: skip
+            data,
+            new_gamma,
+            new_beta,
+            num_groups=groups,
+            axis=1,
+            epsilon=float(epsilon),
+            center=beta is not None,
+            scale=gamma is not None,
+        )
 
     def batch_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores the train flag and always normalises with the running statistics.
@@ -291,8 +315,9 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             if getattr(owner, "momentum", momentum) is None:
                 self.refuse(
                     "This batch norm averages over all batches, so each run moves its statistics "
-                    "by another amount.", "Give it a momentum.",
-                )  # fmt: skip
+                    "by another amount.",
+                    "Give it a momentum.",
+                )
         old = self.updates.get(name, running)
         kept, moved = self.number(1 - momentum, running), self.number(momentum, running)
         self.update(name, old * kept + new * moved)

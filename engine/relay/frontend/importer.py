@@ -62,9 +62,11 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     with _ours_inside_tvm(model, keys) as converters:
         # A plain graph: parameters are inputs of it already, by their own names and in our order.
         mod, _ = relay.frontend.from_pytorch(
-            SimpleNamespace(graph=flat.graph), infos, default_dtype=_default_dtype(),
+            SimpleNamespace(graph=flat.graph),
+            infos,
+            default_dtype=_default_dtype(),
             preserve_pytorch_scopes=True,
-        )  # fmt: skip
+        )
     updates = tuple(converters[-1].updates)
     if updates:
         model.note(

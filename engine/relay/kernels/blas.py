@@ -86,10 +86,13 @@ def _stage(
     given = [buffer(left), buffer(right)]
     made = tvm.tir.decl_buffer(shape, left.dtype)
     return te.extern(
-        shape, [left, right],
+        shape,
+        [left, right],
         lambda ins, outs: tvm.tir.call_packed(name, ins[0], ins[1], outs[0], turn_a, turn_b),
-        name="C", in_buffers=given, out_buffers=[made],
-    )  # fmt: skip
+        name="C",
+        in_buffers=given,
+        out_buffers=[made],
+    )
 
 
 def _by_openblas(left: Any, right: Any) -> bool:

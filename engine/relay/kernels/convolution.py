@@ -51,9 +51,13 @@ class Tile:
 
 
 def tile(
-    channels: tuple[int, int], read: tuple[int, int], made: tuple[int, int], flat: bool,
-    lanes: int, blocks: tuple[int, int] | None = None,
-) -> Tile:  # fmt: skip
+    channels: tuple[int, int],
+    read: tuple[int, int],
+    made: tuple[int, int],
+    flat: bool,
+    lanes: int,
+    blocks: tuple[int, int] | None = None,
+) -> Tile:
     """The tile for a convolution.
 
     Args:
@@ -131,13 +135,17 @@ def _entity(arguments: Sequence[Any]) -> Any | None:
     flat = tuple(window) == (1, 1)
     lanes = _BYTES * 8 // tvm.DataType(dtype).bits
     made = tile((inputs, outputs), (size[0], size[1]), (rows, pixels), flat, lanes, blocks)
-    config = autotvm.task.space.ConfigEntity.from_json_dict({
-        "index": 0, "code_hash": None, "entity": [
-            ["tile_ic", "sp", [inputs // made.inputs, made.inputs]],
-            ["tile_oc", "sp", [outputs // made.outputs, made.outputs]],
-            ["tile_ow", "sp", [pixels // made.pixels, made.pixels]],
-            ["tile_oh", "ot", made.rows] if flat else ["unroll_kw", "ot", False],
-        ],
-    })  # fmt: skip
+    config = autotvm.task.space.ConfigEntity.from_json_dict(
+        {
+            "index": 0,
+            "code_hash": None,
+            "entity": [
+                ["tile_ic", "sp", [inputs // made.inputs, made.inputs]],
+                ["tile_oc", "sp", [outputs // made.outputs, made.outputs]],
+                ["tile_ow", "sp", [pixels // made.pixels, made.pixels]],
+                ["tile_oh", "ot", made.rows] if flat else ["unroll_kw", "ot", False],
+            ],
+        }
+    )
     config.cost = math.inf  # what was tuned in another way goes before it
     return config

@@ -123,9 +123,16 @@ def _database() -> Any:
         return meta_schedule.database.TuningRecord(made.trace, workload)
 
     return _PyDatabase(
-        lambda mod: False, meta_schedule.database.Workload, nothing, lambda workload, k: [],
-        lambda: [], query, nothing, nothing, lambda: 0,
-    )  # fmt: skip
+        lambda mod: False,
+        meta_schedule.database.Workload,
+        nothing,
+        lambda workload, k: [],
+        lambda: [],
+        query,
+        nothing,
+        nothing,
+        lambda: 0,
+    )
 
 
 @functools.cache

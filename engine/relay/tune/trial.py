@@ -144,9 +144,11 @@ def _limits(target: str) -> dict[str, Any]:
         "gpu": {
             "max_shared_memory_per_block": device.max_shared_memory_per_block,
             "max_threads_per_block": device.max_threads_per_block,
-            "max_thread_x": x, "max_thread_y": y, "max_thread_z": z,
+            "max_thread_x": x,
+            "max_thread_y": y,
+            "max_thread_z": z,
         }
-    }  # fmt: skip
+    }
 
 
 def _on_fleet(wanted: Any, folder: str, place: Place, fleet: Fleet) -> float:
@@ -154,17 +156,26 @@ def _on_fleet(wanted: Any, folder: str, place: Place, fleet: Fleet) -> float:
     if built.error is not None:
         raise CannotMeasure(_last_line(built.error[1]))
     server = {
-        "device_key": fleet.key, "host": fleet.host, "port": fleet.port,
+        "device_key": fleet.key,
+        "host": fleet.host,
+        "port": fleet.port,
         "timeout": _SESSION_SECONDS,
-    }  # fmt: skip
+    }
 
     def threads(remote: Any, build: Any) -> None:
         remote.get_function("runtime.config_threadpool")(0, place.threads)
 
     result = measure_methods.run_through_rpc(
-        wanted, built, 1, _REPEATS, _LEAST_MS, 0.0, server, None,
+        wanted,
+        built,
+        1,
+        _REPEATS,
+        _LEAST_MS,
+        0.0,
+        server,
+        None,
         module_loader=measure_methods.default_module_loader(threads),
-    )  # fmt: skip
+    )
     if result.error_no:
         raise CannotMeasure(_last_line(result.costs[1]))
     return 1e3 * float(statistics.median(result.costs))

@@ -76,9 +76,12 @@ def tunable(
         found = None if watched.groups is None else matched(watched.groups, function, options)
         if found is None:
             raise EngineError(
-                "target", "TVM's build changes this program so that its kernels cannot be told "
-                "from each other.", options.target, "Tune a smaller part of the model.",
-            )  # fmt: skip
+                "target",
+                "TVM's build changes this program so that its kernels cannot be told "
+                "from each other.",
+                options.target,
+                "Tune a smaller part of the model.",
+            )
         calls = found
     else:
         calls = list(operators(optimised(function, options), options))
@@ -102,9 +105,11 @@ def tuner(target: str, threads: int, fleet: Fleet | None) -> Iterator[RelayTuner
     target = without(target, (RECORDS,))
     if fleet is None and not (known := examined(target)).runs_here:
         raise EngineError(
-            "target", f"Nothing can be measured for it here. {known.missing}", target,
+            "target",
+            f"Nothing can be measured for it here. {known.missing}",
+            target,
             "Name a tracker and a key of devices that can, or tune for a target of this machine.",
-        )  # fmt: skip
+        )
     if fleet is not None:
         check_target(target)
         check(fleet)
@@ -274,7 +279,8 @@ def _next(choices: list[_Choice]) -> _Choice | None:
     left = [c for c in choices if not c.exhausted]
     best = min((c.best for c in choices if c.best is not None), default=None)
     worth = [
-        c for c in left
+        c
+        for c in left
         if len(c.known) < _FIRST or best is None or (c.best is not None and c.best <= _FAR * best)
-    ]  # fmt: skip
+    ]
     return min(worth or left, key=lambda c: len(c.known), default=None)

@@ -20,9 +20,11 @@ def find(subject: Subject) -> Iterator[Finding]:
         source = graph.by_id[node.edges[0]]
         if _dtype(source) == _dtype(node):
             yield subject.finding(
-                NAME, [node.id], f"It is cast to {_dtype(node)}, which it is.",
+                NAME,
+                [node.id],
+                f"It is cast to {_dtype(node)}, which it is.",
                 subject.remedy("idle cast"),
-            )  # fmt: skip
+            )
         elif source.op in CASTS and not subject.together(source.id, node.id):
             yield from _twice(subject, source, node)
     if not _is_wide(graph):
@@ -35,11 +37,12 @@ def _twice(subject: Subject, first: Node, second: Node) -> Iterator[Finding]:
     back = before == _dtype(second)
     words = f"{before} to {_dtype(first)} to {_dtype(second)}"
     yield subject.finding(
-        NAME, [second.id, first.id],
+        NAME,
+        [second.id, first.id],
         f"Two casts in a row, {words}" + (", are back where they began." if back else "."),
         subject.remedy("cast of cast"),
         [first.id, second.id] if graph.readers[first.id] == (second.id,) else [second.id],
-    )  # fmt: skip
+    )
 
 
 def _dtype(node: Node) -> str:
@@ -63,6 +66,9 @@ def _wide(subject: Subject) -> Iterator[Finding]:
         if any(_dtype(r) == "float64" and r.id not in subject.fixed for r in read):
             continue  # it began before
         yield subject.finding(
-            NAME, [node.id], "From here on it computes in float64, though the model's arguments "
-            "are narrower.", "", advice="Cast in the model, where its float64 value comes from.",
-        )  # fmt: skip
+            NAME,
+            [node.id],
+            "From here on it computes in float64, though the model's arguments are narrower.",
+            "",
+            advice="Cast in the model, where its float64 value comes from.",
+        )

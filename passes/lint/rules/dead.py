@@ -20,6 +20,8 @@ def find(subject: Subject) -> Iterator[Finding]:
         claimed.update(part)
         calls = [i for i in part if graph.by_id[i].kind is Kind.CALL]
         yield subject.finding(
-            NAME, [node.id, *(i for i in calls if i != node.id)],
-            f"No result needs this {node.op}.", subject.remedy("dead"),
-        )  # fmt: skip
+            NAME,
+            [node.id, *(i for i in calls if i != node.id)],
+            f"No result needs this {node.op}.",
+            subject.remedy("dead"),
+        )

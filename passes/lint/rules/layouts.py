@@ -23,8 +23,11 @@ def find(subject: Subject) -> Iterator[Finding]:
         undone = first.attrs.get("src_layout") == node.attrs.get("dst_layout")
         only = graph.readers[first.id] == (node.id,)
         yield subject.finding(
-            NAME, [node.id, first.id],
-            "The second layout change undoes the first." if undone else
-            "Two layout changes in a row could be one.",
-            subject.remedy("layouts"), [first.id, node.id] if undone and only else [node.id],
-        )  # fmt: skip
+            NAME,
+            [node.id, first.id],
+            "The second layout change undoes the first."
+            if undone
+            else "Two layout changes in a row could be one.",
+            subject.remedy("layouts"),
+            [first.id, node.id] if undone and only else [node.id],
+        )

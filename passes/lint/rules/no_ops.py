@@ -18,17 +18,17 @@ def find(subject: Subject) -> Iterator[Finding]:
             continue
         if is_transpose(node) and axes_of(node) == tuple(range(len(axes_of(node)))):
             yield subject.finding(
-                NAME, [node.id], "This transpose leaves the axes in order.",
+                NAME,
+                [node.id],
+                "This transpose leaves the axes in order.",
                 subject.remedy("idle transpose"),
-            )  # fmt: skip
+            )
         elif node.op in SUMS and _leaves(subject, node, 0.0, ZEROS):
-            yield subject.finding(
-                NAME, [node.id], "This adds zeros.", subject.remedy("zeros")
-            )  # fmt: skip
+            yield subject.finding(NAME, [node.id], "This adds zeros.", subject.remedy("zeros"))
         elif node.op in FACTORS and _leaves(subject, node, 1.0, ONES):
             yield subject.finding(
                 NAME, [node.id], "This multiplies by ones.", subject.remedy("ones")
-            )  # fmt: skip
+            )
 
 
 def _leaves(subject: Subject, node: Node, number: float, filled: frozenset[str]) -> bool:

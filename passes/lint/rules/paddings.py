@@ -26,9 +26,12 @@ def find(subject: Subject) -> Iterator[Finding]:
             continue
         if not subject.together(node.id, reader.id):
             yield subject.finding(
-                NAME, [node.id, reader.id],
-                f"The {reader.op} that reads this could pad by itself.", remedy, [node.id],
-            )  # fmt: skip
+                NAME,
+                [node.id, reader.id],
+                f"The {reader.op} that reads this could pad by itself.",
+                remedy,
+                [node.id],
+            )
 
 
 def _zeros(subject: Subject, pad: str) -> bool:

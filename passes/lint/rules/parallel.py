@@ -41,11 +41,14 @@ def find(subject: Subject) -> Iterator[Finding]:
         read = subject.base(group[0].edges[0])
         again = (len(group) - 1) * (read.bytes or 0)
         found = subject.finding(
-            NAME, [n.id for n in group],
+            NAME,
+            [n.id for n in group],
             f"{len(group)} products read {read.title or 'one operand'} with a weight each; one "
             "product reads it once.",
-            remedy, (), advice,
-        )  # fmt: skip
+            remedy,
+            (),
+            advice,
+        )
         yield replace(found, bytes=again, seconds=subject.work.machine.seconds(0, again))
 
 

@@ -26,11 +26,12 @@ def find(subject: Subject) -> Iterator[Finding]:
             if layer is not None and _fits(subject.graph, layer, node, scale):
                 ready = scale in subject.fixed and layer.edges[1] in subject.fixed
                 yield subject.finding(
-                    NAME, [node.id, layer.id],
+                    NAME,
+                    [node.id, layer.id],
                     f"The weight of {layer.op} could hold this factor.",
                     subject.remedy("scale") if ready else f"bind|fold|{subject.remedy('scale')}",
                     [node.id],
-                )  # fmt: skip
+                )
 
 
 def _layer(subject: Subject, node_id: str) -> Node | None:

@@ -43,12 +43,14 @@ def find(subject: Subject) -> Iterator[Finding]:
             continue
         nodes = [i for k in kernels for i in subject.kernels[k]]
         found = subject.finding(
-            NAME, nodes,
+            NAME,
+            nodes,
             f"{len(kernels)} of {len(subject.kernels)} kernels move at most 16 KiB each.",
             subject.remedy("unfused") if can_join else "",
-            advice="" if can_join else
-            "A larger batch gives them work; on a GPU, CUDA graphs spare most of a launch.",
-        )  # fmt: skip
+            advice=""
+            if can_join
+            else "A larger batch gives them work; on a GPU, CUDA graphs spare most of a launch.",
+        )
         taken = len(kernels) * CALL if seconds is None else sum(seconds[k] for k in kernels)
         yield replace(found, seconds=taken)
 
@@ -60,7 +62,6 @@ def _border(subject: Subject, index: int) -> int:
     held = subject.work.bytes
     read = {e for i in kernel for e in graph.edges[i] if e not in kernel}
     wrote = {
-        i for i in kernel
-        if i in graph.outputs or any(r not in kernel for r in graph.readers[i])
-    }  # fmt: skip
+        i for i in kernel if i in graph.outputs or any(r not in kernel for r in graph.readers[i])
+    }
     return sum(held[i] for i in read | wrote)

@@ -52,12 +52,14 @@ def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
             weight = len(node.outputs[0].shape) == 2 and products[0].op == "nn.batch_matmul"
             remedy = subject.remedy("transposed weight" if weight else "transposed operand")
         yield subject.finding(
-            NAME, [node.id, *(p.id for p in products)],
+            NAME,
+            [node.id, *(p.id for p in products)],
             f"{source.title or source.kind.value} is written out transposed for {products[0].op}, "
             "which could read it as it lies.",
-            remedy, [node.id],
+            remedy,
+            [node.id],
             "" if remedy else "A target with a BLAS (-libs=) reads a matrix either way.",
-        )  # fmt: skip
+        )
     elif (
         source.kind is Kind.CALL
         and is_product(source)
@@ -69,10 +71,13 @@ def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
         if not remedy:
             return
         yield subject.finding(
-            NAME, [node.id, source.id],
+            NAME,
+            [node.id, source.id],
             "A product is written out once more, transposed; the product of the transposed "
-            "operands is the same.", remedy, [node.id],
-        )  # fmt: skip
+            "operands is the same.",
+            remedy,
+            [node.id],
+        )
 
 
 def _shown(subject: Subject, node: Node) -> Node:

@@ -31,11 +31,13 @@ def find(subject: Subject) -> Iterator[Finding]:
         found = _reader(subject, nodes)
         if found is not None:
             yield subject.finding(
-                NAME, [last.id, found.id],
+                NAME,
+                [last.id, found.id],
                 f"{last.title} and the {found.title} that reads it are two kernels.",
-                "" if fused else subject.remedy("unfused"), nodes,
+                "" if fused else subject.remedy("unfused"),
+                nodes,
                 "TVM's fusion leaves them apart." if fused else "",
-            )  # fmt: skip
+            )
 
 
 def _light(node: Node) -> bool:

@@ -17,5 +17,10 @@ from relascope.passes.relax.examples.scales import EXAMPLES as SCALES
 from relascope.passes.relax.examples.training import EXAMPLES as TRAINING
 
 EXAMPLES: Mapping[str, Make] = {
-    **INFERENCE, **SCALES, **REWRITES, **FUNCTIONS, **TRAINING, **KERNELS,
-}  # fmt: skip
+    **INFERENCE,
+    **SCALES,
+    **REWRITES,
+    **FUNCTIONS,
+    **TRAINING,
+    **KERNELS,
+}

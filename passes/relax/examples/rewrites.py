@@ -35,8 +35,9 @@ def _adjust_matmul_order(dtype: str) -> Example:
 
 
 def _reorder(dtype: str) -> Example:
-    x, q, k = (var(n, *size, dtype=dtype) for n, size in (("x", (2, 8)), ("q", (4, 8)),
-                                                          ("k", (4, 8))))  # fmt: skip
+    x, q, k = (
+        var(n, *size, dtype=dtype) for n, size in (("x", (2, 8)), ("q", (4, 8)), ("k", (4, 8)))
+    )
 
     def body(emit: Emit) -> Any:
         a, b = emit("a", relax.op.permute_dims(q)), emit("b", relax.op.permute_dims(k))

@@ -167,9 +167,11 @@ def substituted(value: Any, instead: Mapping[int, Any]) -> Any:
         return value if same else relax.Tuple(fields)
     if isinstance(value, relax.TupleGetItem):
         source = substituted(value.tuple_value, instead)
-        return value if source.same_as(value.tuple_value) else relax.TupleGetItem(
-            source, int(value.index)
-        )  # fmt: skip
+        return (
+            value
+            if source.same_as(value.tuple_value)
+            else relax.TupleGetItem(source, int(value.index))
+        )
     return value
 
 

@@ -84,9 +84,13 @@ class Applied:
         return self._joined[key]
 
     def to(
-        self, expr: Any, scales: Sequence[Scale], sizes: Sequence[int], maker: Maker,
+        self,
+        expr: Any,
+        scales: Sequence[Scale],
+        sizes: Sequence[int],
+        maker: Maker,
         inverse: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """A weight with scales applied.
 
         Args:
@@ -156,9 +160,7 @@ def _product(factors: Sequence[Any], maker: Maker) -> Any | None:
     made = None
     for factor in factors:
         wide = [size for size in shape(factor) if size != 1]
-        flat = factor if list(shape(factor)) == wide else maker.emit(
-            relax.op.reshape(factor, wide)
-        )  # fmt: skip
+        flat = factor if list(shape(factor)) == wide else maker.emit(relax.op.reshape(factor, wide))
         made = flat if made is None else maker.emit(relax.op.multiply(made, flat))
     return made
 

@@ -98,6 +98,5 @@ def _both(one: Taker | None, other: Taker | None) -> Taker | None:
     if one is None or other is None or (one.axis, one.dtype) != (other.axis, other.dtype):
         return None
     return replace(
-        one, positive=one.positive or other.positive,
-        may_divide=one.may_divide or other.may_divide,
-    )  # fmt: skip
+        one, positive=one.positive or other.positive, may_divide=one.may_divide or other.may_divide
+    )

@@ -24,8 +24,14 @@ from relascope.passes.relax.transpose_dedup import axes_of
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 _HOMOGENEOUS = ("nn.relu", "nn.leakyrelu")
 _MAXIMA = ("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
-_MEANS = ("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.adaptive_avg_pool1d",
-          "nn.adaptive_avg_pool2d", "nn.adaptive_avg_pool3d")  # fmt: skip
+_MEANS = (
+    "nn.avg_pool1d",
+    "nn.avg_pool2d",
+    "nn.avg_pool3d",
+    "nn.adaptive_avg_pool1d",
+    "nn.adaptive_avg_pool2d",
+    "nn.adaptive_avg_pool3d",
+)
 
 
 @dataclass(frozen=True)

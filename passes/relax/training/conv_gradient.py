@@ -25,9 +25,11 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     groups = int(attrs.groups)
     if str(attrs.data_layout) != "NCHW" or str(attrs.kernel_layout) != "OIHW":
         raise EngineError(
-            "pass", "the gradient of nn.conv2d is known in the layouts NCHW and OIHW only",
-            "nn.conv2d", "take the gradient before layouts are changed",
-        )  # fmt: skip
+            "pass",
+            "the gradient of nn.conv2d is known in the layouts NCHW and OIHW only",
+            "nn.conv2d",
+            "take the gradient before layouts are changed",
+        )
     batch, channels, tall, wide = shape(data)
     out, _, height, width = shape(weight)
     _, _, rows, columns = shape(variable)
@@ -48,9 +50,15 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     )
     if groups == 1:
         by_weight = op.nn.conv2d(
-            data, grad, strides=[step_down, step_across], padding=[top, left, bottom, right],
-            dilation=[down, across], data_layout="CNHW", kernel_layout="IOHW", out_layout="CNHW",
-        )  # fmt: skip
+            data,
+            grad,
+            strides=[step_down, step_across],
+            padding=[top, left, bottom, right],
+            dilation=[down, across],
+            data_layout="CNHW",
+            kernel_layout="IOHW",
+            out_layout="CNHW",
+        )
         if shape(builder.normalize(by_weight))[2:] != (height, width):
             by_weight = op.strided_slice(by_weight, [2, 3], [0, 0], [height, width])
         return [by_data, by_weight]

@@ -43,9 +43,11 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     returned = results(main, bound)
     if program.gradients or not program.grad_outs:
         raise EngineError(
-            "pass", "there is no scalar to take the gradient of", "gradient",
+            "pass",
+            "there is no scalar to take the gradient of",
+            "gradient",
             "put root_grad_out before it",
-        )  # fmt: skip
+        )
     without = {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
     wanted = [p for p in main.params if str(p.name) not in without and is_floating(p)]
     check(bound, returned[0], wanted, program.provenance)

@@ -56,11 +56,12 @@ def check(bound: Sequence[Binding], root: Any, wanted: Sequence[Any], origins: P
         if variable.__chandle__() in depends and (not name or name in _without):
             scope, source = origins.get(str(variable.name), ("", ""))
             raise EngineError(
-                "pass", f"Relax has no gradient for {name or 'a call of a function'}.",
+                "pass",
+                f"Relax has no gradient for {name or 'a call of a function'}.",
                 named(name, scope, source),
                 "Take the gradient of a part of the model without it, or register one with "
                 "tvm.relax.op.register_gradient.",
-            )  # fmt: skip
+            )
 
 
 def _complete(name: str) -> None:

@@ -133,9 +133,7 @@ def _where(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     condition, x, y = call.args
     zero = number(0.0, grad)
     by_x, by_y = op.where(condition, grad, zero), op.where(condition, zero, grad)
-    return [
-        op.grad.no_grad(condition), fitted(by_x, x, builder), fitted(by_y, y, builder)
-    ]  # fmt: skip
+    return [op.grad.no_grad(condition), fitted(by_x, x, builder), fitted(by_y, y, builder)]
 
 
 def _triangle(part: Callable[[Any, Any], Any]) -> Gradient:
@@ -190,9 +188,11 @@ def _strided_slice(variable: Any, call: Any, grad: Any, builder: Any) -> list[An
     steps = rest[3] if len(rest) > 3 else [1] * len(axes)
     if min(steps) < 1:
         raise EngineError(
-            "pass", "the gradient of a slice with a negative step is not known", "strided_slice",
+            "pass",
+            "the gradient of a slice with a negative step is not known",
+            "strided_slice",
             "use flip",
-        )  # fmt: skip
+        )
     widths = [(0, 0)] * len(size)
     for axis, first, step in zip(axes, begin, steps, strict=True):
         first = max(0, first + size[axis]) if first < 0 else min(first, size[axis])
@@ -228,18 +228,18 @@ def _reshaped(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _stack(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    parts = [f.ty for f in call.args[0].fields] if isinstance(call.args[0], relax.Tuple) else (
-        list(call.args[0].ty.fields)
-    )  # fmt: skip
+    parts = (
+        [f.ty for f in call.args[0].fields]
+        if isinstance(call.args[0], relax.Tuple)
+        else (list(call.args[0].ty.fields))
+    )
     axis = int(call.attrs.axis or 0) % len(shape(variable))
     if len(parts) == 1:
         return [relax.Tuple([op.squeeze(grad, [axis])])]
     pieces = builder.emit(op.split(grad, len(parts), axis))
     return [
-        relax.Tuple(
-            [op.squeeze(relax.TupleGetItem(pieces, i), [axis]) for i in range(len(parts))]
-        )
-    ]  # fmt: skip
+        relax.Tuple([op.squeeze(relax.TupleGetItem(pieces, i), [axis]) for i in range(len(parts))])
+    ]
 
 
 def _repeat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -281,8 +281,10 @@ def _adaptive_avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> l
         raise EngineError(
             "pass",
             f"the gradient of adaptive pooling from {size} to {places} is not known: its windows "
-            "overlap", "nn.adaptive_avg_pool2d", "pool to a size that divides the image's",
-        )  # fmt: skip
+            "overlap",
+            "nn.adaptive_avg_pool2d",
+            "pool to a size that divides the image's",
+        )
     (rows, columns), (down, across) = places, (size[0] // places[0], size[1] // places[1])
     share = op.multiply(grad, number(1 / (down * across), data))
     apart = op.reshape(share, [batch, channels, rows, 1, columns, 1])
@@ -341,9 +343,11 @@ def _einsum(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     terms = left.split(",")
     if not arrow or "." in left or any(len(set(t)) < len(t) for t in terms):
         raise EngineError(
-            "pass", f"the gradient of einsum is not known for {call.attrs.subscripts!r}", "einsum",
+            "pass",
+            f"the gradient of einsum is not known for {call.attrs.subscripts!r}",
+            "einsum",
             "write the product with matmul",
-        )  # fmt: skip
+        )
     found = []
     for place, (term, operand) in enumerate(zip(terms, operands, strict=True)):
         others = [o for i, o in enumerate(operands) if i != place]
@@ -364,17 +368,22 @@ def _conv1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     attrs = call.attrs
     if str(attrs.data_layout) != "NCW" or str(attrs.kernel_layout) != "OIW":
         raise EngineError(
-            "pass", "the gradient of nn.conv1d is known in the layouts NCW and OIW only",
+            "pass",
+            "the gradient of nn.conv1d is known in the layouts NCW and OIW only",
             "nn.conv1d",
-        )  # fmt: skip
+        )
     left, right = (int(p) for p in attrs.padding)
     data, weight = (builder.emit(op.expand_dims(a, 2)) for a in call.args)
     image = builder.normalize(
         op.nn.conv2d(
-            data, weight, [1, int(attrs.strides[0])], [0, left, 0, right],
-            [1, int(attrs.dilation[0])], int(attrs.groups),
+            data,
+            weight,
+            [1, int(attrs.strides[0])],
+            [0, left, 0, right],
+            [1, int(attrs.dilation[0])],
+            int(attrs.groups),
         )
-    )  # fmt: skip
+    )
     found = conv2d(image, image, op.expand_dims(grad, 2), builder)
     return [op.squeeze(g, [2]) for g in found]
 
@@ -389,8 +398,10 @@ def _resize2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         raise EngineError(
             "pass",
             f"the gradient of image.resize2d by {attrs.method} from {size} to {places} is not "
-            "known", "image.resize2d", "resize by copying pixels a whole number of times",
-        )  # fmt: skip
+            "known",
+            "image.resize2d",
+            "resize by copying pixels a whole number of times",
+        )
     down, across = (p // s for s, p in zip(size, places, strict=True))
     apart = op.reshape(grad, [batch, channels, size[0], down, size[1], across])
     return [op.sum(apart, [3, 5]), *_none(call, 1)]

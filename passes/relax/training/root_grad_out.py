@@ -32,9 +32,11 @@ def root_grad_out(program: RelaxProgram) -> RelaxProgram:
     main = program.main
     if program.grad_outs:
         raise EngineError(
-            "pass", "the gradient's root is there already", "root_grad_out",
+            "pass",
+            "the gradient's root is there already",
+            "root_grad_out",
             "take the gradient once; a joint graph by PyTorch comes with its gradients",
-        )  # fmt: skip
+        )
     bound = bindings(main)
     outputs = results(main, bound)
     maker = Maker({str(v.name) for v in (*(v for v, _ in bound), *main.params)}, {})

@@ -18,5 +18,11 @@ from relascope.passes.relay.examples.scales import EXAMPLES as SCALES
 from relascope.passes.relay.examples.training import EXAMPLES as TRAINING
 
 EXAMPLES: Mapping[str, Make] = {
-    **INFERENCE, **SCALES, **PARALLEL, **REWRITES, **QUANTIZED, **FUNCTIONS, **TRAINING,
-}  # fmt: skip
+    **INFERENCE,
+    **SCALES,
+    **PARALLEL,
+    **REWRITES,
+    **QUANTIZED,
+    **FUNCTIONS,
+    **TRAINING,
+}

@@ -39,9 +39,10 @@ def _combine_batch_matmul(dtype: str) -> Example:
 
 def _linear_to_dense(dtype: str) -> Example:
     y, weight, bias = (
-        var("y", 2, 5, 3, dtype=dtype), var("weight", 4, 3, dtype=dtype),
+        var("y", 2, 5, 3, dtype=dtype),
+        var("weight", 4, 3, dtype=dtype),
         var("bias", 4, dtype=dtype),
-    )  # fmt: skip
+    )
     matrix = relay.reshape(relay.transpose(weight, [1, 0]), [1, 3, 4])
     right = relay.broadcast_to(matrix, [2, 3, 4])
     product = relay.nn.batch_matmul(y, right, transpose_b=False)
@@ -57,16 +58,20 @@ def _drop_identities(dtype: str) -> Example:
 
 def _simplify_inference(dtype: str) -> Example:
     c, weight, bias = (
-        var("c", 2, 3, dtype=dtype), var("weight", 3, dtype=dtype), var("bias", 3, dtype=dtype),
-    )  # fmt: skip
+        var("c", 2, 3, dtype=dtype),
+        var("weight", 3, dtype=dtype),
+        var("bias", 3, dtype=dtype),
+    )
     body = relay.nn.dropout(relay.nn.layer_norm(c, weight, bias), 0.1)
     return Example(program([c, weight, bias], body, ["weight", "bias"]))
 
 
 def _fuse(dtype: str) -> Example:
     x, w, bias = (
-        var("x", 2, 3, dtype=dtype), var("w", 4, 3, dtype=dtype), var("bias", 4, dtype=dtype),
-    )  # fmt: skip
+        var("x", 2, 3, dtype=dtype),
+        var("w", 4, 3, dtype=dtype),
+        var("bias", 4, dtype=dtype),
+    )
     body = relay.nn.relu(relay.nn.bias_add(relay.nn.dense(x, w), bias))
     return Example(program([x, w, bias], body, ["w", "bias"]))
 

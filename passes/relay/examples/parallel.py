@@ -12,8 +12,10 @@ TWO = (("branches", "2"),)
 
 def _combine_dense(dtype: str) -> Example:
     x, w1, w2 = (
-        var("x", 3, 4, dtype=dtype), var("w1", 5, 4, dtype=dtype), var("w2", 5, 4, dtype=dtype),
-    )  # fmt: skip
+        var("x", 3, 4, dtype=dtype),
+        var("w1", 5, 4, dtype=dtype),
+        var("w2", 5, 4, dtype=dtype),
+    )
     body = relay.Tuple([relay.nn.dense(x, w1), relay.nn.dense(x, w2)])
     return Example(program([x, w1, w2], body, ["w1", "w2"]), TWO)
 

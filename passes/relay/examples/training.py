@@ -26,8 +26,10 @@ def _externalize_dropout(dtype: str) -> Example:
 
 def _decompose_layer_norm(dtype: str) -> Example:
     c, weight, bias = (
-        var("c", 2, 3, dtype=dtype), var("weight", 3, dtype=dtype), var("bias", 3, dtype=dtype),
-    )  # fmt: skip
+        var("c", 2, 3, dtype=dtype),
+        var("weight", 3, dtype=dtype),
+        var("bias", 3, dtype=dtype),
+    )
     body = relay.nn.layer_norm(c, weight, bias, axis=1, epsilon=1e-12)
     return Example(program([c, weight, bias], body, ["weight", "bias"]))
 

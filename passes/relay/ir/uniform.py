@@ -11,9 +11,17 @@ from relascope.passes.relay.ir.rewrite import op_name, post_order
 
 # The result holds what the first argument holds, in another shape or type.
 _CARRIES = {
-    "broadcast_to", "broadcast_to_like", "reshape", "reshape_like", "expand_dims", "squeeze",
-    "transpose", "cast", "cast_like", "copy",
-}  # fmt: skip
+    "broadcast_to",
+    "broadcast_to_like",
+    "reshape",
+    "reshape_like",
+    "expand_dims",
+    "squeeze",
+    "transpose",
+    "cast",
+    "cast_like",
+    "copy",
+}
 
 
 def uniform_values(body: Any) -> dict[int, float]:

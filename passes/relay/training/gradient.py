@@ -33,9 +33,11 @@ def gradient(program: RelayProgram) -> RelayProgram:
     main = program.main
     if not program.grad_outs or not isinstance(main.body, relay.Tuple):
         raise EngineError(
-            "pass", "there is no scalar to take the gradient of", "gradient",
+            "pass",
+            "there is no scalar to take the gradient of",
+            "gradient",
             "put root_grad_out before it",
-        )  # fmt: skip
+        )
     root, *outputs = main.body.fields
     calls = [e for e in post_order(root) if isinstance(e, relay.Call)]
     spans = Spans(program.provenance)

@@ -22,9 +22,11 @@ def graph_normal_form(program: RelayProgram) -> RelayProgram:
     main = mod["main"]
     if program.gradients or not isinstance(main.body, relay.Tuple):
         raise EngineError(
-            "pass", "there is no gradient to keep", "graph_normal_form",
+            "pass",
+            "there is no gradient to keep",
+            "graph_normal_form",
             "put it once, after the gradient",
-        )  # fmt: skip
+        )
     outputs, gradients = main.body.fields
     without = {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
     wanted = [

@@ -115,9 +115,11 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     groups = int(attrs.groups)
     if str(attrs.data_layout) != "NCHW" or str(attrs.kernel_layout) != "OIHW":
         raise EngineError(
-            "pass", "the gradient of nn.conv2d is known in the layouts NCHW and OIHW only",
-            "nn.conv2d", "take the gradient before layouts are changed",
-        )  # fmt: skip
+            "pass",
+            "the gradient of nn.conv2d is known in the layouts NCHW and OIHW only",
+            "nn.conv2d",
+            "take the gradient before layouts are changed",
+        )
     batch, channels, tall, wide = shape(data)
     out, _, height, width = shape(weight)
     _, _, rows, columns = shape(call)
@@ -149,9 +151,11 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
         for x in range(width):
             begin = [0, 0, y * step_down, x * step_across]
             end = [
-                batch, channels,
-                begin[2] + (rows - 1) * down + 1, begin[3] + (columns - 1) * across + 1,
-            ]  # fmt: skip
+                batch,
+                channels,
+                begin[2] + (rows - 1) * down + 1,
+                begin[3] + (columns - 1) * across + 1,
+            ]
             patches.append(relay.strided_slice(padded, begin, end, [1, 1, down, across]))
     # (places, batch, channels, rows, columns) to (groups, channels a group * places, the rest)
     laid = relay.reshape(
@@ -242,8 +246,10 @@ def _adaptive_avg_pool2d(call: Any, grad: Any) -> list[Any]:
         raise EngineError(
             "pass",
             f"the gradient of adaptive pooling from {size} to {places} is not known: its windows "
-            "overlap", "nn.adaptive_avg_pool2d", "pool to a size that divides the image's",
-        )  # fmt: skip
+            "overlap",
+            "nn.adaptive_avg_pool2d",
+            "pool to a size that divides the image's",
+        )
     (rows, columns), (down, across) = places, (size[0] // places[0], size[1] // places[1])
     share = grad * relay.const(1 / (down * across), data.checked_type.dtype)
     apart = relay.reshape(share, [batch, channels, rows, 1, columns, 1])
@@ -296,13 +302,28 @@ _OWN: dict[str, Gradient] = {
     "full": _full,
     **dict.fromkeys(
         (
-            "less", "greater", "greater_equal", "equal", "logical_and", "logical_or",
-            "logical_not", "logical_xor", "floor", "ceil", "round", "trunc", "sign",
-            "floor_divide", "floor_mod", "mod", "argmax", "argmin",
+            "less",
+            "greater",
+            "greater_equal",
+            "equal",
+            "logical_and",
+            "logical_or",
+            "logical_not",
+            "logical_xor",
+            "floor",
+            "ceil",
+            "round",
+            "trunc",
+            "sign",
+            "floor_divide",
+            "floor_mod",
+            "mod",
+            "argmax",
+            "argmin",
         ),
         _flat,
     ),
-}  # fmt: skip
+}
 
 
 class Recorder:

@@ -20,9 +20,13 @@ _STATIC: dict[str, Callable[[list[Any], list[int], str], Any]] = {
     "cast_like": lambda args, size, dtype: relay.cast(args[0], dtype),
 }
 _CHANGE_TYPE_ONLY = {
-    "collapse_sum_like", "broadcast_to_like", "reshape_like", "cast_like",
-    "collapse_sum_to", "broadcast_to",
-}  # fmt: skip
+    "collapse_sum_like",
+    "broadcast_to_like",
+    "reshape_like",
+    "cast_like",
+    "collapse_sum_to",
+    "broadcast_to",
+}
 
 
 def static_like(program: RelayProgram) -> RelayProgram:

@@ -36,8 +36,17 @@ def kernels(mod):
     return {str(g.name_hint) for g in blas.dispatch(mod, pack=True).functions}
 
 
-SHAPES = [(14, 32), (1, 14, 48), (3, 14, 48), (8, 128, 64), (2, 3, 4, 16), (7, 40), (197, 24),
-          (2, 5, 3072), (2, 8)]  # fmt: skip
+SHAPES = [
+    (14, 32),
+    (1, 14, 48),
+    (3, 14, 48),
+    (8, 128, 64),
+    (2, 3, 4, 16),
+    (7, 40),
+    (197, 24),
+    (2, 5, 3072),
+    (2, 8),
+]
 
 
 @pytest.mark.parametrize("columns", [16, 48, 192, 768])
@@ -132,8 +141,10 @@ def test_few_rows_by_a_weight_that_is_an_argument(shape, columns, inner, turned)
 
 @pytest.mark.parametrize(("inner", "rows", "columns"), [(14, 48, 72), (1, 8, 16), (48, 4, 768)])
 def test_the_gradient_of_a_weight_from_few_rows(inner, rows, columns):
-    x, y = (relax.Var(n, relax.TensorType((inner, e), "float32"))
-            for n, e in (("x", rows), ("y", columns)))  # fmt: skip
+    x, y = (
+        relax.Var(n, relax.TensorType((inner, e), "float32"))
+        for n, e in (("x", rows), ("y", columns))
+    )
     builder = relax.BlockBuilder()
     with builder.function("main", [x, y]):
         with builder.dataflow():

@@ -37,8 +37,12 @@ def run(mod, target, *values):
 
 def numbers(count):
     random = np.random.default_rng(0)
-    parts = [random.uniform(-105, 95, count), random.uniform(-6, 6, count),
-             random.normal(0, 1e-3, count), random.normal(0, 1e-30, count)]  # fmt: skip
+    parts = [
+        random.uniform(-105, 95, count),
+        random.uniform(-6, 6, count),
+        random.normal(0, 1e-3, count),
+        random.normal(0, 1e-30, count),
+    ]
     return np.concatenate([EDGES, *parts]).astype("float32")
 
 

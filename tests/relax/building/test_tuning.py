@@ -267,9 +267,12 @@ client.call("tune", ModelSource("mlp", batch=2), default_pipeline("relax", False
 def test_a_run_that_is_killed_loses_no_more_than_the_batch_in_flight(place):
     """SIGKILL of the app, which no code can see coming: engine and workers end, records stay."""
     app = subprocess.Popen(
-        [sys.executable, "-c", TUNES, SCHEDULED], cwd=ROOT, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", TUNES, SCHEDULED],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
         env=dict(os.environ),
-    )  # fmt: skip
+    )
     engine = int(app.stdout.readline())
     folder = records.folder("relax", tvm.__version__, SCHEDULED, 1)
     deadline = time.monotonic() + 120

@@ -111,5 +111,9 @@ def test_peaks_are_measured_once_for_a_number_of_threads_and_anew_on_request(mon
         assert own.peaks("cuda", 1, ("float16",), progress=quiet).seconds == 4.0
     finally:
         torch.set_num_threads(before)
-    assert asked == [("cpu", 1, ("float32",)), ("cpu", 1, ("float32",)),
-                     ("cpu", 2, ("float32",)), ("cuda", 1, ("float16",))]  # fmt: skip
+    assert asked == [
+        ("cpu", 1, ("float32",)),
+        ("cpu", 1, ("float32",)),
+        ("cpu", 2, ("float32",)),
+        ("cuda", 1, ("float16",)),
+    ]

@@ -48,8 +48,9 @@ def test_an_exported_program(tmp_path, training):
     torch.export.save(torch.export.export(module, inputs), path)
     model = load_model(ModelSource(str(path), training=training), quiet)
     program = import_model(model, quiet)
-    assert list(model.parameters) == [n for n, _ in module.named_parameters() if n != "unused"
-                                      and n != "head.weight"]  # fmt: skip
+    assert list(model.parameters) == [
+        n for n, _ in module.named_parameters() if n != "unused" and n != "head.weight"
+    ]
     assert len(program.masks) == (2 if training else 0)
     scopes = {n.scope for n in to_graph(program)[0] if n.op == "nn.layer_norm"}
     assert scopes == {"blocks.0.norm", "blocks.1.norm"}

@@ -212,11 +212,12 @@ def test_every_node_says_where_it_comes_from():
         (nn.Sequential(nn.Conv3d(2, 2, 2)), (draw(1, 2, 3, 3, 3),), "aten::_convolution in 0"),
         (nn.Sequential(nn.Upsample(scale_factor=2)), (draw(1, 1, 2, 2),), "nearest2d in 0"),
         (
-            nn.Sequential(nn.InstanceNorm1d(3, track_running_stats=True)), (draw(2, 3, 4),),
+            nn.Sequential(nn.InstanceNorm1d(3, track_running_stats=True)),
+            (draw(2, 3, 4),),
             "aten::instance_norm in 0",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_converted_is_refused_by_name(module, inputs, where):
     with pytest.raises(EngineError) as caught:
         imported(module, *inputs)

@@ -43,8 +43,10 @@ def test_a_layer_is_loaded(client):
     kinds = [info.graph.by_id[i].kind for i in info.graph.inputs]
     assert kinds == [Kind.INPUT] * 2 + [Kind.PARAMETER] * 16
     assert [n for n, _ in info.arguments][:3] == [
-        "hidden_states", "attention_mask", "attention.self.query.weight",
-    ]  # fmt: skip
+        "hidden_states",
+        "attention_mask",
+        "attention.self.query.weight",
+    ]
     calls = [n for n in info.graph if n.kind is Kind.CALL]
     assert all(n.scope and n.source.startswith("aten::") for n in calls)
     (softmax,) = [n for n in calls if n.op == "nn.softmax"]

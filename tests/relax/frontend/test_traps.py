@@ -120,8 +120,13 @@ def test_all_three_results_of_layer_norm(dtype):
     ],
 )
 def test_products_keep_float64(function, target):
-    _, program, _ = check(Function(function), draw(4, 4), draw(4, 3)[:, :3].contiguous(),
-                          dtype="float64", target=target)  # fmt: skip
+    _, program, _ = check(
+        Function(function),
+        draw(4, 4),
+        draw(4, 3)[:, :3].contiguous(),
+        dtype="float64",
+        target=target,
+    )
     assert "float32" not in str(program.mod)
 
 
@@ -144,12 +149,17 @@ def test_bools_are_summed_and_compared():
 
 
 def test_options_that_tvm_ignores():
-    check(Function(lambda x, y: torch.add(x, y, alpha=3) - torch.sub(x, y, alpha=2)),
-          draw(3, 5), draw(3, 5))  # fmt: skip
+    check(
+        Function(lambda x, y: torch.add(x, y, alpha=3) - torch.sub(x, y, alpha=2)),
+        draw(3, 5),
+        draw(3, 5),
+    )
     check(Function(lambda x: torch.softmax(x, -1, dtype=torch.float64)), draw(3, 5))
     check(Function(lambda x: torch.std(x, 1, correction=2)), draw(3, 5))
     check(Function(lambda x: x.new_ones(5, dtype=torch.bool) & (x > 0)), draw(3, 5))
-    check(Function(lambda q: nn.functional.scaled_dot_product_attention(q, q, q, scale=0.3)),
-          draw(1, 2, 4, 8))  # fmt: skip
+    check(
+        Function(lambda q: nn.functional.scaled_dot_product_attention(q, q, q, scale=0.3)),
+        draw(1, 2, 4, 8),
+    )
     causal = Function(lambda q: nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True))
     check(causal, draw(1, 2, 4, 8))

@@ -74,9 +74,16 @@ def test_the_example_computes_the_same_after_the_pass(name, dtype):
 def _interpreted(program, values):
     """What a program of these few operators computes, wherever it is to run."""
     known = {str(p.name): values[str(p.name)] for p in program.main.params}
-    compute = {"add": np.add, "subtract": np.subtract, "sqrt": np.sqrt, "log": np.log,
-               "exp": np.exp, "hint_on_device": lambda x, *_: x,
-               "to_vdevice": lambda x, *_: x, "": lambda x: x}  # fmt: skip
+    compute = {
+        "add": np.add,
+        "subtract": np.subtract,
+        "sqrt": np.sqrt,
+        "log": np.log,
+        "exp": np.exp,
+        "hint_on_device": lambda x, *_: x,
+        "to_vdevice": lambda x, *_: x,
+        "": lambda x: x,
+    }
     for variable, value in bindings(program.main):
         operands = value.args if isinstance(value, relax.Call) else [value]
         read = [known[str(a.name)] for a in operands if isinstance(a, relax.Var)]
@@ -103,5 +110,10 @@ def test_what_is_named_lies_on_the_device_and_copies_stand_between():
         if op_name(value):
             places.setdefault(op_name(value), []).append(str(variable.ty.vdevice.target.kind.name))
     assert places.pop("to_vdevice") == ["cuda", "llvm", "cuda"]
-    assert places == {"add": ["llvm"], "sqrt": ["cuda"], "log": ["llvm"], "subtract": ["llvm"],
-                      "exp": ["cuda"]}  # fmt: skip
+    assert places == {
+        "add": ["llvm"],
+        "sqrt": ["cuda"],
+        "log": ["llvm"],
+        "subtract": ["llvm"],
+        "exp": ["cuda"],
+    }

@@ -51,9 +51,11 @@ def test_folding_gives_the_bits_that_tvm_gives(case, dtype):
     ours = value(fold_constant(before))
     mod = relax.transform.FoldConstant()(before.mod)
     theirs = next(
-        a.value.numpy() for b in mod["main"].body.blocks[0].bindings
-        for a in getattr(b.value, "args", ()) if not isinstance(a, relax.Var)
-    )  # fmt: skip
+        a.value.numpy()
+        for b in mod["main"].body.blocks[0].bindings
+        for a in getattr(b.value, "args", ())
+        if not isinstance(a, relax.Var)
+    )
     assert ours.dtype == theirs.dtype == dtype
     np.testing.assert_array_equal(ours, theirs)
 

@@ -91,27 +91,35 @@ BACKWARD = {
     "a factor in front": (lambda e, x: OP.multiply(const(1, 5, 1, 1), e("a", conv(x))), [CONV]),
     "a divisor": (lambda e, x: OP.divide(e("a", conv(x)), positive(5, 1, 1)), [CONV]),
     "a number": (lambda e, x: OP.multiply(e("a", conv(x)), const()), [CONV]),
-    "a number in four axes": (
-        lambda e, x: OP.multiply(e("a", conv(x)), const(1, 1, 1, 1)), [CONV],
-    ),
+    "a number in four axes": (lambda e, x: OP.multiply(e("a", conv(x)), const(1, 1, 1, 1)), [CONV]),
     "behind a bias": (
-        lambda e, x: OP.multiply(
-            e("b", OP.add(e("a", conv(x)), const(5, 1, 1))), const(5, 1, 1)
-        ), [CONV, BIAS],
+        lambda e, x: OP.multiply(e("b", OP.add(e("a", conv(x)), const(5, 1, 1))), const(5, 1, 1)),
+        [CONV, BIAS],
     ),
     "behind a bias of every element": (
         lambda e, x: OP.multiply(
             e("b", OP.subtract(const(1, 5, 6, 6), e("a", conv(x)))), const(5, 1, 1)
-        ), [CONV, "subtract"],
+        ),
+        [CONV, "subtract"],
     ),
     "a batch norm": (
         lambda e, x: OP.add(
-            e("d", OP.multiply(
-                e("c", OP.divide(
-                    e("b", OP.subtract(e("a", conv(x)), const(1, 5, 1, 1))), positive(1, 5, 1, 1)
-                )), const(1, 5, 1, 1)
-            )), const(1, 5, 1, 1)
-        ), [CONV, "subtract", BIAS],
+            e(
+                "d",
+                OP.multiply(
+                    e(
+                        "c",
+                        OP.divide(
+                            e("b", OP.subtract(e("a", conv(x)), const(1, 5, 1, 1))),
+                            positive(1, 5, 1, 1),
+                        ),
+                    ),
+                    const(1, 5, 1, 1),
+                ),
+            ),
+            const(1, 5, 1, 1),
+        ),
+        [CONV, "subtract", BIAS],
     ),
     "behind relu, above zero": (
         lambda e, x: OP.multiply(e("b", NN.relu(e("a", conv(x)))), positive(5, 1, 1)),
@@ -128,7 +136,8 @@ BACKWARD = {
     "behind maxima": (
         lambda e, x: OP.multiply(
             e("b", NN.max_pool2d(e("a", conv(x)), (3, 3), padding=(1, 1))), positive(5, 1, 1)
-        ), [CONV, "nn.max_pool2d"],
+        ),
+        [CONV, "nn.max_pool2d"],
     ),
     "behind maxima, below zero": (
         lambda e, x: OP.multiply(e("b", NN.max_pool2d(e("a", conv(x)), (2, 2))), const(5, 1, 1)),
@@ -141,7 +150,8 @@ BACKWARD = {
     "behind means of all": (
         lambda e, x: OP.multiply(
             e("b", NN.adaptive_avg_pool2d(e("a", conv(x)), (1, 1))), const(5, 1, 1)
-        ), [CONV, "nn.adaptive_avg_pool2d"],
+        ),
+        [CONV, "nn.adaptive_avg_pool2d"],
     ),
     "behind clip": (
         lambda e, x: OP.multiply(e("b", OP.clip(e("a", conv(x)), 0, 6)), positive(5, 1, 1)),
@@ -150,70 +160,82 @@ BACKWARD = {
     "behind padding with zeros": (
         lambda e, x: OP.multiply(
             e("b", NN.pad(e("a", conv(x)), [0, 0, 0, 0, 1, 1, 1, 1])), const(5, 1, 1)
-        ), [CONV, "nn.pad"],
+        ),
+        [CONV, "nn.pad"],
     ),
     "behind padding with ones": (
         lambda e, x: OP.multiply(
-            e("b", NN.pad(e("a", conv(x)), [0, 0, 0, 0, 1, 1, 1, 1], pad_value=1.0)),
-            const(5, 1, 1),
-        ), [CONV, "nn.pad", "multiply"],
+            e("b", NN.pad(e("a", conv(x)), [0, 0, 0, 0, 1, 1, 1, 1], pad_value=1.0)), const(5, 1, 1)
+        ),
+        [CONV, "nn.pad", "multiply"],
     ),
     "behind padding of channels": (
         lambda e, x: OP.multiply(
             e("b", NN.pad(e("a", conv(x)), [0, 0, 1, 1, 0, 0, 0, 0])), const(7, 1, 1)
-        ), [CONV, "nn.pad", "multiply"],
+        ),
+        [CONV, "nn.pad", "multiply"],
     ),
     "behind a transpose": (
-        lambda e, x: OP.multiply(
-            e("b", OP.permute_dims(e("a", conv(x)), [0, 2, 3, 1])), const(5)
-        ), [CONV, "permute_dims"],
+        lambda e, x: OP.multiply(e("b", OP.permute_dims(e("a", conv(x)), [0, 2, 3, 1])), const(5)),
+        [CONV, "permute_dims"],
     ),
-    "along another axis": (
-        lambda e, x: OP.multiply(e("a", conv(x)), const(6)), [CONV, "multiply"],
-    ),
+    "along another axis": (lambda e, x: OP.multiply(e("a", conv(x)), const(6)), [CONV, "multiply"]),
     "of every element": (
-        lambda e, x: OP.multiply(e("a", conv(x)), const(5, 6, 6)), [CONV, "multiply"],
+        lambda e, x: OP.multiply(e("a", conv(x)), const(5, 6, 6)),
+        [CONV, "multiply"],
     ),
     "that broadcasts": (
-        lambda e, x: OP.multiply(e("a", conv(x)), const(2, 5, 1, 1)), [CONV, "multiply"],
+        lambda e, x: OP.multiply(e("a", conv(x)), const(2, 5, 1, 1)),
+        [CONV, "multiply"],
     ),
     "of data": (
         lambda e, x: OP.multiply(
             e("a", conv(x)), e("m", OP.mean(e("b", conv(x)), [0, 2, 3], keepdims=True))
-        ), [CONV, CONV, "mean", "multiply"],
+        ),
+        [CONV, CONV, "mean", "multiply"],
     ),
     "divided by the result": (
-        lambda e, x: OP.divide(const(5, 1, 1), e("a", conv(x))), [CONV, "divide"],
+        lambda e, x: OP.divide(const(5, 1, 1), e("a", conv(x))),
+        [CONV, "divide"],
     ),
     "of a result that is read again": (
         lambda e, x: OP.add(
             e("b", OP.multiply(e("a", conv(x)), const(5, 1, 1))), e("c", NN.relu(e("a2", conv(x))))
-        ), [CONV, CONV, "nn.relu", BIAS],
+        ),
+        [CONV, CONV, "nn.relu", BIAS],
     ),
     "of a sum of two": (
-        lambda e, x: OP.multiply(
-            e("c", OP.add(e("a", conv(x)), e("b", conv(x)))), const(5, 1, 1)
-        ), [CONV, CONV, BIAS],
+        lambda e, x: OP.multiply(e("c", OP.add(e("a", conv(x)), e("b", conv(x)))), const(5, 1, 1)),
+        [CONV, CONV, BIAS],
     ),
     "of a sum of which one has no weight": (
         lambda e, x: OP.multiply(e("c", OP.add(e("a", conv(x, 4, 4, 3, 3)), x)), const(4, 1, 1)),
         [CONV, BIAS, "multiply"],
     ),
     "two groups": (
-        lambda e, x: OP.multiply(e("a", conv(x, 6, 2, 3, 3, groups=2)), const(6, 1, 1)), [CONV],
+        lambda e, x: OP.multiply(e("a", conv(x, 6, 2, 3, 3, groups=2)), const(6, 1, 1)),
+        [CONV],
     ),
     "each channel by itself": (
-        lambda e, x: OP.multiply(e("a", conv(x, 4, 1, 3, 3, groups=4)), const(4, 1, 1)), [CONV],
+        lambda e, x: OP.multiply(e("a", conv(x, 4, 1, 3, 3, groups=4)), const(4, 1, 1)),
+        [CONV],
     ),
     "other layouts": (
         lambda e, x: OP.multiply(
-            e("a", NN.conv2d(
-                e("t", OP.permute_dims(x, [0, 2, 3, 1])), const(3, 3, 4, 5), data_layout="NHWC",
-                kernel_layout="HWIO",
-            )), const(5),
-        ), ["permute_dims", CONV],
+            e(
+                "a",
+                NN.conv2d(
+                    e("t", OP.permute_dims(x, [0, 2, 3, 1])),
+                    const(3, 3, 4, 5),
+                    data_layout="NHWC",
+                    kernel_layout="HWIO",
+                ),
+            ),
+            const(5),
+        ),
+        ["permute_dims", CONV],
     ),
-}  # fmt: skip
+}
 
 FORWARD = {
     "a factor": (lambda e, x: conv(e("a", OP.multiply(x, const(4, 1, 1)))), [CONV]),
@@ -222,12 +244,14 @@ FORWARD = {
     "two readers": (
         lambda e, x: (lambda a: OP.add(e("b", conv(a)), e("c", conv(a))))(
             e("a", OP.multiply(x, const(4, 1, 1)))
-        ), [CONV, CONV, BIAS],
+        ),
+        [CONV, CONV, BIAS],
     ),
     "one reader that cannot": (
         lambda e, x: (lambda a: OP.add(e("b", conv(a, 4, 4, 3, 3)), a))(
             e("a", OP.multiply(x, const(4, 1, 1)))
-        ), ["multiply", CONV, BIAS],
+        ),
+        ["multiply", CONV, BIAS],
     ),
     "before relu, above zero": (
         lambda e, x: conv(e("b", NN.relu(e("a", OP.multiply(x, positive(4, 1, 1)))))),
@@ -238,45 +262,94 @@ FORWARD = {
         ["multiply", "nn.relu", CONV],
     ),
     "a batch norm and relu": (
-        lambda e, x: conv(e("e", NN.relu(e("d", OP.add(
-            e("c", OP.multiply(
-                e("b", OP.divide(
-                    e("a", OP.subtract(x, const(1, 4, 1, 1))), positive(1, 4, 1, 1)
-                )), positive(1, 4, 1, 1)
-            )), const(1, 4, 1, 1)
-        ))))), ["subtract", BIAS, "nn.relu", CONV],
+        lambda e, x: conv(
+            e(
+                "e",
+                NN.relu(
+                    e(
+                        "d",
+                        OP.add(
+                            e(
+                                "c",
+                                OP.multiply(
+                                    e(
+                                        "b",
+                                        OP.divide(
+                                            e("a", OP.subtract(x, const(1, 4, 1, 1))),
+                                            positive(1, 4, 1, 1),
+                                        ),
+                                    ),
+                                    positive(1, 4, 1, 1),
+                                ),
+                            ),
+                            const(1, 4, 1, 1),
+                        ),
+                    )
+                ),
+            )
+        ),
+        ["subtract", BIAS, "nn.relu", CONV],
     ),
     "before a bias, with a zero": (
-        lambda e, x: conv(e("b", OP.add(
-            e("a", OP.multiply(x, relax.const(np.array([1.0, 0, 2, 3]).reshape(4, 1, 1), D))),
-            const(4, 1, 1),
-        ))), ["multiply", BIAS, CONV],
+        lambda e, x: conv(
+            e(
+                "b",
+                OP.add(
+                    e(
+                        "a",
+                        OP.multiply(x, relax.const(np.array([1.0, 0, 2, 3]).reshape(4, 1, 1), D)),
+                    ),
+                    const(4, 1, 1),
+                ),
+            )
+        ),
+        ["multiply", BIAS, CONV],
     ),
     "before means, maxima and padding": (
-        lambda e, x: conv(e("d", NN.pad(
-            e("c", NN.max_pool2d(
-                e("b", NN.avg_pool2d(e("a", OP.multiply(x, positive(4, 1, 1))), (2, 2))), (2, 2)
-            )), [0, 0, 0, 0, 2, 2, 2, 2]
-        ))), ["nn.avg_pool2d", "nn.max_pool2d", "nn.pad", CONV],
+        lambda e, x: conv(
+            e(
+                "d",
+                NN.pad(
+                    e(
+                        "c",
+                        NN.max_pool2d(
+                            e(
+                                "b",
+                                NN.avg_pool2d(e("a", OP.multiply(x, positive(4, 1, 1))), (2, 2)),
+                            ),
+                            (2, 2),
+                        ),
+                    ),
+                    [0, 0, 0, 0, 2, 2, 2, 2],
+                ),
+            )
+        ),
+        ["nn.avg_pool2d", "nn.max_pool2d", "nn.pad", CONV],
     ),
     "two groups": (
-        lambda e, x: conv(e("a", OP.multiply(x, const(4, 1, 1))), 6, 2, 3, 3, groups=2), [CONV],
+        lambda e, x: conv(e("a", OP.multiply(x, const(4, 1, 1))), 6, 2, 3, 3, groups=2),
+        [CONV],
     ),
     "each channel by itself": (
-        lambda e, x: conv(e("a", OP.multiply(x, const(4, 1, 1))), 8, 1, 3, 3, groups=4), [CONV],
+        lambda e, x: conv(e("a", OP.multiply(x, const(4, 1, 1))), 8, 1, 3, 3, groups=4),
+        [CONV],
     ),
     "two groups in another layout": (
         lambda e, x: NN.conv2d(
             e("a", OP.multiply(e("t", OP.permute_dims(x, [0, 2, 3, 1])), const(4))),
-            const(3, 3, 2, 6), data_layout="NHWC", kernel_layout="HWIO", groups=2,
-        ), ["permute_dims", CONV],
+            const(3, 3, 2, 6),
+            data_layout="NHWC",
+            kernel_layout="HWIO",
+            groups=2,
+        ),
+        ["permute_dims", CONV],
     ),
     "of data": (
         lambda e, x: conv(e("a", OP.multiply(x, e("m", OP.mean(x, [0, 2, 3], keepdims=True))))),
         ["mean", "multiply", CONV],
     ),
     "that is a result": (lambda e, x: OP.multiply(x, const(4, 1, 1)), ["multiply"]),
-}  # fmt: skip
+}
 
 
 CASES = {"backward_fold_scale_axis": BACKWARD, "forward_fold_scale_axis": FORWARD}
@@ -295,9 +368,7 @@ def test_what_is_folded_and_what_stays(name, case):
 def test_numbers_stay(name):
     # All of them in one program, which is built once before and once after the pass.
     cases = CASES[name].values()
-    before = image(
-        lambda e, x: relax.Tuple([e("one", body(e, x)) for body, _ in cases])
-    )  # fmt: skip
+    before = image(lambda e, x: relax.Tuple([e("one", body(e, x)) for body, _ in cases]))
     after = passes(before, name)
     assert sorted(operators(after)) == sorted(op for _, expected in cases for op in expected)
     same(before, after)
@@ -315,14 +386,20 @@ def test_a_result_that_something_else_reads_is_not_scaled():
 @pytest.mark.parametrize(
     ("name", "body"),
     [
-        ("backward_fold_scale_axis",
-         lambda e, x: OP.multiply(e("b", OP.add(e("a", OP.matmul(x, const(4, 6))), const(6))),
-                                  const(6))),
-        ("forward_fold_scale_axis",
-         lambda e, x: OP.matmul(e("b", OP.add(e("a", OP.multiply(x, positive(4))), const(4))),
-                                const(4, 6))),
+        (
+            "backward_fold_scale_axis",
+            lambda e, x: OP.multiply(
+                e("b", OP.add(e("a", OP.matmul(x, const(4, 6))), const(6))), const(6)
+            ),
+        ),
+        (
+            "forward_fold_scale_axis",
+            lambda e, x: OP.matmul(
+                e("b", OP.add(e("a", OP.multiply(x, positive(4))), const(4))), const(4, 6)
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_product_takes_its_scales(name, body):
     before = rows(body)
     after = passes(before, name)
@@ -350,9 +427,11 @@ def test_a_scale_that_is_an_argument_does_not_go_through_relu():
 
 
 def test_both_ways_and_then_what_is_constant():
-    before = image(lambda e, x: OP.multiply(
-        e("b", conv(e("a", OP.divide(x, positive(4, 1, 1))))), const(5, 1, 1)
-    ))  # fmt: skip
+    before = image(
+        lambda e, x: OP.multiply(
+            e("b", conv(e("a", OP.divide(x, positive(4, 1, 1))))), const(5, 1, 1)
+        )
+    )
     after = passes(before, "fold_scale_axis")
     assert [n for _, v in bindings(after.main) if (n := op_name(v))] == [CONV]
     same(before, after)
@@ -360,8 +439,12 @@ def test_both_ways_and_then_what_is_constant():
 
 def test_what_nothing_applies_to_comes_back_as_it_is():
     before = image(lambda e, x: NN.relu(e("a", conv(x))))
-    for name in ("backward_fold_scale_axis", "forward_fold_scale_axis", "fold_scale_axis",
-                 "combine_conv2d"):  # fmt: skip
+    for name in (
+        "backward_fold_scale_axis",
+        "forward_fold_scale_axis",
+        "fold_scale_axis",
+        "combine_conv2d",
+    ):
         assert passes(before, name) is before
 
 
@@ -373,9 +456,13 @@ class Normed(nn.Module):
         convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[rank - 1]
         norm = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)[rank - 1]
         self.steps = nn.Sequential(
-            norm(4), convolution(4, 6, 3, padding=1), norm(6), nn.ReLU(),
-            convolution(6, 6, 3, groups=3), norm(6),
-        )  # fmt: skip
+            norm(4),
+            convolution(4, 6, 3, padding=1),
+            norm(6),
+            nn.ReLU(),
+            convolution(6, 6, 3, groups=3),
+            norm(6),
+        )
         for module in self.steps:
             if hasattr(module, "running_var"):
                 module.running_var.uniform_(0.5, 2)
@@ -421,9 +508,13 @@ def folded(model):
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [("resnet", "float64"), ("mobilenet_v2", "float32"), ("super_resolution", "float32"),
-     ("super_resolution", "float64")],
-)  # fmt: skip
+    [
+        ("resnet", "float64"),
+        ("mobilenet_v2", "float32"),
+        ("super_resolution", "float32"),
+        ("super_resolution", "float64"),
+    ],
+)
 def test_no_product_stays_behind_the_convolutions_of_a_sample(name, dtype):
     model = load_model(ModelSource(name, dtype=dtype), quiet)
     after = folded(model)

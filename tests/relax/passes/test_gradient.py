@@ -63,7 +63,8 @@ GROUPS = {
         "baddbmm": (torch.baddbmm, (draw(2, 3, 5), (2, 3, 4), (2, 4, 5))),
         "einsum": (lambda x, w: torch.einsum("bij,bkj->bik", x, w), (draw(2, 3, 4), (2, 5, 4))),
         "einsum with a sum": (
-            lambda x, w: torch.einsum("bij,kl->bk", x, w), (draw(2, 3, 4), (5, 3)),
+            lambda x, w: torch.einsum("bij,kl->bk", x, w),
+            (draw(2, 3, 4), (5, 3)),
         ),
         "attention": (
             lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
@@ -142,7 +143,8 @@ GROUPS = {
         "stack of one": (lambda x: torch.stack([x], 1).tanh(), (draw(2, 3),)),
         "cat": (lambda x, w: torch.cat([x, w, x], 1).tanh(), (draw(2, 3), (2, 2))),
         "split": (
-            lambda x: x.split([1, 3, 2], 1)[0].tanh() * x.split([1, 3, 2], 1)[1], (draw(2, 6),),
+            lambda x: x.split([1, 3, 2], 1)[0].tanh() * x.split([1, 3, 2], 1)[1],
+            (draw(2, 6),),
         ),
         "chunk": (lambda x: x.chunk(3, -1)[1] * x.chunk(3, -1)[2], (draw(2, 6),)),
         "unbind": (lambda x: x.unbind(0)[0] * x.unbind(0)[2], (draw(3, 4),)),
@@ -153,14 +155,16 @@ GROUPS = {
         "roll": (lambda x: x.roll(1, 1).tanh() * x, (draw(2, 4),)),
         "gather": (lambda x: x.gather(1, chosen([0, 0], [2, 1])) ** 2, (draw(2, 3),)),
         "embedding": (
-            lambda x, w: F.embedding(chosen([0, 3, 3], [1, 0, 0]), w) * x, (draw(2, 3, 4), (5, 4)),
+            lambda x, w: F.embedding(chosen([0, 3, 3], [1, 0, 0]), w) * x,
+            (draw(2, 3, 4), (5, 4)),
         ),
         "index_select": (lambda x: x.index_select(1, chosen(2, 0, 2)).sin(), (draw(2, 3, 4),)),
         "select": (lambda x: x.select(1, 2).sin() * x.select(-2, 0), (draw(2, 3, 4),)),
         "index": (lambda x: x[chosen(0, 0, 3)] * 2.0, (draw(4, 3),)),
         "two indices": (lambda x: x[chosen(0, 0, 3), chosen(1, 1, 2)] * 2.0, (draw(4, 3),)),
         "indices from behind": (
-            lambda x: x[chosen([0], [-1]), chosen(-2, 1)].sin(), (draw(4, 3, 2),),
+            lambda x: x[chosen([0], [-1]), chosen(-2, 1)].sin(),
+            (draw(4, 3, 2),),
         ),
         "index in the middle": (lambda x: x[:, chosen(2, 0, 2)].sin(), (draw(2, 3, 4),)),
         "2D index": (lambda x: x[chosen([0, 3], [1, 0])].sin(), (draw(4, 3),)),
@@ -171,22 +175,20 @@ GROUPS = {
     "rows": {
         "softmax": (lambda x: F.softmax(x, 1), (draw(2, 3, 4),)),
         "log_softmax": (lambda x: F.log_softmax(x, -1), (draw(2, 3, 4),)),
-        "layer norm": (
-            lambda x, w, b: F.layer_norm(x, (4,), w, b, 1e-3), (draw(3, 4), (4,), (4,)),
-        ),
+        "layer norm": (lambda x, w, b: F.layer_norm(x, (4,), w, b, 1e-3), (draw(3, 4), (4,), (4,))),
         "layer norm over two axes": (
-            lambda x, w, b: F.layer_norm(x, (3, 4), w, b), (draw(2, 3, 4), (3, 4), (3, 4)),
+            lambda x, w, b: F.layer_norm(x, (3, 4), w, b),
+            (draw(2, 3, 4), (3, 4), (3, 4)),
         ),
         "layer norm without weights": (lambda x: F.layer_norm(x, (4,)).tanh(), (draw(3, 4),)),
         "rms norm": (
             lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * w,
             (draw(3, 4), (4,)),
         ),
-        "group norm": (
-            lambda x, w, b: F.group_norm(x, 2, w, b), (draw(2, 4, 3, 3), (4,), (4,)),
-        ),
+        "group norm": (lambda x, w, b: F.group_norm(x, 2, w, b), (draw(2, 4, 3, 3), (4,), (4,))),
         "instance norm": (
-            lambda x, w, b: F.instance_norm(x, None, None, w, b), (draw(2, 4, 3, 3), (4,), (4,)),
+            lambda x, w, b: F.instance_norm(x, None, None, w, b),
+            (draw(2, 4, 3, 3), (4,), (4,)),
         ),
         "mean": (lambda x: x.mean((0, 2)).tanh() + x.mean(), (draw(2, 3, 4),)),
         "sum": (lambda x: x.sum(1, keepdim=True).tanh() * x.sum(), (draw(2, 3, 4),)),
@@ -215,25 +217,28 @@ GROUPS = {
             (draw(2, 4, 9), (6, 4, 3), (6,)),
         ),
         "1D with groups and dilation": (
-            lambda x, w: F.conv1d(x, w, groups=2, dilation=2), (draw(2, 4, 9), (6, 2, 3)),
+            lambda x, w: F.conv1d(x, w, groups=2, dilation=2),
+            (draw(2, 4, 9), (6, 2, 3)),
         ),
     },
     "pools": {
         "max pool": (lambda x: F.max_pool2d(x, 3, 2, 1).tanh(), (draw(*IMAGE),)),
         "max pool, even": (lambda x: F.max_pool2d(x, 2).tanh(), (draw(*IMAGE),)),
         "max pool, to the end": (
-            lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True).tanh(), (draw(*IMAGE),),
+            lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True).tanh(),
+            (draw(*IMAGE),),
         ),
         "average pool": (lambda x: F.avg_pool2d(x, 3, 2, 1).tanh(), (draw(*IMAGE),)),
         "average pool without the padding": (
-            lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False).tanh(), (draw(*IMAGE),),
+            lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False).tanh(),
+            (draw(*IMAGE),),
         ),
         "adaptive": (lambda x: F.adaptive_avg_pool2d(x, (2, 3)).tanh(), (draw(2, 4, 8, 9),)),
         "adaptive to one": (lambda x: F.adaptive_avg_pool2d(x, 1).tanh(), (draw(*IMAGE),)),
         "nearest": (lambda x: F.interpolate(x, scale_factor=2).tanh(), (draw(2, 2, 3, 4),)),
         "pixel shuffle": (lambda x: F.pixel_shuffle(x, 2).tanh(), (draw(1, 8, 2, 3),)),
     },
-}  # fmt: skip
+}
 
 
 class Many(nn.Module):

@@ -19,20 +19,31 @@ def session():
     return RelaxSession()
 
 
-@pytest.mark.parametrize(("name", "hazard"), [
-    ("fold", "constants"), ("combine_matmul", "parallel"), ("combine_conv2d", "parallel"),
-    ("transpose_dedup", "transposes"), ("fold_scale_axis", "scales"), ("drop_zeros", "no_ops"),
-    ("drop_ones", "no_ops"), ("dce", "dead"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "hazard"),
+    [
+        ("fold", "constants"),
+        ("combine_matmul", "parallel"),
+        ("combine_conv2d", "parallel"),
+        ("transpose_dedup", "transposes"),
+        ("fold_scale_axis", "scales"),
+        ("drop_zeros", "no_ops"),
+        ("drop_ones", "no_ops"),
+        ("dce", "dead"),
+    ],
+)
 def test_a_pass_removes_what_names_it_from_its_example(session, name, hazard):
     check_example(session, name, hazard)
 
 
-@pytest.mark.parametrize(("pipeline", "hazard", "remedy"), [
-    ("", "constants", "bind|fold"),
-    ("", "transposes", "transpose_dedup"),
-    ("cse|bind|fold", "parallel", "combine_matmul"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pipeline", "hazard", "remedy"),
+    [
+        ("", "constants", "bind|fold"),
+        ("", "transposes", "transpose_dedup"),
+        ("cse|bind|fold", "parallel", "combine_matmul"),
+    ],
+)
 def test_a_pass_removes_what_names_it_from_attention(session, pipeline, hazard, remedy):
     found = check_remedy(session, ATTENTION, pipeline, hazard, remedy)
     assert all(f.bytes > 0 for f in found)

@@ -56,17 +56,22 @@ CASES = {
     "a zero in front": ("drop_zeros", OP.tanh(OP.add(number(0.0), X)), ["tanh"]),
     "minus a broadcast zero": (
         "drop_zeros",
-        OP.tanh(OP.subtract(X, OP.broadcast_to(number(0.0), (1, 3)))), ["tanh"],
+        OP.tanh(OP.subtract(X, OP.broadcast_to(number(0.0), (1, 3)))),
+        ["tanh"],
     ),
     "a zero that broadcasts stays": (
-        "drop_zeros", OP.add(ROW, OP.zeros((2, 3), "float64")), ["zeros", "add"],
+        "drop_zeros",
+        OP.add(ROW, OP.zeros((2, 3), "float64")),
+        ["zeros", "add"],
     ),
     "zero minus stays": ("drop_zeros", OP.subtract(number(0.0), X), ["subtract"]),
     "ones": ("drop_ones", OP.tanh(OP.multiply(OP.ones((2, 3), "float64"), X)), ["tanh"]),
     "over one": ("drop_ones", OP.tanh(OP.divide(X, number(1.0))), ["tanh"]),
     "one over stays": ("drop_ones", OP.divide(number(1.0), X), ["divide"]),
     "a one that broadcasts stays": (
-        "drop_ones", OP.multiply(ROW, OP.ones((2, 3), "float64")), ["ones", "multiply"],
+        "drop_ones",
+        OP.multiply(ROW, OP.ones((2, 3), "float64")),
+        ["ones", "multiply"],
     ),
     "a number that is neither": ("drop_ones", OP.multiply(X, number(1.5)), ["multiply"]),
     "two that undo each other": ("transpose_dedup", OP.tanh(T(T(X, [1, 0]), [1, 0])), ["tanh"]),
@@ -74,16 +79,17 @@ CASES = {
     "one in order": ("transpose_dedup", OP.tanh(T(X, [0, 1])), ["tanh"]),
     "three": ("transpose_dedup", T(T(T(X, [1, 0]), [1, 0]), [1, 0]), ["permute_dims"]),
     "a product": (
-        "transpose_of_matmul", T(OP.matmul(X, W), [1, 0]),
+        "transpose_of_matmul",
+        T(OP.matmul(X, W), [1, 0]),
         ["permute_dims", "permute_dims", "matmul"],
     ),
     "a product of a transpose": (
-        "transpose_of_matmul", T(OP.matmul(T(X, [1, 0]), X), [1, 0]), ["permute_dims", "matmul"],
+        "transpose_of_matmul",
+        T(OP.matmul(T(X, [1, 0]), X), [1, 0]),
+        ["permute_dims", "matmul"],
     ),
-    "gelu": (
-        "decompose_gelu", OP.nn.gelu(X), ["multiply", "erf", "multiply", "add", "multiply"],
-    ),
-}  # fmt: skip
+    "gelu": ("decompose_gelu", OP.nn.gelu(X), ["multiply", "erf", "multiply", "add", "multiply"]),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -109,8 +115,15 @@ def test_a_product_that_something_else_reads_stays():
 
 def test_what_nothing_applies_to_comes_back_as_it_is():
     before = program(OP.tanh(X))
-    for name in ("drop_zeros", "drop_ones", "transpose_dedup", "transpose_of_matmul",
-                 "decompose_gelu", "decompose_layer_norm", "decompose_batch_norm"):  # fmt: skip
+    for name in (
+        "drop_zeros",
+        "drop_ones",
+        "transpose_dedup",
+        "transpose_of_matmul",
+        "decompose_gelu",
+        "decompose_layer_norm",
+        "decompose_batch_norm",
+    ):
         assert passes(before, name) is before
 
 
@@ -133,8 +146,14 @@ def test_what_is_spelled_out_is_what_it_was(module, name, size):
             buffer.uniform_(0.5, 2) if "var" in key else buffer.normal_()
     model, before = imported(module.double(), draw(*size), training=False, dtype="float64")
     after = passes(before, name)
-    assert not {"nn.gelu", "nn.gelu_tanh", "nn.layer_norm", "nn.group_norm", "nn.instance_norm",
-                "nn.batch_norm"} & set(operators(after))  # fmt: skip
+    assert not {
+        "nn.gelu",
+        "nn.gelu_tanh",
+        "nn.layer_norm",
+        "nn.group_norm",
+        "nn.instance_norm",
+        "nn.batch_norm",
+    } & set(operators(after))
     assert operators(after) != operators(before)
     step = RELAX.runtime.step(after, None, BuildOptions())
     values = dict(zip(model.input_names, model.inputs, strict=True))

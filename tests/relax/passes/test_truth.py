@@ -68,9 +68,11 @@ def test_a_wrong_gradient_is_found_where_the_forward_is_right(monkeypatch):
 
     monkeypatch.setattr(dedup, "transpose_dedup", fault)
     rows = table(
-        RelaxSession(), MLP, dtypes=("float64",),
+        RelaxSession(),
+        MLP,
+        dtypes=("float64",),
         stages=("training forward", "gradient", "cut and split"),
-    )  # fmt: skip
+    )
     assert rows["training forward", "float64"].passed
     assert rows["cut", "float64"].passed
     before = ("gradient of x", "gradient of hidden.weight", "gradient of hidden.bias")
@@ -86,8 +88,13 @@ def test_inside_every_counterpart_of_a_right_program_is_near(session):
     pipeline = default_pipeline("relax", True)
     found = session.inside(source, pipeline, None, "llvm", progress=quiet)
     names = {e.counterpart for e in found}
-    assert {"aten::linear in hidden", "aten::gelu in act", "aten::layer_norm in norm",
-            "aten::dropout in dropout", "aten::linear in head"} < names  # fmt: skip
+    assert {
+        "aten::linear in hidden",
+        "aten::gelu in act",
+        "aten::layer_norm in norm",
+        "aten::dropout in dropout",
+        "aten::linear in head",
+    } < names
     assert {"gradient of x", "gradient of hidden.weight", "gradient of norm.bias"} < names
     assert max(e.max_rel for e in found) < 1e-10
 

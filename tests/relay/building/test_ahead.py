@@ -27,9 +27,10 @@ def product(kind, rows, inner, columns):
         else packed_matmul.tile(rows, columns, 14)
     )
     shape = {
-        "turned": (columns, inner), "as it lies": (inner, columns),
+        "turned": (columns, inner),
+        "as it lies": (inner, columns),
         "packed": (columns // tile.columns, inner, tile.columns),
-    }[kind]  # fmt: skip
+    }[kind]
     weight = te.placeholder(shape, name="w")
     make = packed_matmul.dots if turned else packed_matmul.product
     function = te.create_prim_func([x, weight, make(te, tir, x, weight, tile, [rows])])
@@ -62,9 +63,15 @@ def asked(function):
 
 @pytest.mark.parametrize(
     ("kind", "rows", "inner", "columns"),
-    [("packed", 14, 48, 32), ("packed", 3, 16, 48), ("as it lies", 14, 192, 64),
-     ("as it lies", 6, 64, 192), ("turned", 14, 64, 48), ("turned", 5, 32, 24)],
-)  # fmt: skip
+    [
+        ("packed", 14, 48, 32),
+        ("packed", 3, 16, 48),
+        ("as it lies", 14, 192, 64),
+        ("as it lies", 6, 64, 192),
+        ("turned", 14, 64, 48),
+        ("turned", 5, 32, 24),
+    ],
+)
 def test_all_of_a_weight_but_its_first_part_is_asked_for(kind, rows, inner, columns):
     function, tile = product(kind, rows, inner, columns)
     loops, places = asked(read_ahead(schedules._DIALECT, function))

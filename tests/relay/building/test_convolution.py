@@ -13,9 +13,16 @@ from relay_functions import compiled, var
 
 AVX2 = "llvm -mcpu=znver2"
 WORKLOAD = (
-    "conv2d_NCHWc.x86", ("TENSOR", (1, 64, 32, 32), "float32"),
-    ("TENSOR", (64, 64, 3, 3), "float32"), (1, 1), (1, 1, 1, 1), (1, 1), "NCHW", "NCHW", "float32",
-)  # fmt: skip
+    "conv2d_NCHWc.x86",
+    ("TENSOR", (1, 64, 32, 32), "float32"),
+    ("TENSOR", (64, 64, 3, 3), "float32"),
+    (1, 1),
+    (1, 1, 1, 1),
+    (1, 1),
+    "NCHW",
+    "NCHW",
+    "float32",
+)
 
 
 @pytest.mark.parametrize("channels", [(3, 64), (64, 12), (64, 64), (24, 144), (5, 7), (512, 512)])
@@ -85,9 +92,12 @@ def test_the_numbers_are_pytorchs(name, dtype, fixed):
         for k, v in options.items()
     }
     made = relay.nn.conv2d(
-        var("x", *shape, dtype=dtype), weight, channels=kernel[0], kernel_size=kernel[2:],
+        var("x", *shape, dtype=dtype),
+        weight,
+        channels=kernel[0],
+        kernel_size=kernel[2:],
         **attributes,
-    )  # fmt: skip
+    )
     made = relay.nn.relu(relay.nn.bias_add(made, relay.const(b.numpy(), dtype)))
     function = compiled(made, f"{processor()} {BLAS} {SCHEDULES}")
     (found,) = function.run({"x": x, "w": w})
@@ -102,9 +112,15 @@ def test_a_layout_that_came_before_the_build_is_served_too():
     weight = torch.randn(16, 16, 3, 3)
     blocked = weight.view(2, 8, 2, 8, 3, 3).permute(0, 2, 4, 5, 3, 1).contiguous()
     made = relay.nn.contrib_conv2d_nchwc(
-        var("x", 1, 2, 8, 8, 8), relay.const(blocked.numpy()), channels=16, kernel_size=(3, 3),
-        padding=(1, 1), data_layout="NCHW8c", kernel_layout="OIHW8i8o", out_layout="NCHW8c",
-    )  # fmt: skip
+        var("x", 1, 2, 8, 8, 8),
+        relay.const(blocked.numpy()),
+        channels=16,
+        kernel_size=(3, 3),
+        padding=(1, 1),
+        data_layout="NCHW8c",
+        kernel_layout="OIHW8i8o",
+        out_layout="NCHW8c",
+    )
     x = torch.randn(1, 16, 8, 8)
     given = x.view(1, 2, 8, 8, 8).permute(0, 1, 3, 4, 2).contiguous()
     (found,) = compiled(made, f"{processor()} {BLAS} {SCHEDULES}").run({"x": given})
@@ -127,9 +143,11 @@ def test_sums_of_a_tile_take_the_room_of_a_tile(monkeypatch):
         return function
 
     made = relay.nn.conv2d(
-        var("x", 1, 64, 32, 32), relay.const(torch.randn(64, 64, 3, 3).numpy()), channels=64,
+        var("x", 1, 64, 32, 32),
+        relay.const(torch.randn(64, 64, 3, 3).numpy()),
+        channels=64,
         kernel_size=(3, 3),
-    )  # fmt: skip
+    )
     monkeypatch.setitem(schedules.CONFIG, "tir.add_lower_pass", [(3, look)])
     compiled(made, f"{AVX2} {SCHEDULES}")
     assert 16 * 5 in rooms  # 30 pixels a row: 5 divide it

@@ -73,8 +73,12 @@ def test_views_of_inputs_and_outputs_see_each_call():
 def test_inputs_in_any_layout_of_memory():
     function = compiled(relay.exp(var("x", 3, 5)))
     base = torch.randn(40)
-    for value in (torch.randn(5, 3).t(), base[1:16].view(3, 5), torch.randn(3, 1).expand(3, 5),
-                  torch.randn(3, 5).requires_grad_()):  # fmt: skip
+    for value in (
+        torch.randn(5, 3).t(),
+        base[1:16].view(3, 5),
+        torch.randn(3, 1).expand(3, 5),
+        torch.randn(3, 5).requires_grad_(),
+    ):
         (result,) = function.run({"x": value})
         assert torch.allclose(result, value.exp(), atol=1e-5)
         assert not result.requires_grad
@@ -102,9 +106,12 @@ def test_kept_arguments_are_read_anew_when_changed_in_place_or_replaced(layout):
 def test_bool_and_integers_go_in_and_come_out():
     x, chosen, n = var("x", 6), var("chosen", 6, dtype="bool"), var("n", 6, dtype="int64")
     body = relay.Tuple(
-        [relay.where(chosen, x, relay.negative(x)), relay.greater(x, relay.const(0.0)),
-         relay.add(n, relay.const(1, "int64"))]
-    )  # fmt: skip
+        [
+            relay.where(chosen, x, relay.negative(x)),
+            relay.greater(x, relay.const(0.0)),
+            relay.add(n, relay.const(1, "int64")),
+        ]
+    )
     function = compiled(body)
     for _ in range(3):  # memory that was freed too early would show
         value, flags = torch.randn(6), torch.rand(6) > 0.5
@@ -117,9 +124,12 @@ def test_bool_and_integers_go_in_and_come_out():
 
 @pytest.mark.parametrize(
     ("values", "words"),
-    [({}, "missing"), ({"x": torch.randn(3)}, r"float32\[3\]"),
-     ({"x": torch.randn(2).double()}, "float64")],
-)  # fmt: skip
+    [
+        ({}, "missing"),
+        ({"x": torch.randn(3)}, r"float32\[3\]"),
+        ({"x": torch.randn(2).double()}, "float64"),
+    ],
+)
 def test_wrong_arguments_are_refused_by_name(values, words):
     function = compiled(relay.tanh(var("x", 2)))
     with pytest.raises(EngineError, match=words) as raised:
@@ -139,23 +149,35 @@ PRODUCTS = {
     "dense": (lambda a, b: relay.nn.dense(a, b), lambda a, b: F.linear(a, b), (3, 5), (4, 5)),
     "dense of transposes": (
         lambda a, b: relay.nn.dense(relay.transpose(a), relay.transpose(b)),
-        lambda a, b: a.t() @ b, (5, 3), (5, 4),
+        lambda a, b: a.t() @ b,
+        (5, 3),
+        (5, 4),
     ),
     "dense of a transposed matrix": (
-        lambda a, b: relay.nn.dense(a, relay.transpose(b)), lambda a, b: a @ b, (3, 5), (5, 4),
+        lambda a, b: relay.nn.dense(a, relay.transpose(b)),
+        lambda a, b: a @ b,
+        (3, 5),
+        (5, 4),
     ),
     "batch matmul": (
         lambda a, b: relay.nn.batch_matmul(a, b, transpose_b=False),
-        lambda a, b: a @ b, (2, 3, 5), (2, 5, 4),
+        lambda a, b: a @ b,
+        (2, 3, 5),
+        (2, 5, 4),
     ),
     "batch matmul of a transpose": (
         lambda a, b: relay.nn.batch_matmul(relay.transpose(a, (0, 2, 1)), b),
-        lambda a, b: a.mT @ b.mT, (2, 5, 3), (2, 4, 5),
+        lambda a, b: a.mT @ b.mT,
+        (2, 5, 3),
+        (2, 4, 5),
     ),
     "batch matmul with one matrix": (
-        lambda a, b: relay.nn.batch_matmul(a, b), lambda a, b: a @ b.mT, (2, 3, 5), (1, 4, 5),
+        lambda a, b: relay.nn.batch_matmul(a, b),
+        lambda a, b: a @ b.mT,
+        (2, 3, 5),
+        (1, 4, 5),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("target", ["llvm", f"llvm {BLAS}"])

@@ -84,25 +84,27 @@ EXPRESSIONS = {
         lambda x: relay.concatenate([relay.exp(x), x], 1) * relay.const(2.0),
         lambda x: torch.cat([x.exp(), x], 1) * 2,
     ),
-    "turned": (lambda x: relay.transpose(relay.tanh(x), (2, 0, 1)),
-               lambda x: x.tanh().permute(2, 0, 1)),
+    "turned": (
+        lambda x: relay.transpose(relay.tanh(x), (2, 0, 1)),
+        lambda x: x.tanh().permute(2, 0, 1),
+    ),
     "running sum": (lambda x: relay.cumsum(x, 1), lambda x: x.cumsum(1)),
     "sorted": (lambda x: relay.sort(x, 2), lambda x: x.sort(2).values),
-    "small products": (
-        lambda x: relay.nn.batch_matmul(x, x, transpose_b=True), lambda x: x @ x.mT
-    ),
+    "small products": (lambda x: relay.nn.batch_matmul(x, x, transpose_b=True), lambda x: x @ x.mT),
     "pooled": (
         lambda x: relay.nn.max_pool2d(relay.expand_dims(x, 0), (2, 2)),
         lambda x: F.max_pool2d(x[None], 2, stride=1),
     ),
     "convolution": (
         lambda x: relay.nn.conv2d(
-            relay.expand_dims(x, 0), relay.const(torch.ones(4, 3, 3, 3).numpy()),
-            channels=4, kernel_size=(3, 3),
+            relay.expand_dims(x, 0),
+            relay.const(torch.ones(4, 3, 3, 3).numpy()),
+            channels=4,
+            kernel_size=(3, 3),
         ),
         lambda x: F.conv2d(x[None], torch.ones(4, 3, 3, 3, dtype=x.dtype)),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
@@ -126,10 +128,14 @@ def test_float64_keeps_its_digits(name):
 
 @pytest.mark.parametrize(
     ("left", "right", "turns"),
-    [((14, 128), (128, 48), (False, False)), ((14, 64), (48, 64), (False, True)),
-     ((14, 48), (14, 64), (True, False)), ((2, 14, 64), (2, 64, 14), (False, False)),
-     ((2, 14, 64), (2, 14, 64), (False, True))],
-)  # fmt: skip
+    [
+        ((14, 128), (128, 48), (False, False)),
+        ((14, 64), (48, 64), (False, True)),
+        ((14, 48), (14, 64), (True, False)),
+        ((2, 14, 64), (2, 64, 14), (False, False)),
+        ((2, 14, 64), (2, 14, 64), (False, True)),
+    ],
+)
 def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
     """A stage of ours that the rules do not know would be left as plain loops, right and slow."""
     found = []

@@ -153,9 +153,13 @@ def test_integers_keep_their_meaning():
 
 def test_convolutions_and_pools():
     module = nn.Sequential(
-        nn.Conv2d(4, 8, 3, padding=1, groups=2), nn.BatchNorm2d(8), nn.AvgPool2d(2),
-        nn.ConvTranspose2d(8, 4, 2, stride=2), nn.MaxPool2d(2), nn.PixelShuffle(2),
-    )  # fmt: skip
+        nn.Conv2d(4, 8, 3, padding=1, groups=2),
+        nn.BatchNorm2d(8),
+        nn.AvgPool2d(2),
+        nn.ConvTranspose2d(8, 4, 2, stride=2),
+        nn.MaxPool2d(2),
+        nn.PixelShuffle(2),
+    )
     module[1].running_mean.normal_()
     model, program = imported(module, IMAGE)
     assert program.buffers == ("1.running_mean", "1.running_var")
@@ -289,15 +293,21 @@ def late_view(x):
 REFUSED = {
     "unknown operator": (Apply(lambda x: torch.linalg.inv(x @ x.mT)), False, "linalg_inv"),
     "attention with dropout": (
-        Apply(lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.1)), True, "eager"),
+        Apply(lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.1)),
+        True,
+        "eager",
+    ),
     "batch norm that averages": (
-        nn.Sequential(nn.BatchNorm1d(6, momentum=None)), True, "batch_norm in 0"),
+        nn.Sequential(nn.BatchNorm1d(6, momentum=None)),
+        True,
+        "batch_norm in 0",
+    ),
     "change through a view": (Apply(late_view), False, "add_"),
     "layer norm over two axes": (nn.LayerNorm((6, 8)), False, "one axis"),
     "scaled elu": (Apply(lambda x: torch.ops.aten.elu(x, 1.0, 2.0)), False, "scaled elu"),
     "multinomial": (Apply(lambda x: torch.bernoulli(x.sigmoid())), False, "random"),
     "correction": (Apply(lambda x: x.std(-1, correction=2)), False, "correction"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

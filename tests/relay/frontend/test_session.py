@@ -34,8 +34,13 @@ def test_arguments_are_inputs_then_parameters_in_pytorchs_order(session):
     names = [n for n, _ in info.arguments]
     assert names[: info.input_count] == ["x"]
     assert names[info.input_count :] == [
-        "hidden.weight", "hidden.bias", "norm.weight", "norm.bias", "head.weight", "head.bias",
-    ]  # fmt: skip
+        "hidden.weight",
+        "hidden.bias",
+        "norm.weight",
+        "norm.bias",
+        "head.weight",
+        "head.bias",
+    ]
     assert [info.graph.by_id[i].name for i in info.graph.inputs] == names
     assert pickle.loads(pickle.dumps(info)).graph == info.graph
 

@@ -112,14 +112,17 @@ def test_marks_and_copies_are_all_that_devices_add(name):
 def test_values_are_copied_where_they_cross_between_devices():
     copies = [
         (op_name(_behind(e.args[0])), e.attrs.src_virtual_device, e.attrs.dst_virtual_device)
-        for e in post_order(apply(info("relay", "plan_devices"), BACKEND.example(
-            "plan_devices", "float32")).main)
+        for e in post_order(
+            apply(info("relay", "plan_devices"), BACKEND.example("plan_devices", "float32")).main
+        )
         if op_name(e) == "device_copy"
-    ]  # fmt: skip
+    ]
     cpu, cuda = (tvm.device(d, 0).device_type for d in ("cpu", "cuda"))
     assert {(op, s.device_type, d.device_type) for op, s, d in copies} == {
-        ("add", cpu, cuda), ("sqrt", cuda, cpu), ("subtract", cpu, cuda),
-    }  # fmt: skip
+        ("add", cpu, cuda),
+        ("sqrt", cuda, cpu),
+        ("subtract", cpu, cuda),
+    }
 
 
 def _behind(expr):

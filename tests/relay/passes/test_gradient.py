@@ -46,9 +46,14 @@ def test_a_whole_bert_with_embeddings_and_pooler_agrees_with_pytorch():
 
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=20, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=24, max_position_embeddings=12, attn_implementation="eager",
-    )  # fmt: skip
+        vocab_size=20,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=12,
+        attn_implementation="eager",
+    )
 
     class Whole(nn.Module):
         def __init__(self):
@@ -161,8 +166,11 @@ def test_integers_may_lack_a_gradient():
 def test_clean_ups_leave_nothing_to_clean():
     layer, inputs = bert_layer()
     _, program = imported(layer, *inputs, training=True)
-    made = passes(program, "externalize_dropout|decompose_layer_norm|linear_to_dense|root_grad_out"
-                           "|gradient|graph_normal_form")  # fmt: skip
+    made = passes(
+        program,
+        "externalize_dropout|decompose_layer_norm|linear_to_dense|root_grad_out"
+        "|gradient|graph_normal_form",
+    )
     before = [e for e in post_order(made.main) if isinstance(e, relay.Call)]
     assert any(op_name(e).endswith("_like") for e in before)
     assert any(isinstance(e, relay.Call) and op_name(e) == "zeros_like" for e in before)
@@ -182,8 +190,9 @@ def test_clean_ups_leave_nothing_to_clean():
 def test_cleaning_up_changes_no_number():
     layer, inputs = bert_layer(dtype=torch.float64)
     model, program = imported(layer, *inputs, training=True, dtype="float64")
-    raw = passes(program, "externalize_dropout|decompose_layer_norm|root_grad_out|gradient"
-                          "|graph_normal_form")  # fmt: skip
+    raw = passes(
+        program, "externalize_dropout|decompose_layer_norm|root_grad_out|gradient|graph_normal_form"
+    )
     outputs, gradients = step(model, raw)
     compare(model, outputs, gradients, 1e-12, 1e-10)
 

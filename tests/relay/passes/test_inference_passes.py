@@ -154,11 +154,15 @@ ELSEWISE = {
     "NHWC": (("float32", (2, 3, 4, 5)), lambda c: relay.layout_transform(c, "NCHW", "NHWC")),
     "HWIO": (("float32", (2, 3, 4, 5)), lambda c: relay.layout_transform(c, "OIHW", "HWIO")),
     "blocks": (("float32", (8, 4, 3, 3)), lambda c: relay.layout_transform(c, "OIHW", "OIHW2i4o")),
-    "blocks of one axis": (("float32", (1, 8, 3)), lambda c: relay.layout_transform(
-        c, "NCW", "NCW4c")),
-    "out of blocks": (("float32", (1, 2, 3, 4)), lambda c: relay.layout_transform(
-        c, "NCW4c", "NCW")),
-}  # fmt: skip
+    "blocks of one axis": (
+        ("float32", (1, 8, 3)),
+        lambda c: relay.layout_transform(c, "NCW", "NCW4c"),
+    ),
+    "out of blocks": (
+        ("float32", (1, 2, 3, 4)),
+        lambda c: relay.layout_transform(c, "NCW4c", "NCW"),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", ELSEWISE)

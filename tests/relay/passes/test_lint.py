@@ -18,22 +18,33 @@ def session():
     return RelaySession()
 
 
-@pytest.mark.parametrize(("name", "hazard"), [
-    ("fold", "constants"), ("combine_dense", "parallel"), ("combine_conv2d", "parallel"),
-    ("fold_scale_axis", "scales"), ("fold_explicit_padding", "paddings"),
-    ("drop_zeros", "no_ops"), ("drop_ones", "no_ops"), ("drop_identities", "no_ops"),
-    ("dce", "dead"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "hazard"),
+    [
+        ("fold", "constants"),
+        ("combine_dense", "parallel"),
+        ("combine_conv2d", "parallel"),
+        ("fold_scale_axis", "scales"),
+        ("fold_explicit_padding", "paddings"),
+        ("drop_zeros", "no_ops"),
+        ("drop_ones", "no_ops"),
+        ("drop_identities", "no_ops"),
+        ("dce", "dead"),
+    ],
+)
 def test_a_pass_removes_what_names_it_from_its_example(session, name, hazard):
     check_example(session, name, hazard)
 
 
-@pytest.mark.parametrize(("pipeline", "hazard", "remedy"), [
-    ("", "duplicates", "cse"),
-    ("", "constants", "bind|fold"),
-    ("", "transposes", "simplify_expr"),
-    ("cse|bind|fold|batch_matmul_nt", "parallel", "combine_batch_matmul"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pipeline", "hazard", "remedy"),
+    [
+        ("", "duplicates", "cse"),
+        ("", "constants", "bind|fold"),
+        ("", "transposes", "simplify_expr"),
+        ("cse|bind|fold|batch_matmul_nt", "parallel", "combine_batch_matmul"),
+    ],
+)
 def test_a_pass_removes_what_names_it_from_attention(session, pipeline, hazard, remedy):
     found = check_remedy(session, ATTENTION, pipeline, hazard, remedy)
     assert all(f.bytes > 0 for f in found)
@@ -65,5 +76,10 @@ def test_a_weight_that_is_turned_for_a_product_in_training_becomes_dense(session
 
 
 def test_fusion_joins_what_is_named(session):
-    check_fusion_finds_nothing(session, ModelSource("mlp"), default_pipeline("relay", False).upto(
-        last_built("relay", default_pipeline("relay", False))))  # fmt: skip
+    check_fusion_finds_nothing(
+        session,
+        ModelSource("mlp"),
+        default_pipeline("relay", False).upto(
+            last_built("relay", default_pipeline("relay", False))
+        ),
+    )

@@ -150,8 +150,9 @@ def operators(made):
 
 
 def test_dense_layers_of_different_sizes_join_without_a_batch():
-    x, w1, w2 = (var(n, *s, dtype="float32") for n, s in
-                 (("x", (3, 4)), ("w1", (5, 4)), ("w2", (6, 4))))  # fmt: skip
+    x, w1, w2 = (
+        var(n, *s, dtype="float32") for n, s in (("x", (3, 4)), ("w1", (5, 4)), ("w2", (6, 4)))
+    )
     start = program([x, w1, w2], relay.Tuple([relay.nn.dense(x, w) for w in (w1, w2)]))
     two = ("branches", "2")
     assert operators(run("combine_dense", start, two)) == operators(start)

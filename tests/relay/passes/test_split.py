@@ -21,8 +21,9 @@ from training import halves, joint, step
 
 @pytest.fixture(scope="module")
 def net():
-    model, program = imported(Net().double(), torch.randn(3, 4).double(), training=True,
-                              dtype="float64")  # fmt: skip
+    model, program = imported(
+        Net().double(), torch.randn(3, 4).double(), training=True, dtype="float64"
+    )
     return model, joint(program)
 
 
@@ -35,9 +36,7 @@ def test_arguments_and_results_stand_in_order(net):
     parts = halves(program)
     forward, backward = parts.forward.mod["forward"], parts.backward.mod["backward"]
     assert names(forward) == ["x0", "fc.weight", "fc.bias", "dropout_mask_0"]
-    assert names(backward) == [
-        "x0", "fc.weight", "dropout_mask_0", "grad_out_0", *parts.saved,
-    ]  # fmt: skip
+    assert names(backward) == ["x0", "fc.weight", "dropout_mask_0", "grad_out_0", *parts.saved]
     assert len(forward.ret_type.fields) == 1 + len(parts.captures)
     types = [str(p.checked_type) for p in program.main.params if p.name_hint in program.gradients]
     assert [str(t) for t in backward.ret_type.fields] == types
@@ -130,9 +129,8 @@ def test_a_deep_chain_is_split_without_recursion():
     body = relay.Tuple([forward[-1], backward])
     mod = tvm.IRModule.from_expr(relay.Function([x, g], body))
     program = RelayProgram(
-        relay.transform.InferType()(mod), {}, ("x",), 1, grad_outs=("grad_out_0",),
-        gradients=("x",),
-    )  # fmt: skip
+        relay.transform.InferType()(mod), {}, ("x",), 1, grad_outs=("grad_out_0",), gradients=("x",)
+    )
     parts = halves(program)
     assert len(parts.captures) == 1500
     assert names(parts.backward.mod["backward"]) == ["grad_out_0", *parts.saved]

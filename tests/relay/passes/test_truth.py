@@ -105,8 +105,13 @@ def test_inside_every_counterpart_of_a_right_program_is_near(session):
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
     found = session.inside(source, pipeline, None, "llvm", progress=quiet)
     names = {e.counterpart for e in found}
-    assert {"aten::linear in hidden", "aten::gelu in act", "aten::layer_norm in norm",
-            "aten::dropout in dropout", "aten::linear in head"} < names  # fmt: skip
+    assert {
+        "aten::linear in hidden",
+        "aten::gelu in act",
+        "aten::layer_norm in norm",
+        "aten::dropout in dropout",
+        "aten::linear in head",
+    } < names
     assert {f"gradient of {joint.by_id[i].name}" for i in joint.inputs[:7]} < names
     assert "gradient of aten::gelu in act" in names  # a node of the backward, by its numbers
     assert max(e.max_rel for e in found) < 1e-10

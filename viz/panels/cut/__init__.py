@@ -52,23 +52,32 @@ def show(desk: Desk, screen: Screen) -> None:
     with boundary(desk):  # first the graph, which is what is waited for; then the rest
         if view == _VIEWS[0]:
             graph_view(
-                coloured, key=_VIEW, height=HEIGHT, fewer_than=screen.fewer_than,
+                coloured,
+                key=_VIEW,
+                height=HEIGHT,
+                fewer_than=screen.fewer_than,
                 focus=captures.focus(cut),
                 open_groups=desk.derive(
                     lambda: _overview(coloured), "overview", screen.source, str(screen.pipeline)
                 ),
                 highlight=by_hand.highlight(cut, node_id),
-            )  # fmt: skip
+            )
         else:
             split = desk.ask("split", screen.source, screen.pipeline, cut.ids)
             graph_view(
                 split.forward if view == _VIEWS[1] else split.backward,
-                key=f"{view}_view", height=HEIGHT, fewer_than=screen.fewer_than,
-            )  # fmt: skip
+                key=f"{view}_view",
+                height=HEIGHT,
+                fewer_than=screen.fewer_than,
+            )
     document = desk.derive(
-        lambda: tables.cut_document(cut), "cut_document", screen.source, str(screen.pipeline),
-        chosen(screen), cut.joint.measured,
-    )  # fmt: skip
+        lambda: tables.cut_document(cut),
+        "cut_document",
+        screen.source,
+        str(screen.pipeline),
+        chosen(screen),
+        cut.joint.measured,
+    )
     with figures:
         _figures(document)
     with right:

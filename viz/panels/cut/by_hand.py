@@ -42,10 +42,12 @@ def undo(screen: Screen, graph: Graph) -> None:
         for node_id, way in forced.items():
             node = graph.by_id[node_id]
             st.button(
-                f"{plain_text(node.title)}: {_DONE[way]} ✕", key=f"undo_{node_id}",
-                on_click=force, args=(screen, node_id, None),
+                f"{plain_text(node.title)}: {_DONE[way]} ✕",
+                key=f"undo_{node_id}",
+                on_click=force,
+                args=(screen, node_id, None),
                 help=f"In {node.scope or 'the model'}. Leave it to the strategy again.",
-            )  # fmt: skip
+            )
 
 
 def highlight(cut: cuts.Cut, node_id: str | None) -> dict[str, str]:
@@ -94,6 +96,9 @@ def _chosen(screen: Screen, cut: cuts.Cut, node: Node) -> None:
             (RECOMPUTE, "Compute it again", standing.can_recompute),
         ):
             st.button(
-                label, key=f"force_{way}", on_click=force, args=(screen, node.id, way),
+                label,
+                key=f"force_{way}",
+                on_click=force,
+                args=(screen, node.id, way),
                 disabled=not able or not choice.rule.adapts or standing.forced == way,
-            )  # fmt: skip
+            )

@@ -32,9 +32,12 @@ def show(desk: Desk, screen: Screen) -> None:
     state.setdefault("keep_points", [CHOSEN, cutting.BASE])
     which, button = st.columns([5, 1.2], vertical_alignment="bottom")
     names = which.multiselect(
-        "Cuts to measure", offered, key="keep_points", help=_HELP,
+        "Cuts to measure",
+        offered,
+        key="keep_points",
+        help=_HELP,
         format_func=lambda n: _title(n, screen, desk),
-    )  # fmt: skip
+    )
     if button.button("Measure", key="measure", disabled=not names, width="stretch"):
         state.points = {**_asked(screen), **_wanted(desk, screen, names)}
         state.points_of = _place(screen)
@@ -107,12 +110,14 @@ def _table(points: list[cutting.Point]) -> None:
         ],
         hide_index=True,
         column_config={
-            "work again, estimated": percent, "work again, measured": percent,
-            "forward": ms, "forward + backward": ms,
+            "work again, estimated": percent,
+            "work again, measured": percent,
+            "forward": ms,
+            "forward + backward": ms,
             "against eager": st.column_config.NumberColumn(format="%.2f"),
             "max abs error": st.column_config.NumberColumn(format="%.1e"),
         },
-    )  # fmt: skip
+    )
     st.caption(
         "Work again is a share of the forward's time. Measured, it is how much longer forward and "
         "backward take than where everything is kept; a little below nothing is noise."

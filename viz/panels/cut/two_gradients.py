@@ -28,9 +28,10 @@ def show(desk: Desk, screen: Screen) -> None:
             "and backward together. Both are taken here as their pipelines leave them."
         )
         wanted = st.toggle(
-            "Compare", key="keep_two_gradients",
+            "Compare",
+            key="keep_two_gradients",
             help="Takes both gradients, builds both programs and runs them against PyTorch.",
-        )  # fmt: skip
+        )
         if not wanted:
             return
         with boundary(desk):

@@ -90,9 +90,11 @@ def cut_of(desk: Desk, screen: Screen) -> tuple[cuts.Cut, Graph]:
         return desk.derive(make, "cut", screen.source, str(screen.pipeline), choice, joint.measured)
     except ValueError as wrong:
         raise EngineError(
-            "usage", f"The graph cannot be cut so: {wrong}.", choice.rule.title,
+            "usage",
+            f"The graph cannot be cut so: {wrong}.",
+            choice.rule.title,
             "Choose another strategy or budget, or take back what is forced by hand.",
-        ) from wrong  # fmt: skip
+        ) from wrong
 
 
 def controls(desk: Desk, screen: Screen) -> None:
@@ -144,9 +146,11 @@ def _frontier_slider(desk: Desk, screen: Screen) -> None:
         return f"{tables.size(held)}, {tables.work_text(share, 1.0)} again"
 
     st.select_slider(
-        "Along the frontier: bytes kept, work again", list(points), key="keep_frontier",
+        "Along the frontier: bytes kept, work again",
+        list(points),
+        key="keep_frontier",
         format_func=said,
-    )  # fmt: skip
+    )
 
 
 def forced_by_hand(screen: Screen) -> dict[str, str]:

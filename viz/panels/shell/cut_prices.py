@@ -26,9 +26,13 @@ def control() -> None:
     """Whether work is estimated or measured."""
     st.session_state.setdefault("keep_prices", "estimated")
     st.segmented_control(
-        "Price of work", list(PRICES), key="keep_prices", format_func=PRICES.__getitem__,
-        required=True, help=_HELP,
-    )  # fmt: skip
+        "Price of work",
+        list(PRICES),
+        key="keep_prices",
+        format_func=PRICES.__getitem__,
+        required=True,
+        help=_HELP,
+    )
 
 
 def bench(desk: Desk) -> Bench | None:

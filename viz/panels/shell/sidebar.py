@@ -54,10 +54,15 @@ def choose_ir(problem: EngineError | None) -> str:
     if "ir" not in state and st.query_params.get("ir") not in ("Relay", "Relax"):
         state.ir = "relax" if recall("ir") == "relax" else "relay"
     ir = st.segmented_control(
-        "IR", ["relay", "relax"], key="ir", required=True, width="stretch",
-        format_func=str.capitalize, bind="query-params",
+        "IR",
+        ["relay", "relax"],
+        key="ir",
+        required=True,
+        width="stretch",
+        format_func=str.capitalize,
+        bind="query-params",
         help="Relay: TVM up to 0.19, with the gradient and the cut. Relax: TVM today.",
-    )  # fmt: skip
+    )
     ir = ir or "relay"
     if ir != state.setdefault("ir_before", ir):  # chosen here, not by a link
         remember("ir", ir)
@@ -73,37 +78,52 @@ def show(desk: Desk, ir: str) -> Screen | None:
     state.setdefault("keep_dtype", "float32")
     state.setdefault("keep_fewer_than", 10)
     choice = st.selectbox(
-        "Model", [*SAMPLES, _FILE], key="keep_model",
+        "Model",
+        [*SAMPLES, _FILE],
+        key="keep_model",
         format_func=lambda name: SAMPLES[name].title if name in SAMPLES else name,
-    )  # fmt: skip
+    )
     if choice is None or choice == _FILE:
         source, label = _file()
     else:
         source, label = _sample(choice), choice
     mode = st.segmented_control(
-        "Mode", _MODES, key="keep_mode", required=True, width="stretch",
+        "Mode",
+        _MODES,
+        key="keep_mode",
+        required=True,
+        width="stretch",
         help="Inference: eval mode, weights may be folded in. Training: train mode with dropout, "
         "and the gradient of every parameter.",
-    )  # fmt: skip
+    )
     gradient = _gradient(ir) if mode == _MODES[1] else "tvm"
     with st.expander("Settings"):
         dtype = st.segmented_control(
             "Numbers", ["float32", "float64"], key="keep_dtype", required=True, width="stretch"
         )
         seed = st.number_input(
-            "Seed", 0, 2**31 - 1, key="keep_seed",
+            "Seed",
+            0,
+            2**31 - 1,
+            key="keep_seed",
             help="Of the random weights, the inputs, the dropout masks and grad_out.",
-        )  # fmt: skip
+        )
         fewer_than = st.number_input(
-            "Constants into labels below", 0, 1000, key="keep_fewer_than",
+            "Constants into labels below",
+            0,
+            1000,
+            key="keep_fewer_than",
             help="A constant with fewer elements is written into its reader's label.",
-        )  # fmt: skip
+        )
     if source is None:
         return None
     source = replace(
-        source, training=mode == _MODES[1], dtype=dtype or "float32", seed=int(seed),
+        source,
+        training=mode == _MODES[1],
+        dtype=dtype or "float32",
+        seed=int(seed),
         gradient=gradient,
-    )  # fmt: skip
+    )
     pipeline = pipeline_of(ir, source.training, gradient)
     return Screen(ir, source, label, pipeline, int(fewer_than))
 
@@ -115,11 +135,15 @@ def _gradient(ir: str) -> str:
         return known[0]
     st.session_state.setdefault("keep_gradient", known[0])
     chosen = st.segmented_control(
-        "Gradient", known, key="keep_gradient", required=True, width="stretch",
+        "Gradient",
+        known,
+        key="keep_gradient",
+        required=True,
+        width="stretch",
         format_func=GRADIENTS.__getitem__,
         help="TVM's: its automatic differentiation, as a pass over the imported forward. "
         "PyTorch's: forward and backward as PyTorch's autograd records them, imported whole.",
-    )  # fmt: skip
+    )
     return chosen or known[0]
 
 
@@ -160,10 +184,12 @@ def _sample(name: str) -> ModelSource:
 def _file() -> tuple[ModelSource | None, str]:
     """An uploaded trace, kept in a folder of this session. It is not unpickled in this process."""
     upload = st.file_uploader(
-        "TorchScript trace (.pt)", key="upload", max_upload_size=_UPLOAD_LIMIT_MB,
+        "TorchScript trace (.pt)",
+        key="upload",
+        max_upload_size=_UPLOAD_LIMIT_MB,
         help="Saved with torch.jit.save. Opening a file runs code of torch: open only files that "
         "you trust.",
-    )  # fmt: skip
+    )
     state = st.session_state
     if upload is not None and state.get("upload_id") != upload.file_id:
         if "upload_folder" not in state:
@@ -178,11 +204,13 @@ def _file() -> tuple[ModelSource | None, str]:
     path = state.get("upload_path")
     state.setdefault("keep_inputs", "")
     inputs = st.text_area(
-        "Inputs, one a line", key="keep_inputs", height=96,
+        "Inputs, one a line",
+        key="keep_inputs",
+        height=96,
         placeholder="hidden=1x14x768:float32\nmask=1x1x1x14:float32",
         help="Name, shape and dtype of each argument of forward(), in order. The name may be "
         "left out.",
-    )  # fmt: skip
+    )
     if path is None:
         st.caption("Choose a file to look at.")
         return None, ""

@@ -132,10 +132,11 @@ def _list(
         steps = "the step" if idle == 1 else f"the {idle} steps"
         below.toggle(f"Hide {steps} that changed nothing", key=_HIDE)
     below.toggle(
-        "Run only up to the chosen step", key=_ONLY_TO,
+        "Run only up to the chosen step",
+        key=_ONLY_TO,
         help="What stands behind the chosen step is not run on this tab, for passes that take "
         "long or crash.",
-    )  # fmt: skip
+    )
     editing.show(screen, chosen - 1, change)
 
 
@@ -154,10 +155,12 @@ def _after(desk: Desk, screen: Screen, stepped: stepping.Stepped, model: ModelIn
     place = f"{screen.source} {alive.pipeline.upto(index)}"
     focus = _walk(screen, index, marked, place) or changes.chosen(place)
     keep = errors.choose(screen).toggle(
-        "Keep the layout", True, key=_KEEP,
+        "Keep the layout",
+        True,
+        key=_KEEP,
         help="What is there before and after a step stays where it stands. Without it each graph "
         "is laid out by itself: tidier, but it jumps.",
-    )  # fmt: skip
+    )
     if failure is not None:
         show_error(failure)
     places = changes.successors(desk, place, before, matched) if keep else None
@@ -186,8 +189,10 @@ def _difference(desk: Desk, screen: Screen, model: ModelInfo, index: int) -> tup
     before = _graph(desk, screen, model, start_of(screen.ir, screen.pipeline, index))
     matched = desk.derive(
         lambda: carry_identity(before, graph),
-        "diff", screen.source, str(screen.pipeline.upto(index)),
-    )  # fmt: skip
+        "diff",
+        screen.source,
+        str(screen.pipeline.upto(index)),
+    )
     return before, matched
 
 
@@ -222,17 +227,29 @@ def _walk(screen: Screen, index: int, marked: Sequence[str], place: str) -> str 
 
     back, on, words, change = st.columns([1.1, 0.8, 2, 1.5], vertical_alignment="center")
     back.button(
-        "Previous", key="previous", disabled=index < 0, width="stretch",
-        on_click=_choose, args=(screen, index - 1),
-    )  # fmt: skip
+        "Previous",
+        key="previous",
+        disabled=index < 0,
+        width="stretch",
+        on_click=_choose,
+        args=(screen, index - 1),
+    )
     on.button(
-        "Next", key="next", disabled=index >= screen.last, width="stretch",
-        on_click=_choose, args=(screen, index + 1),
-    )  # fmt: skip
+        "Next",
+        key="next",
+        disabled=index >= screen.last,
+        width="stretch",
+        on_click=_choose,
+        args=(screen, index + 1),
+    )
     words.markdown(title)
     here = f" {state.change + 1} of {len(marked)}" if state.change >= 0 else ""
     change.button(
-        f"Next change{here}", key="next_change", disabled=not marked, width="stretch",
-        on_click=next_change, help="Go to the next node that this step added or changed.",
-    )  # fmt: skip
+        f"Next change{here}",
+        key="next_change",
+        disabled=not marked,
+        width="stretch",
+        on_click=next_change,
+        help="Go to the next node that this step added or changed.",
+    )
     return marked[state.change] if 0 <= state.change < len(marked) else None

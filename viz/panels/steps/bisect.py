@@ -81,10 +81,12 @@ def show(desk: Desk, screen: Screen, found: Search | None) -> None:
     """Draw the button and, of a search, its tries as they come and what was found."""
     kind, factor = _wish()
     if st.button(
-        "Find the pass that breaks it", key="bisect_button", width="stretch",
+        "Find the pass that breaks it",
+        key="bisect_button",
+        width="stretch",
         help="Builds parts of the pipeline and compares them with PyTorch, halving each time, "
         "until the first pass is known that makes it so.",
-    ):  # fmt: skip
+    ):
         desk.forget_errors()
         st.session_state.bisect = Asked(screen.source, screen.pipeline, kind, factor)
         st.rerun()
@@ -111,9 +113,13 @@ def _wish() -> tuple[str, float]:
     if kind != "slow":
         return kind, FACTOR
     factor = right.number_input(
-        "times PyTorch eager", min_value=0.1, value=FACTOR, step=0.5, key="keep_bisect_factor",
+        "times PyTorch eager",
+        min_value=0.1,
+        value=FACTOR,
+        step=0.5,
+        key="keep_bisect_factor",
         help="Slow is what takes longer than so many times PyTorch eager, timed beside it.",
-    )  # fmt: skip
+    )
     return kind, float(factor)
 
 

@@ -84,24 +84,32 @@ def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
         return
     row = st.container(horizontal=True, vertical_alignment="center")  # wraps where it is narrow
     wanted = row.text_input(
-        "Filter", key="change_filter", placeholder="Operator, module, or what became of it",
-        label_visibility="collapsed", width=330,
-    )  # fmt: skip
+        "Filter",
+        key="change_filter",
+        placeholder="Operator, module, or what became of it",
+        label_visibility="collapsed",
+        width=330,
+    )
     counts = {what: sum(r["what"] == what for r in rows) for what in _WHAT}
     which = row.pills(
-        "Which", [w for w in _WHAT if counts[w]], selection_mode="multi", key=f"which_{place}",
-        format_func=lambda w: f"{counts[w]} {w}", label_visibility="collapsed",
+        "Which",
+        [w for w in _WHAT if counts[w]],
+        selection_mode="multi",
+        key=f"which_{place}",
+        format_func=lambda w: f"{counts[w]} {w}",
+        label_visibility="collapsed",
         width="content",
-    )  # fmt: skip
+    )
     st.session_state.setdefault(_GHOSTS, True)
     row.toggle(
-        "Draw what was removed", key=_GHOSTS, disabled=not matched.removed,
+        "Draw what was removed",
+        key=_GHOSTS,
+        disabled=not matched.removed,
         help="Puts the removed nodes back into the picture, dashed.",
-    )  # fmt: skip
+    )
     shown = [
-        r for r in rows
-        if (not which or r["what"] in which) and wanted.strip().lower() in _words(r)
-    ]  # fmt: skip
+        r for r in rows if (not which or r["what"] in which) and wanted.strip().lower() in _words(r)
+    ]
     key = f"changes_{place}"
 
     def select() -> None:
@@ -176,9 +184,11 @@ def _text(desk: Desk, screen: Screen, index: int) -> None:
     before: str = desk.ask("text", screen.source, screen.pipeline.upto(start), start)
     after: str = desk.ask("text", screen.source, screen.pipeline.upto(index), index)
     diff: str = desk.derive(
-        lambda: changes.text_diff(before, after), "text", screen.source,
+        lambda: changes.text_diff(before, after),
+        "text",
+        screen.source,
         str(screen.pipeline.upto(index)),
-    )  # fmt: skip
+    )
     whole = st.toggle("The whole text after the step", key="keep_whole_text")
     if whole:
         st.code(after, language="rust" if screen.ir == "relay" else "python", height=520)

@@ -75,16 +75,25 @@ def _field(screen: Screen, index: int, parameter: Parameter, key: str, change: C
     if parameter.choices:
         options = list(parameter.choices)
         st.selectbox(
-            label, options, options.index(text) if text in options else None, key=key,
-            on_change=told, help=parameter.about or None, placeholder="The pass decides",
-        )  # fmt: skip
+            label,
+            options,
+            options.index(text) if text in options else None,
+            key=key,
+            on_change=told,
+            help=parameter.about or None,
+            placeholder="The pass decides",
+        )
     elif parameter.kind == "switch":
         st.toggle(label, bool(value), key=key, on_change=told, help=parameter.about or None)
     else:
         st.text_input(
-            label, text, key=key, on_change=told, placeholder="The pass decides",
+            label,
+            text,
+            key=key,
+            on_change=told,
+            placeholder="The pass decides",
             help=parameter.about or None,
-        )  # fmt: skip
+        )
 
 
 def _add(screen: Screen, index: int, change: Change) -> None:
@@ -101,9 +110,15 @@ def _add(screen: Screen, index: int, change: Change) -> None:
         return name if title == name else f"{name}: {title}"
 
     st.selectbox(
-        "Add a pass", names(screen.ir), None, key=_ADD, on_change=add, format_func=said,
-        placeholder="Add a pass behind the chosen step", label_visibility="collapsed",
-    )  # fmt: skip
+        "Add a pass",
+        names(screen.ir),
+        None,
+        key=_ADD,
+        on_change=add,
+        format_func=said,
+        placeholder="Add a pass behind the chosen step",
+        label_visibility="collapsed",
+    )
 
 
 def _text(screen: Screen, change: Change) -> None:
@@ -113,16 +128,21 @@ def _text(screen: Screen, change: Change) -> None:
         st.download_button(
             "Download as Python",
             lambda: script(screen.ir, screen.source, screen.pipeline, screen.label),
-            f"{Path(screen.label).stem}-{screen.ir}.py", "text/x-python", on_click="ignore",
-            width="stretch", help="A script that runs the pipeline pass by pass, prints what each "
+            f"{Path(screen.label).stem}-{screen.ir}.py",
+            "text/x-python",
+            on_click="ignore",
+            width="stretch",
+            help="A script that runs the pipeline pass by pass, prints what each "
             "did, and compares with PyTorch; the tab In your code shows it.",
-        )  # fmt: skip
+        )
         with st.form("pipeline_form", border=False):
             text = st.text_input(
-                "Paste a pipeline", key="keep_pipeline_text", placeholder="cse|bind|-fold",
+                "Paste a pipeline",
+                key="keep_pipeline_text",
+                placeholder="cse|bind|-fold",
                 help="Names joined by |, a minus before a pass that is switched off, parameters "
                 "in parentheses: name(key=value).",
-            )  # fmt: skip
+            )
             use, reset = st.columns(2)
             used = use.form_submit_button("Use it", width="stretch")
             if reset.form_submit_button("Back to the default", width="stretch"):

@@ -33,14 +33,22 @@ def choose(screen: Screen) -> DeltaGenerator:
     """What the colours of the graph say; returns the row that it stands in."""
     row = st.container(horizontal=True, vertical_alignment="center")
     row.segmented_control(
-        "Colours", (CHANGES, ERRORS), default=CHANGES, key=_COLOURS, required=True,
+        "Colours",
+        (CHANGES, ERRORS),
+        default=CHANGES,
+        key=_COLOURS,
+        required=True,
         label_visibility="collapsed",
-    )  # fmt: skip
+    )
     if wanted() and screen.source.dtype == nodewise.SINGLE:
         row.segmented_control(
-            "Precision", nodewise.DTYPES, default=nodewise.SINGLE, key=_DTYPE, required=True,
+            "Precision",
+            nodewise.DTYPES,
+            default=nodewise.SINGLE,
+            key=_DTYPE,
+            required=True,
             label_visibility="collapsed",
-        )  # fmt: skip
+        )
     return row
 
 
@@ -70,12 +78,13 @@ def show(
         highlight={n.id: palette.error(inside.ratio(n.id)) for n in inside.graph},
         notes=desk.derive(
             lambda: {i: tables.error_text(inside, i) for i in inside.errors},
-            "error notes", *_place(screen, index, inside.dtype),
+            "error notes",
+            *_place(screen, index, inside.dtype),
         ),
         shines_through=palette.ERRORS,
         keep_places=keep_places,
         focus=ident if at == _place(screen, index, inside.dtype) else None,
-    )  # fmt: skip
+    )
     if compared != index:
         st.caption(
             "This step is only for looking, and building starts from before it: what is compared "
@@ -176,5 +185,6 @@ def _inside(desk: Desk, screen: Screen, index: int, dtype: str) -> Inside:
     source = replace(screen.source, dtype=dtype)
     return desk.derive(
         lambda: nodewise.look(desk.ask, screen.ir, source, screen.pipeline, index, here[0]),
-        "inside", *_place(screen, index, dtype),
-    )  # fmt: skip
+        "inside",
+        *_place(screen, index, dtype),
+    )

@@ -53,10 +53,12 @@ def show(desk: Desk, screen: Screen, found: Bisection) -> None:
     if reduction.cannot(found):
         return
     if st.button(
-        "Reduce", key="reduce_button", width="stretch",
+        "Reduce",
+        key="reduce_button",
+        width="stretch",
         help="Narrows the fault inside the pass: to the smallest piece of the program before it "
         "that still shows it, saved as a report that runs by itself.",
-    ):  # fmt: skip
+    ):
         desk.forget_errors()
         st.session_state.reduce = _Asked(found.question)
         st.rerun()
@@ -120,11 +122,16 @@ def _result(desk: Desk, screen: Screen, made: Reduction) -> None:
         lambda: reports.zipped(report, folder), "report", made.bisection.question, made.piece
     )
     st.download_button(
-        "Download the report", packed, f"{folder}.zip",
-        "application/zip", key="reduce_download", width="stretch", on_click="ignore",
+        "Download the report",
+        packed,
+        f"{folder}.zip",
+        "application/zip",
+        key="reduce_download",
+        width="stretch",
+        on_click="ignore",
         help="A folder with README.md, shaped like a bug report, and report.py, which shows the "
         "fault by itself.",
-    )  # fmt: skip
+    )
 
 
 def _program(screen: Screen, report: Report) -> None:
@@ -136,7 +143,12 @@ def _program(screen: Screen, report: Report) -> None:
     here, there = graph.by_id, report.graph_before.by_id
     added = dict.fromkeys(here.keys() - there.keys(), "added") if side == _AFTER else {}
     graph_view(
-        graph, key="reduce_view", height=340, fewer_than=screen.fewer_than, highlight=added,
-        details=False, family=f"reduced {report.title}",
-    )  # fmt: skip
+        graph,
+        key="reduce_view",
+        height=340,
+        fewer_than=screen.fewer_than,
+        highlight=added,
+        details=False,
+        family=f"reduced {report.title}",
+    )
     st.code(report.after if side == _AFTER else report.before, language="python", wrap_lines=True)

@@ -75,9 +75,14 @@ def rows(
     for index, step in enumerate(pipeline):
         about = info(ir, step)
         row = Row(
-            about.title, about.summary, step.enabled, about.required, about.looking,
-            ", ".join(f"{k}={v}" for k, v in step.params), failure=blamed.get(index, ""),
-        )  # fmt: skip
+            about.title,
+            about.summary,
+            step.enabled,
+            about.required,
+            about.looking,
+            ", ".join(f"{k}={v}" for k, v in step.params),
+            failure=blamed.get(index, ""),
+        )
         if records is not None and index >= len(records):
             row = replace(row, waiting=True)
         elif records is not None:

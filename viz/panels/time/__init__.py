@@ -59,9 +59,7 @@ def show(desk: Desk, screen: Screen) -> None:
     engine: EngineInfo = desk.ask("describe")
     request, target, fleet, told = _settings(desk, screen, engine)
     if target is not None and not target.runs_here and fleet is None:
-        st.info(
-            f"{target.name}: what is built for it cannot be timed here. {target.missing}"
-        )  # fmt: skip
+        st.info(f"{target.name}: what is built for it cannot be timed here. {target.missing}")
     running: _Run | None = st.session_state.get("timing")
     if running is not None:
         try:
@@ -107,12 +105,15 @@ def _settings(
     typed = state.get("keep_target")
     options = list(targets) if typed is None or typed in targets else [*targets, typed]
     name = where.selectbox(
-        "Target", options, key="keep_target", accept_new_options=True,
+        "Target",
+        options,
+        key="keep_target",
+        accept_new_options=True,
         format_func=lambda n: f"{targets[n].device}: {n}" if n in targets else n,
         help="Choose one, or type TVM's text for any other, such as "
         + ", ".join(f"`{t}`" for t in artefacts.TYPED)
         + ". What is not here can be built for and looked at, and timed on a fleet that has it.",
-    )  # fmt: skip
+    )
     count = threads.number_input(
         "Threads, 0 for all", 0, 256, key="keep_threads", help="For TVM and PyTorch alike."
     )
@@ -126,9 +127,14 @@ def _settings(
             first, second = side_by_side("ways", [1.2, 2])
         rivals, more = _rivals(first, named), _ways(second, desk, screen, engine, named)
     request: tuple[Any, ...] = (
-        screen.source, screen.pipeline, captured, named, int(count), int(runs),
+        screen.source,
+        screen.pipeline,
+        captured,
+        named,
+        int(count),
+        int(runs),
         *((rivals, more) if fleet is None else (fleet,)),
-    )  # fmt: skip
+    )
     can_run = target is not None and told and (target.runs_here or fleet is not None)
     if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
         desk.forget(Request(method, request))
@@ -169,9 +175,12 @@ def _rivals(place: DeltaGenerator, target: str) -> tuple[str, ...]:
     """What else is timed, beside PyTorch eager."""
     offered = RIVALS if target.startswith("cuda") else RIVALS[:1]
     picked = place.pills(
-        "Time beside PyTorch eager, too", offered, selection_mode="multi", key="keep_rivals",
+        "Time beside PyTorch eager, too",
+        offered,
+        selection_mode="multi",
+        key="keep_rivals",
         help="It is compiled first, which takes from seconds to minutes.",
-    )  # fmt: skip
+    )
     return tuple(picked)
 
 
@@ -185,11 +194,14 @@ def _ways(
         offered = ()
     others = {o.name: o for o in offered if o.added or o.target != target}
     taken = place.pills(
-        "Compare ways of building", list(others), selection_mode="multi", key="keep_ways",
+        "Compare ways of building",
+        list(others),
+        selection_mode="multi",
+        key="keep_ways",
         format_func=lambda n: n.replace("_", " "),
         help="Built, checked and timed in the same run as the chosen target.\n\n"
         + "\n".join(f"- **{n.replace('_', ' ')}**: {variants.WAYS[n]}" for n in others),
-    )  # fmt: skip
+    )
 
     def captured(source: ModelSource, pipeline: Pipeline) -> tuple[str, ...] | None:
         return _captured(desk, replace(screen, pipeline=pipeline))
@@ -234,24 +246,31 @@ def _results(request: tuple[Any, ...]) -> None:
         return
     runs = list(reversed(history))
     shown = request if request in history else runs[0]
-    row = st.container(
-        horizontal=True, horizontal_alignment="right", vertical_alignment="bottom"
-    )  # fmt: skip
+    row = st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="bottom")
     if len(runs) > 1:
         shown = row.selectbox(
-            "Run", runs, index=runs.index(shown), key="shown_run",
+            "Run",
+            runs,
+            index=runs.index(shown),
+            key="shown_run",
             format_func=lambda r: _run_name(r, history[r].title, history[r].result),
-        )  # fmt: skip
+        )
     documents = [past.document for past in history.values()]
     named = f"{len(documents)} runs" if len(documents) > 1 else "This run"
     row.download_button(
-        f"{named} (.csv)", timings.history_csv(documents), "timings.csv", "text/csv",
+        f"{named} (.csv)",
+        timings.history_csv(documents),
+        "timings.csv",
+        "text/csv",
         key="history_csv",
-    )  # fmt: skip
+    )
     row.download_button(
-        f"{named} (.json)", timings.history_json(documents), "timings.json", "application/json",
+        f"{named} (.json)",
+        timings.history_json(documents),
+        "timings.json",
+        "application/json",
         key="history_json",
-    )  # fmt: skip
+    )
     title, result = history[shown].title, history[shown].result
     strip(
         [
@@ -290,8 +309,9 @@ def _run_name(request: tuple[Any, ...], title: str, result: TimeResult) -> str:
     sizes = [f"batch {source.batch}"] if source.batch else []
     sizes += [f"{source.tokens} tokens"] if source.tokens else []
     kept = [] if captured is None else [f"{len(captured)} captures"]
-    return ", ".join([title, *sizes, source.dtype, *kept, f"{result.threads} threads",
-                      f"{repeats} repeats"])  # fmt: skip
+    return ", ".join(
+        [title, *sizes, source.dtype, *kept, f"{result.threads} threads", f"{repeats} repeats"]
+    )
 
 
 def _table(result: TimeResult, compared: bool) -> None:

@@ -97,10 +97,8 @@ def _table(rows: list[accuracy.Row]) -> int | None:
         on_select="rerun",
         selection_mode="single-row",
         placeholder="–",
-        column_config={
-            "max abs error": number, "relative to scale": number, "limit": number,
-        },
-    )  # fmt: skip
+        column_config={"max abs error": number, "relative to scale": number, "limit": number},
+    )
     chosen = event["selection"]["rows"]
     return chosen[0] if chosen and chosen[0] < len(rows) else None
 
@@ -114,6 +112,10 @@ def _node(desk: Desk, screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNo
     with boundary(desk):
         graph = desk.ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
         graph_view(
-            graph, key="truth_view", height=_HEIGHT, fewer_than=screen.fewer_than, focus=bad.id,
+            graph,
+            key="truth_view",
+            height=_HEIGHT,
+            fewer_than=screen.fewer_than,
+            focus=bad.id,
             highlight={bad.id: "changed"},
-        )  # fmt: skip
+        )

@@ -72,11 +72,15 @@ def _code(desk: Desk, found: Artefact, request: tuple[Any, ...]) -> None:
     language = pick.segmented_control("Code", languages, key="code_language", required=True)
     wanted = sought.text_input(
         "Search the code", key="code_search", placeholder="an instruction, a name"
-    )  # fmt: skip
+    )
     save.download_button(
-        "Code (.zip)", desk.derive(lambda: artefacts.archive(found), "code", *request),
-        "code.zip", "application/zip", key="code_zip", width="stretch",
-    )  # fmt: skip
+        "Code (.zip)",
+        desk.derive(lambda: artefacts.archive(found), "code", *request),
+        "code.zip",
+        "application/zip",
+        key="code_zip",
+        width="stretch",
+    )
     kernels = {
         (k.phase, k.name): (k, text) for k in found.kernels if (text := _text(k, language or ""))
     }
@@ -97,9 +101,10 @@ def _code(desk: Desk, found: Artefact, request: tuple[Any, ...]) -> None:
     shown = shown[:_MOST_LINES] + ([f"… {more} more lines"] if more > 0 else [])
     st.caption(f"{kernel.phase}, {kernel.name}")
     st.code(
-        "\n".join(shown), language={"CUDA": "cpp", "OpenCL": "cpp"}.get(language or ""),
+        "\n".join(shown),
+        language={"CUDA": "cpp", "OpenCL": "cpp"}.get(language or ""),
         height=_HEIGHT,
-    )  # fmt: skip
+    )
 
 
 def _text(kernel: KernelCode, language: str) -> str:
@@ -125,7 +130,7 @@ def _table(kernels: list[tuple[KernelCode, str]]) -> tuple[str, str]:
         selection_mode="single-row",
         placeholder="–",
         height="auto" if len(ordered) < 9 else 320,
-    )  # fmt: skip
+    )
     rows = event["selection"]["rows"]
     kernel = ordered[rows[0] if rows and rows[0] < len(ordered) else 0][0]
     return kernel.phase, kernel.name

@@ -23,8 +23,10 @@ def asked() -> Fleet | None:
         )
         where, which = st.columns(2)
         tracker = where.text_input(
-            "Tracker", key="keep_tracker", placeholder="host:port",
+            "Tracker",
+            key="keep_tracker",
+            placeholder="host:port",
             help="The machine and port that the tracker listens on.",
-        )  # fmt: skip
+        )
         key = which.text_input("Key", key="keep_fleet_key", placeholder="of the devices to take")
     return Fleet(tracker.strip(), key.strip()) if tracker.strip() or key.strip() else None

@@ -91,8 +91,10 @@ def _found(
     target = request[3] or ""
     document = desk.derive(
         lambda: explained.lint_document(explained.findings(graph, kernels, profile, target)),
-        "lint", request, profile is not None,
-    )  # fmt: skip
+        "lint",
+        request,
+        profile is not None,
+    )
     return profile, document, graph
 
 
@@ -115,10 +117,13 @@ def _hazard(screen: Screen, hazard: tables.Row, index: int) -> None:
         return
     new = with_remedy(screen.ir, screen.pipeline, remedy)
     button.button(
-        f"Add {remedy}", key=f"remedy_{index}", width="stretch",
-        on_click=sidebar.set_pipeline, args=(screen, new),
+        f"Add {remedy}",
+        key=f"remedy_{index}",
+        width="stretch",
+        on_click=sidebar.set_pipeline,
+        args=(screen, new),
         help=f"{LINTERS[hazard['hazard']].summary} The pipeline becomes {new}.",
-    )  # fmt: skip
+    )
 
 
 def _table(findings: list[tables.Row]) -> tables.Row | None:
@@ -143,6 +148,6 @@ def _table(findings: list[tables.Row]) -> tables.Row | None:
         selection_mode="single-row",
         placeholder="–",
         column_config={"costs": st.column_config.NumberColumn(format="%.4g ms")},
-    )  # fmt: skip
+    )
     chosen = event["selection"]["rows"]
     return findings[chosen[0]] if chosen and chosen[0] < len(findings) else None

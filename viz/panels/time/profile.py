@@ -57,8 +57,10 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
     peaks = _peaks(desk, profile, request)
     document = desk.derive(
         lambda: explained.profile_document(replace(profile, peaks=peaks), graph),
-        "kernels", request, peaks,
-    )  # fmt: skip
+        "kernels",
+        request,
+        peaks,
+    )
     strip(
         [
             (document["machine"], ""),
@@ -118,15 +120,15 @@ def _roofline(document: tables.Row) -> None:
     table, at = _selected("kernel_table"), st.session_state.get(_CHOSEN)
     chart = roofline(document, at if table else None)
     if chart is not None:
-        st.altair_chart(
-            chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE]
-        )  # fmt: skip
+        st.altair_chart(chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE])
     words, again = st.columns([3, 1.2], vertical_alignment="center")
     words.caption(explained.peaks_text(document["peaks"]))
     if again.button(
-        "Measure again", key="peaks_again", width="stretch",
+        "Measure again",
+        key="peaks_again",
+        width="stretch",
         help="Measures the machine's peaks anew; on a busy machine they come out too low.",
-    ):  # fmt: skip
+    ):
         st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
         st.rerun()
     hidden = sum(not (k["intensity"] and k["flops_per_second"]) for k in document["kernels"])
@@ -190,14 +192,18 @@ def _table(kernels: list[tables.Row]) -> tables.Row | None:
             "median": st.column_config.NumberColumn(format="%.3f ms"),
             "share": st.column_config.NumberColumn(format="%.1f %%"),
             "of peak": st.column_config.ProgressColumn(
-                format="%.0f %%", min_value=0, max_value=100,
+                format="%.0f %%",
+                min_value=0,
+                max_value=100,
                 help="The least time that the machine's peaks allow, over the time it takes; "
                 "empty where its FLOPs are unknown.",
             ),
             "FLOPs a byte": number,
-            "min": number, "max": number, "mean": number,
+            "min": number,
+            "max": number,
+            "mean": number,
         },
-    )  # fmt: skip
+    )
     return next((k for k in rows if k["index"] == st.session_state.get(_CHOSEN)), None)
 
 

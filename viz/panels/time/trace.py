@@ -17,6 +17,8 @@ def trace_button(document: tables.Row, model: str, ir: str) -> None:
     st.download_button(
         "As a trace (.json)",
         trace_json({**document, "model": model, "engine": ir}),
-        "trace.json", "application/json", key="trace",
+        "trace.json",
+        "application/json",
+        key="trace",
         help="One run's kernels on a line of time, for chrome://tracing or ui.perfetto.dev.",
-    )  # fmt: skip
+    )

@@ -154,7 +154,9 @@ def _table(
         placeholder="–",
         column_config={
             "share": st.column_config.ProgressColumn(
-                format="%.1f %%", min_value=0, max_value=100,
+                format="%.1f %%",
+                min_value=0,
+                max_value=100,
                 help="Of the time of all kernels, with the records that there are.",
             ),
             "without": st.column_config.NumberColumn(
@@ -169,7 +171,7 @@ def _table(
                 help="A build with records takes the best where nothing known is faster."
             ),
         },
-    )  # fmt: skip
+    )
     for note in book.notes:
         st.warning(note)
     if not chooses:
@@ -191,9 +193,13 @@ def _start(
     state.setdefault("keep_trials", 32)
     words, top, trials, start = st.columns([3, 1.3, 1.3, 1.1], vertical_alignment="bottom")
     count = top.number_input(
-        "Kernels, 0 for all", 0, 1000, key="keep_tune_top", disabled=bool(chosen),
+        "Kernels, 0 for all",
+        0,
+        1000,
+        key="keep_tune_top",
+        disabled=bool(chosen),
         help="Those with the largest share. Rows chosen in the table are tuned instead.",
-    )  # fmt: skip
+    )
     each = trials.number_input("Trials of each", 1, 100_000, key="keep_trials")
     keys = chosen or tuple(t.key for t in listed[: int(count) or None])
     words.caption(_plan(listed, keys, bool(chosen), int(each)))
@@ -306,7 +312,7 @@ def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
     words.caption(f"Builds for the target `{target} {RECORDS}` take the best records.")
     button.button(
         "Build with them", key="use_records", width="stretch", on_click=_use, args=(target,)
-    )  # fmt: skip
+    )
 
 
 def _use(target: str) -> None:
