@@ -1,7 +1,7 @@
 """The command line: one JSON document, promised fields, exit statuses, sentences for errors.
 
-The commands run as processes against an engine without a TVM (tests/page_session.py); the last
-test runs the real one.
+The commands run in this process against an engine without a TVM (page_session.py), and as processes
+where the process is the point; some run the real engines.
 """
 
 import csv
@@ -16,7 +16,7 @@ import sys
 import pytest
 
 import page_session
-from command_line import FAKE, document, run
+from command_line import FAKE, document, run, run_apart
 from page_session import NO_PARTITION_SEED, WRONG_SEED
 from place import ROOT
 from relascope.core.graph import Graph
@@ -491,8 +491,14 @@ def test_without_json_there_is_an_aligned_table(command):
     assert len(rules) == (2 if command == "passes" else 1)  # the second has what they can be told
 
 
+def test_a_process_prints_one_document_and_nothing_else():
+    done = run_apart("models", "--json", real=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == document("models")
+
+
 def test_an_engine_error_is_the_document_and_a_sentence_on_stderr():
-    done = run("graph", "mlp", "--seed", "13", "--json")
+    done = run_apart("graph", "mlp", "--seed", "13", "--json")
     assert done.returncode == 1
     error = json.loads(done.stdout)["error"]
     assert set(error) == {"kind", "message", "where", "hint"}
@@ -536,6 +542,12 @@ def test_wrong_usage_is_status_2_and_prints_nothing_on_stdout(args):
     assert "usage:" in done.stderr
 
 
+def test_wrong_usage_of_a_process_is_status_2():
+    done = run_apart("graph", real=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "usage:" in done.stderr
+
+
 @pytest.mark.parametrize("text", ["cse,fold", "nope", "cse||fold"])
 def test_a_malformed_pipeline_is_wrong_usage(text):
     error = document("step", "mlp", "--passes", text, status=2)["error"]
@@ -546,11 +558,11 @@ def test_a_malformed_pipeline_is_wrong_usage(text):
 def test_a_bad_file_is_told_in_words_and_the_log_only_on_request(tmp_path):
     bad = tmp_path / "bad.pt"
     bad.write_text("not a trace")
-    plain = run("graph", str(bad), real=True)
+    plain = run_apart("graph", str(bad), real=True)
     assert plain.returncode == 1
     assert "error: This file is not a TorchScript trace." in plain.stderr
     assert "Traceback" not in plain.stderr
-    assert "Traceback" in run("graph", str(bad), "--verbose", real=True).stderr
+    assert "Traceback" in run_apart("graph", str(bad), "--verbose", real=True).stderr
 
 
 def test_an_input_for_a_sample_is_wrong_usage():

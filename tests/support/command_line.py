@@ -1,10 +1,18 @@
-"""The command line as a process, against an engine without a TVM (page_session.py)."""
+"""The command line in this process, or as a process; against an engine without a TVM, or real."""
 
+from __future__ import annotations
+
+import contextlib
+import io
 import json
 import subprocess
 import sys
+from subprocess import CompletedProcess
+from typing import Any
 
+from engines import shared, shared_fake
 from place import ROOT
+from relascope.commands.main import main
 
 FAKE = """
 import sys
@@ -16,14 +24,27 @@ sys.exit(cli.main(connect=connect))
 """
 
 
-def run(*args, real=False):
+def run(*args: str, real: bool = False) -> CompletedProcess[str]:
+    """Run a command here, with the engines that all tests share."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main(args, shared if real else shared_fake)
+        except SystemExit as end:  # how argparse leaves
+            status = int(end.code or 0)
+    return CompletedProcess(args, status, out.getvalue(), err.getvalue())
+
+
+def run_apart(*args: str, real: bool = False) -> CompletedProcess[str]:
+    """Run a command as a person does: a process and engines of its own."""
     command = [sys.executable, "cli.py"] if real else [sys.executable, "-c", FAKE]
     return subprocess.run(
         [*command, *args], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )
 
 
-def document(*args, real=False, status=0):
+def document(*args: str, real: bool = False, status: int = 0) -> Any:
+    """The one document that a command prints with --json."""
     done = run(*args, "--json", real=real)
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)  # fails where there is more than one document
