@@ -149,7 +149,7 @@ def test_search_finds_marks_and_opens(streamlit_page):
     box.fill("softmax layer.7.")
     assert page.locator(".hits").inner_text() == "1 match"
     box.press("Enter")  # it is in closed groups, which open
-    found = view.ask("d.node.id[v.matches[0]]")
+    found = view.ask("d.node.id[v.finder.matches[0]]")
     view.wait("v.index.has(a)", found)
     page.wait_for_timeout(100)
     x, y = view.spot(found)
@@ -204,7 +204,7 @@ def test_narrow_and_dark(streamlit_page, dark):
     assert side["x"] + side["width"] <= root["x"] + root["width"]
     assert view.spot(view.node("nn.softmax"))[0] < side["x"]  # what is selected stays in sight
     assert page.locator(".bar").evaluate("e => e.scrollWidth <= e.clientWidth")
-    assert view.ask("v.theme") == ("dark" if dark else "light")
+    assert view.ask("v.theme.name") == ("dark" if dark else "light")
     pixel = view.ask("[...v.ctx.getImageData(2, 2, 1, 1).data].slice(0, 3)")
     assert (sum(pixel) < 200) == dark
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from relascope.viz.drawing.stable_places import Places
 
 _HERE = Path(__file__).parent
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.M)
+_EXPORT = re.compile(r"^export (?!default)", re.M)
 _EDGE_KINDS = {"plain": 0, "long": 1, "crossing": 2}
 _renderer: Callable[..., Any] | None = None
 
@@ -54,29 +57,11 @@ class ViewState:
     focus: str | None = None
 
 
-def graph_view(
-    graph: Graph,
-    *,
-    key: str,
-    height: int = 640,
-    fewer_than: int = 10,
-    open_groups: Iterable[str] | None = None,
-    highlight: Mapping[str, str] | None = None,
-    show_shapes: bool = False,
-    details: bool = True,
-    direction: Direction = "TB",
-    family: str | None = None,
-    focus: str | None = None,
-    notes: Mapping[str, str] | None = None,
-    shines_through: Sequence[str] = (),
-    keep_places: Mapping[str, str] | None = None,
-    on_select: Callable[[], None] | None = None,
-) -> ViewState:
-    """Draw a graph that can be panned, zoomed, searched, opened and closed by module.
+@dataclass(frozen=True)
+class View:
+    """How a graph is drawn.
 
     Args:
-        graph: what to draw.
-        key: the widget's key; its state survives reruns and changes of the graph.
         height: of the whole view, in pixels.
         fewer_than: constants with fewer elements than this are written into their readers.
         open_groups: groups that are open until the person says otherwise; by default all in a
@@ -97,36 +82,43 @@ def graph_view(
         keep_places: where another graph of the family was drawn before, leave the boxes of both
             where they were (`viz.drawing.stable_places`); new nodes named here stand by the node
             that is named with them. None lays each graph out by itself.
+    """
+
+    height: int = 640
+    fewer_than: int = 10
+    open_groups: Iterable[str] | None = None
+    highlight: Mapping[str, str] = field(default_factory=dict)
+    show_shapes: bool = False
+    details: bool = True
+    direction: Direction = "TB"
+    family: str | None = None
+    focus: str | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+    shines_through: Sequence[str] = ()
+    keep_places: Mapping[str, str] | None = None
+
+
+def graph_view(
+    graph: Graph, view: View = View(), *, key: str, on_select: Callable[[], None] | None = None
+) -> ViewState:
+    """Draw a graph that can be panned, zoomed, searched, opened and closed by module.
+
+    Args:
+        key: the widget's key; its state survives reruns and changes of the graph.
         on_select: called before the rerun that a change of the selection starts.
 
     Returns:
         The selection and the open groups, as of this run.
     """
     state = st.session_state.get(key) or {}
-    drawing = _drawing(graph, fewer_than)
-    focus = drawing.focus(focus)
-    if family is None:
-        family = drawing.family
+    drawing = _drawing(graph, view.fewer_than)
+    view = replace(view, focus=drawing.focus(view.focus), family=view.family or drawing.family)
     asked = state.get("toggles") or {}
-    toggles = dict(asked.get("groups") or {}) if asked.get("family") == family else {}
-    opened, drawn = _laid_out(drawing, open_groups, toggles, direction, family, key, keep_places)
-    data = drawing.encode(
-        drawn,
-        opened,
-        direction,
-        toggles,
-        height,
-        dict(highlight or {}),
-        show_shapes,
-        details,
-        family,
-        focus,
-        dict(notes or {}),
-        tuple(shines_through),
-    )
+    toggles = dict(asked.get("groups") or {}) if asked.get("family") == view.family else {}
+    opened, drawn = _laid_out(drawing, view, toggles, key)
     result = _component()(
         key=key,
-        data=data,
+        data=drawing.encode(drawn, opened, toggles, view),
         default={"selected": None, "toggles": None},
         on_selected_change=on_select or _nothing,
         on_toggles_change=_nothing,
@@ -137,8 +129,13 @@ def graph_view(
         selected if selected in drawing.graph.by_id else None,
         opened,
         group if group in drawing.tree.groups else None,
-        focus,
+        view.focus,
     )
+
+
+def drawn(graph: Graph, fewer_than: int) -> Graph:
+    """The graph as a view draws it, with small constants in their readers' labels."""
+    return _drawing(graph, fewer_than).graph
 
 
 def focus_on(module: str) -> str:
@@ -158,41 +155,47 @@ def _nothing() -> None:
 def _component() -> Callable[..., Any]:
     global _renderer
     if _renderer is None:
-        html, css, js = (
-            (_HERE / f"viewer.{part}").read_text("utf-8") for part in ("html", "css", "js")
-        )
+        html, css = ((_HERE / f"viewer.{part}").read_text("utf-8") for part in ("html", "css"))
+        js = "".join(_modules("viewer", {}).values())
         _renderer = st.components.v2.component("relascope_graph", html=html, css=css, js=js)
     return _renderer
 
 
+def _modules(name: str, known: dict[str, str]) -> dict[str, str]:
+    """A module of the viewer behind all that it imports, as parts of one script.
+
+    Streamlit takes one script as text, so `import` goes, and `export` but for the default.
+    """
+    if name not in known:
+        text = (_HERE / "viewer" / f"{name}.js").read_text("utf-8")
+        for other in _IMPORT.findall(text):
+            _modules(other, known)
+        known[name] = _EXPORT.sub("", _IMPORT.sub("", text))
+    return known
+
+
 def _laid_out(
-    drawing: _Drawing,
-    given: Iterable[str] | None,
-    toggles: Mapping[str, bool],
-    direction: Direction,
-    family: str,
-    key: str,
-    keep: Mapping[str, str] | None,
+    drawing: _Drawing, view: View, toggles: Mapping[str, bool], key: str
 ) -> tuple[tuple[str, ...], Layout]:
     """The groups that are open, and where everything stands."""
     tree = drawing.tree
-    opened = _opened(tree, given, toggles)
+    opened = _opened(tree, view.open_groups, toggles)
     name = f"{key}_places"
-    if keep is None:
+    if view.keep_places is None:
         st.session_state.pop(name, None)
-        return opened, drawing.laid_out(opened, direction)
+        return opened, drawing.laid_out(opened, view.direction)
     kept: _Kept | None = st.session_state.get(name)
-    if kept is None or kept.family != family:
-        kept = st.session_state[name] = _Kept(family)
+    if kept is None or kept.family != view.family:
+        kept = st.session_state[name] = _Kept(view.family)
     as_before = _opened(tree, kept.places.open_as_before(tree, opened), toggles)
     if kept.drawing is drawing and kept.drawn is not None and kept.opened == as_before:
         return as_before, kept.drawn  # the same as in the run before
-    fresh = drawing.laid_out(as_before, direction)
+    fresh = drawing.laid_out(as_before, view.direction)
     if kept.places.can_keep(drawing.graph, fresh):
         opened = as_before
     else:
-        fresh = drawing.laid_out(opened, direction)
-    kept.drawn = kept.places.keep(drawing.graph, tree, opened, fresh, keep)
+        fresh = drawing.laid_out(opened, view.direction)
+    kept.drawn = kept.places.keep(drawing.graph, tree, opened, fresh, view.keep_places)
     kept.drawing, kept.opened = drawing, opened
     return opened, kept.drawn
 
@@ -214,7 +217,7 @@ def _opened(
 class _Kept:
     """What a view has drawn of one family of graphs, so that the next one does not jump."""
 
-    family: str
+    family: str | None
     places: Places = field(default_factory=Places)
     drawing: _Drawing | None = None
     opened: tuple[str, ...] = ()
@@ -247,50 +250,24 @@ class _Drawing:
         self.family = f"{graph.ir}:{','.join(inputs)}"
         self.strings: dict[str, int] = {}
         self.nodes = self._nodes()
-        self._last: tuple[str, Layout, bytes] | None = None
+        self._last: tuple[object, Layout, bytes] | None = None
         self._laid_out: tuple[tuple[tuple[str, ...], Direction], Layout] | None = None
 
     def encode(
-        self,
-        drawn: Layout,
-        opened: Sequence[str],
-        direction: Direction,
-        toggles: Mapping[str, bool],
-        height: int,
-        highlight: Mapping[str, str],
-        show_shapes: bool,
-        details: bool,
-        family: str | None,
-        focus: str | None,
-        notes: Mapping[str, str],
-        shines_through: Sequence[str],
+        self, drawn: Layout, opened: Sequence[str], toggles: Mapping[str, bool], view: View
     ) -> bytes:
-        """Everything viewer.js needs: JSON, deflated."""
-        asked = json.dumps(
-            [
-                list(opened),
-                direction,
-                toggles,
-                height,
-                highlight,
-                show_shapes,
-                details,
-                family,
-                focus,
-                notes,
-                shines_through,
-            ]
-        )
+        """Everything the browser's side needs: JSON, deflated."""
+        asked = (opened, dict(toggles), replace(view, open_groups=None, keep_places=None))
         if self._last is None or self._last[0] != asked or self._last[1] is not drawn:
-            data = self._data(drawn, set(opened), highlight, shines_through)
-            data["node"]["note"] = [notes.get(n.id, "") for n in self.graph.nodes]
+            data = self._data(drawn, set(opened), view.highlight, view.shines_through)
+            data["node"]["note"] = [view.notes.get(n.id, "") for n in self.graph.nodes]
             data |= {
                 "toggles": toggles,
-                "viewHeight": height,
-                "showShapes": show_shapes,
-                "details": details,
-                "focus": focus,
-                "family": family,
+                "viewHeight": view.height,
+                "showShapes": view.show_shapes,
+                "details": view.details,
+                "focus": view.focus,
+                "family": view.family,
             }
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
             raw = text.encode()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from relascope.engine.protocol.results import ModelInfo
-from relascope.viz.component import graph_view
-from relascope.viz.drawing.modules import fold_constants
+from relascope.viz.component import View, drawn, graph_view
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import heading, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
@@ -20,11 +19,11 @@ def show(desk: Desk, screen: Screen) -> None:
     info: ModelInfo = desk.ask("load", screen.source)
     graph = info.graph
     facts = tables.facts(graph)
-    folded = len(graph) - len(fold_constants(graph, screen.fewer_than))
+    in_labels = len(graph) - len(drawn(graph, screen.fewer_than))
     strip(
         [
             (tables.number(facts["nodes"]), "nodes"),
-            (tables.number(folded), "small constants in labels"),
+            (tables.number(in_labels), "small constants in labels"),
             (tables.number(facts["edges"]), "edges"),
             (tables.number(len(facts["operators"])), "operators"),
             (tables.number(info.parameters), "parameters"),
@@ -32,7 +31,7 @@ def show(desk: Desk, screen: Screen) -> None:
             (tables.milliseconds(info.seconds), "to import"),
         ]
     )
-    graph_view(graph, key="graph_view", height=HEIGHT, fewer_than=screen.fewer_than)
+    graph_view(graph, View(HEIGHT, screen.fewer_than), key="graph_view")
     left, right = side_by_side("tables", [2, 3])
     with left:
         heading("Operators")

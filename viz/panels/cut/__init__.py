@@ -6,7 +6,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
-from relascope.viz.component import graph_view
+from relascope.viz.component import View, graph_view
 from relascope.viz.drawing.modules import module_groups
 from relascope.viz.panels.cut import by_hand, captures, frontier, two_gradients
 from relascope.viz.panels.cut import measured as points
@@ -53,22 +53,23 @@ def show(desk: Desk, screen: Screen) -> None:
         if view == _VIEWS[0]:
             graph_view(
                 coloured,
-                key=_VIEW,
-                height=HEIGHT,
-                fewer_than=screen.fewer_than,
-                focus=captures.focus(cut),
-                open_groups=desk.derive(
-                    lambda: _overview(coloured), "overview", screen.source, str(screen.pipeline)
+                View(
+                    HEIGHT,
+                    screen.fewer_than,
+                    focus=captures.focus(cut),
+                    open_groups=desk.derive(
+                        lambda: _overview(coloured), "overview", screen.source, str(screen.pipeline)
+                    ),
+                    highlight=by_hand.highlight(cut, node_id),
                 ),
-                highlight=by_hand.highlight(cut, node_id),
+                key=_VIEW,
             )
         else:
             split = desk.ask("split", screen.source, screen.pipeline, cut.ids)
             graph_view(
                 split.forward if view == _VIEWS[1] else split.backward,
+                View(HEIGHT, screen.fewer_than),
                 key=f"{view}_view",
-                height=HEIGHT,
-                fewer_than=screen.fewer_than,
             )
     document = desk.derive(
         lambda: tables.cut_document(cut),

@@ -15,7 +15,7 @@ from relascope.engine.jobs import step as stepping
 from relascope.engine.protocol.results import ModelInfo, StepRecord
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.changes import start_of
-from relascope.viz.component import graph_view
+from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import boundary, show_error, side_by_side
@@ -169,17 +169,19 @@ def _after(desk: Desk, screen: Screen, stepped: stepping.Stepped, model: ModelIn
         return
     graph_view(
         changes.picture(desk, place, before, matched),
+        View(
+            HEIGHT,
+            screen.fewer_than,
+            highlight={
+                **dict.fromkeys(matched.changed, "changed"),
+                **dict.fromkeys(matched.added, "added"),
+                **dict.fromkeys(matched.removed, "removed"),
+            },
+            shines_through=("changed", "removed", "added"),
+            focus=focus,
+            keep_places=places,
+        ),
         key="step_view",
-        height=HEIGHT,
-        fewer_than=screen.fewer_than,
-        highlight={
-            **dict.fromkeys(matched.changed, "changed"),
-            **dict.fromkeys(matched.added, "added"),
-            **dict.fromkeys(matched.removed, "removed"),
-        },
-        shines_through=("changed", "removed", "added"),
-        focus=focus,
-        keep_places=places,
     )
 
 

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import node_accuracy as nodewise
 from relascope.engine.jobs.node_accuracy import Inside
-from relascope.viz.component import graph_view
+from relascope.viz.component import View, graph_view
 from relascope.viz.drawing import palette
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, heading
@@ -72,18 +72,20 @@ def show(
     compared = nodewise.compared_step(screen.ir, screen.pipeline, index)
     graph_view(
         inside.graph,
-        key=key,
-        height=height,
-        fewer_than=screen.fewer_than,
-        highlight={n.id: palette.error(inside.ratio(n.id)) for n in inside.graph},
-        notes=desk.derive(
-            lambda: {i: tables.error_text(inside, i) for i in inside.errors},
-            "error notes",
-            *_place(screen, index, inside.dtype),
+        View(
+            height,
+            screen.fewer_than,
+            highlight={n.id: palette.error(inside.ratio(n.id)) for n in inside.graph},
+            notes=desk.derive(
+                lambda: {i: tables.error_text(inside, i) for i in inside.errors},
+                "error notes",
+                *_place(screen, index, inside.dtype),
+            ),
+            shines_through=palette.ERRORS,
+            keep_places=keep_places,
+            focus=ident if at == _place(screen, index, inside.dtype) else None,
         ),
-        shines_through=palette.ERRORS,
-        keep_places=keep_places,
-        focus=ident if at == _place(screen, index, inside.dtype) else None,
+        key=key,
     )
     if compared != index:
         st.caption(

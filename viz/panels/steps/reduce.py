@@ -13,7 +13,7 @@ from relascope.engine.jobs import reduce as reduction
 from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
-from relascope.viz.component import graph_view
+from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import plain_text, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
@@ -144,11 +144,9 @@ def _program(screen: Screen, report: Report) -> None:
     added = dict.fromkeys(here.keys() - there.keys(), "added") if side == _AFTER else {}
     graph_view(
         graph,
+        View(
+            340, screen.fewer_than, highlight=added, details=False, family=f"reduced {report.title}"
+        ),
         key="reduce_view",
-        height=340,
-        fewer_than=screen.fewer_than,
-        highlight=added,
-        details=False,
-        family=f"reduced {report.title}",
     )
     st.code(report.after if side == _AFTER else report.before, language="python", wrap_lines=True)

@@ -8,7 +8,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy
 from relascope.passes.catalogue import default_pipeline
 from relascope.samples import SAMPLES
-from relascope.viz.component import graph_view
+from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import boundary, heading, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
@@ -113,9 +113,6 @@ def _node(desk: Desk, screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNo
         graph = desk.ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
         graph_view(
             graph,
+            View(_HEIGHT, screen.fewer_than, focus=bad.id, highlight={bad.id: "changed"}),
             key="truth_view",
-            height=_HEIGHT,
-            fewer_than=screen.fewer_than,
-            focus=bad.id,
-            highlight={bad.id: "changed"},
         )

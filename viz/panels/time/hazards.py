@@ -12,7 +12,7 @@ from relascope.engine.protocol.profile import Profile
 from relascope.passes.catalogue import last_built
 from relascope.passes.lint import LINTERS
 from relascope.passes.lint.rules.adding import with_remedy
-from relascope.viz.component import graph_view
+from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
@@ -65,13 +65,15 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
         return
     graph_view(
         graph,
+        View(
+            _HEIGHT,
+            screen.fewer_than,
+            highlight=dict.fromkeys(chosen["nodes"], "hazard"),
+            shines_through=("hazard",),
+            focus=chosen["nodes"][0],
+            notes={chosen["nodes"][0]: chosen["message"]},
+        ),
         key="hazard_view",
-        height=_HEIGHT,
-        fewer_than=screen.fewer_than,
-        highlight=dict.fromkeys(chosen["nodes"], "hazard"),
-        shines_through=("hazard",),
-        focus=chosen["nodes"][0],
-        notes={chosen["nodes"][0]: chosen["message"]},
     )
 
 

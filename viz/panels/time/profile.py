@@ -12,7 +12,7 @@ from relascope.core.graph import Graph
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.passes.catalogue import last_built
 from relascope.viz.charts.roofline import CHOICE, roofline
-from relascope.viz.component import graph_view
+from relascope.viz.component import View, graph_view
 from relascope.viz.drawing import palette
 from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
@@ -90,11 +90,13 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
     shares = explained.heat(profile)
     graph_view(
         graph,
+        View(
+            _HEIGHT,
+            screen.fewer_than,
+            highlight={n.id: palette.heat(shares.get(n.id)) for n in graph},
+            focus=chosen["nodes"][-1] if chosen and chosen["nodes"] else None,
+        ),
         key="heat_view",
-        height=_HEIGHT,
-        fewer_than=screen.fewer_than,
-        highlight={n.id: palette.heat(shares.get(n.id)) for n in graph},
-        focus=chosen["nodes"][-1] if chosen and chosen["nodes"] else None,
     )
 
 

@@ -1,0 +1,123 @@
+// The view: what part of the picture is on the screen, and how large.
+
+import { clamp, HEADER } from "./parts.js";
+import { Picture } from "./picture.js";
+
+const MAX_ZOOM = 4;
+
+export class Camera extends Picture {
+  constructor() {
+    super();
+    this.zoom = 1; this.x = 0; this.y = 0; // screen = world * zoom + (x, y), in CSS pixels
+  }
+
+  toWorld(sx, sy) { return [(sx - this.x) / this.zoom, (sy - this.y) / this.zoom]; }
+
+  hit(wx, wy) {
+    if (!this.drawing) return -1;
+    const { box } = this.drawing;
+    const inside = (i, high) => wx >= box.x[i] && wx <= box.x[i] + box.w[i]
+      && wy >= box.y[i] && wy <= box.y[i] + high;
+    for (let k = this.solid.length - 1; k >= 0; k--) {
+      if (inside(this.solid[k], box.h[this.solid[k]])) return this.solid[k];
+    }
+    const header = Math.max(HEADER, 14 / this.zoom);
+    for (let k = this.open.length - 1; k >= 0; k--) {
+      if (inside(this.open[k], Math.min(header, box.h[this.open[k]]))) return this.open[k];
+    }
+    return -1;
+  }
+
+  onToggle(i, wx, wy) {
+    const { box } = this.drawing;
+    if (!box.kind[i] || this.zoom < 0.25) return false;
+    return wx <= box.x[i] + 32 && (box.open[i] ? wy <= box.y[i] + HEADER : true);
+  }
+
+  resize() {
+    const box = this.stage.getBoundingClientRect();
+    const ratio = window.devicePixelRatio || 1;
+    this.wide = Math.max(1, box.width); this.high = Math.max(1, box.height); this.ratio = ratio;
+    const w = Math.round(this.wide * ratio), h = Math.round(this.high * ratio);
+    if (this.main.width !== w || this.main.height !== h) {
+      this.main.width = w; this.main.height = h;
+    }
+    this.root.classList.toggle("small", this.wide < 900);
+    this.redraw();
+  }
+
+  fitZoom() {
+    const d = this.drawing;
+    return Math.min(this.wide / d.width, this.high / d.height, 1.25);
+  }
+
+  fit() {
+    const d = this.drawing;
+    if (!d) return;
+    this.zoom = this.fitZoom();
+    this.x = (this.wide - d.width * this.zoom) / 2;
+    this.y = (this.high - d.height * this.zoom) / 2;
+    this.redraw();
+  }
+
+  // All of it where that is readable, else its start at a size that can be read.
+  firstView() {
+    const d = this.drawing;
+    if (!d.box.id.length) return;
+    const whole = this.fitZoom();
+    if (whole >= 0.5) { this.fit(); return; }
+    const down = d.direction === "TB";
+    const fill = down ? this.wide / d.width : this.high / d.height;
+    this.zoom = clamp(fill, 0.5, 0.9);
+    const start = this.startPoint();
+    this.x = down ? this.wide / 2 - start[0] * this.zoom : 0;
+    this.y = down ? 0 : this.high / 2 - start[1] * this.zoom;
+    if (down && d.width * this.zoom <= this.wide) this.x = (this.wide - d.width * this.zoom) / 2;
+    const forward = this.index.get("group:forward:");
+    if (forward !== undefined) { // the backward may reach far above where the forward starts
+      const { x, y, w } = d.box;
+      const room = d.width * this.zoom <= this.wide;
+      if (down) this.y = 16 - y[forward] * this.zoom;
+      if (down && !room) this.x = this.wide * 0.4 - (x[forward] + w[forward] / 2) * this.zoom;
+      if (!down) this.x = 16 - x[forward] * this.zoom;
+    }
+    if (!down && d.height * this.zoom <= this.high) this.y = (this.high - d.height * this.zoom) / 2;
+    this.redraw();
+  }
+
+  startPoint() {
+    const { box, width, height, direction } = this.drawing;
+    let sx = 0, sy = 0, n = 0;
+    const limit = direction === "TB" ? this.high / this.zoom : this.wide / this.zoom;
+    for (const i of this.solid) {
+      if ((direction === "TB" ? box.y[i] : box.x[i]) > limit) continue;
+      sx += box.x[i] + box.w[i] / 2; sy += box.y[i] + box.h[i] / 2; n += 1;
+    }
+    return n ? [sx / n, sy / n] : [width / 2, height / 2];
+  }
+
+  zoomBy(factor, sx = this.wide / 2, sy = this.high / 2) {
+    const next = clamp(this.zoom * factor, Math.min(0.05, this.fitZoom() / 2), MAX_ZOOM);
+    const [wx, wy] = this.toWorld(sx, sy);
+    this.zoom = next;
+    this.x = sx - wx * next;
+    this.y = sy - wy * next;
+    this.tooltip.hide();
+    this.redraw();
+  }
+
+  // Width of the stage that the details card leaves free.
+  free() {
+    const shown = !this.side.classList.contains("hidden") && this.wide > 560;
+    return this.wide - (shown ? this.side.offsetWidth + 16 : 0);
+  }
+
+  center(i) {
+    const { box } = this.drawing;
+    const high = box.open[i] ? Math.min(box.h[i], 200) : box.h[i];
+    if (this.zoom < 0.6) this.zoom = 0.8;
+    this.x = this.free() / 2 - (box.x[i] + box.w[i] / 2) * this.zoom;
+    this.y = this.high / 2 - (box.y[i] + high / 2) * this.zoom;
+    this.redraw();
+  }
+}

@@ -1,0 +1,137 @@
+// The card that says everything of what is selected.
+
+import { bytesText, element } from "./parts.js";
+
+export class Details {
+  constructor(viewer) {
+    this.viewer = viewer;
+    this.folded = false;
+  }
+
+  show() {
+    const v = this.viewer;
+    const key = v.drawing && v.selected;
+    const show = key !== null && key !== undefined && v.exists(key);
+    const focused = v.side.contains(v.root.getRootNode().activeElement);
+    v.side.classList.toggle("hidden", !show);
+    if (!show) {
+      v.side.replaceChildren();
+      if (focused) v.main.focus({ preventScroll: true });
+      return;
+    }
+    v.side.classList.toggle("folded", this.folded);
+    v.side.replaceChildren(...(key.startsWith("group:")
+      ? this.group(key.slice(6)) : this.node(v.nodeIndex.get(key))));
+    // The button that had the focus is gone: keep it here, or keys would go to the page.
+    if (focused) v.side.focus({ preventScroll: true });
+  }
+
+  head(title, subtitle, style) {
+    const v = this.viewer;
+    const mark = element("span", { class: "mark" });
+    const look = v.theme.styles[style] ?? v.theme.styles.call;
+    mark.style.background = look.fill; mark.style.borderColor = look.stroke;
+    const fold = element("button", {
+      title: this.folded ? "Show details" : "Fold details", "aria-expanded": String(!this.folded),
+      onclick: () => { this.folded = !this.folded; this.show(); },
+    });
+    fold.innerHTML = `<svg class="i" viewBox="0 0 16 16"><path d="${
+      this.folded ? "M4 6l4 4 4-4" : "M4 10l4-4 4 4"}"/></svg>`;
+    const close = element("button", { title: "Clear selection (Esc)", onclick: () => v.select(null) });
+    close.innerHTML = '<svg class="i" viewBox="0 0 16 16"><path d="M4 4l8 8M12 4l-8 8"/></svg>';
+    return element("header", {}, mark,
+      element("div", { class: "grow" }, element("h2", {}, title), element("small", {}, subtitle)),
+      fold, close);
+  }
+
+  facts(pairs) {
+    const list = element("dl");
+    for (const [name, value, code] of pairs) {
+      if (value === "" || value === null || value === undefined) continue;
+      list.append(element("dt", {}, name),
+        element("dd", {}, code ? element("code", {}, value) : value));
+    }
+    return list;
+  }
+
+  node(n) {
+    const { node, strings } = this.viewer.drawing;
+    const extra = node.extra[n] ?? {};
+    const role = node.role[n] ? `, ${node.role[n]}` : "";
+    const body = element("div", { class: "body" });
+    body.append(this.facts([
+      ["Here", node.note[n]],
+      ["Type", node.types[n].map((t) => strings[t]).join("\n"), true],
+      ["Size", bytesText(node.bytes[n])],
+      ["Module", strings[node.scope[n]], true],
+      ["Source", strings[node.source[n]], true],
+      ["Id", node.id[n], true],
+    ]));
+    const attributes = Object.entries(extra.attrs ?? {});
+    if (attributes.length) {
+      body.append(element("h3", {}, "Attributes"), this.facts(attributes.map(([name, value]) =>
+        [name, typeof value === "string" ? value : JSON.stringify(value), true])));
+    }
+    if (extra.body) {
+      body.append(element("h3", {}, "Fused operators"),
+        this.facts(extra.body.map(([op, count]) => [`${count} ×`, op, true])));
+    }
+    body.append(...this.links("Inputs", node.inputs[n]));
+    body.append(...this.links(node.output[n] ? "Readers (and a result of the graph)" : "Readers",
+      node.readers[n]));
+    return [this.head(node.full[n], node.kind[n] + role, node.style[n]), body];
+  }
+
+  links(title, list) {
+    const v = this.viewer;
+    if (!list.length) return [element("h3", {}, title), element("div", { class: "lit" }, "none")];
+    const { node, strings } = v.drawing;
+    const items = element("ul");
+    const write = (from, to) => {
+      for (const entry of list.slice(from, to)) {
+        if (typeof entry === "string") {
+          items.append(element("li", { class: "lit" }, element("code", {}, entry)));
+          continue;
+        }
+        const type = node.types[entry].map((t) => strings[t]).join(", ");
+        const button = element("button", {
+          class: "link", title: strings[node.scope[entry]] || node.id[entry],
+          onclick: () => v.focus(node.id[entry]),
+        }, element("span", {}, node.title[entry]), element("small", {}, type));
+        items.append(element("li", {}, button));
+      }
+      if (to < list.length) {
+        const more = element("button", { class: "link" },
+          element("span", {}, `${list.length - to} more`));
+        const row = element("li", {}, more);
+        more.onclick = () => { row.remove(); write(to, to + 200); };
+        items.append(row);
+      }
+    };
+    write(0, 40);
+    return [element("h3", {}, `${title} (${list.length})`), items];
+  }
+
+  group(id) {
+    const v = this.viewer;
+    const { groups } = v.drawing;
+    const group = groups[id];
+    const body = element("div", { class: "body" });
+    body.append(this.facts([
+      ["Nodes", group.nodes.toLocaleString("en")],
+      ["Results", bytesText(group.bytes)],
+      ["Weights", group.parameterBytes ? bytesText(group.parameterBytes) : ""],
+    ]));
+    const toggle = element("button", { class: "link", onclick: () => {
+      const i = v.index.get("group:" + id);
+      if (i !== undefined) v.toggle(i);
+      else v.focus("group:" + id);
+    } }, element("span", {}, group.open ? "Close this group" : "Open this group"));
+    body.append(toggle);
+    if (group.operators.length) {
+      body.append(element("h3", {}, "Operators"),
+        this.facts(group.operators.map(([op, count]) => [`${count} ×`, op, true])));
+    }
+    return [this.head(group.path, "module", "call"), body];
+  }
+}

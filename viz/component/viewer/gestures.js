@@ -1,0 +1,190 @@
+// What mouse, touch and keys do.
+
+import { clamp } from "./parts.js";
+
+export class Gestures {
+  constructor(viewer) {
+    this.viewer = viewer;
+    this.pointers = new Map();
+    this.lastScroll = 0;
+    this.stop = new AbortController();
+    this.listen();
+  }
+
+  end() {
+    this.stop.abort();
+    this.resizing.disconnect();
+  }
+
+  listen() {
+    const v = this.viewer;
+    const options = { signal: this.stop.signal };
+    const on = (target, type, handler, more = {}) =>
+      target.addEventListener(type, handler, { ...options, ...more });
+    on(v.main, "pointerdown", (e) => this.pointerDown(e));
+    on(v.main, "pointermove", (e) => this.pointerMove(e));
+    on(v.main, "pointerup", (e) => this.pointerUp(e));
+    on(v.main, "pointercancel", (e) => this.pointerUp(e));
+    on(v.main, "pointerleave", () => { this.setHover(-1); });
+    on(v.main, "dblclick", (e) => this.doubleClick(e));
+    on(v.main, "wheel", (e) => this.wheel(e), { passive: false });
+    on(document, "scroll", () => { this.lastScroll = performance.now(); }, { capture: true });
+    on(v.root, "keydown", (e) => this.key(e));
+    on(v.input, "input", () => v.finder.find(v.input.value));
+    on(v.input, "focus", () => v.finder.find(v.input.value));
+    on(v.input, "keydown", (e) => {
+      if (e.key === "Enter") {
+        e.preventDefault();
+        v.finder.jump(v.finder.match + (e.shiftKey ? -1 : 1));
+      } else if (e.key === "Escape") {
+        v.input.value = ""; v.finder.find(""); v.main.focus();
+      }
+      e.stopPropagation();
+    });
+    on(v.root, "focusin", (e) => {
+      if (!e.target.closest(".find, .results")) v.results.classList.add("hidden");
+    });
+    const act = {
+      in: () => v.zoomBy(1.3), out: () => v.zoomBy(1 / 1.3), fit: () => v.fit(),
+      shapes: () => { v.shapes = !v.shapes; v.reflectButtons(); v.redraw(); },
+      open: () => v.toggleAll(true), close: () => v.toggleAll(false),
+      full: () => (document.fullscreenElement ? document.exitFullscreen()
+        : v.root.requestFullscreen()),
+    };
+    for (const button of v.root.querySelectorAll("[data-act]")) {
+      on(button, "click", () => { if (v.drawing) act[button.dataset.act](); });
+    }
+    on(v.map, "pointerdown", (e) => { v.map.setPointerCapture(e.pointerId); v.minimap.moveTo(e); });
+    on(v.map, "pointermove", (e) => { if (e.buttons) v.minimap.moveTo(e); });
+    on(v.probe, "transitionend", () => { v.readTheme(); v.minimap.draw(); v.redraw(); });
+    on(document.fonts, "loadingdone", () => { v.painter.fits.clear(); v.redraw(); });
+    this.resizing = new ResizeObserver(() => v.resize());
+    this.resizing.observe(v.stage);
+  }
+
+  local(e) {
+    const box = this.viewer.main.getBoundingClientRect();
+    return [e.clientX - box.left, e.clientY - box.top];
+  }
+
+  pointerDown(e) {
+    const v = this.viewer;
+    v.root.classList.add("mouse");
+    v.main.focus({ preventScroll: true });
+    v.results.classList.add("hidden");
+    v.main.setPointerCapture(e.pointerId);
+    const [x, y] = this.local(e);
+    this.pointers.set(e.pointerId, [x, y]);
+    this.moved = this.pointers.size > 1;
+    this.pressed = [x, y];
+    v.tooltip.hide();
+  }
+
+  pointerMove(e) {
+    const v = this.viewer;
+    const [x, y] = this.local(e);
+    const before = this.pointers.get(e.pointerId);
+    if (!before) {
+      const [wx, wy] = v.toWorld(x, y);
+      this.setHover(v.hit(wx, wy), x, y);
+      return;
+    }
+    if (this.pointers.size === 2) {
+      const other = [...this.pointers].find(([id]) => id !== e.pointerId)[1];
+      const was = Math.hypot(before[0] - other[0], before[1] - other[1]);
+      const is = Math.hypot(x - other[0], y - other[1]);
+      if (was > 0) v.zoomBy(is / was, (x + other[0]) / 2, (y + other[1]) / 2);
+      v.x += (x - before[0]) / 2; v.y += (y - before[1]) / 2;
+    } else {
+      if (!this.moved && Math.hypot(x - this.pressed[0], y - this.pressed[1]) > 4) {
+        this.moved = true;
+        v.main.classList.add("dragging");
+      }
+      if (this.moved) { v.x += x - before[0]; v.y += y - before[1]; }
+    }
+    this.pointers.set(e.pointerId, [x, y]);
+    v.redraw();
+  }
+
+  pointerUp(e) {
+    const v = this.viewer;
+    const known = this.pointers.delete(e.pointerId);
+    v.main.classList.remove("dragging");
+    if (!known || this.moved || e.type === "pointercancel" || !v.drawing) return;
+    const [wx, wy] = v.toWorld(...this.local(e));
+    const i = v.hit(wx, wy);
+    if (i < 0) { v.select(null); return; }
+    if (v.onToggle(i, wx, wy)) { v.toggle(i); return; }
+    v.select(v.keyOf(i));
+    this.uncover(i);
+  }
+
+  // Slide the picture if the details card would hide what was just selected.
+  uncover(i) {
+    const v = this.viewer;
+    const { box } = v.drawing;
+    if (box.open[i]) return;
+    const right = (box.x[i] + box.w[i]) * v.zoom + v.x;
+    const spare = v.free() - 12;
+    if (right > spare && box.w[i] * v.zoom < spare) { v.x -= right - spare; v.redraw(); }
+  }
+
+  doubleClick(e) {
+    const v = this.viewer;
+    if (!v.drawing) return;
+    const [wx, wy] = v.toWorld(...this.local(e));
+    const i = v.hit(wx, wy);
+    if (i >= 0 && v.drawing.box.kind[i] && !v.onToggle(i, wx, wy)) v.toggle(i);
+  }
+
+  wheel(e) {
+    // A wheel that is scrolling the page passes through when the picture slides under it.
+    if (performance.now() - this.lastScroll < 300 && !e.ctrlKey) {
+      this.lastScroll = performance.now();
+      return;
+    }
+    e.preventDefault();
+    const unit = e.deltaMode === 1 ? 18 : e.deltaMode === 2 ? 300 : 1;
+    const step = clamp(e.deltaY * unit, -240, 240);
+    this.viewer.zoomBy(Math.exp(-step * (e.ctrlKey ? 0.01 : 0.0016)), ...this.local(e));
+  }
+
+  key(e) {
+    const v = this.viewer;
+    v.root.classList.remove("mouse");
+    if (e.target === v.input || e.altKey || e.metaKey || e.ctrlKey) return;
+    const step = 70;
+    const keys = {
+      ArrowLeft: () => { v.x += step; }, ArrowRight: () => { v.x -= step; },
+      ArrowUp: () => { v.y += step; }, ArrowDown: () => { v.y -= step; },
+      f: () => v.fit(), F: () => v.fit(), "0": () => v.fit(),
+      "+": () => v.zoomBy(1.3), "=": () => v.zoomBy(1.3), "-": () => v.zoomBy(1 / 1.3),
+      "/": () => { v.input.focus(); v.input.select(); },
+      n: () => v.finder.jump(v.finder.match + 1), N: () => v.finder.jump(v.finder.match - 1),
+      Escape: () => v.select(null),
+    };
+    if (e.target === v.main) {
+      keys.Enter = () => {
+        const i = v.selected === null ? -1 : v.boxOf(v.selected);
+        if (i >= 0 && v.drawing.box.kind[i]) v.toggle(i);
+      };
+    } else if (e.key.startsWith("Arrow") && e.target.closest(".side")) return;
+    if (!keys[e.key] || !v.drawing) return;
+    e.preventDefault();
+    e.stopPropagation(); // the page has shortcuts of its own
+    keys[e.key]();
+    v.redraw();
+  }
+
+  setHover(i, sx = 0, sy = 0) {
+    const v = this.viewer;
+    v.main.classList.toggle("over", i >= 0);
+    if (i === v.hover) { v.tooltip.place(sx, sy); return; }
+    v.hover = i;
+    v.tooltip.hide();
+    if (i >= 0) {
+      v.tooltip.timer = setTimeout(() => { v.tooltip.fill(i); v.tooltip.place(sx, sy); }, 250);
+    }
+    v.redraw();
+  }
+}

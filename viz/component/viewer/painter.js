@@ -1,0 +1,345 @@
+// The picture on the canvas: boxes, edges, words and marks.
+
+import { clamp, HEADER, SUBTITLE, TITLE } from "./parts.js";
+
+export class Painter {
+  constructor(viewer) {
+    this.viewer = viewer;
+    this.fits = new Map(); // texts cut to their room
+  }
+
+  draw() {
+    const v = this.viewer;
+    const d = v.drawing, { ctx, zoom, ratio } = v;
+    if (!d) return;
+    const began = performance.now();
+    const colours = v.theme.look.surfaces;
+    ctx.setTransform(1, 0, 0, 1, 0, 0);
+    ctx.fillStyle = v.theme.ground;
+    ctx.fillRect(0, 0, v.main.width, v.main.height);
+    ctx.setTransform(ratio * zoom, 0, 0, ratio * zoom, ratio * v.x, ratio * v.y);
+    const [left, top] = v.toWorld(0, 0), [right, bottom] = v.toWorld(v.wide, v.high);
+    const { box } = d;
+    const seen = (i) => box.x[i] <= right && box.x[i] + box.w[i] >= left
+      && box.y[i] <= bottom && box.y[i] + box.h[i] >= top;
+    const lit = v.lit();
+    const near = { left: left - 60, top: top - 60, right: right + 60, bottom: bottom + 60 };
+
+    this.drawOpenGroups(seen, colours);
+    this.drawEdges(near, lit, colours);
+    const text = clamp((TITLE * zoom - 3.5) / 2.5, 0, 1);
+    this.drawSolid(seen, lit, colours);
+    if (text > 0) this.drawText(seen, lit, text, colours);
+    this.drawHeaders(seen, colours);
+    if (v.shapes && zoom > 0.5) this.drawShapes(near, lit, colours);
+    this.drawMarks(seen, lit, colours);
+    v.minimap.drawFrame();
+    v.root.dataset.frameMs = (performance.now() - began).toFixed(1);
+  }
+
+  path(i, low) {
+    const v = this.viewer;
+    const { box } = v.drawing, { ctx } = v;
+    const x = box.x[i], y = box.y[i], w = box.w[i], h = box.h[i];
+    if (low) { ctx.rect(x, y, w, h); return; }
+    const shape = box.shape[i];
+    if (shape === "ellipse") {
+      ctx.moveTo(x + w, y + h / 2);
+      ctx.ellipse(x + w / 2, y + h / 2, w / 2, h / 2, 0, 0, 2 * Math.PI);
+    } else if (shape === "octagon") {
+      const c = 8;
+      ctx.moveTo(x + c, y); ctx.lineTo(x + w - c, y); ctx.lineTo(x + w, y + c);
+      ctx.lineTo(x + w, y + h - c); ctx.lineTo(x + w - c, y + h); ctx.lineTo(x + c, y + h);
+      ctx.lineTo(x, y + h - c); ctx.lineTo(x, y + c); ctx.closePath();
+    } else {
+      ctx.roundRect(x, y, w, h, shape === "pill" ? Math.min(h / 2, 18) : 6);
+    }
+  }
+
+  drawOpenGroups(seen, colours) {
+    const v = this.viewer;
+    const { box } = v.drawing, { ctx } = v;
+    ctx.lineWidth = Math.max(1, 0.6 / v.zoom);
+    ctx.strokeStyle = colours.groupStroke;
+    ctx.fillStyle = colours.group; // see-through: each level shades the one around it
+    for (const i of v.open) {
+      if (!seen(i)) continue;
+            ctx.beginPath();
+      ctx.roundRect(box.x[i], box.y[i], box.w[i], box.h[i], 10);
+      ctx.fill(); ctx.stroke();
+    }
+  }
+
+  drawHeaders(seen, colours) {
+    const v = this.viewer;
+    const { box } = v.drawing, { ctx, zoom } = v;
+    ctx.textAlign = "left"; ctx.textBaseline = "middle";
+    for (const i of v.open) {
+      if (!seen(i)) continue;
+      // A large group keeps its name readable when zoomed out, as far as its width allows.
+      const scale = clamp(0.75 / zoom, 1, clamp(box.w[i] / 170, 1, 2));
+      if (TITLE * scale * zoom < 6) continue;
+      ctx.save();
+      ctx.translate(box.x[i], box.y[i]);
+      ctx.scale(scale, scale);
+      this.sign(10, HEADER / 2, true, colours);
+      ctx.font = `600 ${TITLE}px ${v.theme.font}`;
+      const name = this.short(box.lines[i][0], box.w[i] / scale - 44, ctx.font);
+      ctx.strokeStyle = v.theme.ground; ctx.lineWidth = 3; ctx.lineJoin = "round";
+      ctx.strokeText(name, 30, HEADER / 2 + 0.5); // edges may pass behind it
+      ctx.fillStyle = colours.groupText;
+      ctx.fillText(name, 30, HEADER / 2 + 0.5);
+      ctx.restore();
+    }
+  }
+
+  sign(x, y, minus, colours) {
+    const v = this.viewer;
+    const { ctx } = v;
+    ctx.lineWidth = 1.2;
+    ctx.strokeStyle = minus ? colours.groupText : colours.closedText;
+    ctx.fillStyle = v.theme.ground;
+    ctx.beginPath(); ctx.roundRect(x, y - 7, 14, 14, 3.5); ctx.fill(); ctx.stroke();
+    ctx.beginPath(); ctx.moveTo(x + 3.5, y); ctx.lineTo(x + 10.5, y);
+    if (!minus) { ctx.moveTo(x + 7, y - 3.5); ctx.lineTo(x + 7, y + 3.5); }
+    ctx.stroke();
+  }
+
+  trace(e, low) {
+    const v = this.viewer;
+    const { edge, direction } = v.drawing, { ctx } = v;
+    const p = edge.p[e];
+    const down = (direction === "TB") !== (edge.kind[e] === 2);
+    ctx.moveTo(p[0], p[1]);
+    for (let i = 2; i < p.length; i += 2) {
+      const x0 = p[i - 2], y0 = p[i - 1], x1 = p[i], y1 = p[i + 1];
+      if (low || (down ? x0 === x1 : y0 === y1)) ctx.lineTo(x1, y1);
+      else if (down) {
+        const bend = (y1 - y0) * 0.5;
+        ctx.bezierCurveTo(x0, y0 + bend, x1, y1 - bend, x1, y1);
+      } else {
+        const bend = (x1 - x0) * 0.5;
+        ctx.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
+      }
+    }
+  }
+
+  drawEdges(near, lit, colours) {
+    const v = this.viewer;
+    const { edge } = v.drawing, { ctx, zoom, bounds } = v;
+    const low = zoom < 0.12;
+    const plain = [], long = [], crossing = [], into = [], outOf = [];
+    const around = v.hover >= 0 ? v.hover : -1;
+    for (let e = 0; e < edge.s.length; e++) {
+      const b = e * 4;
+      if (bounds[b] > near.right || bounds[b + 2] < near.left
+        || bounds[b + 1] > near.bottom || bounds[b + 3] < near.top) continue;
+      if (lit?.into.has(e) || (around >= 0 && edge.t[e] === around)) into.push(e);
+      else if (lit?.outOf.has(e) || (around >= 0 && edge.s[e] === around)) outOf.push(e);
+      else if (edge.kind[e] === 2) crossing.push(e);
+      else if (edge.kind[e] === 1) long.push(e);
+      else plain.push(e);
+    }
+    const batch = (list, colour, width, alpha) => {
+      if (!list.length) return;
+      ctx.globalAlpha = alpha;
+      ctx.strokeStyle = ctx.fillStyle = colour;
+      ctx.lineWidth = Math.max(width, Math.min(0.7 / zoom, 6));
+      ctx.beginPath();
+      for (const e of list) this.trace(e, low);
+      ctx.stroke();
+      if (zoom > 0.3) {
+        ctx.beginPath();
+        for (const e of list) this.arrow(e, width);
+        ctx.fill();
+      }
+      ctx.globalAlpha = 1;
+    };
+    const dim = lit ? 0.22 : 1;
+    const many = plain.length + long.length + crossing.length > 3000 ? 0.7 : 1;
+    batch(long, colours.edge, 1, 0.3 * dim);
+    batch(crossing, colours.crossing, 1.1, (crossing.length > 60 ? 0.3 : 0.55) * dim);
+    batch(plain, colours.edge, 1.3, dim * many);
+    batch(into, colours.incoming, 2.2, 1);
+    batch(outOf, colours.outgoing, 2.2, 1);
+  }
+
+  arrow(e, width) {
+    const v = this.viewer;
+    const { edge, direction } = v.drawing, { ctx } = v;
+    const p = edge.p[e], n = p.length;
+    const x = p[n - 2], y = p[n - 1];
+    const down = (direction === "TB") !== (edge.kind[e] === 2);
+    const size = 5.5 + width, half = 2.6 + width * 0.7;
+    const way = down ? Math.sign(y - p[n - 3]) || 1 : Math.sign(x - p[n - 4]) || 1;
+    ctx.moveTo(x, y);
+    if (down) { ctx.lineTo(x - half, y - way * size); ctx.lineTo(x + half, y - way * size); }
+    else { ctx.lineTo(x - way * size, y - half); ctx.lineTo(x - way * size, y + half); }
+    ctx.closePath();
+  }
+
+  drawSolid(seen, lit, colours) {
+    const v = this.viewer;
+    const { box } = v.drawing, { ctx, zoom } = v;
+    const low = zoom < 0.18;
+    const line = Math.max(1.2, Math.min(0.8 / zoom, 5));
+    for (const [key, list] of v.byStyle) {
+      const look = key === "group"
+        ? { fill: colours.closed, stroke: colours.closedStroke } : v.theme.styleOf(key);
+      for (const bright of lit ? [false, true] : [true]) {
+        ctx.beginPath();
+        let any = false;
+        for (const i of list) {
+          if (!seen(i) || (lit && lit.boxes.has(i) !== bright)) continue;
+          this.path(i, low);
+          any = true;
+        }
+        if (!any) continue;
+        // Dimmed boxes stay opaque underneath, so that edges do not shine through their text.
+        if (!bright) { ctx.fillStyle = v.theme.ground; ctx.fill(); ctx.globalAlpha = 0.3; }
+        ctx.fillStyle = look.fill; ctx.strokeStyle = look.stroke; ctx.lineWidth = line;
+        ctx.setLineDash(look.dashed ? [5, 3] : []);
+        ctx.fill(); ctx.stroke();
+        ctx.globalAlpha = 1;
+      }
+    }
+    ctx.setLineDash([]);
+    if (low) return;
+    for (const i of v.solid) {
+      if (!seen(i)) continue;
+      const fade = lit && !lit.boxes.has(i) ? 0.3 : 1;
+      if (box.kind[i] || box.shape[i] === "double") {
+        // A closed group is a stack of sheets, a fused function has a double outline.
+        ctx.globalAlpha = fade;
+        ctx.lineWidth = line * 0.8;
+        ctx.strokeStyle = box.style[i] === "group"
+          ? colours.closedStroke : v.theme.styleOf(box.style[i]).stroke;
+        ctx.beginPath();
+        if (box.kind[i]) {
+          const x = box.x[i], y = box.y[i] + box.h[i], w = box.w[i];
+          ctx.moveTo(x + 6, y + 3); ctx.lineTo(x + w - 6, y + 3);
+          ctx.moveTo(x + 12, y + 6); ctx.lineTo(x + w - 12, y + 6);
+        } else ctx.roundRect(box.x[i] + 3, box.y[i] + 3, box.w[i] - 6, box.h[i] - 6, 4);
+        ctx.stroke();
+        ctx.globalAlpha = 1;
+      } else if (box.shape[i] === "box") {
+        ctx.globalAlpha = fade;
+        ctx.fillStyle = v.theme.styleOf(box.style[i]).stroke;
+        ctx.beginPath();
+        ctx.roundRect(box.x[i], box.y[i], 5, box.h[i], [6, 0, 0, 6]);
+        ctx.fill();
+        ctx.globalAlpha = 1;
+      }
+    }
+  }
+
+  drawText(seen, lit, fade, colours) {
+    const v = this.viewer;
+    const { box } = v.drawing, { ctx, zoom } = v;
+    const small = clamp((SUBTITLE * zoom - 4.5) / 2.5, 0, 1);
+    ctx.textBaseline = "middle";
+    const visible = v.solid.filter(seen);
+    const bold = `600 ${TITLE}px ${v.theme.font}`, plain = `${SUBTITLE}px ${v.theme.font}`;
+    const place = (i, second) => {
+      const group = box.kind[i];
+      ctx.textAlign = group ? "left" : "center";
+      const x = group ? box.x[i] + 34 : box.x[i] + box.w[i] / 2 + (box.shape[i] === "box" ? 2 : 0);
+      const middle = box.y[i] + box.h[i] / 2;
+      const two = box.lines[i].length > 1 && small > 0;
+      return [x, second ? middle + 9 : two ? middle - 7.5 : middle + 0.5];
+    };
+    const room = (i) => box.w[i] - (box.kind[i] ? 44 : box.shape[i] === "ellipse" ? 22 : 16);
+    const colour = (i) =>
+      box.style[i] === "group" ? colours.closedText : v.theme.styleOf(box.style[i]).text;
+    ctx.font = bold;
+    for (const i of visible) {
+      ctx.globalAlpha = fade * (lit && !lit.boxes.has(i) ? 0.4 : 1);
+      ctx.fillStyle = colour(i);
+      const at = place(i, false);
+      ctx.fillText(this.short(box.lines[i][0], room(i), bold), ...at);
+      if (box.kind[i]) this.sign(box.x[i] + 10, box.y[i] + box.h[i] / 2, false, colours);
+    }
+    ctx.globalAlpha = 1;
+    if (small <= 0) return;
+    ctx.font = plain;
+    for (const i of visible) {
+      if (box.lines[i].length < 2) continue;
+      ctx.globalAlpha = 0.78 * small * (lit && !lit.boxes.has(i) ? 0.45 : 1);
+      ctx.fillStyle = colour(i);
+      const at = place(i, true);
+      ctx.fillText(this.short(box.lines[i][1], room(i), plain), ...at);
+    }
+    ctx.globalAlpha = 1;
+  }
+
+  // The text, cut to fit; measured once for each width.
+  short(text, room, font) {
+    const key = `${font[0]}${Math.round(room)}|${text}`;
+    let fitting = this.fits.get(key);
+    if (fitting === undefined) {
+      const { ctx } = this.viewer;
+      ctx.font = font;
+      fitting = text;
+      while (fitting.length > 1 && ctx.measureText(fitting).width > room) {
+        fitting = fitting.slice(0, -2).trimEnd() + "…";
+      }
+      this.fits.set(key, fitting);
+    }
+    return fitting;
+  }
+
+  // One label a value, where it leaves its node; where a group hides who made it, at its reader.
+  drawShapes(near, lit, colours) {
+    const v = this.viewer;
+    const { box, edge, strings } = v.drawing, { ctx } = v;
+    ctx.font = `${SUBTITLE - 0.5}px ${v.theme.font}`;
+    ctx.textBaseline = "middle"; ctx.textAlign = "left";
+    const taken = [], done = new Set();
+    for (let e = 0; e < edge.s.length; e++) {
+      const p = edge.p[e], text = strings[edge.label[e]];
+      const hidden = box.kind[edge.s[e]];
+      if (!text || (!hidden && done.has(edge.s[e]))) continue;
+      const last = p.length - 2;
+      const back = edge.kind[e] !== 2 && p[last + 1] < p[1];
+      const x = hidden ? p[last] + 5 : p[0] + 5;
+      const y = hidden ? p[last + 1] + (back ? 15 : -15) : p[1] + (back ? -13 : 13);
+      if (x > near.right || y > near.bottom || x < near.left - 200 || y < near.top) continue;
+      if (lit && !lit.into.has(e) && !lit.outOf.has(e)) continue;
+      const w = ctx.measureText(text).width;
+      if (taken.some(([tx, ty, tw]) => Math.abs(ty - y) < 11 && x < tx + tw + 4 && tx < x + w + 4)) {
+        continue;
+      }
+      taken.push([x, y, w]);
+      done.add(edge.s[e]);
+      ctx.globalAlpha = 0.85;
+      ctx.fillStyle = v.theme.ground;
+      ctx.fillRect(x - 2, y - 6, w + 4, 12);
+      ctx.globalAlpha = 1;
+      ctx.fillStyle = colours.edgeText;
+      ctx.fillText(text, x, y + 0.5);
+    }
+  }
+
+  drawMarks(seen, lit, colours) {
+    const v = this.viewer;
+    const { box } = v.drawing, { ctx, zoom } = v;
+    const ring = (i, colour, width, out) => {
+      const grow = out / Math.min(1, Math.max(zoom, 0.1));
+      ctx.strokeStyle = colour;
+      ctx.lineWidth = width / Math.min(1, Math.max(zoom, 0.05));
+      ctx.beginPath();
+      if (box.shape[i] === "ellipse" && !box.kind[i]) {
+        ctx.ellipse(box.x[i] + box.w[i] / 2, box.y[i] + box.h[i] / 2, box.w[i] / 2 + grow,
+          box.h[i] / 2 + grow, 0, 0, 2 * Math.PI);
+      } else {
+        const round = box.open[i] ? 12 : box.shape[i] === "pill" ? 20 : 8;
+        ctx.roundRect(box.x[i] - grow, box.y[i] - grow, box.w[i] + 2 * grow, box.h[i] + 2 * grow,
+          round);
+      }
+      ctx.stroke();
+    };
+    for (const i of v.finder.boxes) if (seen(i)) ring(i, colours.match, 3, 3.5);
+    if (v.hover >= 0 && v.hover !== lit?.at) ring(v.hover, colours.select, 1.2, 1);
+    if (lit) ring(lit.at, colours.select, 2.4, 2.5);
+  }
+}

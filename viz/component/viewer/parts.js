@@ -1,0 +1,31 @@
+// What several parts of the viewer use.
+
+export const TITLE = 13, SUBTITLE = 11, HEADER = 30; // heights in pixels of the drawing
+
+export async function unpack(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).json();
+}
+
+export function clamp(value, low, high) {
+  return Math.max(low, Math.min(high, value));
+}
+
+export function bytesText(bytes) {
+  if (bytes === null || bytes === undefined) return "not known";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let size = bytes, unit = 0;
+  while (size >= 1024 && unit < 4) { size /= 1024; unit += 1; }
+  const short = unit ? `${size.toFixed(1)} ${units[unit]}` : `${bytes} B`;
+  return unit ? `${short} (${bytes.toLocaleString("en")} bytes)` : short;
+}
+
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "onclick") made.onclick = value;
+    else if (value !== undefined && value !== null) made.setAttribute(name, value);
+  }
+  made.append(...children.filter((c) => c !== null && c !== undefined));
+  return made;
+}

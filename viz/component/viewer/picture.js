@@ -1,0 +1,91 @@
+// What is drawn: Python's lists, and the look-ups that everything else asks of them.
+
+export class Picture {
+  drawing = null;
+  hover = -1;
+
+  exists(key) {
+    const d = this.drawing;
+    return key.startsWith("group:") ? d.groups[key.slice(6)] !== undefined
+      : this.nodeIndex.has(key);
+  }
+
+  // The box that stands for a node or group now: itself, or the closed group around it.
+  boxOf(key) {
+    const d = this.drawing;
+    if (!key.startsWith("group:")) {
+      const node = this.nodeIndex.get(key);
+      return node === undefined ? -1 : d.node.box[node];
+    }
+    const direct = this.index.get(key);
+    if (direct !== undefined) return direct;
+    const group = d.groups[key.slice(6)];
+    return group && group.parent ? this.boxOf("group:" + group.parent) : -1;
+  }
+
+  keyOf(i) {
+    const { box } = this.drawing;
+    return box.kind[i] ? "group:" + box.group[i] : box.id[i];
+  }
+
+  title(key) {
+    if (key.startsWith("group:")) return this.drawing.groups[key.slice(6)].path;
+    return this.drawing.node.title[this.nodeIndex.get(key)];
+  }
+
+  closedAround(key) {
+    const { groups, node } = this.drawing;
+    let group = key.startsWith("group:") ? groups[key.slice(6)].parent
+      : node.group[this.nodeIndex.get(key)];
+    const closed = [];
+    while (group) {
+      if (!groups[group].open) closed.push(group);
+      group = groups[group].parent;
+    }
+    return closed;
+  }
+
+  nearest(drawing) {
+    const [cx, cy] = this.toWorld(this.wide / 2, this.high / 2);
+    let best = null, least = Infinity;
+    for (let i = 0; i < drawing.box.id.length; i++) {
+      if (drawing.box.open[i] || this.boxOf(drawing.box.id[i]) < 0) continue;
+      const dx = drawing.box.x[i] + drawing.box.w[i] / 2 - cx;
+      const dy = drawing.box.y[i] + drawing.box.h[i] / 2 - cy;
+      if (dx * dx + dy * dy < least) { least = dx * dx + dy * dy; best = drawing.box.id[i]; }
+    }
+    return best;
+  }
+
+  // Take what Python sent, and see to it that every look-up is quick.
+  take(drawing) {
+    this.drawing = drawing;
+    const { box, edge, node } = drawing;
+    this.index = new Map(box.id.map((id, i) => [id, i]));
+    this.nodeIndex = new Map(node.id.map((id, i) => [id, i]));
+    const count = box.id.length;
+    this.into = Array.from({ length: count }, () => []);
+    this.outOf = Array.from({ length: count }, () => []);
+    const bounds = this.bounds = new Float32Array(edge.s.length * 4);
+    for (let e = 0; e < edge.s.length; e++) {
+      this.outOf[edge.s[e]].push(e);
+      this.into[edge.t[e]].push(e);
+      let x0 = Infinity, y0 = Infinity, x1 = -Infinity, y1 = -Infinity;
+      const p = edge.p[e];
+      for (let i = 0; i < p.length; i += 2) {
+        x0 = Math.min(x0, p[i]); x1 = Math.max(x1, p[i]);
+        y0 = Math.min(y0, p[i + 1]); y1 = Math.max(y1, p[i + 1]);
+      }
+      bounds.set([x0, y0, x1, y1], e * 4);
+    }
+    this.open = []; this.solid = [];
+    for (let i = 0; i < count; i++) (box.open[i] ? this.open : this.solid).push(i);
+    this.byStyle = new Map();
+    for (const i of this.solid) {
+      const key = box.style[i];
+      if (!this.byStyle.has(key)) this.byStyle.set(key, []);
+      this.byStyle.get(key).push(i);
+    }
+    this.hover = -1;
+  }
+}

@@ -1,0 +1,34 @@
+// The page's colours, read from the page itself, and the palette that goes with them.
+
+const NEVER = { light: {}, dark: {} };
+
+export class Theme {
+  constructor(viewer) {
+    this.viewer = viewer;
+  }
+
+  read() {
+    const style = getComputedStyle(this.viewer.probe);
+    const parts = (style.backgroundColor.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
+    const light = 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] > 128;
+    this.ground = style.backgroundColor;
+    this.name = light ? "light" : "dark";
+    this.font = getComputedStyle(this.viewer.root).fontFamily;
+  }
+
+  get look() { return (this.viewer.drawing?.palette ?? NEVER)[this.name]; }
+
+  get styles() { return this.look.styles; }
+
+  styleOf(key) {
+    const known = this.styles[key];
+    if (known) return known;
+    // A colour of its own: a heat map's, say.
+    const parts = /^#[0-9a-f]{6}$/i.test(key)
+      ? [1, 3, 5].map((at) => parseInt(key.slice(at, at + 2), 16)) : null;
+    const bright = parts ? 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] > 128
+      : this.name === "light";
+    const text = bright ? "#10151c" : "#f3f6fa";
+    return { fill: key, stroke: this.look.surfaces.closedStroke, text, dashed: false };
+  }
+}

@@ -1,0 +1,39 @@
+// A few lines about what the pointer rests on.
+
+import { bytesText, clamp, element } from "./parts.js";
+
+export class Tooltip {
+  constructor(viewer) {
+    this.viewer = viewer;
+  }
+
+  hide() { clearTimeout(this.timer); this.viewer.tip.classList.add("hidden"); }
+
+  fill(i) {
+    const v = this.viewer;
+    const { box, node, strings, groups } = v.drawing;
+    const lines = [];
+    if (box.kind[i]) {
+      const group = groups[box.group[i]];
+      lines.push(group.path, `${group.nodes.toLocaleString("en")} nodes`,
+        group.operators.slice(0, 4).map(([op, count]) => `${count} × ${op}`).join(", "),
+        "double-click to " + (box.open[i] ? "close" : "open"));
+    } else {
+      const n = v.nodeIndex.get(box.id[i]);
+      lines.push(node.full[n], node.types[n].map((t) => strings[t]).join(", "),
+        bytesText(node.bytes[n]), strings[node.scope[n]], node.note[n]);
+    }
+    const [first, ...rest] = lines;
+    v.tip.replaceChildren(element("b", {}, first),
+      ...rest.filter(Boolean).map((line) => element("span", {}, line)));
+    v.tip.classList.remove("hidden");
+  }
+
+  place(sx, sy) {
+    const v = this.viewer;
+    if (v.tip.classList.contains("hidden")) return;
+    const { offsetWidth: w, offsetHeight: h } = v.tip;
+    v.tip.style.left = `${clamp(sx + 14, 4, Math.max(4, v.wide - w - 4))}px`;
+    v.tip.style.top = `${sy + 18 + h > v.high ? Math.max(4, sy - h - 8) : sy + 18}px`;
+  }
+}

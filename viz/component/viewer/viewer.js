@@ -1,0 +1,244 @@
+// The graph viewer: canvas 2D, no libraries. Python sends a drawing (positions, curves, words);
+// everything that needs no new positions happens here: pan, zoom, selection, search, details.
+// Opening or closing a group asks Python for a new drawing and keeps the group where it was.
+
+import { Camera } from "./camera.js";
+import { Details } from "./details.js";
+import { Finder } from "./finder.js";
+import { Gestures } from "./gestures.js";
+import { Minimap } from "./minimap.js";
+import { Painter } from "./painter.js";
+import { clamp, element, unpack } from "./parts.js";
+import { Theme } from "./theme.js";
+import { Tooltip } from "./tooltip.js";
+
+export default function (component) {
+  const { parentElement, data } = component;
+  let viewer = parentElement.relascopeViewer;
+  if (!viewer || viewer.gone) {
+    viewer = parentElement.relascopeViewer = new Viewer(parentElement);
+  }
+  viewer.tell = component.setStateValue;
+  viewer.receive(data);
+  return () => viewer.destroy();
+}
+
+class Viewer extends Camera {
+  constructor(parent) {
+    super();
+    this.root = parent.querySelector(".rs");
+    for (const part of ["main", "map", "tip", "results", "side", "legend", "count", "hits", "busy",
+      "probe", "live", "empty", "stage"]) {
+      this[part] = this.root.querySelector("." + part);
+    }
+    this.input = this.root.querySelector("input");
+    this.ctx = this.main.getContext("2d");
+    this.selected = null; // a box's key: a node's id, or "group:" and its path
+    this.pendingFocus = null; this.focused = null; this.anchor = null;
+    this.refit = false; this.ticket = 0;
+    this.theme = new Theme(this);
+    this.painter = new Painter(this);
+    this.minimap = new Minimap(this);
+    this.details = new Details(this);
+    this.finder = new Finder(this);
+    this.tooltip = new Tooltip(this);
+    this.gestures = new Gestures(this);
+    this.readTheme();
+  }
+
+  destroy() {
+    this.gone = true;
+    this.gestures.end();
+    this.tooltip.hide();
+    cancelAnimationFrame(this.frame);
+  }
+
+  async receive(bytes) {
+    const ticket = ++this.ticket;
+    if (!(bytes instanceof Uint8Array) || !bytes.length) return;
+    const data = await unpack(bytes);
+    if (ticket !== this.ticket || this.gone) return; // a newer one is on its way
+    const before = this.drawing;
+    const d = data;
+    this.take(d);
+    this.toggles = d.toggles;
+    this.busy.classList.remove("on");
+    this.root.style.height = d.viewHeight + "px";
+    this.shapes = before ? this.shapes : d.showShapes;
+    this.details.folded = before ? this.details.folded : !d.details;
+    this.painter.fits.clear();
+    this.empty.classList.toggle("hidden", d.node.id.length > 0);
+    const other = before && before.family !== d.family; // its ids mean other nodes
+    if (this.selected !== null && (other || !this.exists(this.selected))) this.select(null);
+    this.fillLegend();
+    this.resize(); // after the legend, whose lines take room from the picture
+    this.finder.find(this.input.value, false);
+    this.keepView(before);
+    if (d.focus !== this.focused) {
+      this.focused = d.focus;
+      if (d.focus !== null) this.focus(d.focus);
+    }
+    this.details.show();
+    this.reflectButtons();
+    this.minimap.draw();
+    this.redraw();
+    this.root.dataset.ready = d.token;
+  }
+
+  keepView(before) {
+    const d = this.drawing;
+    if (this.pendingFocus !== null && this.exists(this.pendingFocus)) {
+      const key = this.pendingFocus;
+      this.pendingFocus = null; this.anchor = null;
+      this.focus(key);
+      return;
+    }
+    this.pendingFocus = null;
+    if (this.anchor) {
+      const box = this.boxOf("group:" + this.anchor.group);
+      if (box >= 0) {
+        this.x = this.anchor.x - d.box.x[box] * this.zoom;
+        this.y = this.anchor.y - d.box.y[box] * this.zoom;
+        this.anchor = null;
+        return;
+      }
+      this.anchor = null;
+    }
+    if (!before || before.family !== d.family || this.refit) {
+      this.refit = false;
+      this.firstView();
+      return;
+    }
+    // Another step of the same program: hold on to what is selected, or in the middle.
+    const hold = this.selected ?? this.nearest(before);
+    if (hold === null) { this.firstView(); return; }
+    const now = this.boxOf(hold);
+    const old = before.box.id.indexOf(hold);
+    if (now < 0 || old < 0) return;
+    this.x += (before.box.x[old] - d.box.x[now]) * this.zoom;
+    this.y += (before.box.y[old] - d.box.y[now]) * this.zoom;
+  }
+
+  // Show a node or group wherever it is: opens the groups around it if need be.
+  focus(key) {
+    if (!this.exists(key)) return;
+    this.select(key);
+    const closed = this.closedAround(key);
+    if (closed.length) {
+      this.pendingFocus = key;
+      this.setToggles(Object.fromEntries(closed.map((g) => [g, true])));
+    }
+    const i = this.boxOf(key);
+    if (i >= 0) this.center(i);
+  }
+
+  toggle(i) {
+    const { box } = this.drawing;
+    const group = box.group[i];
+    this.anchor = {
+      group,
+      x: box.x[i] * this.zoom + this.x,
+      y: box.y[i] * this.zoom + this.y,
+    };
+    if (box.open[i]) { // keep the header in sight when its content goes
+      this.anchor.y = clamp(this.anchor.y, 8, this.high - 70);
+      this.anchor.x = clamp(this.anchor.x, 8, Math.max(8, this.wide - 200));
+    }
+    this.setToggles({ [group]: !box.open[i] });
+  }
+
+  setToggles(change) {
+    this.toggles = { ...this.toggles, ...change };
+    this.sendToggles();
+  }
+
+  sendToggles() {
+    this.busy.classList.add("on");
+    this.tooltip.hide();
+    this.tell("toggles", { family: this.drawing.family, groups: this.toggles });
+  }
+
+  toggleAll(open) {
+    this.toggles = { "*": open };
+    this.refit = true;
+    if (open) this.pendingFocus = this.selected;
+    this.sendToggles();
+  }
+
+  select(key) {
+    if (key === this.selected) return;
+    this.selected = key;
+    if (key !== (this.told ?? null)) {
+      this.told = key;
+      this.tell("selected", key);
+    }
+    this.details.show();
+    this.live.textContent = key === null ? "Nothing selected" : `Selected ${this.title(key)}`;
+    this.redraw();
+  }
+
+  readTheme() {
+    this.theme.read();
+    this.painter.fits.clear();
+    if (this.drawing) { this.fillLegend(); this.details.show(); }
+  }
+
+  fillLegend() {
+    const { legend, box } = this.drawing;
+    this.legend.replaceChildren(...legend.map(([key, shape]) => {
+      const mark = element("i", { class: shape });
+      if (shape === "line") mark.style.borderColor = this.theme.look.surfaces[key];
+      else {
+        const look = this.theme.styleOf(key);
+        mark.style.background = look.fill; mark.style.borderColor = look.stroke;
+        if (look.dashed) mark.style.borderStyle = "dashed";
+      }
+      const words = shape === "line" ? "forward value read by the backward"
+        : this.theme.styles[key]?.label ?? key;
+      return element("span", {}, mark, words);
+    }));
+    const { nodes, edges } = this.drawing.counts;
+    const shown = this.solid.length;
+    this.count.textContent = `${nodes.toLocaleString("en")} nodes · `
+      + `${edges.toLocaleString("en")} edges`
+      + (shown < nodes && box.id.length ? ` · ${shown.toLocaleString("en")} boxes shown` : "");
+  }
+
+  reflectButtons() {
+    const set = (act, pressed) => this.root.querySelector(`[data-act=${act}]`)
+      .setAttribute("aria-pressed", String(pressed));
+    set("shapes", !!this.shapes);
+    const groups = Object.values(this.drawing.groups);
+    this.root.querySelector("[data-act=open]").disabled = groups.every((g) => g.open);
+    this.root.querySelector("[data-act=close]").disabled = groups.every((g) => !g.open);
+  }
+
+  redraw() {
+    if (this.frame || this.gone) return;
+    this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
+  }
+
+  draw() { this.painter.draw(); }
+
+  // What stays bright while something is selected: boxes, edges in, edges out.
+  lit() {
+    if (this.selected === null) return null;
+    const i = this.boxOf(this.selected);
+    if (i < 0) return null;
+    const { box, edge } = this.drawing;
+    const boxes = new Set([i, ...this.solid.filter((k) => box.style[k] === "aligned")]);
+    let into = this.into[i], outOf = this.outOf[i];
+    if (box.open[i]) {
+      const inside = this.solid.filter((k) => box.x[k] >= box.x[i] && box.y[k] >= box.y[i]
+        && box.x[k] + box.w[k] <= box.x[i] + box.w[i]
+        && box.y[k] + box.h[k] <= box.y[i] + box.h[i]);
+      const own = new Set(inside);
+      inside.forEach((k) => boxes.add(k));
+      into = inside.flatMap((k) => this.into[k].filter((e) => !own.has(edge.s[e])));
+      outOf = inside.flatMap((k) => this.outOf[k].filter((e) => !own.has(edge.t[e])));
+    }
+    into.forEach((e) => boxes.add(edge.s[e]));
+    outOf.forEach((e) => boxes.add(edge.t[e]));
+    return { at: i, boxes, into: new Set(into), outOf: new Set(outOf) };
+  }
+}
