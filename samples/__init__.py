@@ -186,7 +186,7 @@ def build(
             raise ValueError(f"{what} must be at least 1, not {size}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module, inputs = import_module(f"samples.{name}").make(batch, tokens)
+        module, inputs = import_module(f"{__name__}.{name}").make(batch, tokens)
     to = getattr(torch, dtype)
     module = module.to(to).train(training)
     return module, tuple(i.to(to) if i.is_floating_point() else i for i in inputs)

@@ -323,7 +323,7 @@ def _how(facts: Facts) -> str:
         f"```\npython report.py\n```\n\nNeeds: {need}\n\nIts exit status is 1 (or that of the "
         "crash) while the fault is there, 0 when it is mended, and 2 where it cannot be run. "
         "`values.npz` has the arguments, the constants, the expected results and those seen. The "
-        "folders `engine`, `passes` and `viz` hold what `report.py` imports, from relascope."
+        "folder `relascope` holds what `report.py` imports of relascope."
     )
 
 

@@ -49,8 +49,8 @@ def snippet(screen: Screen, info: ModelInfo) -> str:
         sizes = {"batch": source.batch, "tokens": source.tokens, "training": source.training}
         options = "".join(f", {k}={v}" for k, v in sizes.items() if v is not None)
         head = [
-            "from relascope.engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch",
-            "from samples import build",
+            "from relascope import add_tvm_dispatch, remove_tvm_dispatch",
+            "from relascope.samples import build",
             "",
             f'module, inputs = build("{source.model}"{options})',
         ]
@@ -59,7 +59,7 @@ def snippet(screen: Screen, info: ModelInfo) -> str:
         head = [
             "import torch",
             "",
-            "from relascope.engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch",
+            "from relascope import add_tvm_dispatch, remove_tvm_dispatch",
             "",
             f"module = ...  # the nn.Module that {screen.label} was traced from",
             f"inputs = ({made},)",
