@@ -1,24 +1,29 @@
 """Every pass that can be switched: what it is, in one line, and where it comes from.
 
 Plain data: the page and the command line list passes without importing a TVM. `function` names the
-code as `module:attribute`, which an engine imports in its own process. The entries themselves stand
-in `passes.listing`.
+code as `module:attribute`, which an engine imports in its own process. Each entry stands at its
+function, under `@listed`, and is read from there (`passes.catalogue.reader`).
 """
 
 from __future__ import annotations
 
-from relascope.passes.catalogue import relax, relay
+from pathlib import Path
+
 from relascope.passes.catalogue.entry import PassInfo
+from relascope.passes.catalogue.pipelines import INFERENCE, JOINT, ORDER, TRAINING
+from relascope.passes.catalogue.reader import listed_in
 from relascope.passes.pipeline import Pipeline, Step
 
-CATALOGUE: dict[tuple[str, str], PassInfo] = {
-    (p.ir, p.name): p for p in (*relay.PASSES, *relax.PASSES)
-}
 
-_INFERENCE = {"relay": relay.INFERENCE, "relax": relax.INFERENCE}
-_TRAINING = {"relay": relay.TRAINING, "relax": relax.TRAINING}
-_JOINT = {"relax": relax.JOINT}
-_GRADIENTS = {"tvm": _TRAINING, "pytorch": _JOINT}
+def _read(ir: str) -> dict[tuple[str, str], PassInfo]:
+    found = {p.name: p for p in listed_in(_ROOT / ir, ir, f"{_PACKAGE}.{ir}")}
+    return {(ir, name): found[name] for name in dict.fromkeys((*ORDER[ir].split(), *found))}
+
+
+_ROOT, _PACKAGE = Path(__file__).parents[1], __name__.rpartition(".")[0]
+CATALOGUE: dict[tuple[str, str], PassInfo] = {k: p for ir in ORDER for k, p in _read(ir).items()}
+
+_GRADIENTS = {"tvm": TRAINING, "pytorch": JOINT}
 
 GRADIENTS = {"tvm": "TVM's", "pytorch": "PyTorch's"}
 """Whose gradient, and how people call it."""
@@ -83,7 +88,7 @@ def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline
     """
     if training:
         check_gradient(ir, gradient)
-    text = _GRADIENTS[gradient][ir] if training else _INFERENCE[ir]
+    text = _GRADIENTS[gradient][ir] if training else INFERENCE[ir]
     return read_pipeline(ir, text)
 
 

@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from relascope.passes.catalogue.parameters import Parameter, Value, read_all
 from relascope.passes.pipeline import Step
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def listed(
+    title: str,
+    origin: str,
+    *,
+    required: bool = False,
+    looking: bool = False,
+    needs: tuple[str, ...] = (),
+    excludes: tuple[str, ...] = (),
+    least: Mapping[str, float] | None = None,
+) -> Callable[[F], F]:
+    """Enter a function among the passes of its IR, under its own name.
+
+    This leaves the function as it is: `passes.catalogue.reader` reads the call, the signature and
+    the docstring from the file. Arguments are literals, and as of `PassInfo`, but for
+
+    Args:
+        least: the smallest numbers that parameters take, by name.
+    """
+    return lambda function: function
 
 
 @dataclass(frozen=True)

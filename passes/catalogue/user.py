@@ -3,13 +3,8 @@
 A file is named by `--pass-file` on the command line or in the environment variable `VARIABLE`,
 which the engines' processes inherit; never by anything that a page was given. Its public functions
 of one argument called `program` are passes: each takes a `passes.program.Program` and returns one.
-A function's name is the pass's, the first line of its docstring says what it does, and further
-arguments, which need defaults, are its parameters: their kind is that of the annotation or else of
-the default, `Literal[...]` names the choices, and a line `name: text` of the docstring says what
-one does. `IR = "relay"` (or "relax") at the top says
-whose passes they are; without it they are offered in both.
-
-The app must not import a TVM, so it reads the file without running it; an engine imports it.
+`passes.catalogue.reader` says what their signatures and docstrings tell. `IR = "relay"` (or
+"relax") at the top says whose passes they are; without it they are offered in both.
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ from pathlib import Path
 
 from relascope.passes import catalogue
 from relascope.passes.catalogue.entry import PassInfo
-from relascope.passes.catalogue.parameters import Parameter, Value
+from relascope.passes.catalogue.reader import of_function
 
 VARIABLE = "RELASCOPE_PASS_FILES"
 """Names files of passes, and folders of them, separated as the system separates paths."""
@@ -87,15 +82,7 @@ def read(file: str) -> tuple[PassInfo, ...]:
     if not set(irs) <= set(IRS):
         raise ValueError(f"{file} says IR = {irs[0]!r}; known: {', '.join(IRS)}")
     found = tuple(
-        PassInfo(
-            f.name,
-            ir,
-            f.name,
-            (ast.get_docstring(f) or "A pass of yours.").splitlines()[0],
-            Path(file).name,
-            f"{file}:{f.name}",
-            parameters=tuple(_parameters(f)),
-        )
+        of_function(f, ir, file, f.name, Path(file).name)
         for f in tree.body
         for ir in irs
         if isinstance(f, ast.FunctionDef) and _is_pass(f)
@@ -121,43 +108,3 @@ def _is_pass(function: ast.FunctionDef) -> bool:
         "program",
         1,
     )
-
-
-_KINDS = {"bool": "switch", "int": "whole number", "float": "number", "str": "text"}
-
-
-def _parameters(function: ast.FunctionDef) -> Iterator[Parameter]:
-    """The parameters that a function's signature and docstring declare."""
-    given = function.args
-    named = given.args[-len(given.defaults) :] if given.defaults else []
-    said = ast.get_docstring(function) or ""
-    for argument, default in zip(
-        [*named, *given.kwonlyargs], [*given.defaults, *given.kw_defaults], strict=False
-    ):
-        about = re.search(rf"^\s*{argument.arg}:\s*(.+)$", said, re.MULTILINE)
-        value = default.value if isinstance(default, ast.Constant) else None
-        plain = value if isinstance(value, str | int | float) else None
-        yield Parameter(
-            argument.arg,
-            _kind(argument.annotation, plain),
-            plain,
-            about[1] if about else "",
-            _choices(argument.annotation),
-        )
-
-
-def _kind(annotation: ast.expr | None, default: Value) -> str:
-    """What a parameter's values are, by its annotation (the first type of a union) or default."""
-    first = annotation
-    while isinstance(first, ast.BinOp):
-        first = first.left
-    name = first.id if isinstance(first, ast.Name) else type(default).__name__
-    return _KINDS.get(name, "text")
-
-
-def _choices(annotation: ast.expr | None) -> tuple[str, ...]:
-    """The strings of `Literal["a", "b"]`."""
-    match annotation:
-        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=values)):
-            return tuple(str(v.value) for v in values if isinstance(v, ast.Constant))
-    return ()

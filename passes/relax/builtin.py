@@ -3,58 +3,150 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from tvm import relax
 
 from relascope.core.errors import EngineError
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import bindings, op_name, with_mod
 
-Pass = Callable[[RelaxProgram], RelaxProgram]
 
-
-def _module_pass(make: Callable[[], Any]) -> Pass:
-    def run(program: RelaxProgram) -> RelaxProgram:
-        return with_mod(program, make()(program.mod))
-
-    return run
+def tvm_pass(
+    make: Callable[[], Any], summary: str, before: str = "", after: str = "", looking: bool = False
+) -> Callable[[RelaxProgram], RelaxProgram]:
+    """A pass of TVM's that takes no parameters; the catalogue reads the rest from this file."""
+    return lambda program: with_mod(program, make()(program.mod))
 
 
 _t = relax.transform
 
-eliminate_common_subexpr = _module_pass(_t.EliminateCommonSubexpr)
-combine_parallel_matmul = _module_pass(_t.CombineParallelMatmul)
-remove_redundant_reshape = _module_pass(_t.RemoveRedundantReshape)
-canonicalize_bindings = _module_pass(_t.CanonicalizeBindings)
-dead_code_elimination = _module_pass(_t.DeadCodeElimination)
-legalize_ops = _module_pass(_t.LegalizeOps)
-annotate_op_pattern = _module_pass(_t.AnnotateTIROpPattern)
-fuse_ops = _module_pass(_t.FuseOps)
-fuse_tir = _module_pass(_t.FuseTIR)
-fuse_transpose_matmul = _module_pass(_t.FuseTransposeMatmul)
-inline = _module_pass(_t.InlinePrivateFunctions)
-expand_matmul_of_sum = _module_pass(_t.ExpandMatmulOfSum)
-adjust_matmul_order = _module_pass(_t.AdjustMatmulOrder)
-reorder_permute_dims_after_concat = _module_pass(_t.ReorderPermuteDimsAfterConcat)
-fast_math = _module_pass(_t.FastMathTransform)
-plan_devices = _module_pass(_t.RealizeVDevice)
+cse = tvm_pass(
+    _t.EliminateCommonSubexpr,
+    "Computes equal expressions once.",
+    after="Equal calls of equal operands stand once; a renaming stands where the second was.",
+)
+combine_matmul = tvm_pass(
+    _t.CombineParallelMatmul,
+    "Joins matmuls that read one input into one: q, k and v become a single product. Finds them "
+    "before the weights are constants.",
+    before="Two products read one left operand, and their right sides are no constants yet.",
+    after="Each is a slice of one product, whose weight is a constant after bind and fold.",
+)
+remove_redundant_reshape = tvm_pass(
+    _t.RemoveRedundantReshape,
+    "Makes one reshape of two, and none where the shape stays.",
+    after="No reshape reads a reshape, and each changes the shape.",
+)
+canonicalize = tvm_pass(
+    _t.CanonicalizeBindings,
+    "Removes variables that only rename another.",
+    after="No variable only renames another.",
+)
+dce = tvm_pass(
+    _t.DeadCodeElimination,
+    "Removes what no output needs.",
+    after="Every binding is read, and every function is called.",
+)
+legalize = tvm_pass(
+    _t.LegalizeOps,
+    "Gives every operator a kernel: a loop nest in TVM's tensor IR. For looking: building does "
+    "this by itself.",
+    looking=True,
+    after="Every operator is a call of a kernel.",
+)
+annotate_pattern = tvm_pass(
+    _t.AnnotateTIROpPattern,
+    "Marks each kernel as elementwise, reduction, and so on, which decides what may fuse.",
+    looking=True,
+    before="It has kernels: legalize made them.",
+    after="Every kernel has an op_pattern.",
+)
+fuse_ops = tvm_pass(
+    _t.FuseOps,
+    "Groups kernels into the functions that will run as one.",
+    looking=True,
+    before="Its kernels have an op_pattern: annotate_pattern gave it.",
+    after="Kernels that will run as one stand in a function marked Primitive.",
+)
+fuse_tir = tvm_pass(
+    _t.FuseTIR,
+    "Makes one kernel of each group.",
+    looking=True,
+    before="It has functions marked Primitive: fuse_ops made them.",
+    after="Each such function is one kernel.",
+)
+fuse_transpose_matmul = tvm_pass(
+    _t.FuseTransposeMatmul,
+    "Makes one function of a matmul and the transpose of its right side.",
+    before="A matmul reads a permute_dims on its right: the weights are not folded.",
+    after="Such a pair is one kernel, which is no operator any more.",
+)
+inline = tvm_pass(
+    _t.InlinePrivateFunctions,
+    "Puts private functions in the place of their calls.",
+    before="main calls private functions of the module.",
+    after="Those functions are gone.",
+)
+expand_matmul_of_sum = tvm_pass(
+    _t.ExpandMatmulOfSum,
+    "Writes x @ (A + B) as x @ A + x @ B.",
+    before="A matmul reads a sum that weights alone do not decide, or that is not bound.",
+    after="Such a product is a sum of two.",
+)
+adjust_matmul_order = tvm_pass(
+    _t.AdjustMatmulOrder,
+    "Writes x @ (A @ B) as (x @ A) @ B, or the other way round, whichever takes less work.",
+    before="A matmul reads a matmul.",
+    after="Such a pair is written in the order of less work.",
+)
+reorder_permute_dims_after_concat = tvm_pass(
+    _t.ReorderPermuteDimsAfterConcat,
+    "Joins weights first and transposes them as one, not each by itself.",
+    before="A concat reads transposes alone, as combine_matmul leaves it before fold.",
+    after="One transpose reads the concat.",
+)
+fast_math = tvm_pass(
+    _t.FastMathTransform,
+    "Replaces exp, erf, tanh and softmax by approximations in float32.",
+    before="It computes in float32; no gradient follows, for the quick forms have none.",
+    after="exp, tanh, erf and softmax are kernels: fast_exp, fast_tanh, fast_erf and fast_softmax.",
+)
+plan_devices = tvm_pass(
+    _t.RealizeVDevice,
+    "Gives every value a device, and puts a copy wherever one goes from device to device. For "
+    "looking, as on_device.",
+    looking=True,
+    before="hint_on_device marks stand in it, and the module names their devices.",
+    after="to_vdevice stands on every edge between devices; types say where a value lies.",
+)
 
 
+@listed("TopologicalSort", "TVM")
 def topological_sort(
-    program: RelaxProgram, order: str = "depth-first", direction: str = "from-inputs"
+    program: RelaxProgram,
+    order: Literal["depth-first", "breadth-first"] = "depth-first",
+    direction: Literal["from-inputs", "from-outputs"] = "from-inputs",
 ) -> RelaxProgram:
-    """TopologicalSort.
+    """Puts bindings into another order in which each stands behind what it reads. The graph stays;
+    what is held in memory at a time may not.
+
+    After: Each binding stands behind what it reads, in the order that was asked for.
 
     Args:
-        order: "depth-first" or "breadth-first".
-        direction: "from-inputs" or "from-outputs".
+        order: How the graph is gone through.
+        direction: Where that begins.
     """
     return with_mod(program, _t.TopologicalSort(order, direction)(program.mod))
 
 
-def decompose_for_inference(program: RelaxProgram) -> RelaxProgram:
-    """DecomposeOpsForInference.
+@listed("DecomposeOpsForInference", "TVM")
+def decompose_inference(program: RelaxProgram) -> RelaxProgram:
+    """Spells out batch norm by its running statistics, as only inference may.
+
+    Before: Batch norm is in eval mode.
+    After: There is no nn.batch_norm; fold computes what is left of weights.
 
     Raises:
         EngineError: kind "pass"; a batch norm is in train mode. TVM does not look at its mode and
@@ -64,8 +156,13 @@ def decompose_for_inference(program: RelaxProgram) -> RelaxProgram:
     return with_mod(program, _t.DecomposeOpsForInference()(program.mod))
 
 
-def decompose_for_training(program: RelaxProgram) -> RelaxProgram:
-    """DecomposeOpsForTraining.
+@listed("DecomposeOpsForTraining", "TVM")
+def decompose_training(program: RelaxProgram) -> RelaxProgram:
+    """Spells out layer norm, and batch norm by the batch's statistics, in operators that have a
+    gradient.
+
+    Before: Batch norm is in train mode.
+    After: There is no nn.layer_norm and no nn.batch_norm.
 
     Raises:
         EngineError: kind "pass"; a batch norm is in eval mode. TVM does not look at its mode and
@@ -96,19 +193,33 @@ def _refuse_batch_norm(program: RelaxProgram, training: bool, name: str) -> None
             )
 
 
-def convert_layout(program: RelaxProgram, data: str = "NHWC", kernel: str = "OHWI") -> RelaxProgram:
-    """ConvertLayout for 2D convolutions.
+@listed("ConvertLayout", "TVM")
+def convert_layout(
+    program: RelaxProgram,
+    data: Literal["NHWC", "NCHW"] = "NHWC",
+    kernel: Literal["OHWI", "OIHW", "HWIO"] = "OHWI",
+) -> RelaxProgram:
+    """Turns 2D convolutions to another order of axes, NHWC where none is named.
+
+    After: Convolutions have the layout; permute_dims stands where it begins and ends.
 
     Args:
-        data, kernel: the wanted layouts of data and weights.
+        data: The order of the data's axes.
+        kernel: The order of the weights' axes.
     """
     return with_mod(program, _t.ConvertLayout({"relax.nn.conv2d": [data, kernel]})(program.mod))
 
 
-def to_mixed_precision(program: RelaxProgram, out: str = "float32") -> RelaxProgram:
-    """ToMixedPrecision: matmuls and convolutions in float16.
+@listed("ToMixedPrecision", "TVM")
+def mixed_precision(
+    program: RelaxProgram, out: Literal["float32", "float16"] = "float32"
+) -> RelaxProgram:
+    """Lets matmuls and convolutions take float16; results differ by its rounding.
+
+    Before: It computes in float32.
+    After: Products and convolutions take float16, and what the program returns keeps its type.
 
     Args:
-        out: dtype in which their results are accumulated.
+        out: The type in which results are summed up.
     """
     return with_mod(program, _t.ToMixedPrecision(out_dtype=out)(program.mod))

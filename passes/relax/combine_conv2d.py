@@ -9,22 +9,32 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from relascope.passes.relax.builtin import canonicalize_bindings
+from relascope.passes.catalogue.entry import listed
+from relascope.passes.relax.builtin import canonicalize
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, bindings, dtype, op_name, rewrite, shape
 from relascope.passes.relax.ir.weights import is_weight, weights_of
 
 
+@listed(
+    "CombineParallelConv2D",
+    "ours, after TVM's CombineParallelConv2D of Relay",
+    least={"branches": 2},
+)
 def combine_conv2d(program: RelaxProgram, branches: int = 2) -> RelaxProgram:
-    """Join 2D convolutions that read one input into one, along the channels of their results.
+    """Joins convolutions that read one input, with kernels of one size, into one.
 
     They must have equal attributes, kernels of one size, one group, and weights that no input goes
     into. What TVM calls CombineParallelConv2D in Relay; Relax has none.
 
+    Before: Two 2D convolutions, or as many as branches says, read one input, and differ in nothing
+        but the number of channels.
+    After: Each is a slice of one convolution.
+
     Args:
-        branches: the fewest that are joined.
+        branches: The fewest that are joined.
     """
-    tidy = canonicalize_bindings(program)
+    tidy = canonicalize(program)
     bound = bindings(tidy.main)
     weights = weights_of(tidy)(bound)
     groups: dict[Any, list[tuple[int, Any]]] = defaultdict(list)

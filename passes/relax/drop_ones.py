@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, op_name, result_type, rewrite
 from relascope.passes.relax.ir.uniform import uniform
 
 
+@listed("x * 1", "the tutorial's OneZapp")
 def drop_ones(program: RelaxProgram) -> RelaxProgram:
-    """Write x * 1, 1 * x and x / 1 as x, where the one does not broadcast x.
+    """Removes products with the ones that the chain rule starts from.
 
-    After the tutorial's OneZapp.
+    After: No product has a factor of ones, but for one that broadcasts the other.
     """
     return rewrite(program, _without)
 

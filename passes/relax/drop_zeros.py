@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, op_name, result_type, rewrite
 from relascope.passes.relax.ir.uniform import uniform
 
 
+@listed("x + 0", "the tutorial's ZeroZapp")
 def drop_zeros(program: RelaxProgram) -> RelaxProgram:
-    """Write x + 0, 0 + x and x - 0 as x, where the zero does not broadcast x.
+    """Removes sums with zeros, which gradients start from.
 
-    After the tutorial's ZeroZapp.
+    After: No sum has an operand of zeros, but for one that broadcasts the other.
     """
     return rewrite(program, _without)
 

@@ -8,6 +8,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.constants import EXACT, Array, cast, computed, is_exact
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, dtype, op_name, rewrite, shape, with_mod
@@ -17,12 +18,19 @@ _RESHAPED = ("reshape", "expand_dims", "squeeze")
 _DONE = (*EXACT, *_RESHAPED, "permute_dims", "concat", "astype")
 
 
-def fold_constant(program: RelaxProgram) -> RelaxProgram:
-    """Compute what depends on constants alone.
+@listed(
+    "FoldConstant",
+    "TVM; what only moves data, and plain arithmetic, is done by numpy, which is quicker",
+)
+def fold(program: RelaxProgram) -> RelaxProgram:
+    """Computes every expression whose inputs are constants and stores the result.
 
     TVM builds and runs a kernel for each such operator, which takes longer than all other passes
     together. What only moves data, and the arithmetic that is exactly rounded in any library, is
     done by numpy first; TVM's pass does the rest.
+
+    Before: It has constants: bind made them.
+    After: What depends on constants alone is a constant.
     """
     return with_mod(program, relax.transform.FoldConstant()(rewrite(program, _folded).mod))
 

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import tvm
 from tvm import relax
 from tvm.relax.global_info import VDevice
 
 from relascope.core.errors import EngineError
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, bindings, op_name, rewrite
 
 HOST = "cpu"
 
 
+@listed("hint_on_device marks", "ours, for RealizeVDevice", looking=True)
 def on_device(
-    program: RelaxProgram, operators: str = "matmul nn.conv2d", device: str = "cuda"
+    program: RelaxProgram,
+    operators: str = "matmul nn.conv2d",
+    device: Literal["cuda", "opencl", "vulkan", "metal", "rocm"] = "cuda",
 ) -> RelaxProgram:
-    """Mark, wherever a value goes from one device to another, where it comes from and goes to.
+    """Marks, wherever a value goes from one device to another, both. For looking: relascope builds
+    for one device.
 
     What is not named runs on the CPU, where the arguments lie; results stay where they are
     computed, and constants lie where they are read. The module names both devices.
 
+    Before: It has one of the operators named.
+    After: Two hint_on_device stand on every edge between devices; the module names both.
+
     Args:
-        operators: those that run on the device, with blanks between.
-        device: "cuda", "opencl" and so on.
+        operators: Those that run on the device, with blanks between.
+        device: The device beside the CPU.
 
     Raises:
         EngineError: kind "pass"; the program has none of these operators.

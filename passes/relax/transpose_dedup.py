@@ -6,14 +6,16 @@ from typing import Any
 
 from tvm import relax
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, op_name, rewrite
 
 
+@listed("transpose of transpose", "the tutorial's TransposeDedup")
 def transpose_dedup(program: RelaxProgram) -> RelaxProgram:
-    """Make one permute_dims of two in a row, and none of those that leave the axes in order.
+    """Makes one permute_dims of two, and none where they undo each other.
 
-    After the tutorial's TransposeDedup.
+    After: No permute_dims reads a permute_dims, and none leaves the axes in order.
     """
     return rewrite(program, _joined)
 

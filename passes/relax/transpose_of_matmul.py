@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm import relax
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import (
     Maker,
@@ -19,11 +20,16 @@ from relascope.passes.relax.ir.rewrite import (
 from relascope.passes.relax.transpose_dedup import axes_of
 
 
+@listed("transpose of a product", "ours")
 def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
-    """Write (A @ B) transposed as B transposed @ A transposed, where nothing else reads A @ B.
+    """Writes a transposed product as the product of the transposed operands, the other way round:
+    gradients of weights need no copy then.
 
     A gradient of a weight is a product that is transposed: writing it out once more takes longer
     than the product, and what reads a matrix transposed costs a BLAS nothing.
+
+    Before: A product is read by nothing but its transpose.
+    After: Such a product is written with its operands transposed.
     """
     main = program.main
     bound = bindings(main)

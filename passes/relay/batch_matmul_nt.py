@@ -6,15 +6,20 @@ from typing import Any
 
 from tvm import relay
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
 
 
+@listed("batch_matmul to NT form", "ours")
 def batch_matmul_nt(program: RelayProgram) -> RelayProgram:
-    """Write every batch_matmul with `transpose_a=False, transpose_b=True`.
+    """Writes batch_matmul(a, b) as batch_matmul(a, transpose(b), transpose_b=True), the form that
+    CombineParallelBatchMatmul takes.
 
     An operand that a transpose of its last two axes made loses that transpose; one without gets
     one, which FoldConstant computes where the operand is a weight.
+
+    After: Every batch_matmul has transpose_a=False and transpose_b=True.
     """
 
     def visit(call: Any, args: list[Any]) -> Any:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import tvm
 from tvm import relay
 
 from relascope.core.errors import EngineError
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import copied, with_mod
 from relascope.passes.relay.ir.span_recovery import with_origins
-
-_t = relay.transform
 
 
 def applied(program: RelayProgram, made: Any) -> RelayProgram:
@@ -25,74 +24,161 @@ def applied(program: RelayProgram, made: Any) -> RelayProgram:
     return with_origins(program, made(copied(program.mod)))
 
 
-def _module_pass(make: Callable[[], Any]) -> Callable[[RelayProgram], RelayProgram]:
+def tvm_pass(
+    make: Callable[[], Any], summary: str, before: str = "", after: str = "", looking: bool = False
+) -> Callable[[RelayProgram], RelayProgram]:
+    """A pass of TVM's that takes no parameters; the catalogue reads the rest from this file."""
     return lambda program: applied(program, make())
 
 
-eliminate_common_subexpr = _module_pass(_t.EliminateCommonSubexpr)
-dead_code_elimination = _module_pass(_t.DeadCodeElimination)
-backward_fold_scale_axis = _module_pass(_t.BackwardFoldScaleAxis)
-forward_fold_scale_axis = _module_pass(_t.ForwardFoldScaleAxis)
-canonicalize_ops = _module_pass(_t.CanonicalizeOps)
-simplify_expr = _module_pass(_t.SimplifyExpr)
-fold_explicit_padding = _module_pass(_t.FoldExplicitPadding)
-fast_math = _module_pass(_t.FastMath)
-inline = _module_pass(_t.Inline)
-remove_unused_functions = _module_pass(_t.RemoveUnusedFunctions)
+_t = relay.transform
+
+cse = tvm_pass(
+    _t.EliminateCommonSubexpr,
+    "Computes equal expressions once: one reshape of the input for q, k and v, not three.",
+    after="Equal calls of equal operands stand once; dropouts stay apart.",
+)
+dce = tvm_pass(
+    _t.DeadCodeElimination,
+    "Removes what no output needs.",
+    before="It has let bindings.",
+    after="Every let binding is read.",
+)
+backward_fold_scale_axis = tvm_pass(
+    _t.BackwardFoldScaleAxis,
+    "Folds a product with one number a channel into the weight of the convolution or dense layer "
+    "before it.",
+    before="A scale follows a convolution or dense layer, with nothing but sums and ReLUs between; "
+    "for a ReLU it must be a positive constant.",
+    after="The scale stands at the weight; fold makes one constant of both.",
+)
+forward_fold_scale_axis = tvm_pass(
+    _t.ForwardFoldScaleAxis,
+    "Folds a product with one number a channel into the weights of the convolutions or dense "
+    "layers after it.",
+    before="Every reader of the scaled value is a convolution or dense layer, with nothing but "
+    "sums and ReLUs between; for a ReLU the scale must be a positive constant.",
+    after="The scale stands at the weights; fold makes one constant of each.",
+)
+canonicalize_ops = tvm_pass(
+    _t.CanonicalizeOps,
+    "Writes nn.bias_add as a sum with the bias in the shape that broadcasts.",
+    after="There is no nn.bias_add.",
+)
+simplify_expr = tvm_pass(
+    _t.SimplifyExpr,
+    "Applies some forty small rules: views of views, casts of casts, sums and products of "
+    "constants, x * 1, and the like.",
+)
+fold_explicit_padding = tvm_pass(
+    _t.FoldExplicitPadding,
+    "Lets a convolution or pooling pad by itself where an operator of its own padded for it.",
+    before="A padding is read by a convolution or pooling alone, and pads with what that would.",
+    after="The padding is an attribute of its reader.",
+)
+fast_math = tvm_pass(
+    _t.FastMath,
+    "Takes exp, tanh, erf and softmax by polynomials: quicker, and rounded otherwise.",
+    before="It computes in float32; no gradient follows, for the quick forms have none.",
+    after="exp, tanh, erf and softmax are fast_exp, fast_tanh, fast_erf and fast_softmax.",
+)
+inline = tvm_pass(
+    _t.Inline,
+    "Puts functions of the module that are marked Inline in the place of their calls.",
+    before="main calls functions of the module that are marked Inline=1, and that call no function "
+    "without the mark.",
+    after="Those functions are gone.",
+)
+remove_unused_functions = tvm_pass(
+    _t.RemoveUnusedFunctions,
+    "Removes functions of the module that main does not reach.",
+    before="The module has more functions than main.",
+    after="Every function is main or called from it.",
+)
 
 
-def fuse_ops(program: RelayProgram) -> RelayProgram:
-    """FuseOps, at level 2 as `relay.build` runs it, so that what is shown is what will run."""
+@listed("FuseOps", "TVM", looking=True)
+def fuse(program: RelayProgram) -> RelayProgram:
+    """Groups operators into the kernels that will run. For looking: building fuses by itself.
+
+    After: Every operator stands in a function marked Primitive, which will be one kernel.
+    """
+    # At the level at which relay.build runs it, so that what is shown is what will run.
     return with_mod(program, _t.FuseOps(fuse_opt_level=2)(copied(program.mod)))
 
 
-def defuse_ops(program: RelayProgram) -> RelayProgram:
-    """DefuseOps."""
+@listed("DefuseOps", "TVM", looking=True)
+def defuse(program: RelayProgram) -> RelayProgram:
+    """Takes the groups of FuseOps apart again. For looking.
+
+    Before: fuse made groups, right before it.
+    After: The program is as it was before fuse.
+    """
     return with_mod(program, _t.DefuseOps()(copied(program.mod)))
 
 
-def combine_parallel_batch_matmul(program: RelayProgram, branches: int = 3) -> RelayProgram:
-    """CombineParallelBatchMatmul.
+@listed("CombineParallelBatchMatmul", "TVM, by the tutorial's author", least={"branches": 2})
+def combine_batch_matmul(program: RelayProgram, branches: int = 3) -> RelayProgram:
+    """Joins matmuls that read one input into one: q, k and v become a single product.
+
+    Before: Three batch_matmuls, or as many as branches says, read one left operand, in the form
+        that batch_matmul_nt makes.
+    After: Each is a slice of one product, whose weight is a constant after bind and fold.
 
     Args:
-        branches: how many products of one operand are joined at least.
+        branches: The fewest that are joined.
     """
     return applied(program, _t.CombineParallelBatchMatmul(branches))
 
 
-def combine_parallel_dense(
-    program: RelayProgram, branches: int = 3, batch: bool = True
-) -> RelayProgram:
-    """CombineParallelDense.
+@listed("CombineParallelDense", "TVM", least={"branches": 2})
+def combine_dense(program: RelayProgram, branches: int = 3, batch: bool = True) -> RelayProgram:
+    """Joins dense layers that read one input into one product.
+
+    Before: Three nn.dense, or as many as branches says, read one input; linear_to_dense makes them.
+    After: Each is a slice of one product.
 
     Args:
-        branches: how many layers of one input are joined at least.
-        batch: make a batch_matmul of them, which asks for one shape; else one dense of all rows.
+        branches: The fewest that are joined.
+        batch: As one batch_matmul; else as one nn.dense.
     """
     return applied(program, _t.CombineParallelDense(branches, batch))
 
 
-def combine_parallel_conv2d(program: RelayProgram, branches: int = 3) -> RelayProgram:
-    """CombineParallelConv2D.
+@listed("CombineParallelConv2D", "TVM", least={"branches": 2})
+def combine_conv2d(program: RelayProgram, branches: int = 3) -> RelayProgram:
+    """Joins convolutions that read one input, with kernels of one size, into one.
+
+    Before: Three 2D convolutions, or as many as branches says, read one input, and differ in
+        nothing but the number of channels.
+    After: Each is a slice of one convolution.
 
     Args:
-        branches: how many convolutions of one input are joined at least.
+        branches: The fewest that are joined.
     """
     return applied(program, _t.CombineParallelConv2D(branches))
 
 
-def convert_layout(program: RelayProgram, data: str = "NHWC") -> RelayProgram:
-    """ConvertLayout for 2D convolutions, and for pooling as far as it has to follow.
+@listed("ConvertLayout", "TVM")
+def convert_layout(program: RelayProgram, data: Literal["NHWC", "NCHW"] = "NHWC") -> RelayProgram:
+    """Turns 2D convolutions, and what can follow them, to another order of axes.
+
+    After: Convolutions have the layout; layout_transform stands where it begins and ends.
 
     Args:
-        data: the wanted layout of data; weights get the one that goes with it.
+        data: The order of the data's axes.
     """
     wanted = {"nn.conv2d": [data, "default"], "nn.max_pool2d": [data], "nn.avg_pool2d": [data]}
     return applied(program, _t.ConvertLayout(wanted))
 
 
-def to_mixed_precision(program: RelayProgram) -> RelayProgram:
-    """ToMixedPrecision to float16; what the program returns keeps its dtype."""
+@listed("ToMixedPrecision", "TVM")
+def mixed_precision(program: RelayProgram) -> RelayProgram:
+    """Lets products and convolutions take float16; results differ by its rounding.
+
+    After: Products and convolutions, and what may follow them, are in float16; what the program
+        returns keeps its type.
+    """
     keep = {"relay.ToMixedPrecision.keep_orig_output_dtype": True}
     mod = copied(program.mod)
     for name, f in program.mod.functions.items():  # it takes the types off those it is given
@@ -101,11 +187,16 @@ def to_mixed_precision(program: RelayProgram) -> RelayProgram:
         return with_origins(program, _t.ToMixedPrecision()(relay.transform.InferType()(mod)))
 
 
-def alter_op_layout(program: RelayProgram, cpu: str = "") -> RelayProgram:
-    """AlterOpLayout for a CPU, as `relay.build` runs it.
+@listed("AlterOpLayout", "TVM")
+def alter_op_layout(program: RelayProgram, cpu: str | None = None) -> RelayProgram:
+    """Gives convolutions the blocked layout that the schedules of a CPU are written for, such as
+    NCHW16c. Building does this by itself.
+
+    After: Convolutions are nn.contrib_conv2d_NCHWc; layout_transform stands where the layout begins
+        and ends.
 
     Args:
-        cpu: LLVM's name of it, such as "skylake-avx512"; "" is any of its family.
+        cpu: LLVM's name of the CPU; any of the family otherwise.
 
     Raises:
         EngineError: kind "target"; LLVM knows no such CPU.
@@ -114,23 +205,33 @@ def alter_op_layout(program: RelayProgram, cpu: str = "") -> RelayProgram:
         return applied(program, _t.AlterOpLayout())
 
 
-def qnn_legalize(program: RelayProgram, cpu: str = "") -> RelayProgram:
-    """QNN's Legalize for a CPU: quantized products and convolutions.
+@listed("QNN Legalize", "TVM")
+def qnn_legalize(program: RelayProgram, cpu: str | None = None) -> RelayProgram:
+    """Writes quantized products and convolutions in integer operators that a CPU has.
+
+    Before: It has quantized operators (qnn.dense, qnn.conv2d).
+    After: The CPU's instructions fit what is left of them.
 
     Args:
-        cpu: as of `alter_op_layout`.
+        cpu: LLVM's name of the CPU; any of the family otherwise.
     """
     with _cpu(cpu):
         return applied(program, relay.qnn.transform.Legalize())
 
 
+@listed("QNN CanonicalizeOps", "TVM")
 def qnn_canonicalize(program: RelayProgram) -> RelayProgram:
-    """QNN's CanonicalizeOps: what is left of the quantized operators."""
-    with _cpu(""):
+    """Writes what is left of quantized operators in plain ones, with scales as fixed-point
+    products.
+
+    Before: It has quantized operators.
+    After: There is no operator of the qnn dialect, so that it can be built.
+    """
+    with _cpu(None):
         return applied(program, relay.qnn.transform.CanonicalizeOps())
 
 
-def _cpu(name: str) -> Any:
+def _cpu(name: str | None) -> Any:
     generic = tvm.target.Target("llvm")
     if not name:
         return generic

@@ -6,16 +6,21 @@ from typing import Any
 
 from tvm import relay
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
 
 _VIEWS = {"reshape", "squeeze", "expand_dims", "broadcast_to", "collapse_sum_to", "transpose"}
 
 
+@listed("views that change nothing", "ours")
 def drop_identities(program: RelayProgram) -> RelayProgram:
-    """Remove reshapes, squeezes, broadcasts and transposes whose result is their operand.
+    """Removes reshapes, squeezes, broadcasts and transposes whose result is their operand, and
+    makes one reshape of two.
 
     A reshape of a reshape (or squeeze) becomes one reshape of the first operand.
+
+    After: Every view changes something, and none reads another reshape.
     """
 
     def visit(call: Any, args: list[Any]) -> Any:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
 from relascope.passes.relay.ir.uniform import uniform_values
 
 
+@listed("x * 1", "the tutorial's OneZapp")
 def drop_ones(program: RelayProgram) -> RelayProgram:
-    """Write x * 1, 1 * x and x / 1 as x, where the one does not broadcast x.
+    """Removes products with the ones that the chain rule starts from.
 
-    After the tutorial's OneZapp.
+    After: No product has a factor of ones, but for one that broadcasts the other.
     """
     values = uniform_values(program.main.body)
 

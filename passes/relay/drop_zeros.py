@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
 from relascope.passes.relay.ir.uniform import uniform_values
 
 
+@listed("x + 0", "the tutorial's ZeroZapp")
 def drop_zeros(program: RelayProgram) -> RelayProgram:
-    """Write x + 0, 0 + x and x - 0 as x, where the zero does not broadcast x.
+    """Removes the zeros that each gradient sum starts from.
 
-    After the tutorial's ZeroZapp.
+    After: No sum has an operand of zeros, but for one that broadcasts the other.
     """
     values = uniform_values(program.main.body)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.constants import EXACT, cast, computed, is_exact
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape, with_mod
@@ -47,12 +48,19 @@ _MOVES: dict[str, Callable[[Any, Sequence[np.ndarray]], np.ndarray | None]] = {
 }
 
 
-def fold_constant(program: RelayProgram) -> RelayProgram:
-    """Compute every expression whose inputs are constants, and store the result.
+@listed(
+    "FoldConstant",
+    "TVM; what only moves data, and plain arithmetic, is done by numpy, which is quicker",
+)
+def fold(program: RelayProgram) -> RelayProgram:
+    """Computes every expression whose inputs are constants and stores the result.
 
     TVM's FoldConstant compiles each such expression by itself, a second and more for a weight that
     is only transposed. Numpy does what only moves data and plain arithmetic, with the same bits;
     TVM does the rest.
+
+    Before: It has constants: bind made them.
+    After: What depends on constants alone is a constant.
     """
     return with_mod(program, relay.transform.FoldConstant()(rewrite(program, folded).mod))
 

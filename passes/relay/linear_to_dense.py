@@ -7,19 +7,25 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
 
 _VIEWS = {"reshape", "squeeze", "expand_dims"}
 
 
+@listed("linear layers to nn.dense", "ours")
 def linear_to_dense(program: RelayProgram) -> RelayProgram:
-    """Write a batch_matmul whose right side is one matrix for the whole batch as nn.dense.
+    """Writes a matmul whose right side is one matrix for the whole batch as nn.dense, which the CPU
+    schedules serve well.
 
     The frontend makes `batch_matmul(x, broadcast(transpose(weight)))` of a linear layer on a batch
     of sequences: the weight is copied once a sequence, and the CPU's batch_matmul schedules are
     slow. `(batch, rows, k) x (k, n)` is the same product as `dense((batch * rows, k), (n, k))`.
     A bias that follows moves in front of the reshape back, where FuseOps joins it to the product.
+
+    After: Products with one matrix for the whole batch are nn.dense, with their bias in front of
+        the reshape.
     """
 
     def visit(call: Any, args: list[Any]) -> Any:

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import tvm
 from tvm import relay
 
 from relascope.core.errors import EngineError
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite_body, with_main
 
 HOST = "cpu"
 
 
+@listed("on_device marks", "ours, for PlanDevices", looking=True)
 def on_device(
     program: RelayProgram,
     operators: str = "nn.dense nn.batch_matmul nn.conv2d",
-    device: str = "cuda",
+    device: Literal["cuda", "opencl", "vulkan", "metal", "rocm"] = "cuda",
 ) -> RelayProgram:
-    """Mark, wherever a result goes from one device to another, the device that computes it.
+    """Marks, wherever a value goes from one device to another, the device that computes it. For
+    looking: relascope builds for one device.
 
     What is not named runs on the CPU, where the arguments lie; results stay where they are
     computed. Each reader gets a mark of its own: PlanDevices ends the process on one that two
     share.
 
+    Before: It has one of the operators named.
+    After: on_device stands on every edge between devices, one for each reader.
+
     Args:
-        operators: those that run on the device, with blanks between.
-        device: "cuda", "opencl" and so on.
+        operators: Those that run on the device, with blanks between.
+        device: The device beside the CPU.
 
     Raises:
         EngineError: kind "pass"; the program has none of these operators.

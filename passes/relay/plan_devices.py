@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 import tvm
 from tvm import relay
 
 from relascope.core.errors import EngineError
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.builtin import applied
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import children, op_name, post_order
 from relascope.passes.relay.on_device import HOST
 
 
-def plan_devices(program: RelayProgram, device: str = "cuda") -> RelayProgram:
-    """PlanDevices: a place for every value, and a copy wherever one goes from place to place.
+@listed("PlanDevices", "TVM", looking=True)
+def plan_devices(
+    program: RelayProgram, device: Literal["cuda", "opencl", "vulkan", "metal", "rocm"] = "cuda"
+) -> RelayProgram:
+    """Gives every value a device, and puts a copy wherever one goes from device to device. For
+    looking, as on_device.
 
     What no mark says a place for lies on the CPU.
 
+    Before: on_device marks stand in it, each read once.
+    After: device_copy stands on every edge between devices.
+
     Args:
-        device: the other one, as the marks name it.
+        device: The device beside the CPU.
 
     Raises:
         EngineError: kind "pass"; two readers share a mark, which ends TVM's process.

@@ -6,14 +6,16 @@ from typing import Any
 
 from tvm import relay
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
 
 
+@listed("transpose of transpose", "the tutorial's TransposeDedup")
 def transpose_dedup(program: RelayProgram) -> RelayProgram:
-    """Make one transpose of two in a row, and none of those that leave the axes in order.
+    """Makes one transpose of two, and none where they undo each other.
 
-    After the tutorial's TransposeDedup.
+    After: No transpose reads a transpose.
     """
 
     def visit(call: Any, args: list[Any]) -> Any:

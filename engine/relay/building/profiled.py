@@ -22,7 +22,7 @@ from relascope.core.graph import TensorType
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.profile import See, Site, Tensors
 from relascope.engine.relay.building import runtime
-from relascope.passes.relay.builtin import fuse_ops
+from relascope.passes.relay.builtin import fuse
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import post_order, rewrite_body
 from relascope.passes.relay.ir.spans import key
@@ -137,7 +137,7 @@ def kernels_of(
     ids = list(exprs)
     numbers = {e.handle.value: k for k, e in enumerate(exprs.values())}
     numbered = tvm.IRModule({"main": _numbered(program.mod[name], numbers)})
-    fused = fuse_ops(replace(program, mod=relay.transform.InferType()(numbered)))
+    fused = fuse(replace(program, mod=relay.transform.InferType()(numbered)))
     calls = [
         e
         for e in post_order(fused.main)

@@ -7,7 +7,7 @@ from typing import Any
 from tvm import relax
 
 from relascope.passes.catalogue.example import Example, Make
-from relascope.passes.relax.builtin import annotate_op_pattern, fuse_ops, legalize_ops
+from relascope.passes.relax.builtin import annotate_pattern, fuse_ops, legalize
 from relascope.passes.relax.examples.building import Emit, program, var
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -19,15 +19,15 @@ def _two(dtype: str) -> RelaxProgram:
 
 def _annotate_pattern(dtype: str) -> Example:
     x = var("x", 2, 3, dtype=dtype)
-    return Example(legalize_ops(program([x], lambda emit: relax.op.nn.relu(x))))
+    return Example(legalize(program([x], lambda emit: relax.op.nn.relu(x))))
 
 
 def _fuse_ops(dtype: str) -> Example:
-    return Example(annotate_op_pattern(legalize_ops(_two(dtype))))
+    return Example(annotate_pattern(legalize(_two(dtype))))
 
 
 def _fuse_tir(dtype: str) -> Example:
-    return Example(fuse_ops(annotate_op_pattern(legalize_ops(_two(dtype)))))
+    return Example(fuse_ops(annotate_pattern(legalize(_two(dtype)))))
 
 
 def _fuse_transpose_matmul(dtype: str) -> Example:

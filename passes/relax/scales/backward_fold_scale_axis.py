@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from relascope.passes.relax.builtin import canonicalize_bindings
+from relascope.passes.catalogue.entry import listed
+from relascope.passes.relax.builtin import canonicalize
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, op_name, rewrite, shape
 from relascope.passes.relax.ir.weights import weights_of
@@ -13,15 +14,21 @@ from relascope.passes.relax.scales.channel_scale import Applied, Scale, carried
 from relascope.passes.relax.scales.scale_flow import Flow, Taker, behind, through
 
 
+@listed("BackwardFoldScaleAxis", "ours, after TVM's BackwardFoldScaleAxis of Relay")
 def backward_fold_scale_axis(program: RelaxProgram) -> RelaxProgram:
-    """Fold a product with one number a channel into the weight of what comes before it.
+    """Folds a product with one number a channel into the weight of the convolution or matmul before
+    it.
 
     (conv(x, w) + b) * s becomes conv(x, w * s) + b * s, and the same for a division and for matmul.
     Between the two may stand sums with biases, pooling, padding with zeros and transposes, and,
     where all of s is known to be above zero, relu and maxima; nothing else may read what lies
     between. What TVM calls BackwardFoldScaleAxis in Relay; Relax has none.
+
+    Before: A scale follows a convolution or matmul, with nothing between that it cannot move
+        through; for relu and maxima it must be a positive constant.
+    After: The scale stands at the weight; fold makes one constant of both.
     """
-    tidy = canonicalize_bindings(program)
+    tidy = canonicalize(program)
     flow = Flow(tidy)
     scales, gone = _plan(flow)
     if not gone:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from relascope.passes.relax.builtin import canonicalize_bindings
+from relascope.passes.catalogue.entry import listed
+from relascope.passes.relax.builtin import canonicalize
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, op_name, rewrite, variables
 from relascope.passes.relax.ir.weights import weights_of
@@ -13,16 +14,22 @@ from relascope.passes.relax.scales.channel_scale import Applied, Scale, carried
 from relascope.passes.relax.scales.scale_flow import Flow, Taker, ahead, through
 
 
+@listed("ForwardFoldScaleAxis", "ours, after TVM's ForwardFoldScaleAxis of Relay")
 def forward_fold_scale_axis(program: RelaxProgram) -> RelaxProgram:
-    """Fold a product with one number a channel into the weights of what comes after it.
+    """Folds a product with one number a channel into the weights of the convolutions or matmuls
+    after it.
 
     conv(x * s, w) becomes conv(x, w * s), with s along the weight's input channels, and the same
     for a division and for matmul. All that reads x * s must be able to take it. On the way may
     stand pooling, padding with zeros, transposes, sums with biases, which are divided by s, where
     all of s is known and far from zero, and relu and maxima where all of s is known to be above
     zero. What TVM calls ForwardFoldScaleAxis in Relay; Relax has none.
+
+    Before: Every reader of the scaled value is a convolution or matmul, or what a scale can move
+        through; for relu and maxima it must be a positive constant.
+    After: The scale stands at the weights; fold makes one constant of each.
     """
-    tidy = canonicalize_bindings(program)
+    tidy = canonicalize(program)
     flow = Flow(tidy)
     scales, gone = _plan(flow)
     if not gone:

@@ -6,14 +6,20 @@ from typing import Any
 
 from tvm import relax
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, dtype, op_name, rewrite, shape
 
 
+@listed("batch norm spelled out", "ours", required=True)
 def decompose_batch_norm(program: RelaxProgram) -> RelaxProgram:
-    """Write batch norm as (x - mean) / sqrt(variance + eps) * weight + bias.
+    """Writes batch norm in eval mode as (x - mean) / sqrt(variance + eps) * weight + bias, which
+    has a gradient.
 
     Mean and variance are the running ones: batch norm in train mode was spelled out at import.
+
+    Before: Batch norm is in eval mode.
+    After: There is no nn.batch_norm.
     """
     return rewrite(program, _spelled_out)
 

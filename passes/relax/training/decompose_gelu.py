@@ -7,14 +7,18 @@ from typing import Any
 
 from tvm import relax
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, dtype, op_name, rewrite
 
 
+@listed("gelu spelled out", "ours", required=True)
 def decompose_gelu(program: RelaxProgram) -> RelaxProgram:
-    """Write nn.gelu(x) as x * (erf(x / sqrt(2)) / 2 + 1/2), and nn.gelu_tanh in tanh.
+    """Writes gelu in erf (or tanh), which has a gradient.
 
     Hendrycks and Gimpel, "Gaussian Error Linear Units", arXiv 1606.08415.
+
+    After: There is no nn.gelu and no nn.gelu_tanh.
     """
     return rewrite(program, _spelled_out)
 

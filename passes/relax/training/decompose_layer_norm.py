@@ -7,16 +7,24 @@ from typing import Any
 
 from tvm import relax
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, dtype, op_name, rewrite, shape
 
 
+@listed(
+    "layer norm spelled out",
+    "the tutorial's DecomposeLayerNorm, with the exact place of eps",
+    required=True,
+)
 def decompose_layer_norm(program: RelaxProgram) -> RelaxProgram:
-    """Write these norms as (x - mean) / sqrt(variance + eps) * weight + bias.
+    """Writes layer norm as (x - mean) / sqrt(variance + eps) * weight + bias, which has a gradient.
 
     The variance is the mean squared distance to the mean, as PyTorch takes it (Ba, Kiros and
     Hinton, "Layer Normalization", arXiv 1607.06450; Wu and He, "Group Normalization", arXiv
     1803.08494).
+
+    After: There is no nn.layer_norm, nn.group_norm or nn.instance_norm.
     """
     return rewrite(program, _spelled_out)
 

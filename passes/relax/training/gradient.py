@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import (
     Binding,
@@ -26,14 +27,23 @@ from relascope.passes.relax.training.recorder import Recorder, recording
 _ADJOINT = "_adjoint"  # how TVM names the gradient of a variable
 
 
+@listed(
+    "Gradient",
+    "TVM, with gradients of ours for operators that lack one",
+    required=True,
+    needs=("root_grad_out",),
+)
 def gradient(program: RelaxProgram) -> RelaxProgram:
-    """Take the gradient of the root for every floating input and parameter, by TVM's Gradient.
+    """Takes the reverse-mode gradient for every input and parameter.
 
     "main" must return (root, outputs...), see `root_grad_out`. Afterwards it returns, flat,
     (outputs..., gradients...), the latter in the order of the arguments; buffers, masks and
     grad_outs need none, and what is not floating has none.
 
     What the gradient of a call is made of has the call's module, and "gradient of" its operator.
+
+    Before: main returns the root, and every operator on the way has a gradient.
+    After: main returns a flat tuple: outputs, then the gradients of inputs and parameters.
 
     Raises:
         EngineError: kind "pass", if an operator on the way has no gradient; names it.

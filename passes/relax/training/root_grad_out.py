@@ -7,6 +7,7 @@ from dataclasses import replace
 from tvm import relax
 
 from relascope.core.errors import EngineError
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import (
     Maker,
@@ -18,13 +19,19 @@ from relascope.passes.relax.ir.rewrite import (
 )
 
 
+@listed("grad_out rooted", "the tutorial", required=True, excludes=("bind",))
 def root_grad_out(program: RelaxProgram) -> RelaxProgram:
-    """Put sum(output * grad_out), added up over the outputs, in front of the outputs.
+    """Multiplies each output with its grad_out and sums, so that the gradient of this scalar is the
+    backward that PyTorch asks for.
 
     The gradient of that scalar for an argument is the vector-Jacobian product with the grad_outs,
     which is PyTorch's backward. "main" returns (root, outputs...) afterwards; each floating output
     has a new argument `grad_out_<index>` of its own type. An output of another type has no
     gradient and gets none, and neither have the new values of buffers.
+
+    Before: An output is of a floating type, and the parameters are arguments.
+    After: main returns the root, then the outputs; each floating output has an argument
+        grad_out_<index>.
 
     Raises:
         EngineError: kind "pass", if no output is floating, or the gradient was taken before.

@@ -8,7 +8,7 @@ import tvm
 from tvm import relay
 
 from relascope.passes.catalogue.example import Example, Make
-from relascope.passes.relay.builtin import fuse_ops
+from relascope.passes.relay.builtin import fuse
 from relascope.passes.relay.examples.building import of_module, program, var
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.on_device import on_device
@@ -60,7 +60,7 @@ def _plan_devices(dtype: str) -> Example:
 
 def _defuse(dtype: str) -> Example:
     x = var("x", 2, 3, dtype=dtype)
-    return Example(fuse_ops(program([x], relay.exp(relay.nn.relu(x)))))
+    return Example(fuse(program([x], relay.exp(relay.nn.relu(x)))))
 
 
 EXAMPLES: dict[str, Make] = {

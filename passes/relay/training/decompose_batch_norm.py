@@ -6,16 +6,22 @@ from typing import Any
 
 from tvm import relay
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
 
 
+@listed("batch norm spelled out", "ours", required=True)
 def decompose_batch_norm(program: RelayProgram) -> RelayProgram:
-    """Write batch norm as (x - mean) / sqrt(variance + eps) * weight + bias.
+    """Writes batch norm in eval mode as (x - mean) / sqrt(variance + eps) * weight + bias, which
+    has a gradient.
 
     Mean and variance are the running statistics, as in PyTorch's eval mode; batch norm in train
     mode is imported in these operators already. TVM's SimplifyInference does it too, but makes
     weight / sqrt(variance + eps) first, whose gradient for the weight is rounded otherwise.
+
+    Before: Batch norm is in eval mode.
+    After: There is no nn.batch_norm.
     """
 
     def visit(call: Any, args: list[Any]) -> Any:

@@ -6,15 +6,23 @@ from typing import Any
 
 from tvm import relay
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
 
 
+@listed(
+    "layer norm spelled out",
+    "the tutorial's DecomposeLayerNorm, with the exact place of eps",
+    required=True,
+)
 def decompose_layer_norm(program: RelayProgram) -> RelayProgram:
-    """Write layer norm as (x - mean) / sqrt(variance + eps) * weight + bias.
+    """Writes layer norm as (x - mean) / sqrt(variance + eps) * weight + bias, which has a gradient.
 
     The variance is the mean squared distance to the mean (not the unbiased one), and eps is added
     to it before the root, both as PyTorch does it.
+
+    After: There is no nn.layer_norm.
     """
 
     def visit(call: Any, args: list[Any]) -> Any:

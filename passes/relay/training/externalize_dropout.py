@@ -7,19 +7,23 @@ from typing import Any
 
 from tvm import relay
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.cuts.cut import MASK_PREFIX
 from relascope.passes.relay.ir.program import Mask, RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite, shape
 from relascope.passes.relay.ir.spans import execution_order
 
 
+@listed("dropout to mask inputs", "the tutorial's ExternalizeDropout", required=True)
 def externalize_dropout(program: RelayProgram) -> RelayProgram:
-    """Make each dropout a product with a mask that is an argument.
+    """Makes each dropout a product with a mask that PyTorch draws, in PyTorch's own order.
 
     A mask holds 0 and 1/(1-p), so that the product is what PyTorch computes in train mode. The
     masks stand in the order in which PyTorch executes the dropouts, so that masks drawn in that
     order use up the random numbers as PyTorch does. A dropout of rate 0 draws nothing and is gone.
-    After the tutorial's ExternalizeDropout.
+
+    Before: Dropouts have the spans of the import.
+    After: Each dropout is a product with an argument.
     """
     found = [e for e in post_order(program.main.body) if op_name(e) == "nn.dropout"]
     drawn = sorted((c for c in found if float(c.attrs.rate) > 0), key=execution_order)

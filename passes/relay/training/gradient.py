@@ -10,6 +10,7 @@ import tvm
 from tvm import relay
 
 from relascope.core.errors import EngineError
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite_body, with_main
 from relascope.passes.relay.ir.spans import Spans
@@ -18,14 +19,23 @@ from relascope.passes.relay.training.operator_gradients import Recorder, prepare
 Binding = tuple[Any, Any]
 
 
+@listed(
+    "gradient",
+    "TVM, relay.transform.gradient(mode='first_order')",
+    required=True,
+    needs=("root_grad_out",),
+)
 def gradient(program: RelayProgram) -> RelayProgram:
-    """Take TVM's first-order gradient of the root for every argument.
+    """Takes the reverse-mode gradient for every input and parameter.
 
     "main" must return (root, outputs...), see `root_grad_out`. Afterwards it is a chain of let
     bindings that ends in ((outputs...), (gradient of each argument...)).
 
     TVM drops every span on the way. Forward calls get theirs back; what the gradient of a call is
     made of gets a span of its own, with the call's module, and "gradient of" its operator.
+
+    Before: main returns the root, and every operator on the way has a gradient.
+    After: main is a chain of let bindings that ends in ((outputs), (gradients of all arguments)).
 
     Raises:
         EngineError: kind "pass", if an operator on the way has no gradient; names it.

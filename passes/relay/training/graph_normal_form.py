@@ -8,15 +8,22 @@ import tvm
 from tvm import relay
 
 from relascope.core.errors import EngineError
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import with_main
 
 
+@listed("ToGraphNormalForm", "TVM, and the tutorial", required=True, needs=("gradient",))
 def graph_normal_form(program: RelayProgram) -> RelayProgram:
-    """Turn let bindings into a graph and flatten the result to (outputs..., gradients...).
+    """Turns the gradient's let bindings back into a graph, and keeps the outputs and the wanted
+    gradients.
 
     Kept are the gradients of the inputs and parameters of a floating type, in the order of the
     arguments; buffers, masks and grad_outs need none, and what is not floating has none.
+
+    Before: It is right behind the gradient.
+    After: main is a graph again and returns a flat tuple: outputs, then the gradients of inputs and
+        parameters.
     """
     mod = relay.transform.ToGraphNormalForm()(tvm.IRModule.from_expr(program.main))
     main = mod["main"]

@@ -8,19 +8,26 @@ from functools import reduce
 from tvm import relay
 
 from relascope.core.errors import EngineError
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import with_main
 
 _FLOATING = ("float", "bfloat")
 
 
+@listed("grad_out rooted", "the tutorial", required=True, excludes=("bind",))
 def root_grad_out(program: RelayProgram) -> RelayProgram:
-    """Put sum(output * grad_out), added up over the outputs, in front of the outputs.
+    """Multiplies each output with its grad_out and sums, so that the gradient of this scalar is the
+    backward that PyTorch asks for.
 
     The gradient of that scalar for an argument is the vector-Jacobian product with the grad_outs,
     which is PyTorch's backward. "main" returns (root, outputs...) afterwards; each floating output
     has a new argument `grad_out_<index>` of its own type. An output of another type has no
     gradient and gets none, and neither have the new values of buffers.
+
+    Before: An output is of a floating type.
+    After: main returns the root, then the outputs; each floating output has an argument
+        grad_out_<index>.
 
     Raises:
         EngineError: kind "pass", if no output is floating.

@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import relay
 
+from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
 
@@ -29,11 +30,15 @@ _CHANGE_TYPE_ONLY = {
 }
 
 
+@listed("*_like to static shapes", "the tutorial's LikeZapp")
 def static_like(program: RelayProgram) -> RelayProgram:
-    """Replace the *_like operators by forms whose shape or type is written down.
+    """Replaces collapse_sum_like, broadcast_to_like, reshape_like, zeros_like and ones_like by
+    forms whose shape is written down, so that nothing is kept for its shape alone.
 
-    The backward then needs nothing for its shape alone. One that changes nothing is removed.
-    After the tutorial's LikeZapp.
+    One that changes nothing is removed.
+
+    Before: Shapes are static.
+    After: No operator reads a tensor for its shape or type alone.
     """
 
     def visit(call: Any, args: list[Any]) -> Any:

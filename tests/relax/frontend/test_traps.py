@@ -9,7 +9,7 @@ from torch import nn
 from tvm import relax
 
 from relascope.core.errors import EngineError
-from relascope.passes.relax.builtin import decompose_for_inference, decompose_for_training
+from relascope.passes.relax.builtin import decompose_inference, decompose_training
 from relascope.passes.relax.ir.program import RelaxProgram
 from relax_modules import Function, check, draw, errors, imported
 
@@ -67,7 +67,7 @@ def batch_norm(training):
 
 @pytest.mark.parametrize(
     ("run", "training", "words"),
-    [(decompose_for_training, False, "eval mode"), (decompose_for_inference, True, "train mode")],
+    [(decompose_training, False, "eval mode"), (decompose_inference, True, "train mode")],
 )
 def test_a_batch_norm_of_the_other_mode_is_refused(run, training, words):
     with pytest.raises(EngineError) as caught:
@@ -81,9 +81,9 @@ def test_a_batch_norm_of_the_other_mode_is_refused(run, training, words):
 def test_the_refusal_names_the_module():
     model, program = imported(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), draw(2, 3))
     with pytest.raises(EngineError) as caught:
-        decompose_for_training(program)
+        decompose_training(program)
     assert caught.value.where == "aten::batch_norm in 1"
-    assert max(errors(model, decompose_for_inference(program)).values()) <= 1e-5
+    assert max(errors(model, decompose_inference(program)).values()) <= 1e-5
 
 
 def test_tvms_own_pass_still_changes_a_batch_norm_in_eval_mode():

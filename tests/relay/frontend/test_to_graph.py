@@ -16,7 +16,7 @@ from relascope.engine.relay.draw.to_graph import to_graph
 from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.relay.bind import bind
-from relascope.passes.relay.builtin import fuse_ops
+from relascope.passes.relay.builtin import fuse
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import post_order
 from relascope.passes.relay.simplify_inference import simplify_inference
@@ -198,7 +198,7 @@ def test_a_bound_parameter_keeps_its_name(layer):
 def test_fused_groups_have_bodies(layer):
     simple = simplify_inference(layer)
     plain, _ = to_graph(simple)
-    graph, _ = to_graph(fuse_ops(simple))
+    graph, _ = to_graph(fuse(simple))
     graph.validate()
     groups = [n for n in graph if n.kind is Kind.FUNCTION]
     assert groups

@@ -1,0 +1,130 @@
+"""What a Python file says of its passes, read without running it: the app imports no TVM.
+
+A pass is a function of a program. Its name is the pass's, the first paragraph of its docstring
+says what it does, and further arguments, which need defaults, are its parameters: their kind is
+that of the annotation or else of the default, `Literal[...]` names the choices. Of the docstring,
+a line `name: text` says what a parameter does, `Before:` what must hold of the program so that the
+pass finds something to do, and `After:` what holds then; lines indented deeper go on with it.
+`@listed(...)` says the rest.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from relascope.passes.catalogue.entry import PassInfo
+from relascope.passes.catalogue.parameters import Parameter, Value
+
+_KINDS = {"bool": "switch", "int": "whole number", "float": "number", "str": "text"}
+_DECLARED = re.compile(
+    r'^(?:@listed\(.*?""".*?"""|\w+ = tvm_pass\(.*?\)$)', re.DOTALL | re.MULTILINE
+)
+"""A declaration, a function's as far as its docstring: parsing all else takes longer."""
+_TITLE = re.compile(r"( *)(\w+): +(.+)")
+
+
+def listed_in(folder: Path, ir: str, package: str) -> Iterator[PassInfo]:
+    """The passes of an IR: functions under `@listed`, and names that `tvm_pass` makes.
+
+    Args:
+        package: name of the folder's package.
+    """
+    for file in sorted(folder.rglob("*.py")):
+        inside = ".".join((package, *file.relative_to(folder).with_suffix("").parts))
+        for found in _DECLARED.finditer(file.read_text(encoding="utf-8")):
+            (statement,) = ast.parse(found[0]).body
+            match statement:
+                case ast.FunctionDef(decorator_list=[ast.Call() as said]):
+                    yield of_function(statement, ir, inside, **_given(said, "title", "origin"))
+                case ast.Assign([ast.Name(name)], ast.Call() as said):
+                    rest = _given(said, "title", "summary")
+                    yield PassInfo(name, ir, origin="TVM", function=f"{inside}:{name}", **rest)
+
+
+def _given(call: ast.Call, *names: str) -> dict[str, Any]:
+    """Arguments by name; of something of TVM's, what TVM calls it."""
+    pairs = [*zip(names, call.args, strict=False), *((k.arg or "", k.value) for k in call.keywords)]
+    return {
+        name: value.attr if isinstance(value, ast.Attribute) else ast.literal_eval(value)
+        for name, value in pairs
+    }
+
+
+def of_function(
+    function: ast.FunctionDef,
+    ir: str,
+    module: str,
+    title: str,
+    origin: str,
+    least: Mapping[str, float] | None = None,
+    **rest: Any,
+) -> PassInfo:
+    """The entry of a function; `module` is where it stands, and the rest as of `listed`."""
+    said = ast.get_docstring(function) or "A pass of yours."
+    sections = _sections(said)
+    return PassInfo(
+        function.name,
+        ir,
+        title,
+        " ".join(said.partition("\n\n")[0].splitlines()),
+        origin,
+        f"{module}:{function.name}",
+        parameters=tuple(_parameters(function, sections, least or {})),
+        before=sections.get("Before", ""),
+        after=sections.get("After", ""),
+        **rest,
+    )
+
+
+def _sections(text: str) -> dict[str, str]:
+    """What stands behind `name:`, with the lines that go on with it."""
+    found: dict[str, str] = {}
+    name, margin = "", 0
+    for line in text.splitlines():
+        title = _TITLE.fullmatch(line)
+        deeper = len(line) - len(line.lstrip()) > margin
+        if name and line.strip() and deeper:
+            found[name] += f" {line.strip()}"
+        elif title:
+            name, margin = title[2], len(title[1])
+            found[name] = title[3]
+        else:
+            name = ""
+    return found
+
+
+def _parameters(
+    function: ast.FunctionDef, about: Mapping[str, str], least: Mapping[str, float]
+) -> Iterator[Parameter]:
+    """The parameters that a function's signature and docstring declare."""
+    given = function.args
+    named = given.args[-len(given.defaults) :] if given.defaults else []
+    pairs = zip([*named, *given.kwonlyargs], [*given.defaults, *given.kw_defaults], strict=False)
+    for argument, default in pairs:
+        name, kind = argument.arg, argument.annotation
+        value = default.value if isinstance(default, ast.Constant) else None
+        plain = value if isinstance(value, str | int | float) else None
+        yield Parameter(
+            name, _kind(kind, plain), plain, about.get(name, ""), _choices(kind), least.get(name)
+        )
+
+
+def _kind(annotation: ast.expr | None, default: Value) -> str:
+    """What a parameter's values are, by its annotation (the first type of a union) or default."""
+    first = annotation
+    while isinstance(first, ast.BinOp):
+        first = first.left
+    name = first.id if isinstance(first, ast.Name) else type(default).__name__
+    return _KINDS.get(name, "text")
+
+
+def _choices(annotation: ast.expr | None) -> tuple[str, ...]:
+    """The strings of `Literal["a", "b"]`."""
+    match annotation:
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=values)):
+            return tuple(str(v.value) for v in values if isinstance(v, ast.Constant))
+    return ()
