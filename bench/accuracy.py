@@ -24,7 +24,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import GRADIENTS, default_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.samples import SAMPLES
-from relascope.viz.rows.tables import text_table
+from relascope.viz.rows.formats import text_table
 
 ENGINES = ("relay", "relax")
 LIMITS = {

@@ -29,7 +29,7 @@ from relascope.passes.catalogue import GRADIENTS, default_pipeline
 from relascope.passes.cost import is_product
 from relascope.passes.cuts.cut import STRATEGIES, Cut, Joint, cut
 from relascope.samples import SAMPLES
-from relascope.viz.rows.tables import text_table
+from relascope.viz.rows.formats import text_table
 
 BUDGETS = (0.25, 0.5, 0.75)
 ENGINES = ("relay", "relax")

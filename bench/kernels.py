@@ -27,8 +27,8 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline, last_built
 from relascope.passes.cuts.cut import cut
 from relascope.samples import SAMPLES
+from relascope.viz.rows.formats import text_table
 from relascope.viz.rows.profile import EXPLAINED, peaks_text, profile_document
-from relascope.viz.rows.tables import text_table
 
 ENGINES = ("relax", "relay")
 Row = dict[str, Any]

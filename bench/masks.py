@@ -17,7 +17,7 @@ from collections.abc import Callable
 import torch
 
 from relascope.engine.cpu_kernels import mersenne_twister
-from relascope.viz.rows.tables import text_table
+from relascope.viz.rows.formats import text_table
 
 SHAPES = ((1, 14, 768), (8, 128, 768), (8, 12, 128, 128))
 KEEP = 0.9

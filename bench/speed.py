@@ -28,7 +28,7 @@ from relascope.engine.protocol.times import RIVALS, TimeResult
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.samples import SAMPLES
-from relascope.viz.rows.tables import text_table
+from relascope.viz.rows.formats import text_table
 
 ENGINES = ("relax", "relay")
 WHOLE = "forward_backward"

@@ -8,13 +8,14 @@ import json
 from relascope.commands.shared import Connect, Document, Engine, pipeline_of, source_of, write
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
+from relascope.engine.protocol.plain import plain
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import default_pipeline, gradients
 from relascope.passes.catalogue import info as pass_info
 from relascope.samples import SAMPLES
 from relascope.viz.compare.align import align
 from relascope.viz.drawing.export import to_dot
-from relascope.viz.rows import tables
+from relascope.viz.rows import Row, tables
 
 
 def models(args: argparse.Namespace, connect: Connect) -> Document:
@@ -28,7 +29,7 @@ def passes(args: argparse.Namespace, connect: Connect) -> Document:
         with Engine(args, connect) as ask:
             example = ask("example", args.name)
         entry = tables.pass_row(pass_info(args.engine, args.name))
-        return {"engine": args.engine, "pass": entry, "example": tables.example_document(example)}
+        return {"engine": args.engine, "pass": entry, "example": plain(example)}
     pipelines = {"inference": default_pipeline(args.engine, False)}
     for way in gradients(args.engine):
         name = "training" if way == "tvm" else f"training_{way}"
@@ -59,7 +60,7 @@ def graph(args: argparse.Namespace, connect: Connect) -> Document:
 def compare(args: argparse.Namespace, connect: Connect) -> Document:
     """What each PyTorch operator became in Relay and in Relax."""
     graphs: dict[str, Graph] = {}
-    engines: dict[str, tables.Row] = {}
+    engines: dict[str, Row] = {}
     for ir in ENGINES:
         way = args.gradient if args.gradient in gradients(ir) else "tvm"
         mine = argparse.Namespace(**{**vars(args), "engine": ir, "gradient": way})

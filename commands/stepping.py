@@ -28,15 +28,15 @@ from relascope.passes.cuts import cut as cuts
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.compare.changes import step_details
-from relascope.viz.rows import tables
+from relascope.viz.rows import Row, tables
 from relascope.viz.rows.script import script
 
 
 def step(args: argparse.Namespace, connect: Connect) -> Document:
     """What each pass of a pipeline did; with --check, the error against PyTorch after each."""
     source, pipeline = source_of(args), pipeline_of(args)
-    errors: dict[int, tables.Row] = {}
-    details: list[tables.Row] = []
+    errors: dict[int, Row] = {}
+    details: list[Row] = []
     with Engine(args, connect) as ask:
         stepped = stepping.step(ask, source, pipeline)
         alive = stepped.pipeline
@@ -46,7 +46,7 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
             errors = _check_steps(ask, source, alive, args)
         if args.inside:
             insides = _inside_steps(ask, source, alive, args)
-            details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue=tables.Row())]
+            details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue=Row())]
         if args.export:
             write(args.export, script(args.engine, source, pipeline))
         if args.output:
@@ -59,7 +59,7 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
         "steps": [
             {**row, **more}
             for row, more in zip_longest(
-                tables.step_rows(stepped.records, errors), details, fillvalue=tables.Row()
+                tables.step_rows(stepped.records, errors), details, fillvalue=Row()
             )
         ],
     }
@@ -85,7 +85,7 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
         ask("load", stages[0].source)  # what cannot be opened is no row of the table
         target = args.target or first_target(ask)
         rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
-    document = tables.truth_document(args.model, args.engine, target, rows)
+    document = tables.accuracy_document(args.model, args.engine, target, rows)
     if args.output:
         write(args.output, json.dumps(document, ensure_ascii=False))
     return document
@@ -93,10 +93,10 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
 
 def _check_steps(
     ask: Callable[..., Any], source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
-) -> dict[int, tables.Row]:
+) -> dict[int, Row]:
     """The worst error against PyTorch after each enabled step that leaves a runnable program."""
     target = args.target or first_target(ask)
-    errors: dict[int, tables.Row] = {}
+    errors: dict[int, Row] = {}
     for index, one in enumerate(pipeline):
         if not one.enabled:
             continue
@@ -114,16 +114,16 @@ def _check_steps(
 
 def _inside_steps(
     ask: Ask, source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
-) -> list[tables.Row]:
+) -> list[Row]:
     """The nodes inside against PyTorch's tensors, by step; nothing of a step that did not run.
 
     A program that cannot be built, such as one between two passes of the way to a gradient, is a
     failure of its step's comparison and of no other.
     """
     target = args.target or first_target(ask)
-    rows: list[tables.Row] = []
+    rows: list[Row] = []
     for index, one in enumerate(pipeline):
-        row: tables.Row = {"inside": None, "inside_failure": None}
+        row: Row = {"inside": None, "inside_failure": None}
         try:
             if one.enabled:
                 found = node_accuracy.both(ask, args.engine, source, pipeline, index, target)

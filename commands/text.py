@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relascope.viz.rows import Row, formats, tables, timings
 from relascope.viz.rows import profile as explained
-from relascope.viz.rows import tables, timings
 from relascope.viz.rows.example import Document, example_block
 
 MOST_FINDINGS = 60
@@ -13,7 +13,7 @@ MOST_FINDINGS = 60
 
 def models(document: Document) -> str:
     """What `models` says."""
-    return tables.text_table(
+    return formats.text_table(
         document["models"], ["name", "parameters", "training", "engines", "summary"]
     )
 
@@ -22,11 +22,11 @@ def passes(document: Document) -> str:
     """What `passes` says."""
     if "pass" in document:
         return _one_pass(document["pass"], document["example"])
-    lines = [tables.text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
+    lines = [formats.text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
     told = [{"pass": p["name"], **q} for p in document["passes"] for q in p["parameters"]]
     if told:
         columns = ["pass", "name", "default", "choices", "unit", "about"]
-        lines += ["Parameters, as in name(key=value):", tables.text_table(told, columns), ""]
+        lines += ["Parameters, as in name(key=value):", formats.text_table(told, columns), ""]
     lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
     return "\n".join(lines)
 
@@ -47,7 +47,7 @@ def _one_pass(entry: Document, example: Document | None) -> str:
     if entry["parameters"]:
         columns = ["name", "default", "choices", "unit", "about"]
         lines += ["", "Parameters, as in name(key=value):"]
-        lines.append(tables.text_table(entry["parameters"], columns))
+        lines.append(formats.text_table(entry["parameters"], columns))
     if example is None:
         return "\n".join([*lines, "", "It has no example."])
     lines += ["", f"On a small program, {example['step']}:", "", example_block(example)]
@@ -62,7 +62,9 @@ def graph(document: Document) -> str:
         f"{document['edges']} edges, {document['parameters']} parameters, "
         f"imported in {document['seconds']:.1f} s"
     )
-    return "\n".join([head, *document["notes"], "", tables.text_table(rows, ["operator", "calls"])])
+    return "\n".join(
+        [head, *document["notes"], "", formats.text_table(rows, ["operator", "calls"])]
+    )
 
 
 def step(document: Document) -> str:
@@ -76,21 +78,21 @@ def step(document: Document) -> str:
         columns.append("max_abs")
     failed = [f"{r['pass']} failed: {r['failure']['message']}" for r in rows if r["failure"]]
     told = [part for number, r in enumerate(rows, 1) for part in _details(number, r)]
-    return "\n".join([tables.text_table(rows, columns), *failed, *told])
+    return "\n".join([formats.text_table(rows, columns), *failed, *told])
 
 
-def _details(number: int, step: tables.Row) -> list[str]:
+def _details(number: int, step: Row) -> list[str]:
     """What `step --changes --text` says of one step; nothing of one that changed nothing."""
     lines = []
     if step.get("changes"):
         columns = ["what", "id", "op", "scope", "text"]
         was, now = step["before"], step["after"]
         lines += [
-            tables.text_table(step["changes"], columns),
-            f"parameters {tables.size(was['parameter_bytes'])} -> "
-            f"{tables.size(now['parameter_bytes'])}, constants "
-            f"{tables.size(was['constant_bytes'])} -> {tables.size(now['constant_bytes'])}, "
-            f"FLOPs {tables.flops(was['flops'])} -> {tables.flops(now['flops'])}",
+            formats.text_table(step["changes"], columns),
+            f"parameters {formats.size(was['parameter_bytes'])} -> "
+            f"{formats.size(now['parameter_bytes'])}, constants "
+            f"{formats.size(was['constant_bytes'])} -> {formats.size(now['constant_bytes'])}, "
+            f"FLOPs {formats.flops(was['flops'])} -> {formats.flops(now['flops'])}",
         ]
     if step.get("diff"):
         lines.append(step["diff"])
@@ -128,7 +130,7 @@ def _inside(document: Document) -> list[str]:
                 f"{compared['dtype']}: {len(rows)} nodes compared{more}; "
                 f"{len(compared['without_counterpart'])} without a counterpart"
             )
-            lines.append(tables.text_table(rows[:_SHOWN], columns))
+            lines.append(formats.text_table(rows[:_SHOWN], columns))
     return lines
 
 
@@ -137,39 +139,39 @@ def captures(document: Document) -> str:
     rows = [
         {
             **r,
-            "shape": tables.shape_text(r["shape"]),
+            "shape": formats.shape_text(r["shape"]),
             "readers": len(r["readers"]),
-            "size": tables.size(r["bytes"]),
+            "size": formats.size(r["bytes"]),
         }
         for r in document["captures"]
     ]
     head = (
-        f"{document['strategy']}: {len(rows)} captures, {tables.size(document['bytes'])}, "
+        f"{document['strategy']}: {len(rows)} captures, {formats.size(document['bytes'])}, "
         f"{len(document['recomputed'])} nodes recomputed, "
-        f"{tables.work_text(document['recomputed_flops'], document['forward_flops'])} of the "
-        f"forward's FLOPs, {tables.work_text(document['share'], 1.0)} of its "
+        f"{formats.work_text(document['recomputed_flops'], document['forward_flops'])} of the "
+        f"forward's FLOPs, {formats.work_text(document['share'], 1.0)} of its "
         f"{document['prices']} time; {len(document['masks'])} dropout masks, "
-        f"{tables.size(document['mask_bytes'])}"
+        f"{formats.size(document['mask_bytes'])}"
     )
     rivals = document["rivals"]
     beside = (
-        f"PyTorch eager keeps {tables.size(rivals['pytorch_eager_bytes'])}, its min-cut "
-        f"partitioner {tables.size(rivals['pytorch_min_cut_bytes'])}"
+        f"PyTorch eager keeps {formats.size(rivals['pytorch_eager_bytes'])}, its min-cut "
+        f"partitioner {formats.size(rivals['pytorch_min_cut_bytes'])}"
     )
     columns = ["id", "op", "shape", "dtype", "size", "scope", "readers", "reason"]
     parts = [f"{head}\n{beside}" + (f"\n{rivals['note']}" if rivals["note"] else "")]
-    parts.append(tables.text_table(rows, columns))
+    parts.append(formats.text_table(rows, columns))
     if "frontier" in document:
         points = [{**p, "strategy": None} for p in document["frontier"]] + document["strategies"]
         lines = [
             {
                 **p,
-                "size": tables.size(p["bytes"]),
-                "computed again": tables.work_text(p["share"], 1.0),
+                "size": formats.size(p["bytes"]),
+                "computed again": formats.work_text(p["share"], 1.0),
             }
             for p in points
         ]
-        parts.append(tables.text_table(lines, ["size", "computed again", "captures", "strategy"]))
+        parts.append(formats.text_table(lines, ["size", "computed again", "captures", "strategy"]))
     if "measured" in document:
         parts.append(_measured(document["measured"]))
     return "\n\n".join(parts)
@@ -180,11 +182,11 @@ def _measured(points: Sequence[Document]) -> str:
     rows = [
         {
             "measured": p["title"],
-            "kept": tables.size(p["bytes"]),
+            "kept": formats.size(p["bytes"]),
             "again, est.": f"{p['share']:.1%}",
             "again": f"{p['measured_share']:.1%}",
-            "peak, est.": tables.size(p["estimated_peak_bytes"]),
-            "peak": tables.size(p["peak_bytes"]),
+            "peak, est.": formats.size(p["estimated_peak_bytes"]),
+            "peak": formats.size(p["peak_bytes"]),
             "forward ms": p["forward_ms"],
             "forward+backward ms": p["forward_backward_ms"],
             "ratio": p["ratio"],
@@ -192,7 +194,7 @@ def _measured(points: Sequence[Document]) -> str:
         }
         for p in points
     ]
-    return tables.text_table(rows, list(rows[0]))
+    return formats.text_table(rows, list(rows[0]))
 
 
 def gradients(document: Document) -> str:
@@ -206,8 +208,8 @@ def gradients(document: Document) -> str:
     return "\n\n".join(
         [
             head,
-            tables.text_table(tables.gradients_beside(rows), ["", *ways]),
-            tables.text_table(tables.operators_beside(rows), ["operator", *ways]),
+            formats.text_table(tables.gradients_beside(rows), ["", *ways]),
+            formats.text_table(tables.operators_beside(rows), ["operator", *ways]),
         ]
     )
 
@@ -221,16 +223,16 @@ def time(document: Document) -> str:
     rows = [
         {
             **r,
-            "": tables.speed_text(r["ratio_to_eager"]),
-            "peak_bytes": None if r["peak_bytes"] is None else tables.size(r["peak_bytes"]),
+            "": formats.speed_text(r["ratio_to_eager"]),
+            "peak_bytes": None if r["peak_bytes"] is None else formats.size(r["peak_bytes"]),
             "capture_bytes": None
             if r["capture_bytes"] is None
-            else tables.size(r["capture_bytes"]),
+            else formats.size(r["capture_bytes"]),
         }
         for r in document["rows"]
     ]
     columns = [c for c in timings.COLUMNS if any(r[c] is not None for r in rows)]
-    table = tables.text_table(rows, [*columns, ""])
+    table = formats.text_table(rows, [*columns, ""])
     return "\n".join([head, *document["notes"], "", table])
 
 
@@ -247,7 +249,7 @@ def compare(document: Document) -> str:
         return "\n".join(lines)
     parts = [
         [
-            {**r, **{ir: tables.counts_text(r[ir]) for ir in document["engines"]}}
+            {**r, **{ir: formats.counts_text(r[ir]) for ir in document["engines"]}}
             for r in document[kind]
         ]
         for kind in ("operators", "groups")
@@ -256,9 +258,9 @@ def compare(document: Document) -> str:
     return "\n\n".join(
         [
             "\n".join([*lines, *lost]),
-            tables.text_table(parts[0], ["source", "modules", *engines, "only"]),
-            tables.text_table(parts[1], ["scope", "source", *engines, "only"]),
-            tables.text_table(document["calls"], ["operator", *engines, "only"]),
+            formats.text_table(parts[0], ["source", "modules", *engines, "only"]),
+            formats.text_table(parts[1], ["scope", "source", *engines, "only"]),
+            formats.text_table(document["calls"], ["operator", *engines, "only"]),
         ]
     )
 
@@ -277,7 +279,7 @@ def check(document: Document) -> str:
     columns = ["stage", "strategy", "dtype", "passed", "max_abs", "max_rel", "limit", "worst"]
     columns += [c for c in ("first bad", "in", "failure") if any(r[c] for r in rows)]
     head = f"{document['model']} ({document['engine']}), target {document['target']}"
-    return "\n\n".join([head, tables.text_table(rows, columns), document["verdict"]])
+    return "\n\n".join([head, formats.text_table(rows, columns), document["verdict"]])
 
 
 def bisect(document: Document) -> str:
@@ -294,7 +296,7 @@ def bisect(document: Document) -> str:
     columns = ["up to", "outcome", *found]
     head = f"{document['model']} ({document['engine']}), target {document['target']}"
     compiles = f"{document['compiles']} compiles."
-    table = tables.text_table(rows, columns)
+    table = formats.text_table(rows, columns)
     return "\n\n".join([head, table, f"{document['verdict']} {compiles}"])
 
 
@@ -308,13 +310,13 @@ def profile(document: Document) -> str:
     rows = [
         {
             **k,
-            "share": tables.work_text(k["share"], 1.0),
+            "share": formats.work_text(k["share"], 1.0),
             "of_peak": explained.share_text(k["of_peak"]),
-            "flops": tables.flops(k["flops"]),
+            "flops": formats.flops(k["flops"]),
             "FLOP/s": explained.rate_text(k["flops_per_second"], ""),
             "B/s": explained.rate_text(k["bytes_per_second"], ""),
-            "reads": tables.size(k["bytes_in"]),
-            "writes": tables.size(k["bytes_out"]),
+            "reads": formats.size(k["bytes_in"]),
+            "writes": formats.size(k["bytes_out"]),
             "computes": ", ".join(k["operators"]) or "no node of the graph",
         }
         for k in sorted(document["kernels"], key=lambda k: -k["median_ms"])
@@ -339,7 +341,7 @@ def profile(document: Document) -> str:
     if document["first_bad"] is not None:
         bad = document["kernels"][document["first_bad"]]
         lines.append(f"The first kernel that puts out NaN or infinity: {bad['name']}.")
-    return "\n".join([*lines, "", tables.text_table(rows, columns)])
+    return "\n".join([*lines, "", formats.text_table(rows, columns)])
 
 
 def lint(document: Document) -> str:
@@ -351,11 +353,11 @@ def lint(document: Document) -> str:
     )
     if not document["findings"]:
         return f"{head}\nNothing was found."
-    hazards = [{**h, "moves": tables.size(h["bytes"])} for h in document["hazards"]]
+    hazards = [{**h, "moves": formats.size(h["bytes"])} for h in document["hazards"]]
     rows = [
         {
             **f,
-            "moves": tables.size(f["bytes"]),
+            "moves": formats.size(f["bytes"]),
             "node": f["nodes"][0],
             "operator": f["operators"][0],
             "what": f"{f['message']} {f['advice']}".strip(),
@@ -365,8 +367,8 @@ def lint(document: Document) -> str:
     more = len(document["findings"]) - len(rows)
     parts = [
         head,
-        tables.text_table(hazards, ["title", "found", "ms", "moves", "remedy"]),
-        tables.text_table(
+        formats.text_table(hazards, ["title", "found", "ms", "moves", "remedy"]),
+        formats.text_table(
             rows, ["title", "ms", "moves", "remedy", "operator", "scope", "node", "what"]
         ),
     ]

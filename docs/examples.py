@@ -11,8 +11,8 @@ from pathlib import Path
 
 from relascope.commands import text as texts
 from relascope.engine.client import EngineClient
+from relascope.engine.protocol.plain import plain
 from relascope.passes.catalogue import names
-from relascope.viz.rows import tables
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -46,7 +46,7 @@ def main() -> None:
         client = EngineClient(ir)
         try:
             for name in names(ir):
-                example = tables.example_document(client.call("example", name))
+                example = plain(client.call("example", name))
                 if example is not None:
                     text = renewed(text, name, texts.example_block(example))
         finally:

@@ -7,9 +7,9 @@ import torch
 
 from place import ROOT
 from relascope.commands import text as texts
+from relascope.engine.protocol.plain import plain
 from relascope.engine.server.examples import apply
 from relascope.passes.catalogue import info
-from relascope.viz.rows import tables
 
 PAGES = {"relay": "docs/passes.md", "relax": "docs/passes-relax.md"}
 LIMIT = {"float32": 1e-5, "float64": 1e-12}
@@ -28,7 +28,7 @@ def documented(ir, name):
 
 def printed(session, name):
     """The block that the engine prints."""
-    return texts.example_block(tables.example_document(session.example(name, progress=quiet)))
+    return texts.example_block(plain(session.example(name, progress=quiet)))
 
 
 class Run:

@@ -10,7 +10,8 @@ import pandas as pd
 
 from relascope.engine.protocol.times import TimeRow
 from relascope.passes.cuts.cut import STRATEGIES
-from relascope.viz.rows.tables import Row, size, work_text
+from relascope.viz.rows import Row
+from relascope.viz.rows.formats import size, work_text
 
 CAPTURED = "#2f7fd6"  # between the palette's blues for light and dark: Altair takes one
 CHOSEN = "#d97706"  # stands out on light and dark

@@ -9,8 +9,8 @@ import pandas as pd
 
 from relascope.viz.charts import CHOSEN, QUIET
 from relascope.viz.drawing import palette
+from relascope.viz.rows import Row
 from relascope.viz.rows.profile import rate_text, share_text
-from relascope.viz.rows.tables import Row
 
 CHOICE = "kernel"
 """Name of the chart's selection, which holds the index of the kernel that was clicked."""

@@ -9,7 +9,7 @@ from relascope.viz.component import View, drawn, graph_view
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import heading, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import tables
+from relascope.viz.rows import formats, tables
 
 HEIGHT = 620
 
@@ -22,13 +22,13 @@ def show(desk: Desk, screen: Screen) -> None:
     in_labels = len(graph) - len(drawn(graph, screen.fewer_than))
     strip(
         [
-            (tables.number(facts["nodes"]), "nodes"),
-            (tables.number(in_labels), "small constants in labels"),
-            (tables.number(facts["edges"]), "edges"),
-            (tables.number(len(facts["operators"])), "operators"),
-            (tables.number(info.parameters), "parameters"),
-            (tables.size(facts["parameter_bytes"]), "of weights"),
-            (tables.milliseconds(info.seconds), "to import"),
+            (formats.number(facts["nodes"]), "nodes"),
+            (formats.number(in_labels), "small constants in labels"),
+            (formats.number(facts["edges"]), "edges"),
+            (formats.number(len(facts["operators"])), "operators"),
+            (formats.number(info.parameters), "parameters"),
+            (formats.size(facts["parameter_bytes"]), "of weights"),
+            (formats.milliseconds(info.seconds), "to import"),
         ]
     )
     graph_view(graph, View(HEIGHT, screen.fewer_than), key="graph_view")
@@ -45,7 +45,7 @@ def show(desk: Desk, screen: Screen) -> None:
                 {
                     "name": a["name"],
                     "kind": "input" if a["input"] else "parameter",
-                    "shape": tables.shape_text(a["shape"]),
+                    "shape": formats.shape_text(a["shape"]),
                     "dtype": a["dtype"],
                     "bytes": a["bytes"],
                 }

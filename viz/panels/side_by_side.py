@@ -23,7 +23,7 @@ from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import boundary, heading, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.spare import desk_of_session
-from relascope.viz.rows import tables
+from relascope.viz.rows import Row, formats, tables
 
 HEIGHT = 580
 IRS = ("relay", "relax")
@@ -223,7 +223,7 @@ def _say(text: str) -> None:
 def _say_row(group: Group) -> None:
     """What the operator of a chosen row became."""
     became = "; ".join(
-        f"{ir.capitalize()}: <b>{escape(tables.counts_text(counts))}</b>"
+        f"{ir.capitalize()}: <b>{escape(formats.counts_text(counts))}</b>"
         for ir, counts in zip(IRS, group.operators, strict=True)
     )
     where = f" of {escape(group.scope)}" if group.scope else ""
@@ -251,7 +251,7 @@ def _say_found(title: str, origin: str, both: Alignment, side: int, found: Count
     st.html(f"<div class='rs-aligned'>{' '.join(words)}</div>")
 
 
-def _rows(both: Alignment, document: tables.Row) -> None:
+def _rows(both: Alignment, document: Row) -> None:
     """What each operator became, and what only one side has."""
     groups = document["groups"]
     st.session_state.both_origins = [(g.scope, g.source) for g in both.groups]
@@ -266,14 +266,14 @@ def _rows(both: Alignment, document: tables.Row) -> None:
         label_visibility="collapsed",
     )
     kind = kind or "groups"
-    facts = [(tables.number(sum(g["only"] is None for g in groups)), "PyTorch operators in both")]
+    facts = [(formats.number(sum(g["only"] is None for g in groups)), "PyTorch operators in both")]
     for ir in IRS:
         alone = sum(g["only"] == ir for g in groups)
-        facts.append((tables.number(alone), f"only in {ir.capitalize()}"))
+        facts.append((formats.number(alone), f"only in {ir.capitalize()}"))
     for ir, graph in zip(IRS, both.graphs, strict=True):
-        facts.append((tables.number(len(graph)), f"{ir.capitalize()} nodes"))
+        facts.append((formats.number(len(graph)), f"{ir.capitalize()} nodes"))
         if lost := document["unmatched"][ir]:
-            facts.append((tables.number(len(lost)), "of them name no origin"))
+            facts.append((formats.number(len(lost)), "of them name no origin"))
     strip(facts)
     rows = [
         {_COLUMNS.get(c, c.capitalize()): _cell(row[c]) for c in _SHOWN[kind]}
@@ -309,7 +309,7 @@ _COLUMNS = {
 
 def _cell(value: Any) -> Any:
     if isinstance(value, dict):
-        return tables.counts_text(value)
+        return formats.counts_text(value)
     if value is None:
         return ""
     return value.capitalize() if value in IRS else value

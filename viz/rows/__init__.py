@@ -1,1 +1,14 @@
-"""Results as rows and sentences, the same for the page and the command line."""
+"""What page and command line say about a result: the same rows for both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relascope.engine.protocol.plain import plain
+
+Row = dict[str, Any]
+
+
+def fields(value: object, names: str) -> Row:
+    """Some fields of a result as JSON values, by their names with spaces between."""
+    return {name: plain(getattr(value, name)) for name in names.split()}

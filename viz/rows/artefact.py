@@ -8,8 +8,8 @@ import zipfile
 from collections.abc import Sequence
 
 from relascope.engine.protocol.artefact import Artefact, extension
-from relascope.engine.protocol.plain import plain
-from relascope.viz.rows.tables import Row, size, text_table
+from relascope.viz.rows import Row, fields
+from relascope.viz.rows.formats import size, text_table
 
 TYPED = (
     "cuda -arch=sm_90",
@@ -27,22 +27,15 @@ def document(found: Artefact, code: bool = True) -> Row:
         code: with each kernel's code.
     """
     return {
-        "target": plain(found.target),
-        "library_bytes": found.library_bytes,
-        "code_bytes": found.code_bytes,
-        "build_seconds": found.build_seconds,
+        **fields(found, "target library_bytes code_bytes build_seconds notes files"),
         "kernels": [
             {
-                "name": k.name,
-                "phase": k.phase,
-                "bytes": k.bytes,
+                **fields(k, "name phase bytes"),
                 "lines": {language: text.count("\n") + 1 for language, text in k.code},
                 **({"code": dict(k.code)} if code else {}),
             }
             for k in found.kernels
         ],
-        "notes": list(found.notes),
-        "files": list(found.files),
     }
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from relascope.viz.rows.tables import Row
+from relascope.viz.rows import Row
 
 _PROCESS = 1
 _WHOLE = 1  # the row of phases from end to end; rows of kernels follow

@@ -13,7 +13,7 @@ from relascope.engine.jobs.bisect import Bisection
 from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
 from relascope.engine.protocol.plain import plain
-from relascope.viz.rows import tables
+from relascope.viz.rows import Row, formats, tables
 
 Document = dict[str, Any]
 
@@ -59,7 +59,7 @@ def document(ir: str, found: Bisection, made: Reduction | None, folder: str = ""
     }
 
 
-def piece_row(one: PieceTry) -> tables.Row:
+def piece_row(one: PieceTry) -> Row:
     """One piece that was tried."""
     shown = plain(one.shown)
     shown.pop("outputs")  # ids that say nothing without the graph
@@ -76,7 +76,7 @@ def text(document: Document) -> str:
             for r in document["tries"]
         ]
         told = [c for c in ("max_rel", "ratio", "error") if any(r[c] for r in rows)]
-        parts.append(tables.text_table(rows, ["nodes", "results", "outcome", *told]))
+        parts.append(formats.text_table(rows, ["nodes", "results", "outcome", *told]))
     parts.append(document["verdict"])
     if document["report"] is not None:
         parts += [document["title"], f"before:\n{document['before']}"]

@@ -10,7 +10,9 @@ from relascope.engine.protocol.profile import Phase, Profile
 from relascope.passes.cost import Kernels, Measured, flops
 from relascope.passes.lint import LINTERS, Finding, lint
 from relascope.viz.drawing import palette
-from relascope.viz.rows.tables import Row, size, worst
+from relascope.viz.rows import Row, fields
+from relascope.viz.rows.formats import size
+from relascope.viz.rows.tables import worst
 
 EXPLAINED = 0.1
 """So much of the time from end to end may be other than that of kernels of nodes."""
@@ -26,19 +28,14 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
         graph: that the ids of the kernels' nodes are of.
     """
     work = flops(graph)
+    names = (
+        "machine target threads repeats build_seconds peaks working_set peak_bytes "
+        "estimated_peak_bytes first_bad"
+    )
     return {
-        "machine": profile.machine,
-        "target": profile.target,
-        "threads": profile.threads,
-        "repeats": profile.repeats,
-        "build_seconds": profile.build_seconds,
-        "peaks": None if profile.peaks is None else plain(profile.peaks),
-        "working_set": profile.working_set,
+        **fields(profile, names),
         "phases": [_phase(profile, p) for p in profile.phases],
         "kernels": [_kernel(profile, graph, work, i) for i in range(len(profile.kernels))],
-        "peak_bytes": profile.peak_bytes,
-        "estimated_peak_bytes": profile.estimated_peak_bytes,
-        "first_bad": profile.first_bad,
         "error": worst(profile.comparisons),
         "notes": [*profile.notes, *_beaten(profile)],
     }
@@ -62,9 +59,7 @@ def _phase(profile: Profile, phase: Phase) -> Row:
     share = phase.mapped_share
     return {
         **plain(phase),
-        "unexplained_ms": phase.unexplained_ms,
-        "mapped_ms": phase.mapped_ms,
-        "mapped_share": share,
+        **fields(phase, "unexplained_ms mapped_ms mapped_share"),
         "explained": abs(1 - share) <= EXPLAINED,
         "least_ms": None if profile.peaks is None else least,
         "of_peak": None if profile.peaks is None else least / phase.median_ms,
@@ -85,11 +80,7 @@ def _kernel(profile: Profile, graph: Graph, work: dict[str, float], index: int) 
         "operators": [n.title for n in nodes],
         "scope": nodes[-1].scope if nodes else "",
         "sort": "call" if main is None else palette.category(main.op),
-        "bad": kernel.bad,
-        "moved": kernel.moved,
-        "intensity": kernel.intensity,
-        "flops_per_second": kernel.flops_per_second,
-        "bytes_per_second": kernel.bytes_per_second,
+        **fields(kernel, "bad moved intensity flops_per_second bytes_per_second"),
         "roof": roof and roof.name,
         "least_ms": roof and roof.least_ms,
         "of_peak": roof and roof.least_ms / kernel.median_ms,
@@ -193,33 +184,18 @@ def lint_document(found: Iterable[Finding]) -> Row:
     """What `lint MODEL` prints: a row a finding, the most expensive first, and a row a hazard."""
     rows: list[Row] = [
         {
-            "hazard": f.hazard,
+            **fields(f, "hazard nodes operators scope message advice bytes measured"),
             "title": LINTERS[f.hazard].title,
-            "nodes": list(f.nodes),
-            "operators": list(f.operators),
-            "scope": f.scope,
-            "message": f.message,
             "remedy": f.remedy or None,
-            "advice": f.advice,
-            "bytes": f.bytes,
             "ms": 1e3 * f.seconds,
-            "measured": f.measured,
         }
         for f in found
     ]
     groups: dict[tuple[str, str | None], Row] = {}
     for row in rows:
-        key = row["hazard"], row["remedy"]
-        new = {
-            "hazard": key[0],
-            "title": row["title"],
-            "remedy": key[1],
-            "found": 0,
-            "bytes": 0,
-            "ms": 0.0,
-            "measured": row["measured"],
-        }
-        group = groups.setdefault(key, new)
+        new = {k: row[k] for k in ("hazard", "title", "remedy", "measured")}
+        new |= {"found": 0, "bytes": 0, "ms": 0.0}
+        group = groups.setdefault((row["hazard"], row["remedy"]), new)
         group["found"] += 1
         group["bytes"] += row["bytes"]
         group["ms"] += row["ms"]

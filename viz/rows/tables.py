@@ -7,18 +7,15 @@ command line promises. The page draws tables of them, `cli.py` prints them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from relascope.core.graph import Graph, Kind, Role
-from relascope.engine.jobs import accuracy as truth
-from relascope.engine.jobs import bisect as bisection
-from relascope.engine.jobs import node_accuracy as nodewise
+from relascope.engine.jobs import accuracy, bisect, node_accuracy
 from relascope.engine.jobs.bisect import Bisection, Try
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
-from relascope.engine.protocol.results import ModelInfo, PassExample, StepRecord
-from relascope.engine.protocol.times import Rivals, TimeResult
+from relascope.engine.protocol.results import ModelInfo, StepRecord
+from relascope.engine.protocol.times import Rivals
 from relascope.passes.catalogue import CATALOGUE, PassInfo
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut
 from relascope.passes.cuts.depth import depth
@@ -27,8 +24,8 @@ from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT
 from relascope.samples import Sample
 from relascope.viz.compare.align import Alignment
-
-Row = dict[str, Any]
+from relascope.viz.rows import Row, fields
+from relascope.viz.rows.formats import number, size
 
 
 def facts(graph: Graph) -> Row:
@@ -46,13 +43,8 @@ def model_rows(samples: Iterable[Sample], engines: Sequence[str]) -> list[Row]:
     """One row a sample, as `models` prints them."""
     return [
         {
-            "name": s.name,
-            "title": s.title,
-            "summary": s.summary,
-            "parameters": s.parameters,
-            "training": s.training,
+            **fields(s, "name title summary parameters training inputs"),
             "engines": list(engines),
-            "inputs": list(s.inputs),
             "batch": s.default_batch,
             "tokens": s.default_tokens,
         }
@@ -72,12 +64,10 @@ def model_document(
     return {
         "model": info.source.model,
         "engine": ir,
-        "parameters": info.parameters,
+        **fields(info, "parameters seconds notes"),
         "arguments": argument_rows(info),
         "pipeline": str(pipeline or ""),
         **facts(graph),
-        "seconds": info.seconds,
-        "notes": list(info.notes),
         "graph": graph.to_json(),
     }
 
@@ -85,13 +75,7 @@ def model_document(
 def argument_rows(info: ModelInfo) -> list[Row]:
     """One row an argument of the program: inputs first, then parameters."""
     return [
-        {
-            "name": name,
-            "shape": list(kind.shape),
-            "dtype": kind.dtype,
-            "bytes": kind.bytes,
-            "input": index < info.input_count,
-        }
+        {"name": name, **fields(kind, "shape dtype bytes"), "input": index < info.input_count}
         for index, (name, kind) in enumerate(info.arguments)
     ]
 
@@ -103,34 +87,9 @@ def pass_rows(ir: str) -> list[Row]:
 
 def pass_row(entry: PassInfo) -> Row:
     """One pass, as `passes` and `passes NAME` print it."""
-    return {
-        "name": entry.name,
-        "title": entry.title,
-        "summary": entry.summary,
-        "origin": entry.origin,
-        "required": entry.required,
-        "looking": entry.looking,
-        "needs": list(entry.needs),
-        "excludes": list(entry.excludes),
-        "before": entry.before,
-        "after": entry.after,
-        "parameters": [
-            {
-                "name": q.name,
-                "kind": q.kind,
-                "default": q.default,
-                "choices": list(q.choices),
-                "unit": q.unit,
-                "about": q.about,
-            }
-            for q in entry.parameters
-        ],
-    }
-
-
-def example_document(example: PassExample | None) -> Row | None:
-    """What a pass does to its small program, as `passes NAME` prints it; None where it has none."""
-    return None if example is None else dict(plain(example))
+    names = "name title summary origin required looking needs excludes before after"
+    parameters = [fields(q, "name kind default choices unit about") for q in entry.parameters]
+    return {**fields(entry, names), "parameters": parameters}
 
 
 def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = None) -> list[Row]:
@@ -143,15 +102,9 @@ def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = 
     return [
         {
             "pass": r.pass_name,
-            "enabled": r.enabled,
-            "changed": r.changed,
-            "added": r.added,
-            "removed": r.removed,
-            "nodes": r.nodes,
-            "seconds": r.seconds,
+            **fields(r, "enabled changed added removed nodes seconds operators"),
             "error": (errors or {}).get(i),
-            "failure": None if r.error is None else r.error.to_json(),
-            "operators": r.operators,
+            "failure": plain(r.error),
         }
         for i, r in enumerate(records)
     ]
@@ -170,23 +123,16 @@ def cut_document(cut: Cut) -> Row:
     def row(capture: Capture) -> Row:
         return {**plain(capture), "reader_labels": [by_id[r].title for r in capture.readers]}
 
+    names = (
+        "strategy bytes mask_bytes budget extra_bytes recomputed recomputed_flops forward_flops "
+        "recomputed_seconds forward_seconds share spared"
+    )
     return {
-        "strategy": cut.strategy,
-        "bytes": cut.bytes,
+        **fields(cut, names),
         "captures": [row(c) for c in cut.captures],
         "masks": [row(m) for m in cut.masks],
-        "mask_bytes": cut.mask_bytes,
-        "budget": cut.budget,
         "by_hand": {"save": sorted(cut.wish.save), "recompute": sorted(cut.wish.recompute)},
-        "extra_bytes": cut.extra_bytes,
-        "recomputed": list(cut.recomputed),
-        "recomputed_flops": cut.recomputed_flops,
-        "forward_flops": cut.forward_flops,
-        "recomputed_seconds": cut.recomputed_seconds,
-        "forward_seconds": cut.forward_seconds,
-        "share": cut.share,
         "prices": "estimated" if cut.joint.measured is None else "measured",
-        "spared": [plain(s) for s in cut.spared],
         "held": plain(depth(cut.joint, cut.ids, cut.recomputed)),
     }
 
@@ -285,11 +231,6 @@ def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
     return list(rows.values())
 
 
-def counts_text(counts: Mapping[str, int]) -> str:
-    """Operators, and how often each is called if more than once: `nn.dense, reshape ×3`."""
-    return ", ".join(f"{op} ×{n}" if n > 1 else op for op, n in counts.items()) or "nothing"
-
-
 def gradient_row(gradient: str, known: Joint, errors: Iterable[Comparison] | None = None) -> Row:
     """What `gradients MODEL` says of one way to the gradient.
 
@@ -345,14 +286,6 @@ def operators_beside(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def work_text(part: float, whole: float) -> str:
-    """A share of work as people read it: `none`, `less than 0.1 %`, `4.2 %`."""
-    share = 100 * part / whole if whole else 0.0
-    if share < 0.1:
-        return "less than 0.1 %" if part else "none"
-    return f"{share:.1f} %"
-
-
 def worst(comparisons: Iterable[Comparison]) -> Row | None:
     """The largest errors of a comparison with PyTorch, or None where nothing was compared."""
     found = list(comparisons)
@@ -373,11 +306,6 @@ def worst_gradient(comparisons: Iterable[Comparison]) -> Row | None:
     return worst(c for c in comparisons if c.name.startswith("gradient of "))
 
 
-def comparison_rows(comparisons: Iterable[Comparison]) -> list[Row]:
-    """One row a compared tensor."""
-    return [plain(c) for c in comparisons]
-
-
 def node_error_rows(inside: Inside) -> list[Row]:
     """One row a node with a counterpart in PyTorch, the farthest over its limit first.
 
@@ -386,14 +314,11 @@ def node_error_rows(inside: Inside) -> list[Row]:
     by_id = inside.graph.by_id
     rows = [
         {
-            "id": e.id,
+            **fields(e, "id max_abs max_rel counterpart"),
             "op": by_id[e.id].title,
             "scope": by_id[e.id].scope,
-            "max_abs": plain(e.max_abs),
-            "max_rel": plain(e.max_rel),
             **plain(e.spread),
             "ratio": plain(inside.ratio(e.id)),
-            "counterpart": e.counterpart,
         }
         for e in inside.errors.values()
     ]
@@ -413,7 +338,7 @@ def inside_document(found: Sequence[Inside]) -> Row:
             }
             for one in found
         ],
-        "verdict": nodewise.verdict(*found),
+        "verdict": node_accuracy.verdict(*found),
     }
 
 
@@ -429,20 +354,15 @@ def error_text(inside: Inside, ident: str) -> str:
     return "; ".join([numbers, *wrong, f"held against {error.counterpart}"])
 
 
-def truth_rows(rows: Iterable[truth.Row]) -> list[Row]:
-    """One row a stage of the truth table, as `check` prints them."""
-    return [plain(r) for r in rows]
-
-
-def truth_document(model: str, ir: str, target: str, rows: Sequence[truth.Row]) -> Row:
+def accuracy_document(model: str, ir: str, target: str, rows: Sequence[accuracy.Row]) -> Row:
     """The document of `check MODEL`."""
     return {
         "model": model,
         "engine": ir,
         "target": target,
-        "stages": truth_rows(rows),
+        "stages": plain(rows),
         "passed": bool(rows) and all(r.passed for r in rows),
-        "verdict": truth.verdict(rows),
+        "verdict": accuracy.verdict(rows),
     }
 
 
@@ -460,8 +380,8 @@ def bisect_document(ir: str, result: Bisection) -> Row:
         "kind": result.kind or None,
         "compiles": result.compiles,
         "log": [try_row(question.pipeline, t) for t in result.log],
-        "float64": None if result.double is None else truth_rows([result.double])[0],
-        "verdict": bisection.verdict(ir, result),
+        "float64": plain(result.double),
+        "verdict": bisect.verdict(ir, result),
     }
 
 
@@ -477,83 +397,3 @@ def try_row(pipeline: Pipeline, one: Try) -> Row:
 def _step_at(pipeline: Pipeline, index: int) -> Row:
     name = "import" if index == IMPORT else pipeline.steps[index].name
     return {"index": index, "pass": name}
-
-
-def time_document(result: TimeResult) -> Row:
-    """The document of `time MODEL`: the machine, the rows, and the comparisons behind them."""
-    return plain(result)
-
-
-def size(count: int | float | None) -> str:
-    """Bytes in the unit that reads well: `429.5 KiB`, as the graph viewer writes them."""
-    if count is None:
-        return "unknown"
-    for unit, step in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if abs(count) >= step:
-            return f"{count / step:.1f} {unit}"
-    return f"{count:.0f} B"
-
-
-def flops(count: float | None) -> str:
-    """Floating point operations in a unit that reads well."""
-    if count is None:
-        return "unknown"
-    for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count:.0f}"
-
-
-def number(count: int) -> str:
-    """A whole number with thin spaces between thousands: `1 137 136`."""
-    return f"{count:,}".replace(",", "\u202f")
-
-
-def milliseconds(seconds: float) -> str:
-    """A duration for a narrow column: `0.4 ms`, `12 ms`, `1.3 s`."""
-    if seconds >= 1:
-        return f"{seconds:.1f} s"
-    return f"{seconds * 1e3:.1f} ms" if seconds < 0.01 else f"{seconds * 1e3:.0f} ms"
-
-
-def shape_text(shape: Iterable[int | str]) -> str:
-    """A shape as people write it: `1×14×768`, `scalar` where there is no dimension."""
-    return "×".join(map(str, shape)) or "scalar"
-
-
-def speed_text(ratio: float | None) -> str:
-    """A ratio to eager in words: `1.32× slower than eager`, `2.20× faster than eager`."""
-    if ratio is None:
-        return "baseline"
-    if 0.995 <= ratio <= 1.005:
-        return "as fast as eager"
-    return f"{ratio:.2f}× slower than eager" if ratio > 1 else f"{1 / ratio:.2f}× faster than eager"
-
-
-def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Rows as aligned text: numbers to the right, everything else to the left."""
-    cells = [[_cell(row.get(c)) for c in columns] for row in rows]
-    right = [
-        any(isinstance(r.get(c), int | float) and not isinstance(r.get(c), bool) for r in rows)
-        for c in columns
-    ]
-    widths = [max(len(c), *(len(r[i]) for r in cells), 0) for i, c in enumerate(columns)]
-
-    def line(parts: Sequence[str]) -> str:
-        return "  ".join(
-            p.rjust(w) if r else p.ljust(w) for p, w, r in zip(parts, widths, right, strict=True)
-        ).rstrip()
-
-    return "\n".join([line(columns), line(["-" * w for w in widths]), *map(line, cells)])
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 1e-3 or abs(value) >= 1e6 else f"{value:.4g}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)

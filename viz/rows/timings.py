@@ -8,8 +8,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.times import TimeResult
-from relascope.viz.rows.tables import Row, time_document
+from relascope.viz.rows import Row
 
 COLUMNS = (
     "what",
@@ -54,13 +55,7 @@ def run_document(
         about: more of what was run: "model", "batch", "tokens", "dtype", "training", "repeats",
             "when".
     """
-    return {
-        **about,
-        "engine": ir,
-        "pipeline": pipeline,
-        "strategy": strategy,
-        **time_document(result),
-    }
+    return {**about, "engine": ir, "pipeline": pipeline, "strategy": strategy, **plain(result)}
 
 
 def history_rows(runs: Iterable[Row]) -> list[Row]:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from relascope.core.graph import Graph, TensorType
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.records import Book
 from relascope.engine.protocol.tuning import Trial, TuneResult, TuneTask
-from relascope.viz.rows import tables
-
-Row = dict[str, Any]
+from relascope.viz.rows import Row, fields, formats
 
 
 def task_rows(tasks: Sequence[TuneTask], graph: Graph | None = None) -> list[Row]:
@@ -24,18 +21,9 @@ def task_rows(tasks: Sequence[TuneTask], graph: Graph | None = None) -> list[Row
     by_id = {} if graph is None else graph.by_id
     return [
         {
-            "key": t.key,
-            "name": t.name,
+            **fields(t, "key name calls flops share before_ms best_ms trials uses_record nodes"),
             "shapes": [list(a.shape) for a in t.arguments],
             "dtypes": [a.dtype for a in t.arguments],
-            "calls": t.calls,
-            "flops": t.flops,
-            "share": t.share,
-            "before_ms": t.before_ms,
-            "best_ms": t.best_ms,
-            "trials": t.trials,
-            "uses_record": t.uses_record,
-            "nodes": list(t.nodes),
             "operators": [by_id[n].title for n in t.nodes if n in by_id],
         }
         for t in tasks
@@ -107,7 +95,7 @@ def tasks_text(document: Row) -> str:
         {
             **t,
             "shapes": shapes_text(t["shapes"], t["dtypes"]),
-            "flops": "-" if t["flops"] is None else tables.flops(t["flops"]),
+            "flops": "-" if t["flops"] is None else formats.flops(t["flops"]),
             "share": "-" if t["share"] is None else f"{t['share']:.1%}",
             "built with": "its record" if t["uses_record"] else "",
         }
@@ -125,7 +113,7 @@ def tasks_text(document: Row) -> str:
         "trials",
         "built with",
     ]
-    return "\n".join([_head(document), "", tables.text_table(rows, columns)])
+    return "\n".join([_head(document), "", formats.text_table(rows, columns)])
 
 
 def tune_text(document: Row) -> str:
@@ -149,7 +137,7 @@ def tune_text(document: Row) -> str:
     if document["cancelled"]:
         done = f"Stopped after {done}; what was found is kept"
     lines = [_head(document), done, f"Records: {document['records']}", *document["notes"]]
-    return "\n".join([*lines, "", tables.text_table(rows, columns)])
+    return "\n".join([*lines, "", formats.text_table(rows, columns)])
 
 
 def shapes_text(shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from relascope.viz.panels.shell.frame import (
     switch_to_training,
 )
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import tables
+from relascope.viz.rows import Row, formats, tables
 
 HEIGHT = 560
 _VIEW = "joint_view"
@@ -93,19 +93,19 @@ def show(desk: Desk, screen: Screen) -> None:
         cut_prices.ask(desk, screen)
 
 
-def _figures(document: tables.Row) -> None:
+def _figures(document: Row) -> None:
     strip(
         [
-            (tables.number(len(document["captures"])), "captures"),
-            (tables.size(document["bytes"]), "kept for the backward"),
-            (tables.number(len(document["masks"])), "dropout masks"),
-            (tables.size(document["mask_bytes"]), "of masks, kept by the caller"),
-            (tables.number(len(document["recomputed"])), "nodes recomputed"),
+            (formats.number(len(document["captures"])), "captures"),
+            (formats.size(document["bytes"]), "kept for the backward"),
+            (formats.number(len(document["masks"])), "dropout masks"),
+            (formats.size(document["mask_bytes"]), "of masks, kept by the caller"),
+            (formats.number(len(document["recomputed"])), "nodes recomputed"),
             (
-                tables.work_text(document["recomputed_flops"], document["forward_flops"]),
+                formats.work_text(document["recomputed_flops"], document["forward_flops"]),
                 "of the forward's FLOPs again",
             ),
-            (tables.work_text(document["share"], 1.0), f"of its {document['prices']} time"),
+            (formats.work_text(document["share"], 1.0), f"of its {document['prices']} time"),
         ]
     )
 

@@ -9,7 +9,7 @@ from relascope.passes.cuts import cut as cuts
 from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, chosen, force, forced_by_hand
 from relascope.viz.panels.shell.frame import plain_text, strip
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import tables
+from relascope.viz.rows import formats
 
 _DONE = {SAVE: "saved", RECOMPUTE: "computed again"}
 
@@ -70,7 +70,7 @@ def _chosen(screen: Screen, cut: cuts.Cut, node: Node) -> None:
     standing = cut.reasons.standing(node.id)
     facts = [(node.title, "in " + node.scope if node.scope else "")]
     if len(node.outputs) == 1:
-        facts.append((tables.size(node.bytes), "if saved" if standing.can_save else ""))
+        facts.append((formats.size(node.bytes), "if saved" if standing.can_save else ""))
     instead = cut.reasons.instead(node.id)
     if standing.can_save:
         more = "" if instead.whole else "at least "

@@ -9,13 +9,13 @@ import streamlit as st
 from relascope.passes.cuts.cut import Cut
 from relascope.viz import charts
 from relascope.viz.panels.shell.frame import heading, side_by_side
-from relascope.viz.rows import tables
+from relascope.viz.rows import Row, formats
 
 _BYTES = st.column_config.NumberColumn(format="localized")
 _WIDE = st.column_config.TextColumn(width="large")
 
 
-def show(document: tables.Row) -> None:
+def show(document: Row) -> None:
     """Draw both tables, the bytes of each capture, and what is held over the step."""
     words, pictures = side_by_side("captures", [5, 3])
     with words:
@@ -27,7 +27,7 @@ def show(document: tables.Row) -> None:
                     "name": c["name"],
                     "bytes": c["bytes"],
                     "why": c["reason"],
-                    "shape": tables.shape_text(c["shape"]),
+                    "shape": formats.shape_text(c["shape"]),
                     "dtype": c["dtype"],
                     "made in": c["scope"],
                     "from": c["source"],
@@ -84,7 +84,7 @@ def focus(cut: Cut) -> str | None:
     return rows.get(state.captures_last)
 
 
-def _table(key: str, rows: list[tables.Row]) -> None:
+def _table(key: str, rows: list[Row]) -> None:
     st.dataframe(
         rows,
         hide_index=True,

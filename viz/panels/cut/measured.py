@@ -14,7 +14,7 @@ from relascope.viz.panels.shell.cut_choice import cut_of, joint_of
 from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import heading, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import tables
+from relascope.viz.rows import formats
 
 CHOSEN = "chosen"
 _HELP = (
@@ -74,7 +74,7 @@ def _title(name: str, screen: Screen, desk: Desk) -> str:
     if name != CHOSEN:
         return cuts.STRATEGIES[name].title
     cut = cut_of(desk, screen)[0]
-    return f"Now: {cuts.STRATEGIES[cut.strategy].title}, {tables.size(cut.bytes)}"
+    return f"Now: {cuts.STRATEGIES[cut.strategy].title}, {formats.size(cut.bytes)}"
 
 
 def _asked(screen: Screen) -> dict[Any, tuple[str, cuts.Cut]]:
@@ -96,11 +96,11 @@ def _table(points: list[cutting.Point]) -> None:
             {
                 "cut": p.title,
                 "captures": p.captures,
-                "kept": tables.size(p.bytes),
+                "kept": formats.size(p.bytes),
                 "work again, estimated": p.share,
                 "work again, measured": p.measured_share,
-                "peak, estimated": tables.size(p.estimated_peak_bytes),
-                "peak, measured": tables.size(p.peak_bytes),
+                "peak, estimated": formats.size(p.estimated_peak_bytes),
+                "peak, measured": formats.size(p.peak_bytes),
                 "forward": p.forward_ms,
                 "forward + backward": p.forward_backward_ms,
                 "against eager": p.ratio,

@@ -14,7 +14,7 @@ from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, heading
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import tables
+from relascope.viz.rows import Row, tables
 
 
 def show(desk: Desk, screen: Screen) -> None:
@@ -40,11 +40,11 @@ def show(desk: Desk, screen: Screen) -> None:
             _tables(rows)
 
 
-def _row(desk: Desk, screen: Screen, source: ModelSource, target: str | None) -> tables.Row:
+def _row(desk: Desk, screen: Screen, source: ModelSource, target: str | None) -> Row:
     pipeline = sidebar.pipeline_of(screen.ir, True, source.gradient)
     joint = joint_of(desk.ask, source, pipeline)
 
-    def row() -> tables.Row:
+    def row() -> Row:
         return tables.gradient_row(source.gradient, joint)
 
     if target is None:
@@ -55,8 +55,8 @@ def _row(desk: Desk, screen: Screen, source: ModelSource, target: str | None) ->
     return {**found, "error": tables.worst_gradient(errors)}
 
 
-def _tables(rows: list[tables.Row]) -> None:
-    def named(line: tables.Row) -> tables.Row:
+def _tables(rows: list[Row]) -> None:
+    def named(line: Row) -> Row:
         return {GRADIENTS.get(k, k): v for k, v in line.items()}
 
     st.dataframe([named(line) for line in tables.gradients_beside(rows)], hide_index=True)

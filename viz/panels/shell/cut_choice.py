@@ -16,7 +16,7 @@ from relascope.passes.cuts.problem import Wish
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import tables
+from relascope.viz.rows import formats
 
 SAVE, RECOMPUTE = "save", "recompute"
 
@@ -143,7 +143,7 @@ def _frontier_slider(desk: Desk, screen: Screen) -> None:
 
     def said(held: int) -> str:
         share = points[held].seconds / whole if whole else 0.0
-        return f"{tables.size(held)}, {tables.work_text(share, 1.0)} again"
+        return f"{formats.size(held)}, {formats.work_text(share, 1.0)} again"
 
     st.select_slider(
         "Along the frontier: bytes kept, work again",

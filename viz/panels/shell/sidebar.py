@@ -19,7 +19,7 @@ from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, show_error
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.settings import recall, remember
-from relascope.viz.rows import tables
+from relascope.viz.rows import formats
 
 FIRST = "bert_layer"
 _FILE = "A TorchScript file"
@@ -169,7 +169,7 @@ def pipeline_key(ir: str, training: bool, gradient: str = "tvm") -> str:
 
 def _sample(name: str) -> ModelSource:
     sample = SAMPLES[name]
-    st.caption(f"{sample.summary} {tables.number(sample.parameters)} parameters.")
+    st.caption(f"{sample.summary} {formats.number(sample.parameters)} parameters.")
     left, right = st.columns(2)
     batch_key, tokens_key = f"keep_batch_{name}", f"keep_tokens_{name}"
     st.session_state.setdefault(batch_key, sample.default_batch)

@@ -15,7 +15,7 @@ from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import reduce
-from relascope.viz.rows import tables
+from relascope.viz.rows import Row, tables
 
 _WISHES = {"wrong or crashing": "", "slow": "slow"}
 
@@ -146,7 +146,7 @@ def _table(screen: Screen, found: Search) -> None:
     )
 
 
-def _measured(row: tables.Row) -> tables.Row:
+def _measured(row: Row) -> Row:
     """What a try was judged by."""
     if row["ratio"] is not None:
         return {"times PyTorch": row["ratio"]}

@@ -12,7 +12,7 @@ from relascope.viz.compare import changes
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import heading, strip
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import tables
+from relascope.viz.rows import Row, formats
 
 VIEWS = ("Nodes", "Operators", "Text")
 _WHAT = ("added", "removed", "changed")
@@ -49,10 +49,8 @@ def successors(desk: Desk, place: str, before: Graph, matched: Matched) -> dict[
     }
 
 
-def _rows(desk: Desk, place: str, before: Graph, matched: Matched) -> list[tables.Row]:
-    rows: list[tables.Row] = desk.derive(
-        lambda: changes.change_rows(before, matched), "origins", place
-    )
+def _rows(desk: Desk, place: str, before: Graph, matched: Matched) -> list[Row]:
+    rows: list[Row] = desk.derive(lambda: changes.change_rows(before, matched), "origins", place)
     return rows
 
 
@@ -144,13 +142,13 @@ def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
     st.caption("Click a row's box to go to the node in the graph.")
 
 
-def _words(row: tables.Row) -> str:
+def _words(row: Row) -> str:
     return " ".join(str(row[k]) for k in ("op", "scope", "text", "id")).lower()
 
 
 def _operators(desk: Desk, place: str, before: Graph, after: Graph) -> None:
-    was: tables.Row
-    now: tables.Row
+    was: Row
+    now: Row
     was, now = desk.derive(
         lambda: (changes.figures(before), changes.figures(after)), "figures", place
     )
@@ -161,10 +159,10 @@ def _operators(desk: Desk, place: str, before: Graph, after: Graph) -> None:
 
     strip(
         [
-            (both("nodes", tables.number), "nodes"),
-            (both("parameter_bytes", tables.size), "parameters"),
-            (both("constant_bytes", tables.size), "constants"),
-            (both("flops", tables.flops), "FLOPs, estimated"),
+            (both("nodes", formats.number), "nodes"),
+            (both("parameter_bytes", formats.size), "parameters"),
+            (both("constant_bytes", formats.size), "constants"),
+            (both("flops", formats.flops), "FLOPs, estimated"),
         ]
     )
     st.dataframe(

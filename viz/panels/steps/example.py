@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
+from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import PassExample
 from relascope.passes.catalogue import info
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, plain_text
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import tables
 from relascope.viz.rows.example import arguments_text
 
 
@@ -27,9 +27,7 @@ def show(desk: Desk, screen: Screen, index: int) -> None:
         if found is None:
             st.caption("This pass has no example.")
             return
-        document = tables.example_document(found)
-        assert document is not None
-        st.caption(plain_text(f"{found.step} on {arguments_text(document)}"))
+        st.caption(plain_text(f"{found.step} on {arguments_text(plain(found))}"))
         before, after = st.columns(2)
         before.code(found.before, language=None)
         after.code(found.after, language=None)

@@ -17,7 +17,7 @@ import streamlit as st
 from relascope.engine.protocol.results import StepRecord
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.rows import tables
+from relascope.viz.rows import formats
 
 _HERE = Path(__file__).parent
 
@@ -94,7 +94,7 @@ def rows(
                 removed=done.removed,
                 changed=done.changed,
                 nodes=done.nodes,
-                time=tables.milliseconds(done.seconds) if step.enabled and not failure else "",
+                time=formats.milliseconds(done.seconds) if step.enabled and not failure else "",
                 failure=" ".join(filter(None, (failure.message, failure.hint)))
                 if failure
                 else row.failure,

@@ -24,7 +24,7 @@ from relascope.viz.panels.shell.frame import heading, show_error, side_by_side, 
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.time import accuracy, artefact, fleets, hazards, profile, tuning
 from relascope.viz.rows import artefact as artefacts
-from relascope.viz.rows import tables, timings
+from relascope.viz.rows import formats, timings
 
 _HISTORY = 20
 _PARTS = 6  # the arguments of `time` that `profile` has too
@@ -277,15 +277,15 @@ def _results(request: tuple[Any, ...]) -> None:
             (title, ""),
             (result.machine, ""),
             (str(result.threads), "threads" if result.threads != 1 else "thread"),
-            (tables.milliseconds(result.build_seconds), "to build"),
+            (formats.milliseconds(result.build_seconds), "to build"),
         ]
     )
     compared = [r for r in result.rows if r.ratio_to_eager is not None]
     alone = [] if compared else result.rows  # on a fleet
     strip(
         [
-            *((tables.speed_text(r.ratio_to_eager), _label(result, r)) for r in compared),
-            *((tables.milliseconds(r.median_ms / 1e3), _label(result, r)) for r in alone),
+            *((formats.speed_text(r.ratio_to_eager), _label(result, r)) for r in compared),
+            *((formats.milliseconds(r.median_ms / 1e3), _label(result, r)) for r in alone),
         ],
         large=True,
     )
@@ -322,14 +322,14 @@ def _table(result: TimeResult, compared: bool) -> None:
             "median": r.median_ms,
             "q1": r.q1_ms,
             "q3": r.q3_ms,
-            "against eager": tables.speed_text(r.ratio_to_eager) if compared else None,
+            "against eager": formats.speed_text(r.ratio_to_eager) if compared else None,
             "ratio": r.ratio_to_eager,
             "of minima": r.ratio_of_minima,
             "ours over it": r.ours_over,
             "max abs error": r.max_abs_error,
-            "peak memory": None if r.peak_bytes is None else tables.size(r.peak_bytes),
-            "captures held": None if r.capture_bytes is None else tables.size(r.capture_bytes),
-            "build": None if r.build_seconds is None else tables.milliseconds(r.build_seconds),
+            "peak memory": None if r.peak_bytes is None else formats.size(r.peak_bytes),
+            "captures held": None if r.capture_bytes is None else formats.size(r.capture_bytes),
+            "build": None if r.build_seconds is None else formats.milliseconds(r.build_seconds),
         }
         for r in result.rows
     ]

@@ -6,13 +6,13 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy
+from relascope.engine.protocol.plain import plain
 from relascope.passes.catalogue import default_pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import boundary, heading, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import tables
 
 _HEIGHT = 480
 
@@ -90,7 +90,7 @@ def _table(rows: list[accuracy.Row]) -> int | None:
                 "in": (r["first_bad"] or {}).get("scope"),
                 "failure": (r["failure"] or {}).get("message"),
             }
-            for r in tables.truth_rows(rows)
+            for r in plain(rows)
         ],
         hide_index=True,
         key="truth_table",

@@ -11,7 +11,7 @@ from relascope.engine.protocol.artefact import Artefact, KernelCode
 from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
 from relascope.viz.rows import artefact as artefacts
-from relascope.viz.rows import tables
+from relascope.viz.rows import formats
 
 _HEIGHT = 420
 _MOST_LINES = 2000
@@ -51,10 +51,10 @@ def _facts(found: Artefact) -> None:
     code = found.code_bytes
     strip(
         [
-            (tables.size(found.library_bytes), "library, constants included"),
-            ("not known" if code is None else tables.size(code), "machine code of the kernels"),
+            (formats.size(found.library_bytes), "library, constants included"),
+            ("not known" if code is None else formats.size(code), "machine code of the kernels"),
             (str(len(found.kernels)), "kernels"),
-            (tables.milliseconds(found.build_seconds), "to build"),
+            (formats.milliseconds(found.build_seconds), "to build"),
         ]
     )
     for note in found.notes[not found.target.runs_here :]:  # the first is said above, too
@@ -119,7 +119,7 @@ def _table(kernels: list[tuple[KernelCode, str]]) -> tuple[str, str]:
             {
                 "kernel": kernel.name,
                 "phase": kernel.phase,
-                "machine code": None if kernel.bytes is None else tables.size(kernel.bytes),
+                "machine code": None if kernel.bytes is None else formats.size(kernel.bytes),
                 "lines": text.count("\n") + 1,
             }
             for kernel, text in ordered

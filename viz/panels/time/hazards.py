@@ -17,8 +17,8 @@ from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows import Row, formats
 from relascope.viz.rows import profile as explained
-from relascope.viz.rows import tables
 
 _HEIGHT = 480
 
@@ -79,7 +79,7 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
 
 def _found(
     desk: Desk, screen: Screen, request: tuple[Any, ...]
-) -> tuple[Profile | None, tables.Row, Graph]:
+) -> tuple[Profile | None, Row, Graph]:
     """The profile where it is known, the findings, and the graph that they are in."""
     try:
         profile: Profile | None = desk.known("profile", *request)
@@ -100,7 +100,7 @@ def _found(
     return profile, document, graph
 
 
-def _hazard(screen: Screen, hazard: tables.Row, index: int) -> None:
+def _hazard(screen: Screen, hazard: Row, index: int) -> None:
     """One sort of hazard in a line, with a button for its pass."""
     words, button = st.columns([5, 1.6], vertical_alignment="center")
     with words:
@@ -110,7 +110,7 @@ def _hazard(screen: Screen, hazard: tables.Row, index: int) -> None:
                 (hazard["title"], ""),
                 (str(count), "place" if count == 1 else "places"),
                 (explained.cost_text(hazard), ""),
-                *([(tables.size(hazard["bytes"]), "moved")] if hazard["bytes"] else []),
+                *([(formats.size(hazard["bytes"]), "moved")] if hazard["bytes"] else []),
             ]
         )
     remedy = hazard["remedy"]
@@ -128,14 +128,14 @@ def _hazard(screen: Screen, hazard: tables.Row, index: int) -> None:
     )
 
 
-def _table(findings: list[tables.Row]) -> tables.Row | None:
+def _table(findings: list[Row]) -> Row | None:
     """Each place, the most expensive first; the chosen one."""
     event = st.dataframe(
         [
             {
                 "hazard": f["title"],
                 "costs": f["ms"],
-                "moves": tables.size(f["bytes"]) if f["bytes"] else None,
+                "moves": formats.size(f["bytes"]) if f["bytes"] else None,
                 "operators": ", ".join(f["operators"][:4]) + (" …" if f["operators"][4:] else ""),
                 "in": f["scope"],
                 "what": f["message"],

@@ -18,8 +18,8 @@ from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.time.trace import trace_button
+from relascope.viz.rows import Row, formats
 from relascope.viz.rows import profile as explained
-from relascope.viz.rows import tables
 
 _HEIGHT = 560
 _CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked last
@@ -117,7 +117,7 @@ def _peaks(desk: Desk, profile: Profile, request: tuple[Any, ...]) -> Peaks | No
     return found
 
 
-def _roofline(document: tables.Row) -> None:
+def _roofline(document: Row) -> None:
     """The kernels under the machine's roofs; a click on one chooses it, as one in the table."""
     table, at = _selected("kernel_table"), st.session_state.get(_CHOSEN)
     chart = roofline(document, at if table else None)
@@ -153,7 +153,7 @@ def _from_chart() -> None:
     st.session_state[_CHOSEN] = int(points[0]["index"]) if points else None
 
 
-def _table(kernels: list[tables.Row]) -> tables.Row | None:
+def _table(kernels: list[Row]) -> Row | None:
     """The kernels, the slowest first; the chosen one, by its row or its dot in the chart."""
     rows = sorted(kernels, key=lambda k: -k["median_ms"])
 
@@ -174,12 +174,12 @@ def _table(kernels: list[tables.Row]) -> tables.Row | None:
                 "bound by": k["roof"] or "unknown",
                 "computes": ", ".join(k["operators"]) or "no node of the graph",
                 "in": k["scope"],
-                "FLOPs": tables.flops(k["flops"]),
+                "FLOPs": formats.flops(k["flops"]),
                 "achieves": explained.rate_text(k["flops_per_second"], "FLOP/s"),
                 "and moves": explained.rate_text(k["bytes_per_second"], "B/s"),
                 "FLOPs a byte": k["intensity"],
-                "reads": tables.size(k["bytes_in"]),
-                "writes": tables.size(k["bytes_out"]),
+                "reads": formats.size(k["bytes_in"]),
+                "writes": formats.size(k["bytes_out"]),
                 **_output(k["outputs"]),
                 "order": k["index"] + 1,
             }
@@ -209,12 +209,12 @@ def _table(kernels: list[tables.Row]) -> tables.Row | None:
     return next((k for k in rows if k["index"] == st.session_state.get(_CHOSEN)), None)
 
 
-def _output(outputs: list[tables.Row]) -> tables.Row:
+def _output(outputs: list[Row]) -> Row:
     """What a kernel put out, in cells; of several tensors together."""
     low = [o["minimum"] for o in outputs if o["minimum"] is not None]
     high = [o["maximum"] for o in outputs if o["maximum"] is not None]
     return {
-        "result": ", ".join(f"{tables.shape_text(o['shape'])} {o['dtype']}" for o in outputs),
+        "result": ", ".join(f"{formats.shape_text(o['shape'])} {o['dtype']}" for o in outputs),
         "min": min(low, default=None),
         "max": max(high, default=None),
         "mean": outputs[0]["mean"] if len(outputs) == 1 else None,

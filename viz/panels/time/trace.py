@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from relascope.viz.rows import tables
+from relascope.viz.rows import Row
 from relascope.viz.rows.chrome_trace import trace_json
 
 
-def trace_button(document: tables.Row, model: str, ir: str) -> None:
+def trace_button(document: Row, model: str, ir: str) -> None:
     """Draw the button.
 
     Args:

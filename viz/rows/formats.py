@@ -1,0 +1,94 @@
+"""Figures as people read them, and rows as aligned text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def size(count: int | float | None) -> str:
+    """Bytes in the unit that reads well: `429.5 KiB`, as the graph viewer writes them."""
+    if count is None:
+        return "unknown"
+    for unit, step in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(count) >= step:
+            return f"{count / step:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def flops(count: float | None) -> str:
+    """Floating point operations in a unit that reads well."""
+    if count is None:
+        return "unknown"
+    for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count:.0f}"
+
+
+def number(count: int) -> str:
+    """A whole number with thin spaces between thousands: `1 137 136`."""
+    return f"{count:,}".replace(",", "\u202f")
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration for a narrow column: `0.4 ms`, `12 ms`, `1.3 s`."""
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 0.01 else f"{seconds * 1e3:.0f} ms"
+
+
+def shape_text(shape: Iterable[int | str]) -> str:
+    """A shape as people write it: `1×14×768`, `scalar` where there is no dimension."""
+    return "×".join(map(str, shape)) or "scalar"
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Operators, and how often each is called if more than once: `nn.dense, reshape ×3`."""
+    return ", ".join(f"{op} ×{n}" if n > 1 else op for op, n in counts.items()) or "nothing"
+
+
+def speed_text(ratio: float | None) -> str:
+    """A ratio to eager in words: `1.32× slower than eager`, `2.20× faster than eager`."""
+    if ratio is None:
+        return "baseline"
+    if 0.995 <= ratio <= 1.005:
+        return "as fast as eager"
+    return f"{ratio:.2f}× slower than eager" if ratio > 1 else f"{1 / ratio:.2f}× faster than eager"
+
+
+def work_text(part: float, whole: float) -> str:
+    """A share of work as people read it: `none`, `less than 0.1 %`, `4.2 %`."""
+    share = 100 * part / whole if whole else 0.0
+    if share < 0.1:
+        return "less than 0.1 %" if part else "none"
+    return f"{share:.1f} %"
+
+
+def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Rows as aligned text: numbers to the right, everything else to the left."""
+    cells = [[_cell(row.get(c)) for c in columns] for row in rows]
+    right = [
+        any(isinstance(r.get(c), int | float) and not isinstance(r.get(c), bool) for r in rows)
+        for c in columns
+    ]
+    widths = [max(len(c), *(len(r[i]) for r in cells), 0) for i, c in enumerate(columns)]
+
+    def line(parts: Sequence[str]) -> str:
+        return "  ".join(
+            p.rjust(w) if r else p.ljust(w) for p, w, r in zip(parts, widths, right, strict=True)
+        ).rstrip()
+
+    return "\n".join([line(columns), line(["-" * w for w in widths]), *map(line, cells)])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1e-3 or abs(value) >= 1e6 else f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
