@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: app env test test-page test-relay test-relax lint docs chromium clean
+.PHONY: app env test test-page test-relay test-relax quick exhaustive lint lint-style lint-types \
+  docs chromium clean
 
 app: env
 	$(BIN)/python -m streamlit run app.py
@@ -26,20 +27,40 @@ $(VENV)/.test: $(VENV)/.env requirements-test.txt
 	$(PIP) install --quiet -r requirements-test.txt
 	touch $@
 
-# One process cannot hold two TVMs, so tests that run inside one have a process of their own. Two
-# processes at a time; each one's output comes when it is done, and a failure fails the whole.
-test: $(VENV)/.test chromium lint
-	@$(MAKE) --no-print-directory -j2 -k --output-sync=target test-relay test-page test-relax
+# Everything: lint, then three groups of tests in turn, each on WORKERS processes; what fails does not
+# keep the others from running. One process cannot hold two TVMs, so the tests that run inside one
+# are groups of their own. ARGS go to pytest: `make test ARGS=--durations=25`.
+WORKERS ?= 2
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-test-page: $(VENV)/.test
-	$(BIN)/python -m pytest --ignore=tests/relay --ignore=tests/relax
+test: $(VENV)/.test
+	@$(MAKE) --no-print-directory -k lint test-page test-relay test-relax
+
+test-page: $(VENV)/.test chromium
+	$(PYTEST) --ignore=tests/relay --ignore=tests/relax $(ARGS)
 
 test-relay test-relax: test-%: $(VENV)/.test
-	$(BIN)/python -m pytest tests/$*
+	$(PYTEST) tests/$* $(ARGS)
+
+# What needs neither torch, nor a TVM, nor a browser.
+quick: $(VENV)/.test
+	$(PYTEST) -m "not exhaustive and not engine and not browser" \
+	  --ignore=tests/relay --ignore=tests/relax $(ARGS)
+
+# What `make test` leaves out for time, too.
+exhaustive: $(VENV)/.test
+	@began=$$(date +%s); $(MAKE) --no-print-directory test ARGS='-m "" $(ARGS)'; failed=$$?; \
+	  echo "make exhaustive took $$(( $$(date +%s) - began )) s"; exit $$failed
 
 lint: $(VENV)/.test
+	@$(MAKE) --no-print-directory -j2 -k --output-sync=target lint-style lint-types
+
+lint-style: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	cd $(VENV)/src && ../bin/lint-imports --config ../../.importlinter
+
+lint-types: $(VENV)/.test
 	$(BIN)/mypy
 
 # The example in each pass's section is what the engines print.

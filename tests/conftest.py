@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDERS = [str(Path(__file__).parent / name) for name in ("support", "both")]
+FOLDERS = [str(Path(__file__).parent / name) for name in ("support", "support/sessions", "both")]
 sys.path[:0] = FOLDERS
 # The processes that tests start find the sessions that stand in for an engine's.
 os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
@@ -31,6 +32,23 @@ def no_memory(own_settings, monkeypatch, tmp_path_factory) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
 
 
+@pytest.fixture
+def no_records(own_settings) -> None:
+    """What earlier tests tuned is gone; engines that all share go on writing to the same folder."""
+    place = Path(os.environ["RELASCOPE_RECORDS"])
+    shutil.rmtree(place)
+    place.mkdir()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator:
+    """A test that skips fails: what it needs is missing, and it must not pass unseen."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+    return report
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator:
     """A headless Chromium. Where there is none the test fails: it must not pass unseen."""
@@ -45,9 +63,9 @@ def chromium() -> Iterator:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def streamlit_servers() -> Iterator[Callable]:
-    """One server for each script and environment that a file's tests ask for; all end with it."""
+    """One server for each script and environment that tests ask for."""
     servers: dict[tuple, Server] = {}
     with ExitStack() as stack:
 
@@ -66,7 +84,7 @@ def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
 
     Keywords: `query`, `width`, `height`, `dark`, `env` (for the server). Errors in the browser's
     console are collected in `page.problems`. The page ends with the test and is a session of its
-    own; the server is shared by the tests of one file and ends with them.
+    own; the server is shared by all tests of this process that ask for the same.
     """
     with ExitStack() as stack:
 

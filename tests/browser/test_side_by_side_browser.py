@@ -74,8 +74,8 @@ def chosen(page):
     )
 
 
-def test_the_choice_of_ir_outlives_a_reload_and_the_address_has_it(streamlit_page):
-    page = streamlit_page(PAGE)
+def test_the_choice_of_ir_outlives_a_reload_and_the_address_has_it(streamlit_page, tmp_path):
+    page = streamlit_page(PAGE, env={"XDG_CONFIG_HOME": str(tmp_path)})  # it remembers there
     page.get_by_text("(Relay)").wait_for(timeout=60_000)
     page.get_by_role("radio", name="Relax").or_(
         page.get_by_role("button", name="Relax", exact=True)

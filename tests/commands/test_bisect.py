@@ -13,10 +13,10 @@ from streamlit.testing.v1 import AppTest
 import faulty_session
 import page_session
 import relascope.commands.main as cli
-from page import settle
+from engines import shared
+from page import LONG, settle
 from place import ROOT
 from relascope.core.errors import EngineError
-from relascope.engine.client import EngineClient
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import step as stepping
 from relascope.engine.protocol.accuracy import Comparison
@@ -195,16 +195,9 @@ PIPELINE = "bind|fold|cse|fuse"
 
 @pytest.fixture
 def connect():
-    """Starts clients of the faulty engine, and ends them."""
-    clients = []
-
-    def start(ir="relay"):
-        clients.append(EngineClient(ir, session="faulty_session:FaultySession"))
-        return clients[-1]
-
-    yield start
-    for client in clients:
-        client.close()
+    """Gives clients of the faulty engine."""
+    yield lambda ir="relay": shared(ir, "faulty_session:FaultySession")
+    shared("relay", "faulty_session:FaultySession").stop()
 
 
 @pytest.fixture
@@ -339,7 +332,7 @@ def page(monkeypatch, connect):
     monkeypatch.setattr(spare, "EngineClient", connect)
     monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
     st.cache_resource.clear()
-    page = AppTest.from_file(ROOT / "app.py", default_timeout=30)
+    page = AppTest.from_file(ROOT / "app.py", default_timeout=LONG)
     settle(page.run())
     page.session_state["keep_tab"] = "Passes"
     yield page

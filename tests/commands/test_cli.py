@@ -84,6 +84,7 @@ def test_one_pass_is_shown_in_full_with_its_small_program():
     assert "no example" in run("passes", "cse").stdout
 
 
+@pytest.mark.engine
 def test_a_pass_that_is_none_is_a_sentence():
     error = document("passes", "folt", real=True, status=2)["error"]
     assert "'folt'" in error["message"]
@@ -555,6 +556,7 @@ def test_a_malformed_pipeline_is_wrong_usage(text):
     assert error["where"] == "--passes"
 
 
+@pytest.mark.engine
 def test_a_bad_file_is_told_in_words_and_the_log_only_on_request(tmp_path):
     bad = tmp_path / "bad.pt"
     bad.write_text("not a trace")
@@ -640,6 +642,7 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     assert done.returncode == 0
 
 
+@pytest.mark.engine
 def test_the_real_engine_times_a_sample_and_agrees_with_pytorch():
     data = document("time", "mlp", "--training", "--repeats", "3", real=True)
     assert {r["phase"] for r in data["rows"]} == {"forward", "forward_backward"}
@@ -672,6 +675,7 @@ def test_captures_are_measured_on_request():
     assert "again, est." in run("captures", "mlp", "--measure").stdout
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("ir", ["relay", "relax"])
 def test_a_real_split_is_measured_and_its_estimate_holds(ir):
     data = document(

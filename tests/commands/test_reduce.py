@@ -17,12 +17,12 @@ from streamlit.testing.v1 import AppTest
 
 import faulty_session
 import relascope.commands.main as cli
+from engines import shared
 from graphs import chain
-from page import settle
+from page import LONG, settle
 from place import ROOT
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, TensorType
-from relascope.engine.client import EngineClient
 from relascope.engine.faults import bundle, replay
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce as reduction
@@ -424,16 +424,9 @@ PIPELINE = "bind|fold|cse|fuse"
 
 @pytest.fixture
 def connect():
-    """Starts clients of the faulty engine, and ends them."""
-    clients = []
-
-    def start(ir="relay"):
-        clients.append(EngineClient(ir, session="faulty_session:FaultySession"))
-        return clients[-1]
-
-    yield start
-    for client in clients:
-        client.close()
+    """Gives clients of the faulty engine."""
+    yield lambda ir="relay": shared(ir, "faulty_session:FaultySession")
+    shared("relay", "faulty_session:FaultySession").stop()
 
 
 @pytest.fixture
@@ -524,7 +517,7 @@ def page(monkeypatch, connect):
     monkeypatch.setattr(spare, "EngineClient", connect)
     monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
     st.cache_resource.clear()
-    page = AppTest.from_file(ROOT / "app.py", default_timeout=30)
+    page = AppTest.from_file(ROOT / "app.py", default_timeout=LONG)
     settle(page.run())
     page.session_state["keep_tab"] = "Passes"
     yield page

@@ -4,29 +4,21 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from command_line import FAKE, document, run
 from fake_tuning import SLOW_TRIALS, TASKS
 from place import ROOT
-from relascope.engine.protocol import records
 
 DENSE, FUSED = TASKS
 
 
-@pytest.fixture(autouse=True)
-def no_records():
-    """What earlier tests measured is gone; the engine that all share goes on writing there."""
-    place = Path(os.environ[records.VARIABLE])
-    shutil.rmtree(place)
-    place.mkdir()
+pytestmark = pytest.mark.usefixtures("no_records")
 
 
 def test_tasks_lists_kernels_with_shapes_calls_and_shares():

@@ -1,11 +1,11 @@
 """The graph model: JSON both ways, promises checked, nothing that depends on depth."""
 
 import json
-import time
 from dataclasses import replace
 
 import pytest
 
+from effort import calls_of
 from graphs import Builder, chain, joint, random_graph, transformer
 from relascope.core.graph import Graph, Kind, Literal, Node, Role, TensorType
 
@@ -39,15 +39,20 @@ def test_json_round_trip_of_everything_a_node_can_hold():
     assert Graph.from_json(json.loads(json.dumps(graph.to_json()))) == graph
 
 
-def test_a_chain_of_100_000_nodes_is_as_good_as_any():
-    graph = chain(100_000)
-    started = time.perf_counter()
+def test_a_long_chain_is_as_good_as_any():
+    graph = chain(30_000)
     graph.validate()
     again = Graph.from_json(json.loads(json.dumps(graph.to_json())))
     assert again.nodes == graph.nodes
-    assert len(again.ancestors([again.outputs[0]])) == 100_000
+    assert len(again.ancestors([again.outputs[0]])) == 30_000
     assert again.readers["n0"] == ("n1",)
-    assert time.perf_counter() - started < 20
+
+
+def test_work_grows_with_the_length_of_a_chain_and_no_faster():
+    def whole(graph):
+        return lambda: Graph.from_json(graph.to_json()).ancestors(graph.outputs)
+
+    assert calls_of(whole(chain(4000))) < 4.5 * calls_of(whole(chain(1000)))
 
 
 def test_json_says_what_is_wrong():

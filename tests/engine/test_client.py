@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from place import ROOT, SUPPORT
+from place import ROOT, SESSIONS
 from relascope.core.errors import EngineError
 from relascope.engine.building.explain import explain
 from relascope.engine.client import EngineClient
@@ -23,7 +23,7 @@ FAKE = "fake_session:FakeSession"
 
 @pytest.fixture(autouse=True)
 def _the_child_finds_the_fake(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setenv("PYTHONPATH", str(SESSIONS))
 
 
 @pytest.fixture
@@ -40,7 +40,11 @@ def running(pid: int) -> bool:
         return False
 
 
-def wait_until(condition, seconds: float = 2.0) -> bool:
+LONG = 60.0  # s; only what hangs takes so long, on a busy machine too
+FOREVER = 600.0  # s; whoever waits for the end of such a request hangs
+
+
+def wait_until(condition, seconds: float = LONG) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -66,7 +70,7 @@ def test_it_starts_at_the_first_request_and_answers(client):
 
 def test_warm_describes_itself(client):
     job = client.warm()
-    assert job.result(10).path == str(client.pid)
+    assert job.result(LONG).path == str(client.pid)
 
 
 def test_large_values_travel_both_ways(client):
@@ -82,9 +86,16 @@ def test_progress_is_called_in_the_calling_thread(client):
     assert steps == 5
     assert seen[-1] == (1.0, "step 5", threading.get_ident())
     fractions = [f for f, _, _ in seen]
-    assert len(seen) >= 4
     assert fractions == sorted(fractions)
     assert {t for _, _, t in seen} == {threading.get_ident()}
+
+
+def test_progress_is_called_while_the_request_runs(client, tmp_path):
+    def let_go(fraction, text):
+        if text == "held":
+            (tmp_path / "go").touch()  # without it the request does not end
+
+    assert client.call("hold", str(tmp_path / "go"), on_progress=let_go) is None
 
 
 def test_the_last_progress_is_never_lost(client):
@@ -95,24 +106,27 @@ def test_the_last_progress_is_never_lost(client):
         assert seen[-1] == "step 3"
 
 
-def test_a_job_can_be_watched(client):
-    job = client.submit("sleep", 0.4)
-    assert wait_until(lambda: job.progress == (0.5, "asleep"))
-    assert job.method == "sleep"
+def test_a_job_can_be_watched(client, tmp_path):
+    job = client.submit("hold", str(tmp_path / "go"))
+    assert wait_until(lambda: job.progress == (0.5, "held"))
+    assert job.method == "hold"
     assert not job.done
     with pytest.raises(TimeoutError):
         job.result(0.01)
-    assert job.result(5) is None
+    waited = job.seconds
+    assert waited > 0.01
+    (tmp_path / "go").touch()
+    assert job.result(LONG) is None
     assert job.done
     took = job.seconds
-    assert took >= 0.4
+    assert took > waited
     time.sleep(0.02)
     assert job.seconds == took, "time stands still once it is done"
 
 
 def test_requests_run_one_at_a_time_in_order(client):
     jobs = [client.submit("count") for _ in range(20)]
-    assert [j.result(10) for j in jobs] == list(range(1, 21))
+    assert [j.result(LONG) for j in jobs] == list(range(1, 21))
 
 
 def test_many_threads_may_ask(client):
@@ -125,7 +139,7 @@ def test_many_threads_may_ask(client):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(LONG)
     assert sorted(answers) == [(i, i) for i in range(20)]
 
 
@@ -167,6 +181,7 @@ def test_the_traceback_is_logged(client, caplog):
     assert "ValueError: see the log" in caplog.text
 
 
+@pytest.mark.engine
 def test_results_must_be_plain(client):
     error = failure(lambda: client.call("unpicklable"))
     assert error.kind == "engine"
@@ -206,18 +221,16 @@ def test_deep_recursion_in_c_survives(client):
         ("hard_exit", (0,), ("exit status 0",)),
     ],
 )
-def test_a_death_is_named_at_once(client, method, arguments, words):
+def test_a_death_is_named(client, method, arguments, words):
     client.call("count")
-    begun = time.monotonic()
     job = client.submit(method, *arguments)
     queued = client.submit("count")
-    error = failure(lambda: job.result(10))
-    assert time.monotonic() - begun < 2
+    error = failure(lambda: job.result(LONG))
     assert error.kind == "engine"
     assert error.where == method
     for word in words:
         assert word in error.message
-    assert method in failure(lambda: queued.result(1)).message
+    assert method in failure(lambda: queued.result(LONG)).message
     assert wait_until(lambda: not client.alive)
     assert client.call("count") == 1, "the next request gets a new process"
 
@@ -229,9 +242,8 @@ def test_a_death_out_of_memory_gives_advice(client):
 def test_a_death_is_noticed_though_its_own_process_keeps_the_socket(client):
     other = client.call("fork")
     assert running(other)
-    begun = time.monotonic()
-    failure(lambda: client.call("crash"))
-    assert time.monotonic() - begun < 2
+    crash = client.submit("crash")
+    failure(lambda: crash.result(LONG))
     assert wait_until(lambda: not running(other))
 
 
@@ -245,15 +257,14 @@ def test_a_death_while_idle_is_mended_at_the_next_request(client):
 def test_cancel_while_running(client):
     client.call("count")
     before = client.pid
-    job = client.submit("sleep", 60)
+    job = client.submit("sleep", FOREVER)
     queued = [client.submit("count") for _ in range(3)]
     assert wait_until(lambda: job.progress[1] == "asleep")
-    begun = time.monotonic()
     job.cancel()
-    error = failure(lambda: job.result(0.1))
+    assert job.done
+    error = failure(job.result)
     assert error.kind == "cancelled"
-    assert [j.result(10) for j in queued] == [1, 2, 3], "the others run in a new process"
-    assert time.monotonic() - begun < 3
+    assert [j.result(LONG) for j in queued] == [1, 2, 3], "the others run in a new process"
     assert client.pid != before
     assert not running(before)
     job.cancel()
@@ -261,31 +272,31 @@ def test_cancel_while_running(client):
 
 
 def test_cancel_ends_a_process_that_will_not_be_asked(client):
-    job = client.submit("sleep_deaf", 60)
+    job = client.submit("sleep_deaf", FOREVER)
     assert wait_until(lambda: job.progress[1] == "deaf")
     pid = client.pid
-    begun = time.monotonic()
     job.cancel()
-    assert client.call("count") == 1
-    assert 0.9 < time.monotonic() - begun < 4
+    assert running(pid), "it is asked first"
+    assert client.submit("count").result(LONG) == 1
     assert not running(pid)
 
 
-def test_cancel_while_waiting(client):
-    first = client.submit("sleep", 0.3)
+def test_cancel_while_waiting(client, tmp_path):
+    first = client.submit("hold", str(tmp_path / "go"))
     pid_of_first = wait_until(lambda: client.pid is not None) and client.pid
     second, third = client.submit("count"), client.submit("count")
     second.cancel()
     assert second.done
     assert failure(second.result).kind == "cancelled"
-    assert third.result(5) == 1, "the second never ran"
-    assert first.result(5) is None
+    (tmp_path / "go").touch()
+    assert third.result(LONG) == 1, "the second never ran"
+    assert first.result(LONG) is None
     assert client.pid == pid_of_first
 
 
 def test_cancel_after_the_end_does_nothing(client):
     job = client.submit("echo", 7)
-    assert job.result(5) == 7
+    assert job.result(LONG) == 7
     job.cancel()
     assert job.result() == 7
     assert client.call("count") == 2
@@ -300,14 +311,12 @@ def test_a_call_that_is_left_is_cancelled(client):
             raise Stop
 
     with pytest.raises(Stop):
-        client.call("sleep", 60, on_progress=stop)
-    begun = time.monotonic()
-    assert client.call("count") == 1
-    assert time.monotonic() - begun < 3
+        client.call("sleep", FOREVER, on_progress=stop)
+    assert client.submit("count").result(LONG) == 1
 
 
 def test_close_ends_everything(client):
-    job = client.submit("sleep", 60)
+    job = client.submit("sleep", FOREVER)
     queued = client.submit("count")
     assert wait_until(lambda: job.progress[1] == "asleep")
     pid = client.pid
@@ -325,12 +334,12 @@ def test_a_collected_client_ends_its_process(busy):
     client = EngineClient("fake", FAKE)
     client.call("count")
     pid = client.pid
-    job = client.submit("sleep", 60) if busy else None
+    job = client.submit("sleep", FOREVER) if busy else None
     del client
     gc.collect()
     assert wait_until(lambda: not running(pid))
     if job is not None:
-        assert failure(lambda: job.result(2)).kind == "cancelled"
+        assert failure(lambda: job.result(LONG)).kind == "cancelled"
 
 
 def test_clients_leave_no_threads_or_files_behind():
@@ -354,7 +363,7 @@ import os, sys, time
 from relascope.engine.client import EngineClient
 client = EngineClient("fake", "fake_session:FakeSession")
 client.call("count")
-job = client.submit("sleep", 60)
+job = client.submit("sleep", 600)
 other = client.pid
 while job.progress[1] != "asleep":
     time.sleep(0.01)
@@ -370,10 +379,10 @@ print(other, flush=True)
 def test_the_child_ends_with_its_parent_in_the_middle_of_work(end):
     done = subprocess.run(
         [sys.executable, "-c", PARENT.format(end=end)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(SESSIONS)])},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=LONG,
     )
     pid = int(done.stdout)
     assert wait_until(lambda: not running(pid))
@@ -396,11 +405,11 @@ def test_a_session_that_cannot_start_says_why_each_time():
 
 def test_a_process_that_cannot_start_is_an_error(client, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    error = failure(lambda: client.submit("count").result(5))
+    error = failure(lambda: client.submit("count").result(LONG))
     assert error.kind == "engine"
     assert "could not be started" in error.message
     monkeypatch.undo()
-    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setenv("PYTHONPATH", str(SESSIONS))
     assert client.call("count") == 1
 
 

@@ -1,27 +1,28 @@
 """Relay and Relax on one page: which of them it opens in, and the tab that shows both."""
 
 import json
+import time
 
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import page_session
-from page import open_tab, words
+from engines import shared
+from page import LONG, open_tab, words
 from place import ROOT
 from relascope.core.errors import EngineError
-from relascope.engine.client import EngineClient
 from relascope.viz.panels.shell import settings, spare
 
 
 def settle(page):
     """Run the page until neither engine works."""
-    for _ in range(300):
-        if not any(b.key and b.key.startswith("cancel") for b in page.button):
-            assert not page.exception
-            return page
+    until = time.monotonic() + LONG
+    while any(b.key and b.key.startswith("cancel") for b in page.button):
+        assert time.monotonic() < until, "the page still waits for its engines"
         page.run()
-    raise AssertionError("the page still waits for its engines")
+    assert not page.exception
+    return page
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def clients(monkeypatch, tmp_path):
     made = []
 
     def connect(ir):
-        made.append((ir, EngineClient(ir, session=page_session.session_of(ir))))
+        made.append((ir, shared(ir, page_session.session_of(ir))))
         return made[-1][1]
 
     monkeypatch.setattr(spare, "EngineClient", connect)
@@ -39,7 +40,7 @@ def clients(monkeypatch, tmp_path):
     st.cache_resource.clear()
     yield made
     for _, client in made:
-        client.close()
+        client.stop()
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def new_page(clients):
     """Opens the page, as a browser does that has not been here in this session."""
 
     def open_it():
-        return settle(AppTest.from_file(ROOT / "app.py", default_timeout=30).run())
+        return settle(AppTest.from_file(ROOT / "app.py", default_timeout=LONG).run())
 
     return open_it
 

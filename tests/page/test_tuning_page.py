@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import fake_tuning
-from page import open_tab, settle, words
+from page import LONG, open_tab, settle, words
 from place import ROOT
 from relascope.core.graph import TensorType
 from relascope.engine.protocol import records
@@ -17,14 +17,8 @@ from relascope.viz.charts.tuning import best_so_far
 from relascope.viz.rows import tuning as tuned
 
 
-@pytest.fixture(autouse=True)
-def own_records(monkeypatch, tmp_path):
-    """Before the page starts an engine, which inherits it."""
-    monkeypatch.setenv(records.VARIABLE, str(tmp_path))
-
-
 @pytest.fixture
-def tab(own_records, page):
+def tab(no_records, page):
     return open_tab(page, "Compile & time")
 
 
@@ -85,7 +79,7 @@ def test_only_the_top_kernels_are_tuned(tab):
 
 def test_cancel_keeps_what_was_found_and_it_goes_on(tab):
     tune(listed(tab), fake_tuning.SLOW_TRIALS)
-    until = time.monotonic() + 20
+    until = time.monotonic() + LONG
     while len(records.read(place()).trials) < 5:
         assert time.monotonic() < until
         tab.run()
@@ -120,7 +114,7 @@ def test_a_run_goes_on_while_another_tab_is_looked_at(tab):
 
 def test_records_are_there_after_a_reload(tab):
     settle(tune(listed(tab), 3))
-    again = AppTest.from_file(ROOT / "app.py", default_timeout=30)
+    again = AppTest.from_file(ROOT / "app.py", default_timeout=LONG)
     settle(again.run())
     open_tab(again, "Compile & time")
     assert "The records of this target hold 6 measurements of 2 kernels" in words(again)
@@ -131,7 +125,7 @@ def test_records_are_there_after_a_reload(tab):
 
 def test_an_engine_that_is_killed_while_it_tunes_is_named_and_its_records_stay(tab):
     tune(listed(tab), fake_tuning.SLOW_TRIALS)
-    until = time.monotonic() + 20
+    until = time.monotonic() + LONG
     while not records.read(place()).trials:
         assert time.monotonic() < until
         tab.run()

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import functools
+import weakref
+from typing import Any
 
 from page_session import session_of
-from relascope.engine.client import EngineClient
+from relascope.engine.client import EngineClient, Job
 
 
 class Shared(EngineClient):
     """A client that its users may close: the process goes on until the tests end."""
 
+    def __init__(self, ir: str, session: str | None) -> None:
+        super().__init__(ir, session)
+        self._jobs: weakref.WeakSet[Job] = weakref.WeakSet()
+
+    def submit(self, method: str, *args: Any, **kwargs: Any) -> Job:
+        job = super().submit(method, *args, **kwargs)
+        self._jobs.add(job)
+        return job
+
     def close(self) -> None:
         pass
+
+    def stop(self) -> None:
+        """Give up what is under way, so that the next test need not wait for it."""
+        for job in list(self._jobs):
+            job.cancel()
 
 
 @functools.cache

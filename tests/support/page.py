@@ -6,33 +6,27 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from engines import shared
 from place import ROOT
-from relascope.engine.client import EngineClient
 from relascope.passes.catalogue import default_pipeline
 from relascope.viz.panels.shell import spare
 
+LONG = 120.0  # s; only what hangs takes so long, on a busy machine too
 INFERENCE, TRAINING = default_pipeline("relay", False), default_pipeline("relay", True)
 
 
 @pytest.fixture
 def page(monkeypatch):
     """The page after its first run, served by the engine without a TVM."""
-    clients = []
-
-    def connect(ir):
-        clients.append(EngineClient(ir, session="page_session:PageSession"))
-        return clients[-1]
-
-    monkeypatch.setattr(spare, "EngineClient", connect)
+    client = shared("relay", "page_session:PageSession")
+    monkeypatch.setattr(spare, "EngineClient", lambda ir: client)
     monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
     st.cache_resource.clear()
-    page = AppTest.from_file(ROOT / "app.py", default_timeout=30)
-    yield settle(page.run())
-    for client in clients:
-        client.close()
+    yield settle(AppTest.from_file(ROOT / "app.py", default_timeout=LONG).run())
+    client.stop()
 
 
-def settle(page, seconds=30.0):
+def settle(page, seconds=LONG):
     """Run the page until nothing is under way."""
     until = time.monotonic() + seconds
     while any((b.key or "").startswith("cancel") for b in page.button):

@@ -4,4 +4,4 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SUPPORT = ROOT / "tests" / "support"
-PAGES = SUPPORT / "pages"
+PAGES, SESSIONS = SUPPORT / "pages", SUPPORT / "sessions"

@@ -26,6 +26,7 @@ def run(file, folder):
     )
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(("ir", "mode"), [("relay", "inference"), ("relax", "training")])
 def test_an_exported_script_runs_every_pass_and_checks(ir, mode, tmp_path):
     source = ModelSource("mlp", batch=4, training=mode == "training")
@@ -59,6 +60,7 @@ def doubled(program, times: int = 2):
 '''
 
 
+@pytest.mark.engine
 def test_a_script_says_what_went_wrong(tmp_path, monkeypatch):
     own = tmp_path / "own.py"
     own.write_text(WRONG, encoding="utf-8")

@@ -2,10 +2,9 @@
 
 import runpy
 
-from page_session import session_of
+from engines import shared_fake
 from place import ROOT
-from relascope.engine.client import EngineClient
 from relascope.viz.panels.shell import spare
 
-spare.EngineClient = lambda ir: EngineClient(ir, session=session_of(ir))
+spare.EngineClient = shared_fake
 runpy.run_path(str(ROOT / "app.py"))

@@ -82,5 +82,5 @@ def test_sizes_that_cannot_be(arguments, word):
 
 
 def test_listing_imports_no_torch():
-    code = "import sys, samples; sys.exit('torch' in sys.modules)"
+    code = "import sys, relascope.samples; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

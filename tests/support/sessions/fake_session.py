@@ -42,6 +42,12 @@ class FakeSession:
         progress(0.5, "asleep")
         time.sleep(seconds)
 
+    def hold(self, path: str, *, progress) -> None:
+        """Go on once there is a file of this name."""
+        progress(0.5, "held")
+        while not os.path.exists(path):
+            time.sleep(0.005)
+
     def sleep_deaf(self, seconds: float, *, progress) -> None:
         """Take no notice of SIGTERM."""
         # Only the main thread may set it from Python, and it is reading; libc does not mind.

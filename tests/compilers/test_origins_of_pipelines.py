@@ -2,8 +2,8 @@
 
 import pytest
 
+from engines import shared
 from relascope.core.identity import carry_identity, flat, makers, own_key
-from relascope.engine.client import EngineClient
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 from relascope.viz.compare.changes import start_of
@@ -20,15 +20,14 @@ RUNS = {
 
 def stepped(ir):
     """Each step of each pipeline: its name, the graph before, and what `carry_identity` says."""
-    with EngineClient(ir) as client:
-        for training, gradient in RUNS[ir]:
-            source = ModelSource("bert_layer", training=training, gradient=gradient)
-            pipeline = default_pipeline(ir, training, gradient)
-            last = len(pipeline)
-            graphs = [client.call("graph_after", source, pipeline, i) for i in range(-1, last)]
-            for index, step in enumerate(pipeline):
-                before = graphs[start_of(ir, pipeline, index) + 1]
-                yield step.name, before, carry_identity(before, graphs[index + 1])
+    ask = shared(ir).call
+    for training, gradient in RUNS[ir]:
+        source = ModelSource("bert_layer", training=training, gradient=gradient)
+        pipeline = default_pipeline(ir, training, gradient)
+        graphs = [ask("graph_after", source, pipeline, i) for i in range(-1, len(pipeline))]
+        for index, step in enumerate(pipeline):
+            before = graphs[start_of(ir, pipeline, index) + 1]
+            yield step.name, before, carry_identity(before, graphs[index + 1])
 
 
 @pytest.fixture(scope="module", params=list(RUNS))
