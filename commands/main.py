@@ -1,7 +1,8 @@
-"""The same jobs as the page's, without a browser: `python cli.py COMMAND … --json`.
+"""The same jobs as the page's, without a browser: `relascope COMMAND … --json`.
 
 With --json, stdout is exactly one JSON document; progress and logs go to stderr. The exit status is
 0 when the job was done, 1 when it was not (then the document is {"error": …}), 2 for wrong usage.
+What a command needs is imported when that command is run.
 """
 
 from __future__ import annotations
@@ -12,42 +13,106 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from relascope.commands import building, explain, options, tuning
-from relascope.commands import text as texts
-from relascope.commands.cuts import both_gradients, captures
-from relascope.commands.faults import bisect, reduce
-from relascope.commands.graphs import compare, graph, models, passes
-from relascope.commands.shared import Connect
-from relascope.commands.stepping import check, step
 from relascope.core.errors import EngineError
-from relascope.engine.client import EngineClient
 from relascope.engine.registry import ENGINES
-from relascope.passes.catalogue.user import name_files
-from relascope.viz.rows import artefact, fault
-from relascope.viz.rows import tuning as tuned
+
+if TYPE_CHECKING:
+    from relascope.commands.shared import Connect
+
+_PROGRAM = "model gradient passes"
+_CUT = f"{_PROGRAM} by_hand"
+
+# A command's name, the function that returns its document, its groups of options, and one line.
+# A group stands in `options`, or in the module that is named before it.
+_COMMANDS = (
+    ("models", "graphs.models", "", "list the samples"),
+    ("passes", "graphs.passes", "one_pass pass_file", "list the passes and pipelines, or show one"),
+    ("graph", "graphs.graph", f"{_PROGRAM} output", "the graph of a model"),
+    ("step", "stepping.step", f"{_PROGRAM} check output", "what each pass of a pipeline does"),
+    ("compare", "graphs.compare", _PROGRAM, "one model in Relay and in Relax"),
+    ("check", "stepping.check", f"{_PROGRAM} truth output", "every stage against PyTorch"),
+    (
+        "bisect",
+        "faults.bisect",
+        f"{_PROGRAM} bisect time output",
+        "the first pass that makes a pipeline bad",
+    ),
+    (
+        "reduce",
+        "faults.reduce",
+        f"{_PROGRAM} bisect time reduce",
+        "narrow a fault inside a pass; a report that runs",
+    ),
+    (
+        "captures",
+        "cuts.captures",
+        f"{_PROGRAM} captures time output",
+        "what the forward saves for the backward",
+    ),
+    ("gradients", "cuts.both_gradients", "model target", "TVM's gradient beside PyTorch's"),
+    (
+        "compile",
+        "building.compile_model",
+        f"{_CUT} building.compile_options",
+        "build for a target, and see the code",
+    ),
+    (
+        "time",
+        "building.time_model",
+        f"{_CUT} rivals building.time_options output",
+        "compile, compare and time against PyTorch",
+    ),
+    (
+        "profile",
+        "explain.profile",
+        f"{_CUT} time explain.trace_option output",
+        "time every kernel by itself",
+    ),
+    ("tasks", "tuning.tasks", f"{_CUT} tuning.options output", "the kernels that can be tuned"),
+    (
+        "tune",
+        "tuning.tune",
+        f"{_CUT} tuning.options tuning.more_options output",
+        "measure schedules of kernels, and keep the best",
+    ),
+    (
+        "lint",
+        "explain.lint",
+        f"{_PROGRAM} lint output",
+        "what could be faster, and the pass that makes it so",
+    ),
+)
 
 
-def main(argv: Sequence[str] | None = None, connect: Connect = EngineClient) -> int:
+def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> int:
     """Run one command and return the exit status.
 
     Args:
         argv: the arguments after the program's name; None takes them from the process.
-        connect: makes the client of an engine from the name of its IR.
+        connect: makes the client of an engine from the name of its IR; None starts the engine.
     """
-    args = _parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    args = parser(argv[0] if argv else "").parse_args(argv)
     if not args.verbose:  # an error is told in words; Python would print the engine's log as well
         logging.getLogger("relascope.engine").addHandler(logging.NullHandler())
     try:
         _own_passes(args)
+        if connect is None:
+            from relascope.engine.client import EngineClient as connect
         document = args.run(args, connect)
     except EngineError as error:
         return _fail(args, error)
     except KeyboardInterrupt:
         return _fail(args, EngineError("cancelled", "Stopped from the keyboard."))
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False) if args.json else None
+    if args.json:
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    else:
+        text = getattr(_module("text"), args.command.replace("-", "_"))(document)
     try:
-        print(args.text(document) if text is None else text, flush=True)
+        print(text, flush=True)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1 if document.get("cancelled") else 0
@@ -63,137 +128,52 @@ def _fail(args: argparse.Namespace, error: EngineError) -> int:
     return 2 if error.kind == "usage" else 1
 
 
-# The commands. Each takes the arguments and returns the document that --json prints.
-
-
-# What some of them share.
-
-
 def _own_passes(args: argparse.Namespace) -> None:
+    if not getattr(args, "pass_file", ()):
+        return
+    from relascope.passes.catalogue.user import name_files
+
     try:
-        name_files(getattr(args, "pass_file", []))
+        name_files(args.pass_file)
     except ValueError as wrong:
         raise EngineError(
             "usage", f"{wrong}.", "--pass-file", "A pass is a function of `program`."
         ) from wrong
 
 
-# The arguments.
+def _module(name: str) -> Any:
+    return import_module(f"relascope.commands.{name}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="cli.py",
+def parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the command line.
+
+    Args:
+        command: the one command whose options are wanted, which saves the imports of the others;
+            None gives all of them theirs.
+    """
+    whole = argparse.ArgumentParser(
+        prog="relascope",
         description="See, step, cut, compile and time TVM graphs of PyTorch models.",
         allow_abbrev=False,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    program = (options.model, options.gradient, options.passes)
-    for name, run, text, help_, groups in (
-        ("models", models, texts.models, "list the samples", ()),
-        (
-            "passes",
-            passes,
-            texts.passes,
-            "list the passes and the default pipelines, or show one",
-            (options.one_pass, options.pass_file),
-        ),
-        ("graph", graph, texts.graph, "the graph of a model", (*program, options.output)),
-        (
-            "step",
-            step,
-            texts.step,
-            "what each pass of a pipeline does",
-            (*program, options.check, options.output),
-        ),
-        ("compare", compare, texts.compare, "one model in Relay and in Relax", program),
-        (
-            "check",
-            check,
-            texts.check,
-            "every stage against PyTorch, in float32 and float64",
-            (*program, options.truth, options.output),
-        ),
-        (
-            "bisect",
-            bisect,
-            texts.bisect,
-            "the first pass that makes a pipeline bad",
-            (*program, options.bisect, options.time, options.output),
-        ),
-        (
-            "reduce",
-            reduce,
-            fault.text,
-            "narrow a fault inside a pass; a report that runs",
-            (*program, options.bisect, options.time, options.reduce),
-        ),
-        (
-            "captures",
-            captures,
-            texts.captures,
-            "what the forward saves for the backward",
-            (*program, options.captures, options.time, options.output),
-        ),
-        (
-            "gradients",
-            both_gradients,
-            texts.gradients,
-            "TVM's gradient beside PyTorch's",
-            (options.model, options.target),
-        ),
-        (
-            "compile",
-            building.compile_model,
-            artefact.text,
-            "build for a target, and see the code",
-            (*program, options.by_hand, building.compile_options),
-        ),
-        (
-            "time",
-            building.time_model,
-            texts.time,
-            "compile, compare and time against PyTorch",
-            (*program, options.by_hand, options.rivals, building.time_options, options.output),
-        ),
-        (
-            "profile",
-            explain.profile,
-            texts.profile,
-            "time every kernel by itself",
-            (*program, options.by_hand, options.time, explain.trace_option, options.output),
-        ),
-        (
-            "tasks",
-            tuning.tasks,
-            tuned.tasks_text,
-            "the kernels that can be tuned",
-            (*program, options.by_hand, tuning.options, options.output),
-        ),
-        (
-            "tune",
-            tuning.tune,
-            tuned.tune_text,
-            "measure schedules of kernels, and keep the best",
-            (*program, options.by_hand, tuning.options, tuning.more_options, options.output),
-        ),
-        (
-            "lint",
-            explain.lint,
-            texts.lint,
-            "what could be faster, and the pass that makes it so",
-            (*program, options.lint, options.output),
-        ),
-    ):
-        command = commands.add_parser(name, help=help_, description=run.__doc__, allow_abbrev=False)
-        command.set_defaults(run=run, text=text)
-        if run is not compare:
-            command.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
-        command.add_argument("--json", action="store_true", help="print one JSON document")
-        command.add_argument("--verbose", action="store_true", help="the engine's log, on stderr")
-        for add in groups:
-            add(command)
-    return parser
+    commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, function, groups, about in _COMMANDS:
+        one = commands.add_parser(name, help=about, allow_abbrev=False)
+        if command not in (None, name):
+            continue
+        module, _, attribute = function.partition(".")
+        run = getattr(_module(module), attribute)
+        one.description = run.__doc__
+        one.set_defaults(run=run)
+        if name != "compare":
+            one.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
+        one.add_argument("--json", action="store_true", help="print one JSON document")
+        one.add_argument("--verbose", action="store_true", help="the engine's log, on stderr")
+        for group in groups.split():
+            module, _, attribute = group.rpartition(".")
+            getattr(_module(module or "options"), attribute)(one)
+    return whole
 
 
 if __name__ == "__main__":

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 
 from relascope.viz.rows import Row, formats, tables, timings
 from relascope.viz.rows import profile as explained
+from relascope.viz.rows.artefact import text as compile  # noqa: F401
 from relascope.viz.rows.example import Document, example_block
+from relascope.viz.rows.fault import text as reduce  # noqa: F401
+from relascope.viz.rows.tuning import tasks_text as tasks  # noqa: F401
+from relascope.viz.rows.tuning import tune_text as tune  # noqa: F401
 
 MOST_FINDINGS = 60
 

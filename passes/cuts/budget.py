@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
 
 from relascope.passes.cost import is_random
 from relascope.passes.cuts.flow import cheapest
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import Problem, Wish, problem
+
+if TYPE_CHECKING:
+    from scipy.sparse import coo_matrix
 
 HALF = 0.5
 """The budget where none is given: a fraction of the bytes of everything that crosses."""
@@ -119,6 +122,8 @@ def _exact(given: Problem, allowed: int) -> frozenset[str] | None:
 
 def _rows(given: Problem, weight: NDArray[np.float64]) -> tuple[coo_matrix, NDArray[np.float64]]:
     """Needed values are there; what is read to compute another is there; the bytes, last."""
+    from scipy.sparse import coo_matrix
+
     count = len(given.ids)
     need = np.flatnonzero(given.needed)
     edges = len(given.sources)

@@ -9,13 +9,15 @@ closure of a graph", 1976). The solver is SciPy's `maximum_flow`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix, csr_matrix
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from relascope.passes.cuts.problem import Problem
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix  # slow to import, so it is when something is cut
 
 _INFINITE = 2**30
 _SOURCE, _SINK = 0, 1
@@ -80,6 +82,8 @@ def _network(
     tails: NDArray[np.int64], heads: NDArray[np.int64], weights: NDArray[np.int64], size: int
 ) -> csr_matrix:
     """Capacities as a matrix, without loops, ways into the source, and empty edges."""
+    from scipy.sparse import coo_matrix
+
     used = (weights > 0) & (tails != heads) & (heads != _SOURCE)
     matrix = coo_matrix((weights[used], (tails[used], heads[used])), shape=(size, size)).tocsr()
     matrix.data = np.minimum(matrix.data, _INFINITE).astype(np.int32)
@@ -88,6 +92,8 @@ def _network(
 
 def _sink_side(network: csr_matrix) -> NDArray[np.bool_]:
     """Which vertices still reach the sink once the flow is at its most."""
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
     flow = maximum_flow(network, _SOURCE, _SINK).flow
     left = network - flow
     left.eliminate_zeros()

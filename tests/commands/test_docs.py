@@ -35,7 +35,7 @@ def anchor(heading):
 
 def commands():
     """Every command of the parser, with its option strings."""
-    (group,) = (a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction))
+    (group,) = (a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction))
     return {name: set(sub._option_string_actions) for name, sub in group.choices.items()}
 
 
@@ -94,7 +94,7 @@ def test_the_examples_of_the_command_line_are_accepted():
     assert len(lines) >= len(commands())
     for line in lines:
         arguments = [re.sub(r"^'|'$", "", a) for a in re.findall(r"'[^']*'|\S+", line)]
-        cli._parser().parse_args(arguments)  # leaves with status 2 where it does not understand
+        cli.parser().parse_args(arguments)  # leaves with status 2 where it does not understand
 
 
 def test_every_linter_has_a_section_and_each_section_is_a_linters():
