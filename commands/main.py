@@ -14,9 +14,12 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relascope import __version__
 from relascope.core.errors import EngineError
+from relascope.core.place import check_python
 from relascope.engine.registry import ENGINES
 
 if TYPE_CHECKING:
@@ -24,10 +27,19 @@ if TYPE_CHECKING:
 
 _PROGRAM = "model gradient passes"
 _CUT = f"{_PROGRAM} by_hand"
+_NO_ENGINE = ("page", "engines", "install-relay", "compare")
 
 # A command's name, the function that returns its document, its groups of options, and one line.
 # A group stands in `options`, or in the module that is named before it.
 _COMMANDS = (
+    ("page", "installation.page", "installation.page_options", "open the page"),
+    ("engines", "installation.engines", "", "which engines are here, and what is missing"),
+    (
+        "install-relay",
+        "installation.install_relay",
+        "installation.relay_options",
+        "install the TVM that has Relay",
+    ),
     ("models", "graphs.models", "", "list the samples"),
     ("passes", "graphs.passes", "one_pass pass_file", "list the passes and pipelines, or show one"),
     ("graph", "graphs.graph", f"{_PROGRAM} output", "the graph of a model"),
@@ -94,20 +106,29 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
         argv: the arguments after the program's name; None takes them from the process.
         connect: makes the client of an engine from the name of its IR; None starts the engine.
     """
-    argv = sys.argv[1:] if argv is None else argv
-    args = parser(argv[0] if argv else "").parse_args(argv)
-    if not args.verbose:  # an error is told in words; Python would print the engine's log as well
-        logging.getLogger("relascope.engine").addHandler(logging.NullHandler())
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version")):
+        argv.insert(0, "page")
+    as_json = "--json" in argv
     try:
+        check_python()
+        args = parser(argv[0]).parse_args(argv)
+        if not args.verbose:  # an error is told in words; Python would print the engine's log, too
+            logging.getLogger("relascope.engine").addHandler(logging.NullHandler())
         _own_passes(args)
         if connect is None:
             from relascope.engine.client import EngineClient as connect
         document = args.run(args, connect)
     except EngineError as error:
-        return _fail(args, error)
+        return _fail(error, as_json)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "relascope").startswith("relascope"):
+            raise
+        hint = f"Run `{Path(sys.executable).name} -m pip install -r requirements.txt`."
+        return _fail(EngineError("engine", f"{missing}.", sys.prefix, hint), as_json)
     except KeyboardInterrupt:
-        return _fail(args, EngineError("cancelled", "Stopped from the keyboard."))
-    if args.json:
+        return _fail(EngineError("cancelled", "Stopped from the keyboard."), as_json)
+    if as_json:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     else:
         text = getattr(_module("text"), args.command.replace("-", "_"))(document)
@@ -118,8 +139,8 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
     return 1 if document.get("cancelled") else 0
 
 
-def _fail(args: argparse.Namespace, error: EngineError) -> int:
-    if args.json:
+def _fail(error: EngineError, as_json: bool) -> int:
+    if as_json:
         print(json.dumps({"error": error.to_json()}, ensure_ascii=False))
     where = f" ({error.where})" if error.where else ""
     print(f"error: {error.message}{where}", file=sys.stderr)
@@ -154,9 +175,11 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     """
     whole = argparse.ArgumentParser(
         prog="relascope",
-        description="See, step, cut, compile and time TVM graphs of PyTorch models.",
+        description="See, step, cut, compile and time TVM graphs of PyTorch models. Without a "
+        "command the page is opened.",
         allow_abbrev=False,
     )
+    whole.add_argument("--version", action="version", version=f"relascope {__version__}")
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, function, groups, about in _COMMANDS:
         one = commands.add_parser(name, help=about, allow_abbrev=False)
@@ -166,7 +189,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         run = getattr(_module(module), attribute)
         one.description = run.__doc__
         one.set_defaults(run=run)
-        if name != "compare":
+        if name not in _NO_ENGINE:
             one.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
         one.add_argument("--json", action="store_true", help="print one JSON document")
         one.add_argument("--verbose", action="store_true", help="the engine's log, on stderr")

@@ -15,6 +15,27 @@ from relascope.viz.rows.tuning import tune_text as tune  # noqa: F401
 MOST_FINDINGS = 60
 
 
+def engines(document: Document) -> str:
+    """What `engines` says."""
+    lines = [f"relascope {document['relascope']}, Python {document['python']}"]
+    for row in document["engines"]:
+        lines.append("")
+        if row["error"] is None:
+            lines.append(f"{row['engine']}: TVM {row['version']} in {row['path']}")
+            lines += [f"  runs {target}" for target in row["targets"]]
+        else:
+            where = f" ({row['error']['where']})" if row["error"]["where"] else ""
+            lines.append(f"{row['engine']}: {row['error']['message']}{where}")
+            lines.append(f"  {row['error']['hint']}")
+    return "\n".join(lines)
+
+
+def install_relay(document: Document) -> str:
+    """What `install-relay` says."""
+    (row,) = document["engines"]
+    return f"{document['installed']} carries TVM {row['version']}, which loads: {row['path']}"
+
+
 def models(document: Document) -> str:
     """What `models` says."""
     return formats.text_table(

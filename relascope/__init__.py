@@ -22,5 +22,6 @@ if not (_here / "engine").exists():  # in a checkout the other packages stand be
 
 def __getattr__(name: str) -> Any:
     if name in ("add_tvm_dispatch", "remove_tvm_dispatch"):
+        import_module("relascope.core.place").check_python()
         return getattr(import_module("relascope.engine.dispatch"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from relascope.core.errors import EngineError
+from relascope.core.place import check_python
 from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
 from relascope.viz.panels import code, cut, graph, side_by_side, steps, time
@@ -34,7 +35,11 @@ def main() -> None:
         state[key] = state[key]  # what is typed in one tab outlives a look at another
     state.progress_shown = []
     try:
+        check_python()
         enter_named()
+    except EngineError as error:
+        show_error(error)
+        return
     except ValueError as wrong:
         show_error(EngineError("usage", f"{wrong}.", VARIABLE, "Start the page with another file."))
         return
@@ -53,3 +58,7 @@ def main() -> None:
             waiting(desk)
         else:
             sidebar.engine_status(desk)
+
+
+if __name__ == "__main__":  # as `relascope` has it run
+    main()

@@ -35,7 +35,7 @@ _NAMES = {"relay": "Relay", "relax": "Relax"}
 _FOLDERS = re.compile(r"(?:/[\w.@+~-]+)+/(?=[\w.-])")
 _INSTALL = {
     "relay": "A TVM that has Relay: one that `import tvm` finds (0.18 or older), else the one in "
-    "the package `bitblas` (`pip install --no-deps bitblas==0.1.0` and `pip install numpy scipy "
+    "the package `bitblas` (`pip install --no-deps {wheel}` and `pip install numpy scipy "
     "attrs psutil decorator cloudpickle tornado typing_extensions`).",
     "relax": "A TVM that has Relax (`pip install {tvm} {ffi}`), and numpy.",
 }
@@ -317,7 +317,9 @@ def _expected(facts: Facts) -> str:
 
 def _how(facts: Facts) -> str:
     need = _INSTALL[facts.ir].format(
-        tvm=_package("apache-tvm", "apache-tvm"), ffi=_package("apache-tvm-ffi", "apache-tvm-ffi")
+        wheel=_package("bitblas", "bitblas"),
+        tvm=_package("apache-tvm", "apache-tvm"),
+        ffi=_package("apache-tvm-ffi", "apache-tvm-ffi"),
     )
     return (
         f"```\npython report.py\n```\n\nNeeds: {need}\n\nIts exit status is 1 (or that of the "

@@ -306,7 +306,7 @@ def _explained(error: Exception, found: Installation) -> EngineError:
     elif found.origin == SETTING:
         hint = f"Check that the TVM that {SETTING} names imports by itself."
     else:
-        hint = f"Its installation looks broken: run `{INSTALL} --force-reinstall`."
+        hint = f"Its installation looks broken: run `{INSTALL} --force`."
     return EngineError(
         "engine", f"TVM could not be loaded: {reason}", where=str(found.python), hint=hint
     )

@@ -14,7 +14,10 @@ from relascope.core.errors import EngineError
 
 SETTING = "RELASCOPE_RELAY_TVM"
 
-INSTALL = f"{Path(sys.executable).name} -m pip install --no-deps -r requirements-relay.txt"
+WHEEL = "bitblas==0.1.0"
+"""A complete TVM 0.17 with Relay lies inside this wheel; what it declares as needed is not."""
+
+INSTALL = f"{Path(sys.executable).name} -m relascope install-relay"
 
 
 @dataclass(frozen=True)
@@ -41,22 +44,15 @@ def installation() -> Installation:
     setting = os.environ.get(SETTING, "").strip()
     if setting:
         return _from_setting(Path(setting).expanduser())
-    if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "AMD64"):
-        raise EngineError(
-            "engine",
-            "The Relay engine needs Linux on an x86-64 processor: that is what the TVM inside "
-            "bitblas was built for.",
-            where=f"{platform.system()} on {platform.machine()}",
-            hint=f"Set {SETTING} to the folder of a TVM that has Relay (0.18 or older).",
-        )
+    check_platform()
     spec = importlib.util.find_spec("bitblas")
     places = list(spec.submodule_search_locations or ()) if spec else []
     if not places:
         raise EngineError(
             "engine",
-            "The Relay engine's TVM is not installed: there is no package bitblas.",
+            f"The Relay engine's TVM is not installed; `{INSTALL}` does it.",
             where=sys.prefix,
-            hint=f"Run `{INSTALL}`, or set {SETTING} to a folder with a TVM that has Relay.",
+            hint=f"Or set {SETTING} to a folder with a TVM that has Relay.",
         )
     root = Path(places[0]) / "3rdparty" / "tvm"
     library = root / "build" / "libtvm.so"
@@ -65,9 +61,25 @@ def installation() -> Installation:
             "engine",
             "The package bitblas that is installed carries no TVM with Relay.",
             where=str(root),
-            hint=f"Run `{INSTALL} --force-reinstall`, for that release of it has one.",
+            hint=f"Run `{INSTALL} --force`, for that release of it has one.",
         )
     return Installation(root / "python", library, "bitblas")
+
+
+def check_platform() -> None:
+    """Raise where the wheel does not run.
+
+    Raises:
+        EngineError: kind "engine", on another system or processor than it was built for.
+    """
+    if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "AMD64"):
+        raise EngineError(
+            "engine",
+            "The Relay engine needs Linux on an x86-64 processor: that is what the TVM inside "
+            "bitblas was built for.",
+            where=f"{platform.system()} on {platform.machine()}",
+            hint=f"Set {SETTING} to the folder of a TVM that has Relay (0.18 or older).",
+        )
 
 
 def available() -> EngineError | None:

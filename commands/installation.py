@@ -1,0 +1,93 @@
+"""`page`, `engines` and `install-relay`: what is installed, and the page on it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+
+from relascope import __version__
+from relascope.commands.shared import Connect, Document, Engine
+from relascope.core.errors import EngineError
+from relascope.core.place import FOLDERS, with_import_root
+from relascope.engine.registry import ENGINES
+from relascope.engine.relay.tvm.find import SETTING, WHEEL, check_platform
+
+
+def page_options(command: argparse.ArgumentParser) -> None:
+    """Where the page is served."""
+    command.add_argument(
+        "--port", type=int, metavar="N", help="8501 or the next free one otherwise"
+    )
+    command.add_argument("--no-browser", action="store_true", help="open no window for it")
+
+
+def relay_options(command: argparse.ArgumentParser) -> None:
+    """How the wheel is installed."""
+    command.add_argument(
+        "--force", action="store_true", help="install it again, where it seems to be broken"
+    )
+
+
+def page(args: argparse.Namespace, connect: Connect) -> Document:
+    """Open the page in a browser and serve it until Ctrl-C."""
+    script = next(f for folder in FOLDERS if (f := folder / "viz" / "page.py").is_file())
+    command = [sys.executable, "-m", "streamlit", "run", str(script)]
+    command += ["--server.port", str(args.port)] if args.port is not None else []
+    command += ["--server.headless", "true"] if args.no_browser else []
+    path = with_import_root(os.environ.get("PYTHONPATH", ""))
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path})
+
+
+def engines(args: argparse.Namespace, connect: Connect) -> Document:
+    """Which engines are here, and what to do about one that is not: each is started once."""
+    return {
+        "relascope": __version__,
+        "python": platform.python_version(),
+        "engines": [_look(ir, connect) for ir in ENGINES],
+    }
+
+
+def install_relay(args: argparse.Namespace, connect: Connect) -> Document:
+    """Install the wheel that carries a TVM with Relay, and load that once.
+
+    The packages that the wheel declares are for other uses of it and stay out: what Relay needs
+    came with relascope.
+    """
+    check_platform()
+    if os.environ.get(SETTING):
+        raise EngineError(
+            "usage",
+            f"{SETTING} names another TVM with Relay, which goes before the one in the wheel.",
+            os.environ[SETTING],
+            "Unset it, or use that TVM.",
+        )
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
+    command += ["--force-reinstall"] if args.force else []
+    done = subprocess.run([*command, WHEEL], stdout=sys.stderr, check=False)
+    if done.returncode:
+        raise EngineError(
+            "engine",
+            f"pip could not install {WHEEL}, with exit status {done.returncode}.",
+            sys.prefix,
+            f"What it said is above. Any installer will do that can be told to leave out what "
+            f"{WHEEL} depends on.",
+        )
+    row = _look("relay", connect)
+    if row["error"] is not None:
+        raise EngineError(**row["error"])
+    return {"installed": WHEEL, "engines": [row]}
+
+
+def _look(ir: str, connect: Connect) -> Document:
+    """What an engine says of itself, or why there is none."""
+    row: Document = {"engine": ir, "version": None, "path": None, "targets": [], "error": None}
+    try:
+        with Engine(argparse.Namespace(engine=ir), connect) as ask:
+            info = ask("describe")
+    except EngineError as error:
+        return {**row, "error": error.to_json()}
+    targets = [t.name for t in info.targets if t.runs_here]
+    return {**row, "version": info.version, "path": info.path, "targets": targets}
