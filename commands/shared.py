@@ -139,7 +139,7 @@ def pipeline_of(args: argparse.Namespace) -> Pipeline:
             "usage",
             f"{str(wrong)[0].upper()}{str(wrong)[1:]}.",
             "--passes" if args.passes else "--training, --gradient",
-            "See: python cli.py passes",
+            "See: relascope passes",
         ) from wrong
 
 
@@ -156,7 +156,7 @@ def cut_of(joint: cuts.Joint, args: argparse.Namespace) -> cuts.Cut:
             "usage",
             f"The graph cannot be cut so: {wrong}.",
             "--strategy, --budget, --save, --recompute",
-            "See: python cli.py captures --help",
+            "See: relascope captures --help",
         ) from wrong
 
 

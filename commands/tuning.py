@@ -154,7 +154,7 @@ def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, .
                 "usage",
                 f"The program has no task {word!r}.",
                 "--tasks",
-                "`cli.py tasks` lists keys and names.",
+                "`relascope tasks` lists keys and names.",
             )
         keys.update(dict.fromkeys(named))
     return tuple(keys)[: args.top]

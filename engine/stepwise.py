@@ -1,4 +1,4 @@
-"""A pipeline pass by pass, in a script of one's own: what `cli.py step --export` writes uses this.
+"""A pipeline pass by pass, in a script: what `relascope step --export` writes uses this.
 
     run = Stepwise("relay", ModelSource("mlp"))
     run.do("cse")
@@ -50,7 +50,7 @@ class Stepwise:
         """Run one pass.
 
         Args:
-            name: as `cli.py passes` lists it.
+            name: as `relascope passes` lists it.
             parameters: what it is told; the rest is at its defaults.
 
         Raises:
@@ -62,7 +62,7 @@ class Stepwise:
                 "usage",
                 f"There is no {self._session.ir} pass called {name!r}.",
                 name,
-                "`cli.py passes` lists them.",
+                "`relascope passes` lists them.",
             )
         told = tuple((k, _text(v)) for k, v in parameters.items())
         pipeline = self.pipeline.inserted(len(self.pipeline), Step(name, True, told))

@@ -123,7 +123,7 @@ def cannot(bisection: Bisection) -> str:
     if bisection.found.bad is None or set(bisection.found.suspects) <= {IMPORT}:
         return (
             "The imported program is at fault, before any pass: there is no pass to narrow inside "
-            "of. `cli.py check` says which node goes wrong first."
+            "of. `relascope check` says which node goes wrong first."
         )
     return ""
 

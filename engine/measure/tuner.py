@@ -182,7 +182,7 @@ def tune(
             "usage",
             f"The program has no such task: {', '.join(unknown)}.",
             unknown[0],
-            "`cli.py tasks` lists them.",
+            "`relascope tasks` lists them.",
         )
     chosen = [workloads[k] for k in keys or workloads]
     run, began, target, threads = uuid.uuid4().hex[:12], time.perf_counter(), *about

@@ -782,7 +782,7 @@ def _check_runs(target: Target) -> None:
             "target",
             f"What is built for this target cannot run here. {target.missing}",
             target.name,
-            "Building for it, and its code, can be had: `cli.py compile`.",
+            "Building for it, and its code, can be had: `relascope compile`.",
         )
 
 

@@ -79,7 +79,7 @@ def _entry(ir: str, step: Step) -> PassInfo:
             "usage",
             f"There is no {ir} pass called {step.name!r}.",
             str(step),
-            "`cli.py passes` lists them.",
+            "`relascope passes` lists them.",
         ) from None
 
 

@@ -1,6 +1,6 @@
 """What one step of a pipeline changed, as rows: nodes with their origins, counts, sizes, text.
 
-The page shows them beside the graph after the step, `cli.py step --changes --text` prints them.
+The page shows them beside the graph after the step, `relascope step --changes --text` prints them.
 """
 
 from __future__ import annotations

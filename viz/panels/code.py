@@ -130,7 +130,7 @@ def commands(screen: Screen) -> list[str]:
     ]
     if source.training:
         lines.insert(2, ["captures", *common, *training[1:], *passes, *cut])
-    return [shlex.join(["python", "cli.py", *line, "--json"]) for line in lines]
+    return [shlex.join(["relascope", *line, "--json"]) for line in lines]
 
 
 def _cut(screen: Screen) -> list[str]:

@@ -1,7 +1,7 @@
 """What panels and the command line say about a result: the same rows for both.
 
 Each function takes an engine's plain result and returns JSON values with the field names that the
-command line promises. The page draws tables of them, `cli.py` prints them.
+command line promises. The page draws tables of them, the command line prints them.
 """
 
 from __future__ import annotations

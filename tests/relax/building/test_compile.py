@@ -101,7 +101,7 @@ def test_what_is_not_here_is_not_run(session):
     for target in ("llvm -mtriple=aarch64-linux-gnu", "cuda -arch=sm_90"):
         with pytest.raises(EngineError, match="cannot run here") as caught:
             session.time(MLP, default_pipeline("relax", False), None, target, 1, 1, progress=silent)
-        assert "cli.py compile" in caught.value.hint
+        assert "relascope compile" in caught.value.hint
         with pytest.raises(EngineError, match="cannot run here"):
             session.inside(MLP, default_pipeline("relax", False), None, target, progress=silent)
 

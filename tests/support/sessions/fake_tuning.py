@@ -56,7 +56,10 @@ class FakeTuning:
         for key in keys:
             if key not in TASKS:
                 raise EngineError(
-                    "usage", f"The program has no such task: {key}.", key, "`cli.py tasks` lists."
+                    "usage",
+                    f"The program has no such task: {key}.",
+                    key,
+                    "`relascope tasks` lists.",
                 )
         place, run, began = self._place(target, threads, fleet), uuid.uuid4().hex, time.time()
         chosen, done = keys or tuple(TASKS), []
