@@ -4,28 +4,48 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL = $(PIP) install --quiet \
+  -c constraints/python-$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
+FRONT := relascope/__init__.py relascope/__main__.py relascope/py.typed
+ROOMS := $(patsubst %/__init__.py,%,$(filter-out relascope/%,$(wildcard */__init__.py)))
 
-.PHONY: app env test test-page test-relay test-relax quick exhaustive lint lint-style lint-types \
+.PHONY: app env constraints test test-page test-relay test-relax quick exhaustive lint lint-style lint-types \
   docs chromium clean
 
 app: env
-	$(BIN)/python -m streamlit run app.py
+	$(BIN)/relascope
 
 env: $(VENV)/.env
 
-$(VENV)/.env: requirements.txt requirements-relay.txt
+# In the environment `relascope` is a folder of links to the folders here, so that it is one package
+# there as it is where the wheel is installed.
+$(VENV)/.env: requirements.txt constraints/*.txt engine/relay/tvm/find.py Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 10) <= sys.version_info[:2] <= (3, 12) else \
 	  "relascope needs Python 3.10, 3.11 or 3.12; this is %d.%d. Name another: make PYTHON=python3.11" \
 	  % sys.version_info[:2])'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet -r requirements.txt
-	# Its declared dependencies are for other uses of that wheel; requirements.txt has what Relay needs.
-	$(PIP) install --quiet --no-deps -r requirements-relay.txt
+	$(INSTALL) -r requirements.txt
+	mkdir -p $(VENV)/src/relascope
+	for part in $(FRONT) $(ROOMS); do ln -sfn ../../../$$part $(VENV)/src/relascope/; done
+	for site in $(VENV)/lib/python*/site-packages; do echo ../../../src > $$site/relascope.pth; done
+	printf '%s\n' '#!/bin/sh' 'exec "$$(dirname "$$(readlink -f "$$0")")/python" -m relascope "$$@"' \
+	  > $(BIN)/relascope
+	chmod +x $(BIN)/relascope
+	test "$$(uname -sm)" != "Linux x86_64" || test -n "$$RELASCOPE_RELAY_TVM" || \
+	  $(BIN)/relascope install-relay
 	touch $@
 
 $(VENV)/.test: $(VENV)/.env requirements-test.txt
-	$(PIP) install --quiet -r requirements-test.txt
+	$(INSTALL) -r requirements-test.txt
 	touch $@
+
+# Every version of what requirements*.txt bring along, for each Python.
+constraints:
+	$(PYTHON) -m venv $(VENV)/uv
+	$(VENV)/uv/bin/python -m pip install --quiet uv
+	for v in 3.10 3.11 3.12; do $(VENV)/uv/bin/uv pip compile --quiet --no-header --no-annotate \
+	  --python-version $$v --python-platform x86_64-manylinux_2_28 requirements-test.txt \
+	  --output-file constraints/python-$$v.txt || exit; done
 
 # Everything: lint, then three groups of tests in turn, each on WORKERS processes; what fails does not
 # keep the others from running. One process cannot hold two TVMs, so the tests that run inside one

@@ -3,18 +3,17 @@
 Everything else about the package is in pyproject.toml.
 """
 
+from pathlib import Path
+
 from setuptools import find_packages, setup
 
-ROOMS = ("commands", "core", "engine", "passes", "samples", "viz")
+ROOMS = {p.parent.name for p in Path(__file__).parent.glob("*/__init__.py")} - {"relascope"}
 
 setup(
     package_dir={"relascope": "relascope", **{f"relascope.{room}": room for room in ROOMS}},
     packages=[
         "relascope",
-        *(
-            f"relascope.{package}"
-            for room in ROOMS
-            for package in (room, *(f"{room}.{inner}" for inner in find_packages(room)))
-        ),
+        *(f"relascope.{room}" for room in sorted(ROOMS)),
+        *(f"relascope.{room}.{inner}" for room in sorted(ROOMS) for inner in find_packages(room)),
     ],
 )
