@@ -51,6 +51,7 @@ def command(tmp_path, monkeypatch, capsys):
     CATALOGUE.update(known)
 
 
+@pytest.mark.engine
 def test_every_command_of_the_tutorial_prints_what_it_says(command, tmp_path):
     blocks = BLOCK.findall((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"))
     (mine,) = (code for sort, code in blocks if sort == "python")
