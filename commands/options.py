@@ -16,11 +16,12 @@ from relascope.passes.search.reduce import MOST
 def model(command: argparse.ArgumentParser) -> None:
     """Which model, and its inputs."""
     command.add_argument("model", metavar="MODEL", help="a sample's name, or a TorchScript file")
-    command.add_argument("--training", action="store_true", help="train mode, with gradients")
+    command.add_argument("--training", action="store_true", help="train mode, with the gradient")
     command.add_argument("--batch", type=_positive, metavar="N", help="batch size of a sample")
     command.add_argument("--tokens", type=_positive, metavar="N", help="tokens of a sample")
     command.add_argument("--seed", type=int, default=0, metavar="N", help="of all random values")
-    command.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    about = "of parameters and floating inputs"
+    command.add_argument("--dtype", choices=("float32", "float64"), default="float32", help=about)
     command.add_argument(
         "--input",
         action="append",

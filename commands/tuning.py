@@ -58,7 +58,7 @@ def more_options(command: argparse.ArgumentParser) -> None:
         type=int,
         default=64,
         metavar="N",
-        help="schedules to measure of each task, besides those measured before; 64 otherwise",
+        help="schedules to measure of each task, besides those measured before",
     )
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import runpy
 import subprocess
 import sys
 
@@ -80,10 +81,12 @@ def test_every_command_has_a_section_with_an_example(name):
     assert re.search(rf"^relascope {name}\b", text, re.MULTILINE)
 
 
-def test_every_option_and_strategy_is_described():
+def test_the_table_of_options_is_the_parsers_and_every_strategy_is_described():
     text = text_of("docs/command-line.md")
+    table = runpy.run_path(str(ROOT / "docs" / "examples.py"))["options"]()
+    assert f"\n\n{table}\n\n" in text, "run `make docs`"
     options = set().union(*commands().values()) - {"-h", "--help"}
-    assert not {o for o in options if not re.search(rf"{o}\b", text)}
+    assert not {o for o in options if not re.search(rf"`{o}\b", table)}
     assert not {s for s in STRATEGIES if f"`{s}`" not in text}
 
 
