@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from relascope.core.graph import Graph, JsonValue, Kind, Node, TensorType
@@ -106,6 +108,42 @@ class GraphBuilder:
             hidden -= lost
             kept |= {s for i in lost for s in by_id[i].edges}
         return tuple(outputs), hidden
+
+
+class Constants:
+    """What is told of a program's constants: a digest of the values, and which are parameters.
+
+    Args:
+        params: arrays by a parameter's name; binding one keeps its memory, which tells it again.
+        digests: known before, by where an array lies; each with the array, or another could come to
+            stand in its place. More are added.
+        address, digest: of an array.
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        digests: dict[Any, tuple[Any, str]],
+        address: Callable[[Any], int],
+        digest: Callable[[Any], str],
+    ) -> None:
+        self.bound = {address(v): n for n, v in params.items()}
+        self.digests, self.address, self.digest = digests, address, digest
+
+    def about(self, array: Any) -> tuple[str, dict[str, JsonValue], tuple[str, str]]:
+        """What it computes as a node's text, its attributes, and its origin."""
+        shape, dtype, address = tuple(map(int, array.shape)), str(array.dtype), self.address(array)
+        place = address, dtype, shape
+        if place not in self.digests:
+            self.digests[place] = array, self.digest(array)
+        digest = self.digests[place][1]
+        attrs: dict[str, JsonValue] = {"digest": digest, "dtype": dtype}
+        if prod(shape) < SMALL:
+            attrs["value"] = json.dumps(array.numpy().tolist())
+        name = self.bound.get(address, "")
+        if name:
+            attrs["parameter"] = name
+        return f"constant {digest} {dtype} {list(shape)}", attrs, (name.rpartition(".")[0], "")
 
 
 def fused_name(body: Graph) -> str:

@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping
 from copy import copy
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.s_tir.analysis import estimate_tir_flops
 
-from relascope.core.builder import SMALL, GraphBuilder, body_origin, fused_name
+from relascope.core.builder import Constants, GraphBuilder, body_origin, fused_name
 from relascope.core.graph import Graph, JsonValue, Kind, TensorType
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -54,9 +53,7 @@ class _Shared:
         self.mod = program.mod
         self.parameters = set(program.params)
         self.provenance = program.provenance
-        self.digests = program.digests
-        # Binding keeps the storage, so a bound parameter is known by its address.
-        self.bound = {_address(v): n for n, v in program.params.items()}
+        self.constants = Constants(program.params, program.digests, _address, _digest)
         self.op_names: dict[int, tuple[str, list[str]]] = {}
         self.fields: dict[type, tuple[str, ...]] = {}
         self.calls = _calls(program.mod)
@@ -104,6 +101,10 @@ class _Walk(GraphBuilder):
     def graph(self, name: str, forward_outputs: int | None = None) -> Graph:
         return self.finish(name, "relax", self.inputs, self.result, forward_outputs)
 
+    def add(self, expr: Any, typed: Any, identity: str, kind: Kind, **about: Any) -> str:
+        """A node for an expression, of the type of another; `about` as of `add_node`."""
+        return self.add_node(expr, identity, kind, tensor_types(typed.ty), **about)
+
     def sequence(self, body: Any) -> str:
         """The bindings of a body, in order; returns the id of its result."""
         if not isinstance(body, relax.SeqExpr):
@@ -119,14 +120,9 @@ class _Walk(GraphBuilder):
     def argument(self, variable: Any) -> str:
         name = str(variable.name)
         parameter = name in self.shared.parameters
-        ident = self.add_node(
-            variable,
-            f"variable {name}",
-            Kind.PARAMETER if parameter else Kind.INPUT,
-            tensor_types(variable.ty),
-            (name.rpartition(".")[0] if parameter else "", ""),
-            name=name,
-        )
+        kind = Kind.PARAMETER if parameter else Kind.INPUT
+        origin = (name.rpartition(".")[0] if parameter else "", "")
+        ident = self.add(variable, variable, f"variable {name}", kind, origin=origin, name=name)
         self.alive.append(variable)
         self.ids[variable.__chandle__()] = ident
         return ident
@@ -148,71 +144,26 @@ class _Walk(GraphBuilder):
             return self.call(expr, bound, origin)
         if isinstance(expr, relax.TupleGetItem):
             source, index = self.value(expr.tuple_value, ""), int(expr.index)
-            return self.add_node(
-                bound,
-                f"item {index} {source}",
-                Kind.ITEM,
-                tensor_types(expr.ty),
-                origin,
-                attrs={"index": index},
-                inputs=(source,),
-            )
+            about = {"origin": origin, "attrs": {"index": index}, "inputs": (source,)}
+            return self.add(bound, expr, f"item {index} {source}", Kind.ITEM, **about)
         if isinstance(expr, relax.Tuple):
             inputs = tuple(self.value(f, "") for f in expr.fields)
-            return self.add_node(
-                bound,
-                f"tuple {' '.join(inputs)}",
-                Kind.TUPLE,
-                tensor_types(expr.ty),
-                origin,
-                inputs=inputs,
-            )
+            text = f"tuple {' '.join(inputs)}"
+            return self.add(bound, expr, text, Kind.TUPLE, origin=origin, inputs=inputs)
         if isinstance(expr, relax.If):
             return self.branch(expr, bound, origin)
         if isinstance(expr, relax.Function):
             return self.closure(expr, bound, origin)
         op = _other_name(expr)
-        return self.add_node(
-            bound,
-            f"{op} {expr}",
-            Kind.CALL,
-            tensor_types(expr.ty),
-            origin,
-            op,
-            attrs={"value": _json(expr)},
-        )
+        return self.add_call(expr, bound, origin, op, {"value": _json(expr)}, (), f"{op} {expr}")
 
     def constant(self, expr: Any) -> str:
         data = expr.value
         if not hasattr(data, "numpy"):
-            return self.add_node(
-                expr,
-                f"constant {data}",
-                Kind.CONSTANT,
-                tensor_types(expr.ty),
-                attrs={"value": str(data)},
-            )
-        shape = [int(n) for n in data.shape]
-        place = _address(data), str(data.dtype), tuple(shape)
-        known = self.shared.digests.get(place)
-        if known is None:  # with the tensor, or another could come to stand in its place
-            found = hashlib.blake2b(data.numpy().tobytes(), digest_size=6).hexdigest()
-            known = self.shared.digests[place] = data, found
-        digest = known[1]
-        attrs: dict[str, JsonValue] = {"digest": digest, "dtype": str(data.dtype)}
-        if prod(shape) < SMALL:
-            attrs["value"] = json.dumps(data.numpy().tolist())
-        name = self.shared.bound.get(_address(data))
-        if name is not None:
-            attrs["parameter"] = name
-        return self.add_node(
-            expr,
-            f"constant {digest} {data.dtype} {shape}",
-            Kind.CONSTANT,
-            tensor_types(expr.ty),
-            (name.rpartition(".")[0] if name else "", ""),
-            attrs=attrs,
-        )
+            attrs: dict[str, JsonValue] = {"value": str(data)}
+            return self.add(expr, expr, f"constant {data}", Kind.CONSTANT, attrs=attrs)
+        identity, attrs, origin = self.shared.constants.about(data)
+        return self.add(expr, expr, identity, Kind.CONSTANT, origin=origin, attrs=attrs)
 
     def call(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
         op = expr.op
@@ -253,15 +204,8 @@ class _Walk(GraphBuilder):
             if k not in ("global_symbol", "target")
         }
         identity = tvm_ffi.structural_hash(kernel)
-        return self.add_call(
-            expr,
-            bound,
-            origin,
-            op,
-            {"call": how, **about, **attrs, **_flops(kernel)},
-            inputs,
-            f"{identity:x}",
-        )
+        attrs = {"call": how, **about, **attrs, **_flops(kernel)}
+        return self.add_call(expr, bound, origin, op, attrs, inputs, f"{identity:x}")
 
     def add_call(
         self,
@@ -274,9 +218,8 @@ class _Walk(GraphBuilder):
         identity: str = "",
     ) -> str:
         text = f"{identity or op} {json.dumps(attrs)} {' '.join(inputs)}"
-        return self.add_node(
-            bound, text, Kind.CALL, tensor_types(expr.ty), origin, op, attrs=attrs, inputs=inputs
-        )
+        about = {"origin": origin, "op": op, "attrs": attrs, "inputs": inputs}
+        return self.add(bound, expr, text, Kind.CALL, **about)
 
     def call_function(
         self, expr: Any, bound: Any, origin: tuple[str, str], function: Any, name: str
@@ -292,17 +235,9 @@ class _Walk(GraphBuilder):
         self.alive.append(inner)
         body = inner.graph("fused")
         identity = f"function {' '.join(body.outputs)} {' '.join(inputs)}"
-        return self.add_node(
-            bound,
-            identity,
-            Kind.FUNCTION,
-            tensor_types(expr.ty),
-            origin if origin != ("", "") else body_origin(body),
-            fused_name(body),
-            attrs=attrs,
-            inputs=inputs,
-            body=body,
-        )
+        about = {"op": fused_name(body), "attrs": attrs, "inputs": inputs, "body": body}
+        about["origin"] = origin if origin != ("", "") else body_origin(body)
+        return self.add(bound, expr, identity, Kind.FUNCTION, **about)
 
     def closure(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
         """A function as a value: a closure over the variables that it reads from outside."""
@@ -321,15 +256,7 @@ class _Walk(GraphBuilder):
             self.sequence(expr.true_branch),
             self.sequence(expr.false_branch),
         )
-        return self.add_node(
-            bound,
-            f"if {' '.join(inputs)}",
-            Kind.CALL,
-            tensor_types(expr.ty),
-            origin,
-            "if",
-            inputs=inputs,
-        )
+        return self.add_call(expr, bound, origin, "if", {}, inputs)
 
     def arguments(
         self, args: Any, names: list[str]
@@ -424,6 +351,10 @@ def _json(value: Any) -> JsonValue:
     if isinstance(value, tvm.ir.Map | dict):
         return {str(k): _json(v) for k, v in value.items()}
     return str(value)
+
+
+def _digest(array: Any) -> str:
+    return hashlib.blake2b(array.numpy().tobytes(), digest_size=6).hexdigest()
 
 
 def _address(array: Any) -> int:

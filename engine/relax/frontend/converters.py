@@ -22,31 +22,32 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.model import Model
-from relascope.passes.program import Mask
-
-_RANDOM = (
-    "rand",
-    "rand_like",
-    "randn",
-    "randn_like",
-    "randint",
-    "randint_like",
-    "randperm",
-    "normal",
-    "bernoulli",
-    "multinomial",
-    "poisson",
-    "exponential",
-    "uniform",
-    "rrelu",
-    "native_dropout",
+from relascope.engine.pytorch.unlike import (
+    DRAWS,
+    GROUPED,
+    MASK_OUT_OF_REACH,
+    NO_PADDING_ROW,
+    RANDOM,
+    REWRITE,
+    SHARED_STATISTICS,
+    note_padding,
+    unconverted,
 )
+from relascope.passes.program import Mask
+from relascope.passes.relax.ir.rewrite import shape
 
 GRADIENT_OF = "gradient of "
 """What the operator of a node begins with that is part of the gradient of another."""
 
 # Options that change no value, and `dtype`, which shows in the result's type.
 _ALWAYS = frozenset({"memory_format", "device", "layout", "pin_memory", "dtype", "implicit"})
+_FILLED: tuple[tuple[int | float, tuple[str, ...]], ...] = (
+    (1, ("full", "full_like")),
+    (2, ("new_full",)),
+    (1.0, ("new_ones", "ones", "ones_like")),
+    (0.0, ("new_zeros", "zeros", "zeros_like")),
+)
+"""By what `Converter.filled` takes, operators that fill a tensor."""
 _READ = {
     "add.Tensor": {"alpha"},
     "add.Scalar": {"alpha"},
@@ -60,6 +61,10 @@ _READ = {
     "var_mean.correction": {"correction", "keepdim"},
     "scaled_dot_product_attention.default": {"scale"},
 }
+
+
+Convert = Callable[[Node], Any]
+"""From a node of the FX graph to what it becomes."""
 
 
 def mask_of(index: int, node: Node) -> Mask:
@@ -118,6 +123,19 @@ class NamedBuilder(relax.BlockBuilder):
         return f"{name}_{copy}" if copy else name
 
 
+class Bound:
+    """Relax's operators, whose calls are bound to a variable at once."""
+
+    def __init__(self, ops: Any, builder: NamedBuilder) -> None:
+        self._ops, self._builder = ops, builder
+
+    def __getattr__(self, name: str) -> Any:
+        op = getattr(self._ops, name)
+        if not callable(op):
+            return Bound(op, self._builder)
+        return lambda *args, **options: self._builder.emit(op(*args, **options))
+
+
 class Converter(ExportedProgramImporter):
     """See the module's text.
 
@@ -131,26 +149,27 @@ class Converter(ExportedProgramImporter):
     """
 
     def __init__(self, model: Model, constants: Mapping[str, torch.Tensor]) -> None:
+        builder = NamedBuilder()
+        self.op = Bound(relax.op, builder)
         super().__init__()
-        self.model, self.constants = model, constants
-        self.block_builder: NamedBuilder = NamedBuilder()
+        self.model, self.constants, self.block_builder = model, constants, builder
         self.masks: list[Mask] = []
         self.mask_variables: list[Any] = []
         self.updates: dict[str, Any] = {}
 
-    def create_convert_map(self) -> dict[str, Callable[[Node], Any]]:
+    def create_convert_map(self) -> dict[str, Convert]:
         """TVM's map, with ours instead of what needed mending."""
         theirs = super().create_convert_map()
         matmul = self._binary_op(relax.op.matmul, operator.matmul)
-        ours: dict[str, Callable[[Node], Any]] = {
+        ours: dict[str, Convert] = {
             "add.Tensor": self.scaled(theirs["add.Tensor"]),
             "add.Scalar": self.scaled(theirs["add.Scalar"]),
             "sub.Tensor": self.scaled(theirs["sub.Tensor"]),
             "sub.Scalar": self.scaled(theirs["sub.Scalar"]),
             "addmm.default": self.addmm,
             "alpha_dropout.default": self.other_dropout,
-            "amax.default": self.extreme(relax.op.max),
-            "amin.default": self.extreme(relax.op.min),
+            "amax.default": self.extreme(self.op.max),
+            "amin.default": self.extreme(self.op.min),
             "batch_norm.default": self.batch_norm,
             "bmm.default": matmul,
             "clone.default": self.same,
@@ -171,15 +190,6 @@ class Converter(ExportedProgramImporter):
             "log_softmax.int": self.in_dtype(theirs["log_softmax.int"]),
             "matmul.default": matmul,
             "mm.default": matmul,
-            "full.default": self.filled(1),
-            "full_like.default": self.filled(1),
-            "new_full.default": self.filled(2),
-            "new_ones.default": self.filled(1.0),
-            "new_zeros.default": self.filled(0.0),
-            "ones.default": self.filled(1.0),
-            "ones_like.default": self.filled(1.0),
-            "zeros.default": self.filled(0.0),
-            "zeros_like.default": self.filled(0.0),
             "native_layer_norm.default": self.native_layer_norm,
             "ne.Scalar": self.on_bool(theirs["ne.Scalar"]),
             "ne.Tensor": self.on_bool(theirs["ne.Tensor"]),
@@ -195,7 +205,11 @@ class Converter(ExportedProgramImporter):
             "_to_copy.default": self.to,
             "upsample_nearest2d.vec": self.nearest(theirs["upsample_nearest2d.vec"]),
         }
-        random = {n: self.random for n in theirs if n.partition(".")[0] in _RANDOM}
+        for value, names in _FILLED:
+            ours |= {f"{name}.default": self.filled(value) for name in names}
+        random = {
+            n: self.random for n in theirs if n.partition(".")[0] in (*RANDOM, "native_dropout")
+        }
         left_out = {
             # These compute something else than PyTorch, or leave options out: PyTorch's own
             # decompositions stand in for them.
@@ -235,19 +249,14 @@ class Converter(ExportedProgramImporter):
             self.refuse(node, f"The option {min(unread)} of {name} cannot be imported.")
         if name not in self.convert_map:
             self.refuse(
-                node,
-                f"Relax's PyTorch frontend does not know the operator {name}.",
-                "Write this part of the model with other operators.",
+                node, f"Relax's PyTorch frontend does not know the operator {name}.", REWRITE
             )
         try:
             made = self.convert_map[name](node)
         except EngineError:
             raise
         except Exception as wrong:
-            lines = [t.strip() for t in str(wrong).splitlines() if t.strip()]
-            reason = lines[-1] if lines else type(wrong).__name__
-            message = f"Relax's PyTorch frontend cannot convert {name} as it is used here: {reason}"
-            raise EngineError("operator", message, node.meta["origin"].where) from wrong
+            raise unconverted("Relax", name, node.meta["origin"], wrong) from wrong
         self.check(node, made)
         return made
 
@@ -277,7 +286,7 @@ class Converter(ExportedProgramImporter):
         mask = mask_of(len(self.masks), node)
         self.masks.append(mask)
         self.mask_variables.append(variable(mask.name, mask.shape, mask.dtype))
-        return self.block_builder.emit(relax.op.multiply(data, self.mask_variables[-1]))
+        return self.op.multiply(data, self.mask_variables[-1])
 
     def other_dropout(self, node: Node) -> Any:
         """Dropouts that draw and scale otherwise."""
@@ -290,69 +299,46 @@ class Converter(ExportedProgramImporter):
 
     def random(self, node: Node) -> Any:
         """TVM's draws from its own generator, or not at all."""
-        self.refuse(
-            node,
-            "The model draws random numbers, which no other program can draw alike.",
-            "Draw them outside and give them to the model as an input.",
-        )
+        self.refuse(node, *DRAWS)
 
     # Products: TVM's write float32 into the program whatever the operands are.
 
     def linear(self, node: Node) -> Any:
         data, weight, bias = (*self.retrieve_args(node), None)[:3]
-        turned = self.block_builder.emit(relax.op.permute_dims(weight))
-        product = self.block_builder.emit(relax.op.matmul(data, turned))
-        return product if bias is None else self.block_builder.emit(relax.op.add(product, bias))
+        turned = self.op.permute_dims(weight)
+        product = self.op.matmul(data, turned)
+        return product if bias is None else self.op.add(product, bias)
 
     def addmm(self, node: Node) -> Any:
         added, left, right = self.retrieve_args(node)
-        product = self.block_builder.emit(relax.op.matmul(left, right))
+        product = self.op.matmul(left, right)
         alpha, beta = node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)
-        return self.block_builder.emit(
-            relax.op.add(self.times(product, alpha), self.times(added, beta))
-        )
+        return self.op.add(self.times(product, alpha), self.times(added, beta))
 
     def convolution(self, node: Node) -> Any:
         data, weight, bias, stride, padding, dilation, turned, more, groups = self.retrieve_args(
             node
         )
-        spatial = len(_shape(data)) - 2
-        ops = {
-            (1, False): relax.op.nn.conv1d,
-            (1, True): relax.op.nn.conv1d_transpose,
-            (2, False): relax.op.nn.conv2d,
-            (2, True): relax.op.nn.conv2d_transpose,
-            (3, False): relax.op.nn.conv3d,
-            (3, True): relax.op.nn.conv3d_transpose,
-        }
+        spatial = len(shape(data)) - 2
+        op = getattr(self.op.nn, f"conv{spatial}d" + ("_transpose" if turned else ""))
         # One number for all axes is written once.
         stride, padding, dilation, more = (
             list(v) * (spatial if len(v) == 1 else 1) for v in (stride, padding, dilation, more)
         )
-        options = {"output_padding": more} if turned else {}
-        made = self.block_builder.emit(
-            ops[spatial, bool(turned)](
-                data,
-                weight,
-                strides=stride,
-                padding=padding * 2,
-                dilation=dilation,
-                groups=groups,
-                **options,
-            )
-        )
+        options = {"strides": stride, "padding": padding * 2, "dilation": dilation}
+        options |= {"output_padding": more} if turned else {}
+        made = op(data, weight, groups=groups, **options)
         if bias is None:
             return made
-        shape = [1, _shape(bias)[0], *[1] * spatial]
-        bias = self.block_builder.emit(relax.op.reshape(bias, shape))
-        return self.block_builder.emit(relax.op.add(made, bias))
+        along = [1, shape(bias)[0], *[1] * spatial]
+        return self.op.add(made, self.op.reshape(bias, along))
 
     def times(self, value: Any, factor: Any) -> Any:
         if factor == 1:
             return value
-        return self.block_builder.emit(relax.op.multiply(value, self.number(factor, value)))
+        return self.op.multiply(value, self.number(factor, value))
 
-    def scaled(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+    def scaled(self, theirs: Convert) -> Convert:
         """Sums and differences; TVM's ignore alpha."""
 
         def convert(node: Node) -> Any:
@@ -364,8 +350,7 @@ class Converter(ExportedProgramImporter):
                 right = self.times(right, alpha)
             else:
                 right = self.number(right * alpha, left)
-            op = relax.op.add if "add" in str(node.target) else relax.op.subtract
-            return self.block_builder.emit(op(left, right))
+            return (self.op.add if "add" in str(node.target) else self.op.subtract)(left, right)
 
         return convert
 
@@ -376,25 +361,24 @@ class Converter(ExportedProgramImporter):
             right = self.number(right, left)
         mode = node.kwargs["rounding_mode"]
         if mode == "floor":
-            return self.block_builder.emit(relax.op.floor_divide(left, right))
+            return self.op.floor_divide(left, right)
         if mode is not None and "int" in str(left.ty.dtype):
             self.refuse(node, "A truncating division of integers cannot be imported.")
-        quotient = self.block_builder.emit(relax.op.divide(left, right))
-        return quotient if mode is None else self.block_builder.emit(relax.op.trunc(quotient))
+        quotient = self.op.divide(left, right)
+        return quotient if mode is None else self.op.trunc(quotient)
 
     # Normalisations.
 
     def native_layer_norm(self, node: Node) -> list[Any]:
         """TVM's returns the first of three results for all three."""
-        data, shape, gamma, beta, epsilon = self.retrieve_args(node)
-        emit = self.block_builder.emit
-        mean, centred, spread = self.moments(data, list(range(-len(shape), 0)))
-        deviation = emit(relax.op.rsqrt(emit(relax.op.add(spread, self.number(epsilon, data)))))
-        result = emit(relax.op.multiply(centred, deviation))
+        data, over, gamma, beta, epsilon = self.retrieve_args(node)
+        mean, centred, spread = self.moments(data, list(range(-len(over), 0)))
+        deviation = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
+        result = self.op.multiply(centred, deviation)
         if gamma is not None:
-            result = emit(relax.op.multiply(result, gamma))
+            result = self.op.multiply(result, gamma)
         if beta is not None:
-            result = emit(relax.op.add(result, beta))
+            result = self.op.add(result, beta)
         return [result, mean, deviation]
 
     def batch_norm(self, node: Node) -> Any:
@@ -409,7 +393,7 @@ class Converter(ExportedProgramImporter):
             return self.by_statistics(data, gamma, beta, mean, variance, epsilon)
         result, batch_mean, spread = self.by_batch(data, gamma, beta, epsilon)
         if mean is not None:
-            count = math.prod(_shape(data)) // _shape(data)[1]
+            count = math.prod(shape(data)) // shape(data)[1]
             self.move(node, mean, batch_mean, momentum)
             self.move(node, variance, self.times(spread, count / (count - 1)), momentum)
         return result
@@ -418,21 +402,19 @@ class Converter(ExportedProgramImporter):
         self, data: Any, gamma: Any, beta: Any, mean: Any, variance: Any, epsilon: float
     ) -> Any:
         """Batch norm in eval mode."""
-        channels, dtype = _shape(data)[1], str(data.ty.dtype)
+        channels, dtype = shape(data)[1], str(data.ty.dtype)
         ones, zeros = (relax.const(f(channels), dtype) for f in (np.ones, np.zeros))
-        made = self.block_builder.emit(
-            relax.op.nn.batch_norm(
-                data,
-                ones if gamma is None else gamma,
-                zeros if beta is None else beta,
-                mean,
-                variance,
-                axis=1,
-                epsilon=epsilon,
-                scale=gamma is not None,
-                center=beta is not None,
-                training=False,
-            )
+        made = self.op.nn.batch_norm(
+            data,
+            ones if gamma is None else gamma,
+            zeros if beta is None else beta,
+            mean,
+            variance,
+            axis=1,
+            epsilon=epsilon,
+            scale=gamma is not None,
+            center=beta is not None,
+            training=False,
         )
         return self.block_builder.emit(relax.TupleGetItem(made, 0))
 
@@ -442,23 +424,22 @@ class Converter(ExportedProgramImporter):
         Returns:
             The result, and the batch's mean and biased variance, (1, channels, 1, ...).
         """
-        size, emit = _shape(data), self.block_builder.emit
+        size = shape(data)
         mean, centred, spread = self.moments(data, [i for i in range(len(size)) if i != 1])
-        deviation = emit(relax.op.sqrt(emit(relax.op.add(spread, self.number(epsilon, data)))))
-        result = emit(relax.op.divide(centred, deviation))
+        deviation = self.op.sqrt(self.op.add(spread, self.number(epsilon, data)))
+        result = self.op.divide(centred, deviation)
         along = [size[1]] + [1] * (len(size) - 2)
         if gamma is not None:
-            result = emit(relax.op.multiply(result, emit(relax.op.reshape(gamma, along))))
+            result = self.op.multiply(result, self.op.reshape(gamma, along))
         if beta is not None:
-            result = emit(relax.op.add(result, emit(relax.op.reshape(beta, along))))
+            result = self.op.add(result, self.op.reshape(beta, along))
         return result, mean, spread
 
     def moments(self, data: Any, axes: list[int]) -> tuple[Any, Any, Any]:
         """The mean along axes, the distances to it, and their mean square; axes are kept."""
-        emit = self.block_builder.emit
         mean = self.mean_of(data, axes)
-        centred = emit(relax.op.subtract(data, mean))
-        squares = emit(relax.op.multiply(centred, centred))
+        centred = self.op.subtract(data, mean)
+        squares = self.op.multiply(centred, centred)
         return mean, centred, self.mean_of(squares, axes)
 
     def mean_of(self, data: Any, axes: list[int]) -> Any:
@@ -468,22 +449,18 @@ class Converter(ExportedProgramImporter):
         away. PyTorch adds them up in float64, and 50 layers of batch norm magnify the difference.
         """
         for axis in reversed(axes):
-            data = self.block_builder.emit(relax.op.mean(data, [axis], keepdims=True))
+            data = self.op.mean(data, [axis], keepdims=True)
         return data
 
     def move(self, node: Node, running: Any, new: Any, momentum: float) -> None:
         """Move a running statistic towards a batch's, (1, channels, 1, ...)."""
         name = str(getattr(running, "name", ""))
         if name not in self.model.buffers or name in self.updates:
-            self.refuse(
-                node,
-                "The running statistics of this batch norm are no buffers of its own.",
-                "Let no other part of the model read or compute them, or put it in eval mode.",
-            )
-        new = self.block_builder.emit(relax.op.reshape(new, list(_shape(running))))
+            self.refuse(node, *SHARED_STATISTICS)
+        new = self.op.reshape(new, list(shape(running)))
         moved = self.times(new, momentum)
         kept = self.times(running, 1 - momentum)
-        self.updates[name] = self.block_builder.emit(relax.op.add(kept, moved))
+        self.updates[name] = self.op.add(kept, moved)
 
     # Attention and embedding.
 
@@ -493,32 +470,27 @@ class Converter(ExportedProgramImporter):
         given += [None, 0.0, False, False][len(given) - 3 :]
         query, key, value, mask, rate, causal, grouped = given
         if rate:
-            self.refuse(
-                node,
-                "Fused attention with dropout cannot be imported: its mask is out of reach.",
-                'Build the model with attn_implementation="eager".',
-            )
+            self.refuse(node, *MASK_OUT_OF_REACH)
         if grouped:
-            self.refuse(node, "Grouped-query fused attention cannot be imported.", "Repeat heads.")
-        emit = self.block_builder.emit
-        size = _shape(query)[-1]
+            self.refuse(node, *GROUPED)
+        size = shape(query)[-1]
         scale = node.kwargs.get("scale")
         scale = 1 / math.sqrt(size) if scale is None else scale
-        axes = list(range(len(_shape(key))))
+        axes = list(range(len(shape(key))))
         axes[-2:] = axes[:-3:-1]
-        scores = emit(relax.op.matmul(query, emit(relax.op.permute_dims(key, axes))))
+        scores = self.op.matmul(query, self.op.permute_dims(key, axes))
         scores = self.times(scores, scale)
         if causal:
-            rows, columns = _shape(query)[-2], _shape(key)[-2]
+            rows, columns = shape(query)[-2], shape(key)[-2]
             hidden = np.triu(np.full((rows, columns), -np.inf), 1)
-            scores = emit(relax.op.add(scores, relax.const(hidden, str(query.ty.dtype))))
+            scores = self.op.add(scores, relax.const(hidden, str(query.ty.dtype)))
         if mask is not None:
             if str(mask.ty.dtype) == "bool":
                 lowest = self.number(-math.inf, query)
-                scores = emit(relax.op.where(mask, scores, lowest))
+                scores = self.op.where(mask, scores, lowest)
             else:
-                scores = emit(relax.op.add(scores, mask))
-        return emit(relax.op.matmul(emit(relax.op.nn.softmax(scores, -1)), value))
+                scores = self.op.add(scores, mask)
+        return self.op.matmul(self.op.nn.softmax(scores, -1), value)
 
     def embedding(self, node: Node) -> Any:
         """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""
@@ -528,38 +500,27 @@ class Converter(ExportedProgramImporter):
             return rows
         tensor = self.model.parameters.get(str(weight.name))
         if tensor is None:
-            self.refuse(node, "The padding row of this embedding cannot be found.", "Drop padding.")
-        self.model.note(
-            f"The padding row {padding} of {weight.name} is a constant of the graph: it gets no "
-            "gradient, as in PyTorch, and does not follow later changes of that row."
-        )
-        emit = self.block_builder.emit
+            self.refuse(node, *NO_PADDING_ROW)
+        note_padding(self.model, padding, str(weight.name))
         row = self._convert_torch_tensor_to_relax(tensor[padding])
-        is_padding = emit(relax.op.equal(indices, self.number(padding, indices)))
-        return emit(relax.op.where(emit(relax.op.expand_dims(is_padding, -1)), row, rows))
+        is_padding = self.op.equal(indices, self.number(padding, indices))
+        return self.op.where(self.op.expand_dims(is_padding, -1), row, rows)
 
     def select(self, node: Node) -> Any:
         """TVM's reads before the tensor's begin where the index counts from the end."""
         data, axis, index = self.retrieve_args(node)
-        place = relax.const(index % _shape(data)[axis], "int64")
-        return self.block_builder.emit(relax.op.take(data, place, axis))
+        place = relax.const(index % shape(data)[axis], "int64")
+        return self.op.take(data, place, axis)
 
-    def index(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+    def index(self, theirs: Convert) -> Convert:
         """TVM's reads before the tensor's begin where an index counts from the end."""
 
-        def convert(node: Node) -> Any:
+        def given(node: Node) -> dict[Node, Any]:
             source, indices = node.args[:2]
-            size = _shape(self.env[source])
-            given = [(i, n) for i, n in enumerate(indices) if n is not None]  # type: ignore[arg-type]
-            before = {n: self.env[n] for _, n in given}
-            for axis, index in given:
-                self.env[index] = self.from_front(before[index], size[axis])
-            try:
-                return theirs(node)
-            finally:
-                self.env.update(before)
+            places = zip(shape(self.env[source]), indices, strict=False)  # type: ignore[arg-type]
+            return {n: self.from_front(self.env[n], size) for size, n in places if n is not None}
 
-        return convert
+        return self.on_others(theirs, given)
 
     def from_front(self, index: Any, size: int) -> Any:
         """Indices along an axis, those that count from its end counted from its begin."""
@@ -568,63 +529,58 @@ class Converter(ExportedProgramImporter):
         if isinstance(index, tvm.ir.expr.GenericConst):
             places = index.value.numpy()
             return relax.const(np.where(places < 0, places + size, places), str(index.ty.dtype))
-        emit = self.block_builder.emit
-        below = emit(relax.op.less(index, self.number(0, index)))
-        around = emit(relax.op.add(index, self.number(size, index)))
-        return emit(relax.op.where(below, around, index))
+        below = self.op.less(index, self.number(0, index))
+        around = self.op.add(index, self.number(size, index))
+        return self.op.where(below, around, index)
 
     def pixel_shuffle(self, node: Node) -> Any:
         """TVM's operator has no kernel."""
         data, factor = self.retrieve_args(node)
-        *batch, channels, height, width = _shape(data)
+        *batch, channels, height, width = shape(data)
         parts = [*batch, channels // factor**2, factor, factor, height, width]
         first = len(batch)
         axes = [*range(first), *(first + i for i in (0, 3, 1, 4, 2))]
-        emit = self.block_builder.emit
-        turned = emit(relax.op.permute_dims(emit(relax.op.reshape(data, parts)), axes))
-        shape = [*batch, channels // factor**2, height * factor, width * factor]
-        return emit(relax.op.reshape(turned, shape))
+        turned = self.op.permute_dims(self.op.reshape(data, parts), axes)
+        size = [*batch, channels // factor**2, height * factor, width * factor]
+        return self.op.reshape(turned, size)
 
     def elu(self, node: Node) -> Any:
         """TVM's has no slope at 0, where PyTorch's has one."""
         x, alpha, scale, input_scale = (*self.retrieve_args(node), 1.0, 1.0, 1.0)[:4]
-        op, emit, zero = relax.op, self.block_builder.emit, self.number(0.0, x)
-        above = emit(op.greater(x, zero))
-        below = emit(op.where(above, zero, x))  # exp of large numbers would make NaN gradients
+        op, zero = self.op, self.number(0.0, x)
+        above = op.greater(x, zero)
+        below = op.where(above, zero, x)  # exp of large numbers would make NaN gradients
         curve = op.subtract(
             op.exp(op.multiply(below, self.number(input_scale, x))), self.number(1.0, x)
         )
         line = op.multiply(x, self.number(scale, x))
-        return emit(op.where(above, line, op.multiply(curve, self.number(alpha * scale, x))))
+        return op.where(above, line, op.multiply(curve, self.number(alpha * scale, x)))
 
-    def nearest(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+    def nearest(self, theirs: Convert) -> Convert:
         """Copies of whole pixels, exact in every dtype; TVM's computes places in float32."""
 
         def convert(node: Node) -> Any:
             data = self.env[node.args[0]]
-            *_, tall, wide = _shape(data)
+            *_, tall, wide = shape(data)
             *_, rows, columns = node.meta["val"].shape
             if rows % tall or columns % wide:
                 return theirs(node)
-            emit = self.block_builder.emit
-            return emit(
-                relax.op.repeat(emit(relax.op.repeat(data, rows // tall, 2)), columns // wide, 3)
-            )
+            return self.op.repeat(self.op.repeat(data, rows // tall, 2), columns // wide, 3)
 
         return convert
 
-    def extreme(self, op: Callable[..., Any]) -> Callable[[Node], Any]:
+    def extreme(self, op: Callable[..., Any]) -> Convert:
         """The largest or smallest along axes, all where none is named; TVM's has neither."""
 
         def convert(node: Node) -> Any:
             data, axes, keep = (*self.retrieve_args(node), [], False)[:3]
-            return self.block_builder.emit(op(data, list(axes) or None, keepdims=bool(keep)))
+            return op(data, list(axes) or None, keepdims=bool(keep))
 
         return convert
 
     # Dtypes.
 
-    def filled(self, value: int | float) -> Callable[[Node], Any]:
+    def filled(self, value: int | float) -> Convert:
         """Tensors of one number; TVM's take dtypes that are not PyTorch's.
 
         Args:
@@ -639,8 +595,8 @@ class Converter(ExportedProgramImporter):
             if not kind.shape:
                 return filling
             if not math.isfinite(number):  # TVM has no kernel that fills with infinity
-                return self.block_builder.emit(relax.op.broadcast_to(filling, list(kind.shape)))
-            return self.block_builder.emit(relax.op.full(list(kind.shape), filling, dtype))
+                return self.op.broadcast_to(filling, list(kind.shape))
+            return self.op.full(list(kind.shape), filling, dtype)
 
         return convert
 
@@ -653,36 +609,39 @@ class Converter(ExportedProgramImporter):
         wanted = self._convert_data_type(dtype)
         if str(data.ty.dtype) == wanted:
             return data
-        return self.block_builder.emit(relax.op.astype(data, wanted))
+        return self.op.astype(data, wanted)
 
-    def in_dtype(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+    def in_dtype(self, theirs: Convert) -> Convert:
         """Operators that cast their input first where a dtype is given; TVM's ignore it."""
 
-        def convert(node: Node) -> Any:
-            source = node.args[0]
-            before = self.env[source]
-            self.env[source] = self.cast(before, node.meta["val"].dtype)
-            try:
-                return theirs(node)
-            finally:
-                self.env[source] = before
+        def given(node: Node) -> dict[Node, Any]:
+            source: Any = node.args[0]
+            return {source: self.cast(self.env[source], node.meta["val"].dtype)}
 
-        return convert
+        return self.on_others(theirs, given)
 
     def cumsum(self, node: Node) -> Any:
         """TVM's has no kernel for bool, which PyTorch sums as int64."""
         data = self.cast(self.env[node.args[0]], node.meta["val"].dtype)
-        return self.block_builder.emit(relax.op.cumsum(data, node.args[1]))
+        return self.op.cumsum(data, node.args[1])
 
-    def on_bool(self, theirs: Callable[[Node], Any]) -> Callable[[Node], Any]:
+    def on_bool(self, theirs: Convert) -> Convert:
         """Comparisons; TVM has no kernel that compares bools."""
 
+        def given(node: Node) -> dict[Node, Any]:
+            values = {a: self.env[a] for a in node.args if isinstance(a, Node)}
+            bools = {a: v for a, v in values.items() if str(v.ty.dtype) == "bool"}
+            return {a: self.cast(v, torch.int32) for a, v in bools.items()}
+
+        return self.on_others(theirs, given)
+
+    def on_others(self, theirs: Convert, given: Callable[[Node], dict[Node, Any]]) -> Convert:
+        """TVM's converter, which is given other values for some nodes."""
+
         def convert(node: Node) -> Any:
-            sources = [a for a in node.args if isinstance(a, Node)]
-            before = {s: self.env[s] for s in sources}
-            for source, value in before.items():
-                if str(value.ty.dtype) == "bool":
-                    self.env[source] = self.cast(value, torch.int32)
+            instead = given(node)
+            before = {n: self.env[n] for n in instead}
+            self.env.update(instead)
             try:
                 return theirs(node)
             finally:
@@ -692,10 +651,6 @@ class Converter(ExportedProgramImporter):
 
     def same(self, node: Node) -> Any:
         return self.env[node.args[0]]
-
-
-def _shape(expr: Any) -> tuple[int, ...]:
-    return tuple(int(d) for d in expr.ty.shape.values)
 
 
 def _types(value: Any) -> list[tuple[tuple[int, ...], str]]:

@@ -18,6 +18,7 @@ from tvm import relax
 from relascope.engine.protocol.session import Progress
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.unlike import note_updates
 from relascope.engine.relax.frontend.converters import Converter, dtype_name, variable
 from relascope.engine.relax.frontend.joint import joint_trace
 from relascope.engine.relax.frontend.joint_converters import JointConverter
@@ -82,11 +83,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
                     result = results[0] if len(results) == 1 else relax.Tuple(results)
                     made = builder.emit_output(result, "result")
         builder.emit_func_output(made)
-    if updates:
-        model.note(
-            f"A run changes {len(updates)} buffers (running statistics). The program returns their "
-            "new values after the outputs."
-        )
+    note_updates(model, tuple(updates))
     main = builder.get()["main"]
     main = relax.Function(
         [*main.params, *converter.mask_variables], main.body, main.ret_ty, attrs=main.attrs

@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_leaves
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.unlike import SHARED_STATISTICS
 from relascope.engine.relax.frontend.converters import GRADIENT_OF, dtype_name, mask_of
 from relascope.engine.relax.frontend.trace_to_fx import FxTrace
 
@@ -151,12 +152,7 @@ class _Joint:
             for index, old, new in ((3, mean, middle), (4, variance, unbiased)):
                 name = self.argument(node.args[index])
                 if name not in self.model.buffers or name in self.updates:
-                    self.refuse(
-                        node.meta["origin"],
-                        "The running statistics of this batch norm are no buffers of its own.",
-                        "Let no other part of the model read or compute them, or put it in eval "
-                        "mode.",
-                    )
+                    self.refuse(node.meta["origin"], *SHARED_STATISTICS)
                 self.updates[name] = old * (1 - momentum) + new * momentum
         return _aten.batch_norm.default(
             data, gamma, beta, None, None, True, momentum, epsilon, False

@@ -30,8 +30,8 @@ class JointConverter(Converter):
         """The map of forwards, with what joint graphs need besides."""
         ours: dict[str, Callable[[Node], Any]] = {
             "_adaptive_avg_pool2d_backward.default": self.adaptive_avg_pool2d_backward,
-            "_log_softmax.default": self.softmax(relax.op.nn.log_softmax),
-            "_softmax.default": self.softmax(relax.op.nn.softmax),
+            "_log_softmax.default": self.softmax(self.op.nn.log_softmax),
+            "_softmax.default": self.softmax(self.op.nn.softmax),
             "alias.default": self.same,
             "avg_pool2d_backward.default": self.avg_pool2d_backward,
             "constant_pad_nd.default": self.constant_pad,
@@ -114,13 +114,11 @@ class JointConverter(Converter):
         made: list[Any] = [None, None, None]
         if wanted[2]:
             axes = [i for i in range(spatial + 2) if i != 1]
-            made[2] = self.block_builder.emit(relax.op.sum(grad, axes))
+            made[2] = self.op.sum(grad, axes)
         if not (wanted[0] or wanted[1]):
             return made
         if spatial == 1:  # an image of one row
-            data, weight, grad = (
-                self.block_builder.emit(relax.op.expand_dims(t, 2)) for t in (data, weight, grad)
-            )
+            data, weight, grad = (self.op.expand_dims(t, 2) for t in (data, weight, grad))
             stride, padding, dilation = [1, *stride], [0, *padding], [1, *dilation]
         options = {
             "strides": stride,
@@ -130,13 +128,13 @@ class JointConverter(Converter):
         }
         if turned:
             # A transposed convolution is the gradient of a convolution that reads its gradient.
-            made[0] = self.block_builder.emit(relax.op.nn.conv2d(grad, weight, **options))
+            made[0] = self.op.nn.conv2d(grad, weight, **options)
             call = relax.op.nn.conv2d(grad, weight, **options)
             made[1] = self.backward(node, call, data)[1]
         else:
             made[:2] = self.backward(node, relax.op.nn.conv2d(data, weight, **options), grad)
         if spatial == 1:
-            made[:2] = [self.block_builder.emit(relax.op.squeeze(m, [2])) for m in made[:2]]
+            made[:2] = [self.op.squeeze(m, [2]) for m in made[:2]]
         return made
 
     def max_pool2d(self, node: Node) -> list[Any]:
@@ -201,7 +199,7 @@ class JointConverter(Converter):
     def select_backward(self, node: Node) -> Any:
         grad, size, axis, index = self.retrieve_args(node)
         index %= size[axis]
-        grad = self.block_builder.emit(relax.op.expand_dims(grad, axis))
+        grad = self.op.expand_dims(grad, axis)
         call = relax.op.strided_slice(self.like(node), [axis], [index], [index + 1])
         return self.backward(node, call, grad)[0]
 
@@ -216,16 +214,15 @@ class JointConverter(Converter):
         grad, indices, rows, padding, by_frequency = self.retrieve_args(node)
         if by_frequency:
             self.refuse(node, "scale_grad_by_freq of an embedding cannot be imported.")
-        emit = self.block_builder.emit
         size = shape(grad)[-1]
         if padding >= 0:
-            is_padding = emit(relax.op.equal(indices, self.number(padding, indices)))
-            hidden = emit(relax.op.expand_dims(is_padding, -1))
-            grad = emit(relax.op.where(hidden, self.number(0.0, grad), grad))
-        grad = emit(relax.op.reshape(grad, [-1, size]))
-        indices = emit(relax.op.reshape(indices, [-1, 1]))
-        zeros = emit(relax.op.zeros([rows, size], str(grad.ty.dtype)))
-        return emit(relax.op.scatter_nd(zeros, indices, grad, "add"))
+            is_padding = self.op.equal(indices, self.number(padding, indices))
+            hidden = self.op.expand_dims(is_padding, -1)
+            grad = self.op.where(hidden, self.number(0.0, grad), grad)
+        grad = self.op.reshape(grad, [-1, size])
+        indices = self.op.reshape(indices, [-1, 1])
+        zeros = self.op.zeros([rows, size], str(grad.ty.dtype))
+        return self.op.scatter_nd(zeros, indices, grad, "add")
 
     def copy(self, node: Node) -> Any:
         """All of a tensor written anew."""
@@ -233,21 +230,20 @@ class JointConverter(Converter):
         source = self.cast(source, node.meta["val"].dtype)
         if shape(source) == shape(target):
             return source
-        return self.block_builder.emit(relax.op.broadcast_to(source, list(shape(target))))
+        return self.op.broadcast_to(source, list(shape(target)))
 
     def scatter_add(self, node: Node) -> Any:
         data, axis, index, source = self.retrieve_args(node)
         size = shape(index)
         if shape(source) != size:  # PyTorch leaves out what no index names
-            source = self.block_builder.emit(
-                relax.op.strided_slice(source, list(range(len(size))), [0] * len(size), list(size))
+            source = self.op.strided_slice(
+                source, list(range(len(size))), [0] * len(size), list(size)
             )
-        return self.block_builder.emit(relax.op.scatter_elements(data, index, source, axis, "add"))
+        return self.op.scatter_elements(data, index, source, axis, "add")
 
     def index_put(self, node: Node) -> Any:
         """Values written, or added, at places that index tensors for the first axes name."""
         data, indices, values, adds = (*self.retrieve_args(node), False)[:4]
-        emit = self.block_builder.emit
         size = shape(data)
         given = [i for i, index in enumerate(indices) if index is not None]
         # A single gap-free run of indices: its axes are moved to the front.
@@ -265,25 +261,23 @@ class JointConverter(Converter):
         parts = []
         for i in given:
             index = self.from_front(indices[i], size[i])
-            parts.append(
-                emit(relax.op.expand_dims(emit(relax.op.broadcast_to(index, list(places))), -1))
-            )
-        where = emit(relax.op.concat(parts, -1)) if count > 1 else parts[0]
+            parts.append(self.op.expand_dims(self.op.broadcast_to(index, list(places)), -1))
+        where = self.op.concat(parts, -1) if count > 1 else parts[0]
         rest = [size[i] for i in axes[count:]]
         full = [*size[:first], *places, *size[first + count :]]
-        values = emit(relax.op.broadcast_to(values, full))
+        values = self.op.broadcast_to(values, full)
         turned = [
             *range(first, first + len(places)),
             *range(first),
             *range(first + len(places), len(full)),
         ]
         if first:
-            values = emit(relax.op.permute_dims(values, turned))
-            data = emit(relax.op.permute_dims(data, axes))
-        values = emit(relax.op.reshape(values, [-1, *rest]))
-        where = emit(relax.op.reshape(where, [-1, count]))
-        made = emit(relax.op.scatter_nd(data, where, values, "add" if adds else "update"))
-        return emit(relax.op.permute_dims(made, list(np.argsort(axes)))) if first else made
+            values = self.op.permute_dims(values, turned)
+            data = self.op.permute_dims(data, axes)
+        values = self.op.reshape(values, [-1, *rest])
+        where = self.op.reshape(where, [-1, count])
+        made = self.op.scatter_nd(data, where, values, "add" if adds else "update")
+        return self.op.permute_dims(made, list(np.argsort(axes))) if first else made
 
     # Normalisations and reductions.
 
@@ -302,31 +296,30 @@ class JointConverter(Converter):
                 "Use nn.BatchNorm, or track no statistics.",
             )
         result, mean, spread = self.by_batch(data, gamma, beta, epsilon)
-        emit = self.block_builder.emit
-        shifted = emit(relax.op.add(spread, self.number(epsilon, data)))
-        inverse = emit(relax.op.rsqrt(shifted))
+        shifted = self.op.add(spread, self.number(epsilon, data))
+        inverse = self.op.rsqrt(shifted)
         channels = [shape(data)[1]]
-        return [result, *(emit(relax.op.reshape(t, channels)) for t in (mean, inverse))]
+        return [result, *(self.op.reshape(t, channels) for t in (mean, inverse))]
 
     def native_group_norm(self, node: Node) -> list[Any]:
         """The result, and of each group the mean and one over its deviation."""
         data, gamma, beta, batch, channels, _, groups, epsilon = self.retrieve_args(node)
-        size, emit = shape(data), self.block_builder.emit
-        apart = emit(relax.op.reshape(data, [batch, groups, -1]))
+        size = shape(data)
+        apart = self.op.reshape(data, [batch, groups, -1])
         mean, centred, spread = self.moments(apart, [2])
-        inverse = emit(relax.op.rsqrt(emit(relax.op.add(spread, self.number(epsilon, data)))))
-        result = emit(relax.op.reshape(emit(relax.op.multiply(centred, inverse)), list(size)))
+        inverse = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
+        result = self.op.reshape(self.op.multiply(centred, inverse), list(size))
         along = [1, channels, *[1] * (len(size) - 2)]
-        for op, scale in ((relax.op.multiply, gamma), (relax.op.add, beta)):
+        for op, scale in ((self.op.multiply, gamma), (self.op.add, beta)):
             if scale is not None:
-                result = emit(op(result, emit(relax.op.reshape(scale, along))))
-        return [result, *(emit(relax.op.reshape(t, [batch, groups])) for t in (mean, inverse))]
+                result = op(result, self.op.reshape(scale, along))
+        return [result, *(self.op.reshape(t, [batch, groups]) for t in (mean, inverse))]
 
     def var_mean(self, node: Node) -> list[Any]:
         data, axes = (*self.retrieve_args(node), None)[:2]
         correction: Any = node.kwargs.get("correction", 1)
         keep = bool(node.kwargs.get("keepdim", False))
-        size, emit = shape(data), self.block_builder.emit
+        size = shape(data)
         axes = [a % len(size) for a in axes] if axes else list(range(len(size)))
         count = int(np.prod([size[a] for a in axes]))
         mean, _, spread = self.moments(data, axes)
@@ -334,28 +327,28 @@ class JointConverter(Converter):
         if keep:
             return [spread, mean]
         left = [d for i, d in enumerate(size) if i not in axes]
-        return [emit(relax.op.reshape(t, left)) for t in (spread, mean)]
+        return [self.op.reshape(t, left) for t in (spread, mean)]
 
     def power(self, node: Node) -> Any:
         """A small whole exponent as products, which TVM asks for itself."""
         base, exponent = self.retrieve_args(node)
         if exponent not in (2, 3):
             return self._pow(node)
-        square = self.block_builder.emit(relax.op.multiply(base, base))
+        square = self.op.multiply(base, base)
         if exponent == 2:
             return square
-        return self.block_builder.emit(relax.op.multiply(square, base))
+        return self.op.multiply(square, base)
 
     def product(self, node: Node) -> Any:
         data, axis, keep = (*self.retrieve_args(node), False)[:3]
-        return self.block_builder.emit(relax.op.prod(data, axis, keepdims=bool(keep)))
+        return self.op.prod(data, axis, keepdims=bool(keep))
 
     def softmax(self, op: Callable[..., Any]) -> Callable[[Node], Any]:
         """Softmaxes as autograd records them: a dtype and what to cast first in one."""
 
         def convert(node: Node) -> Any:
             data, axis, _ = self.retrieve_args(node)
-            return self.block_builder.emit(op(self.cast(data, node.meta["val"].dtype), axis))
+            return op(self.cast(data, node.meta["val"].dtype), axis)
 
         return convert
 
@@ -370,20 +363,18 @@ class JointConverter(Converter):
         if any(p < 0 for pair in pairs for p in pair):
             begin = [max(0, -low) for low, _ in pairs]
             end = [d - max(0, -high) for d, (_, high) in zip(shape(data), pairs, strict=True)]
-            data = self.block_builder.emit(
-                relax.op.strided_slice(data, list(range(rank)), begin, end)
-            )
+            data = self.op.strided_slice(data, list(range(rank)), begin, end)
         if not any(p > 0 for pair in pairs for p in pair):
             return data
         widths = [max(0, p) for pair in pairs for p in pair]
-        return self.block_builder.emit(relax.op.nn.pad(data, widths, "constant", float(value)))
+        return self.op.nn.pad(data, widths, "constant", float(value))
 
     def squeeze(self, node: Node) -> Any:
         """TVM's fails where an axis is longer than one, which PyTorch keeps."""
         data, axes = self.retrieve_args(node)
         size = shape(data)
         axes = [a for a in axes if size[a] == 1]
-        return self.block_builder.emit(relax.op.squeeze(data, axes)) if axes else data
+        return self.op.squeeze(data, axes) if axes else data
 
 
 def _pair(value: Sequence[int] | int) -> list[int]:

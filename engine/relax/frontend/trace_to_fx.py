@@ -21,6 +21,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.unlike import REWRITE
 from relascope.passes.program import Mask
 
 # What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
@@ -233,10 +234,7 @@ class _Writer:
             )
         calls = [n for n in inner.graph.nodes if n.op == "call_function"]
         if any(n.target is op for n in calls):
-            self.refuse(
-                f"Relax's PyTorch frontend does not know the operator {op}.",
-                "Write this part of the model with other operators.",
-            )
+            self.refuse(f"Relax's PyTorch frontend does not know the operator {op}.", REWRITE)
         made: dict[Node, Any] = {}
         placeholders = iter(nodes)
         for node in inner.graph.nodes:

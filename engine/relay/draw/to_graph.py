@@ -16,7 +16,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from relascope.core.builder import SMALL, GraphBuilder, body_origin, fused_name
+from relascope.core.builder import Constants, GraphBuilder, body_origin, fused_name
 from relascope.core.graph import Graph, JsonValue, Kind, TensorType
 from relascope.engine.relay.draw.to_text import device_name
 from relascope.passes.relay.ir.program import RelayProgram
@@ -61,9 +61,7 @@ class _Shared:
         self.functions = {str(v.name_hint): f for v, f in program.mod.functions.items()}
         self.entered: list[str] = []  # functions of the module, from the outside in
         self.provenance = program.provenance
-        self.digests = program.digests
-        # Binding keeps the storage, so a bound parameter is known by its address.
-        self.bound = {_address(v): n for n, v in program.params.items()}
+        self.constants = Constants(program.params, program.digests, _address, _digest)
         self.op_names: dict[int, str] = {}
         self.attributes: dict[int, tuple[Mapping[str, JsonValue], str]] = {}
         self.types: dict[int, tuple[TensorType, ...]] = {}
@@ -230,25 +228,9 @@ class _Walk(GraphBuilder):
         )
 
     def constant(self, expr: Any) -> None:
-        data = expr.data
-        place = _address(data), str(data.dtype), tuple(data.shape)
-        known = self.shared.digests.get(place)
-        if known is None:  # with the tensor, or another could come to stand in its place
-            known = self.shared.digests[place] = data, _digest(data)
-        digest = known[1]
-        attrs: dict[str, JsonValue] = {"digest": digest, "dtype": data.dtype}
-        elements = 1
-        for size in data.shape:
-            elements *= size
-        if elements < SMALL:
-            attrs["value"] = json.dumps(data.numpy().tolist())
-        name = self.shared.bound.get(_address(data))
-        origin = None
-        if name is not None:
-            attrs["parameter"] = name
-            origin = (name.rpartition(".")[0], "")
-        identity = f"constant {digest} {data.dtype} {data.shape}"
-        self.add(expr, identity, Kind.CONSTANT, attrs=attrs, origin=origin)
+        identity, attrs, origin = self.shared.constants.about(expr.data)
+        known = origin if "parameter" in attrs else None
+        self.add(expr, identity, Kind.CONSTANT, attrs=attrs, origin=known)
 
     def call(self, expr: Any, parts: list[Any]) -> None:
         op = self.shared.op_name(parts[0])

@@ -23,22 +23,16 @@ from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
-
-_RANDOM = (
-    "rand",
-    "rand_like",
-    "randn",
-    "randn_like",
-    "randint",
-    "randint_like",
-    "randperm",
-    "normal",
-    "bernoulli",
-    "multinomial",
-    "poisson",
-    "exponential",
-    "uniform",
-    "rrelu",
+from relascope.engine.pytorch.unlike import (
+    DRAWS,
+    GROUPED,
+    MASK_OUT_OF_REACH,
+    NO_PADDING_ROW,
+    RANDOM,
+    REWRITE,
+    SHARED_STATISTICS,
+    note_padding,
+    unconverted,
 )
 
 
@@ -106,7 +100,7 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             "zeros_like": self.like(0, super().zeros_like),
         }
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
-        self.convert_map.update({f"aten::{name}": self.random for name in _RANDOM})
+        self.convert_map.update({f"aten::{name}": self.random for name in RANDOM})
         del self.convert_map["aten::var_mean"]  # ignores the correction; PyTorch rarely makes it
 
     # How TVM's frontend calls it.
@@ -122,7 +116,7 @@ class Converter(tvm_frontend.PyTorchOpConverter):
                     "operator",
                     f"Relay's PyTorch frontend does not know the operator {name}.",
                     flat.origin(node).where if node is not None else name,
-                    "Write this part of the model with other operators.",
+                    REWRITE,
                 ) from unknown
 
     def convert_operators(self, operators: list[Any], outputs: Any, ret_names: Any) -> Any:
@@ -135,14 +129,7 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             except EngineError:
                 raise
             except Exception as wrong:
-                lines = [t.strip() for t in str(wrong).splitlines() if t.strip()]
-                reason = lines[-1] if lines else type(wrong).__name__
-                raise EngineError(
-                    "operator",
-                    f"Relay's PyTorch frontend cannot convert {node.kind()} as it is used here: "
-                    f"{reason}",
-                    self.origin_of(node).where,
-                ) from wrong
+                raise unconverted("Relay", node.kind(), self.origin_of(node), wrong) from wrong
         self._depth -= 1
         results = super().convert_operators([], outputs, ret_names)
         return results if self._depth else [*results, *self.updates.values()]
@@ -210,10 +197,7 @@ class Converter(tvm_frontend.PyTorchOpConverter):
 
     def random(self, inputs: Any, input_types: Any) -> Any:
         """TVM's draws from its own generator, or not at all."""
-        self.refuse(
-            "The model draws random numbers, which no other program can draw alike.",
-            "Draw them outside and give them to the model as an input.",
-        )
+        self.refuse(*DRAWS)
 
     def recurrent(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
         """LSTM and GRU; TVM's applies the dropout between layers whether it is on or off."""
@@ -230,41 +214,34 @@ class Converter(tvm_frontend.PyTorchOpConverter):
 
     # Normalisations.
 
-    def affine(self, data: Any, gamma: Any, beta: Any, size: int) -> tuple[Any, Any]:
+    def norm(
+        self, op: Any, data: Any, gamma: Any, beta: Any, size: int, epsilon: Any, **options: Any
+    ) -> Any:
+        """Relay's norm, which needs scale and shift."""
         dtype = self.infer_type(data).dtype
-        gamma = relay.const(np.ones(size), dtype) if gamma is None else gamma
-        return gamma, relay.const(np.zeros(size), dtype) if beta is None else beta
+        given = (
+            data,
+            *(
+                relay.const(filling(size), dtype) if value is None else value
+                for value, filling in ((gamma, np.ones), (beta, np.zeros))
+            ),
+        )
+        options |= {"center": beta is not None, "scale": gamma is not None}
+        return op(*given, epsilon=float(epsilon), **options)
 
     def layer_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's needs scale and shift."""
         data, shape, gamma, beta, epsilon = inputs[:5]
         if len(shape) != 1:
             self.refuse("Relay's layer norm takes one axis, the last.", "Flatten the others first.")
-        new_gamma, new_beta = self.affine(data, gamma, beta, int(shape[0]))
-        return relay.op.nn.layer_norm(
-            data,
-            new_gamma,
-            new_beta,
-            axis=-1,
-            epsilon=float(epsilon),
-            center=beta is not None,
-            scale=gamma is not None,
-        )
+        size = int(shape[0])
+        return self.norm(relay.op.nn.layer_norm, data, gamma, beta, size, epsilon, axis=-1)
 
     def group_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's needs scale and shift."""
         data, groups, gamma, beta, epsilon = inputs[:5]
-        new_gamma, new_beta = self.affine(data, gamma, beta, int(self.infer_shape(data)[1]))
-        return relay.op.nn.group_norm(
-            data,
-            new_gamma,
-            new_beta,
-            num_groups=groups,
-            axis=1,
-            epsilon=float(epsilon),
-            center=beta is not None,
-            scale=gamma is not None,
-        )
+        size, options = int(self.infer_shape(data)[1]), {"num_groups": groups, "axis": 1}
+        return self.norm(relay.op.nn.group_norm, data, gamma, beta, size, epsilon, **options)
 
     def batch_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores the train flag and always normalises with the running statistics.
@@ -304,10 +281,7 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             use.user.kind() != "aten::batch_norm" or not use.user.inputsAt(5).toIValue()
             for use in node.inputsAt(position).uses()
         ):
-            self.refuse(
-                "The running statistics of this batch norm are no buffers of its own.",
-                "Let no other part of the model read or compute them, or put it in eval mode.",
-            )
+            self.refuse(*SHARED_STATISTICS)
         owner = self.model.module
         if not isinstance(owner, torch.jit.ScriptModule):  # a file does not tell
             with suppress(AttributeError):  # a functional call has no module
@@ -336,12 +310,9 @@ class Converter(tvm_frontend.PyTorchOpConverter):
     def attention(self, inputs: Any, input_types: Any) -> Any:
         """TVM's drops the scale where it finds the newer signature, with `enable_gqa`."""
         if inputs[4]:
-            self.refuse(
-                "Fused attention with dropout cannot be imported: its mask is out of reach.",
-                'Build the model with attn_implementation="eager".',
-            )
+            self.refuse(*MASK_OUT_OF_REACH)
         if len(inputs) > 7 and inputs[7]:
-            self.refuse("Grouped-query fused attention cannot be imported.", "Repeat the heads.")
+            self.refuse(*GROUPED)
         scale = inputs[6] if len(inputs) > 6 else None
         return super().scaled_dot_product_attention([*inputs[:6], scale], input_types[:7])
 
@@ -355,11 +326,8 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         name = f"{origin.scope}.weight" if origin.scope else "weight"
         tensor = self.model.parameters.get(name)
         if tensor is None:
-            self.refuse("The padding row of this embedding cannot be found.", "Drop padding_idx.")
-        self.model.note(
-            f"The padding row {padding} of {name} is a constant of the graph: it gets no gradient, "
-            "as in PyTorch, and does not follow later changes of that row."
-        )
+            self.refuse(*NO_PADDING_ROW)
+        note_padding(self.model, padding, name)
         # Without a dtype, TVM takes float64 for float32.
         row = relay.const(tensor[padding].detach().numpy(), self.infer_type(rows).dtype)
         is_padding = relay.equal(indices, self.number(padding, indices))

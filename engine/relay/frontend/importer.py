@@ -29,6 +29,7 @@ from relascope.engine.protocol.session import Progress
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.model import Model, tensor_type
+from relascope.engine.pytorch.unlike import note_updates
 from relascope.engine.relay.frontend.converters import Converter
 from relascope.passes.relay.ir.program import RelayProgram
 
@@ -68,11 +69,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
             preserve_pytorch_scopes=True,
         )
     updates = tuple(converters[-1].updates)
-    if updates:
-        model.note(
-            f"A run changes {len(updates)} buffers (running statistics). The program returns their "
-            "new values after the outputs."
-        )
+    note_updates(model, updates)
     progress(0.8, "inferring types")
     made = mod["main"]
     variables = {p.name_hint: p for p in made.params}

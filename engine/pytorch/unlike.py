@@ -1,0 +1,55 @@
+"""What an engine's importer cannot keep as PyTorch has it, in words; the same for every IR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relascope.core.errors import EngineError
+from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.model import Model
+
+_DISTRIBUTIONS = ("normal", "bernoulli", "multinomial", "poisson", "exponential", "uniform")
+_KINDS = ("rand", "randn", "randint")
+RANDOM = (*_KINDS, *(f"{k}_like" for k in _KINDS), *_DISTRIBUTIONS, "randperm", "rrelu")
+"""ATen operators that draw random numbers, dropouts apart."""
+
+DRAWS = (
+    "The model draws random numbers, which no other program can draw alike.",
+    "Draw them outside and give them to the model as an input.",
+)
+MASK_OUT_OF_REACH = (
+    "Fused attention with dropout cannot be imported: its mask is out of reach.",
+    'Build the model with attn_implementation="eager".',
+)
+GROUPED = ("Grouped-query fused attention cannot be imported.", "Repeat the heads.")
+NO_PADDING_ROW = ("The padding row of this embedding cannot be found.", "Drop padding_idx.")
+SHARED_STATISTICS = (
+    "The running statistics of this batch norm are no buffers of its own.",
+    "Let no other part of the model read or compute them, or put it in eval mode.",
+)
+REWRITE = "Write this part of the model with other operators."
+
+
+def unconverted(frontend: str, operator: str, origin: Origin, wrong: Exception) -> EngineError:
+    """What is said where TVM's frontend failed; `frontend` is "Relay" or "Relax"."""
+    lines = [t.strip() for t in str(wrong).splitlines() if t.strip()]
+    reason = lines[-1] if lines else type(wrong).__name__
+    words = f"{frontend}'s PyTorch frontend cannot convert {operator} as it is used here: {reason}"
+    return EngineError("operator", words, origin.where)
+
+
+def note_padding(model: Model, row: int, name: str) -> None:
+    """Tell that a padding row of an embedding is a constant."""
+    model.note(
+        f"The padding row {row} of {name} is a constant of the graph: it gets no gradient, as in "
+        "PyTorch, and does not follow later changes of that row."
+    )
+
+
+def note_updates(model: Model, updates: Sequence[str]) -> None:
+    """Tell which buffers a run changes, where it does."""
+    if updates:
+        model.note(
+            f"A run changes {len(updates)} buffers (running statistics). The program returns their "
+            "new values after the outputs."
+        )
