@@ -11,13 +11,14 @@ import pytest
 import torch
 from torch import nn
 
+from accuracies import asking
+from quick import QUICK
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes import catalogue
 from relascope.passes.catalogue import default_pipeline, user
 from relascope.passes.pipeline import Pipeline, Step
 from traces import save
-from truths import asking
 
 # Those of an inference pipeline.
 FAULTS = ("gelu_tanh", "in_float16", "weight_transposed", "residual_dropped", "softmax_axis")
@@ -91,10 +92,10 @@ def model_of(fault):
 
 
 def offer(monkeypatch, file):
-    """Offer the passes of a file next to a test; only while the test runs."""
+    """Offer the passes of a file; only while the test runs."""
     monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
     monkeypatch.setenv(user.VARIABLE, "")
-    user.name_files([str(Path(__file__).parent / file)])
+    user.name_files([str(file)])
 
 
 def planted(ir, fault, after):
@@ -106,13 +107,13 @@ def planted(ir, fault, after):
 
 def search(session, source, pipeline, **options):
     """Bisect, on the CPU."""
-    question = bisection.Question(source, pipeline, "llvm", **options)
+    question = bisection.Question(source, pipeline, QUICK, **options)
     return bisection.bisect(asking(session), session.ir, question)
 
 
 @pytest.fixture(autouse=True)
 def faults(case, monkeypatch):
-    offer(monkeypatch, f"{case.ir}/faults.py")
+    offer(monkeypatch, Path(__file__).parents[1] / case.ir / "support" / "faults.py")
 
 
 def most(pipeline):

@@ -28,16 +28,11 @@ def quiet(fraction, text):
 
 
 class FleetTests:
-    """Tests of one engine; a subclass has `ir`, `other` and `session`."""
+    """Tests of one engine; a subclass has `ir`, `other` and `library`."""
 
     ir: str
     other: str
     library: str
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def session(cls):
-        raise NotImplementedError
 
     @pytest.fixture(scope="class")
     @classmethod

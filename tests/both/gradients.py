@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from quick import QUICK
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.source import ModelSource
@@ -150,7 +151,7 @@ class Engine:
         graph, exprs = self.to_graph(program)
         return self.split(program, graph, exprs, cut(graph, strategy).ids)
 
-    def step(self, model, program, strategy="keep_all", target="llvm"):
+    def step(self, model, program, strategy="keep_all", target=QUICK):
         """Outputs and gradients of a joint program, split and built."""
         parts = self.halves(program, strategy)
         built = self.runtime.step(program, parts, BuildOptions(target, opt_level=1))

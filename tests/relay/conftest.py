@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 SUPPORT = str(Path(__file__).parent / "support")
 sys.path.insert(0, SUPPORT)
 os.environ["PYTHONPATH"] = os.pathsep.join([SUPPORT, os.environ.get("PYTHONPATH", "")])
@@ -11,3 +13,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join([SUPPORT, os.environ.get("PYTHONPATH"
 from relascope.engine.relay.tvm.boot import boot
 
 boot()
+
+
+@pytest.fixture(scope="session")
+def session():
+    """The engine of this process, which remembers what its tests loaded, stepped and built."""
+    from relascope.engine.relay.session import RelaySession
+
+    return RelaySession()

@@ -10,7 +10,6 @@ from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.building import runtime
-from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.passes.cuts.joint import Joint
@@ -20,11 +19,6 @@ MLP = ModelSource("mlp")
 
 def silent(fraction, text):
     pass
-
-
-@pytest.fixture(scope="module")
-def session():
-    return RelaxSession()
 
 
 def compiled(session, target, folder=""):

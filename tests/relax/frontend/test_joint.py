@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from tvm import relax
 
 from gradients import INDICES, OPERATORS, Fn, Net, bert_layer, compare, draw, quiet
+from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.building.options import BuildOptions
@@ -38,7 +39,7 @@ def imported(module, *inputs, dtype="float64", training=True):
 
 def errors(model, program):
     """The joint program, built whole, against PyTorch: by name, the largest relative errors."""
-    step = runtime.step(program, None, BuildOptions("llvm"))
+    step = runtime.step(program, None, BuildOptions(QUICK))
     found = compare_built(Built(model, program, step, None, 0.0), quiet)
     assert {c.dtype for c in found if c.name.startswith("gradient")} == {model.source.dtype}
     return {c.name: c.max_rel for c in found}

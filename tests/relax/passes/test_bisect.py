@@ -6,7 +6,6 @@ pytest.register_assert_rewrite("bisecting")
 
 from bisecting import *  # noqa: F403
 from bisecting import Case
-from relascope.engine.relax.session import RelaxSession
 
 
 @pytest.fixture
@@ -24,8 +23,3 @@ def case():
         "decompose_gelu|decompose_layer_norm|eps_outside|canonicalize|root_grad_out|gradient|drop_zeros"
         "|dce",
     )
-
-
-@pytest.fixture(scope="module")
-def session():
-    return RelaxSession()

@@ -7,6 +7,7 @@ from torch import nn
 from tvm import relax
 
 from image_parts import PARTS, part
+from quick import QUICK
 from relascope.core.graph import Kind
 from relascope.core.identity import carry_identity
 from relascope.engine.building.options import BuildOptions
@@ -24,7 +25,7 @@ OP = relax.op
 NN = relax.op.nn
 DRAWN = np.random.default_rng(3)
 D = "float64"
-TARGET = "llvm -libs=blas"  # builds no convolutions, which takes longest
+TARGET = f"{QUICK} -libs=blas"  # builds no convolutions, which takes longest
 
 
 def const(*size, least=-1.5):

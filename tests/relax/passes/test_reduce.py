@@ -9,22 +9,16 @@ pytest.register_assert_rewrite("reducing")
 
 from bisecting import Tiny, small
 from reducing import *  # noqa: F403
-from reducing import Case, run, written
+from reducing import Case, run_alone, written
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce
-from relascope.engine.relax.session import RelaxSession
 from relascope.passes.pipeline import Pipeline
 
 
 @pytest.fixture
 def case():
     return Case("relax", {"slow": "decompose_inference"}, "")
-
-
-@pytest.fixture(scope="module")
-def session():
-    return RelaxSession()
 
 
 def test_a_pass_that_ends_the_process_is_found_and_narrowed(case, tmp_path):
@@ -36,7 +30,7 @@ def test_a_pass_that_ends_the_process_is_found_and_narrowed(case, tmp_path):
         made = reduce.narrow(client.call, "relax", found)
     assert (made.operators, made.where.building) == (("nn.gelu",), False)
     assert "SIGSEGV" in made.shown.error.message
-    status, said = run(written(made.report, tmp_path / "report"))
+    status, said = run_alone(written(made.report, tmp_path / "report"))
     assert status == -signal.SIGSEGV, said
     assert "kills crashes on nn.gelu" in said
     text = (tmp_path / "report" / "README.md").read_text()

@@ -6,6 +6,7 @@ from torch import nn
 from tvm import relax
 
 from gradients import draw
+from quick import QUICK
 from relascope.engine.building.options import BuildOptions
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import bindings, op_name
@@ -34,7 +35,7 @@ def program(*results):
 def run(made):
     """Its results on drawn numbers."""
     values = {"x": draw(2, 3), "w": draw(3, 3), "row": draw(1, 3)}
-    step = RELAX.runtime.step(made, None, BuildOptions())
+    step = RELAX.runtime.step(made, None, BuildOptions(QUICK))
     return step.forward(values)[0]
 
 
@@ -155,7 +156,7 @@ def test_what_is_spelled_out_is_what_it_was(module, name, size):
         "nn.batch_norm",
     } & set(operators(after))
     assert operators(after) != operators(before)
-    step = RELAX.runtime.step(after, None, BuildOptions())
+    step = RELAX.runtime.step(after, None, BuildOptions(QUICK))
     values = dict(zip(model.input_names, model.inputs, strict=True))
     (ours,), _ = step.forward({**values, **model.parameters, **model.buffers})
     torch.testing.assert_close(ours, model.forward()[0], rtol=1e-12, atol=1e-12)

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from quick import QUICK
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.protocol.source import ModelSource
@@ -26,12 +27,12 @@ def imported(module, *inputs, training=False, dtype="float32"):
     return model, import_model(model, quiet)
 
 
-def errors(model, program, target="llvm"):
+def errors(model, program, target=QUICK):
     built = Built(model, program, step(program, None, BuildOptions(target)), None, 0.0)
     return {c.name: c.max_rel for c in compare(built, quiet)}
 
 
-def check(module, *inputs, training=False, dtype="float32", target="llvm"):
+def check(module, *inputs, training=False, dtype="float32", target=QUICK):
     model, program = imported(module, *inputs, training=training, dtype=dtype)
     found = errors(model, program, target)
     assert max(found.values()) <= LIMIT[dtype], found

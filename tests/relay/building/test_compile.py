@@ -8,7 +8,6 @@ import pytest
 
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.relay.session import RelaySession
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.passes.cuts.joint import Joint
@@ -18,11 +17,6 @@ MLP = ModelSource("mlp")
 
 def silent(fraction, text):
     pass
-
-
-@pytest.fixture(scope="module")
-def session():
-    return RelaySession()
 
 
 def compiled(session, target, folder=""):

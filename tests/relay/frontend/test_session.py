@@ -8,7 +8,6 @@ import pytest
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind, Role
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.relay.session import RelaySession
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cost import is_product
 from relascope.passes.cuts.cut import STRATEGIES, cut
@@ -22,11 +21,6 @@ TRAINING = default_pipeline("relay", True)
 
 def quiet(fraction, text):
     assert 0.0 <= fraction <= 1.0
-
-
-@pytest.fixture(scope="module")
-def session():
-    return RelaySession()
 
 
 def test_arguments_are_inputs_then_parameters_in_pytorchs_order(session):

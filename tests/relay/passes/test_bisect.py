@@ -6,7 +6,6 @@ pytest.register_assert_rewrite("bisecting")
 
 from bisecting import *  # noqa: F403
 from bisecting import Case
-from relascope.engine.relay.session import RelaySession
 
 
 @pytest.fixture
@@ -24,8 +23,3 @@ def case():
         "externalize_dropout|decompose_layer_norm|eps_outside|linear_to_dense|root_grad_out|gradient"
         "|graph_normal_form|drop_zeros|dce",
     )
-
-
-@pytest.fixture(scope="module")
-def session():
-    return RelaySession()

@@ -5,6 +5,7 @@ import pytest
 import tvm
 
 from examples import Run, assert_close, documented, printed, quiet
+from quick import QUICK
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.relay.building import runtime
 from relascope.engine.relay.session import RelaySession
@@ -61,7 +62,7 @@ ELSEWHERE = {"on_device", "plan_devices"}  # what these make does not run on the
 
 def _built(start):
     """Few of TVM's own passes run in building, so that they cannot make good what ours did."""
-    return runtime.step(start, None, BuildOptions("llvm", opt_level=1))
+    return runtime.step(start, None, BuildOptions(QUICK, opt_level=1))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,6 +8,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
+from quick import QUICK
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relay.frontend.importer import import_model
@@ -36,7 +37,7 @@ def apply(program, names):
 
 def run(program, inputs):
     with tvm.transform.PassContext(opt_level=1):
-        library = relay.build(program.mod, "llvm", params=dict(program.params))
+        library = relay.build(program.mod, QUICK, params=dict(program.params))
     module = graph_executor.GraphModule(library["default"](tvm.cpu()))
     for name, value in inputs.items():
         module.set_input(name, value)

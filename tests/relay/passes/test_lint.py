@@ -7,15 +7,9 @@ import torch
 
 from linting import Casts, check_example, check_fusion_finds_nothing, check_remedy, traced
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.relay.session import RelaySession
 from relascope.passes.catalogue import default_pipeline, last_built
 
 ATTENTION = ModelSource("bert_self_attention", tokens=6)
-
-
-@pytest.fixture(scope="module")
-def session():
-    return RelaySession()
 
 
 @pytest.mark.parametrize(

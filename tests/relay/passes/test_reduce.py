@@ -4,23 +4,17 @@ import pytest
 
 pytest.register_assert_rewrite("reducing")
 
+from accuracies import asking
 from bisecting import Tiny, search, small
 from reducing import *  # noqa: F403
 from reducing import Case, run, written
 from relascope.engine.jobs import reduce
-from relascope.engine.relay.session import RelaySession
 from relascope.passes.pipeline import Pipeline
-from truths import asking
 
 
 @pytest.fixture
 def case():
     return Case("relay", {"slow": "linear_to_dense"}, "")
-
-
-@pytest.fixture(scope="module")
-def session():
-    return RelaySession()
 
 
 def test_a_fault_that_only_the_gradient_shows_is_narrowed_with_the_steps_to_it(session, tmp_path):

@@ -7,6 +7,7 @@ from tvm import relay
 
 from gradients import Net, bert_layer, compare, values_of
 from numerics import imported
+from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.building.options import BuildOptions
@@ -69,7 +70,7 @@ def test_any_set_of_captures_gives_pytorchs_gradients(net):
     may = [n.id for n in graph if whole.may_be_captured(n.id)]
     assert len(may) > 3
     for chosen in (may, may[::2], may[1::2]):
-        built = runtime.step(program, split(program, graph, exprs, chosen), BuildOptions())
+        built = runtime.step(program, split(program, graph, exprs, chosen), BuildOptions(QUICK))
         values = values_of(model, program)
         outputs, captures = built.forward(values)
         assert len(captures) == len(chosen)

@@ -5,6 +5,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
+from quick import QUICK
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module
@@ -26,7 +27,7 @@ def imported(module, *inputs, training=False, dtype="float32"):
 def run(model, program):
     """The program's outputs on the model's inputs, built without any optimisation."""
     with tvm.transform.PassContext(opt_level=0):
-        library = relay.build(program.mod, "llvm", params=dict(program.params))
+        library = relay.build(program.mod, QUICK, params=dict(program.params))
     executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
     arguments = dict(zip(program.inputs, (t.numpy() for t in model.inputs), strict=True))
     arguments |= {n: t.numpy() for n, t in draw_masks(program.masks, model.source.seed).items()}

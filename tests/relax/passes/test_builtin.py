@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from tvm import relax
 
+from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
 from relascope.passes.relax.builtin import topological_sort
@@ -122,7 +123,7 @@ def test_quantize_and_dequantize_are_kernels_that_compute_what_pytorch_does():
     made = passes(program([x], body), "legalize")
     assert counted(made, "call_tir") == 2
     values = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)) * 10
-    ours = RELAX.runtime.step(made, None, BuildOptions()).forward({"x": values})[0][0]
+    ours = RELAX.runtime.step(made, None, BuildOptions(QUICK)).forward({"x": values})[0][0]
     theirs = torch.fake_quantize_per_tensor_affine(values, 0.1, 3, -128, 127)
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 

@@ -1,5 +1,6 @@
 """Running the truth table on a session in this process."""
 
+from quick import QUICK
 from relascope.engine.jobs import accuracy
 from relascope.passes.catalogue import default_pipeline
 
@@ -28,7 +29,7 @@ def table(session, source, strategies=("min_cut",), dtypes=accuracy.DTYPES, stag
         row
         for stage in plan
         if stages is None or stage.name in stages
-        for row in accuracy.run(asking(session), stage, "llvm")
+        for row in accuracy.run(asking(session), stage, QUICK)
     ]
     return {(r.stage, r.dtype): r for r in rows}
 

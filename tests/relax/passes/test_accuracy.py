@@ -5,6 +5,7 @@ import tvm
 from tvm import relax
 
 import relascope.passes.relax.transpose_dedup as dedup
+from accuracies import check_all_passed, quiet, table
 from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.frontend.converters import Converter
@@ -13,14 +14,8 @@ from relascope.passes.catalogue import default_pipeline
 from relascope.passes.program import Program
 from relascope.passes.relax.ir.intermediates import showing
 from relascope.passes.relax.ir.rewrite import op_name, rewrite
-from truths import check_all_passed, quiet, table
 
 MLP = ModelSource("mlp")
-
-
-@pytest.fixture(scope="module")
-def session():
-    return RelaxSession()
 
 
 @pytest.mark.parametrize("name", ["mlp", "bert_self_attention"])

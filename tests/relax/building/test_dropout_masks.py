@@ -1,3 +1,3 @@
 """Dropout masks that a kernel draws."""
 
-from twisting import *  # noqa: F403
+from dropout_masks import *  # noqa: F403

@@ -5,6 +5,7 @@ from tvm import relay
 
 import relascope.passes.relay.training.decompose_layer_norm as layer_norm
 import relascope.passes.relay.transpose_dedup as dedup
+from accuracies import check_all_passed, quiet, table
 from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relay.frontend.converters import Converter
@@ -14,14 +15,8 @@ from relascope.passes.cuts.cut import cut
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
 from relascope.passes.relay.ir.spans import key
-from truths import check_all_passed, quiet, table
 
 MLP = ModelSource("mlp")
-
-
-@pytest.fixture(scope="module")
-def session():
-    return RelaySession()
 
 
 @pytest.mark.parametrize("name", ["mlp", "bert_self_attention"])

@@ -17,11 +17,6 @@ from relascope.passes.catalogue import default_pipeline
 from relascope.passes.pipeline import Pipeline
 
 
-@pytest.fixture(scope="module")
-def session():
-    return RelaxSession()
-
-
 @pytest.mark.parametrize(
     "target", [TARGET, f"{TARGET} {BLAS}", f"{TARGET} {OPENBLAS}", f"{TARGET} {BLAS} {SCHEDULES}"]
 )
