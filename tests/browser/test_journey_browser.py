@@ -1,18 +1,20 @@
-"""The whole journey in Chromium, on the real engine: load, step, cut, compile, time, take home.
+"""The whole journey in Chromium, on the real engines: load, step, cut, compile, time, take home.
+
+Two tests have a BERT layer 32 wide, whose graph is that of the sample; one has the app as it is.
 
 Screenshots of each tab go to the folder that RELASCOPE_SCREENSHOTS names, else to a temporary one.
 """
 
 import os
 import re
-import time
 from pathlib import Path
 
 import pytest
 
-from place import ROOT
+from narrow_bert import PARAMETERS
+from place import PAGES, ROOT
 
-APP = ROOT / "app.py"
+APP, NARROW = ROOT / "app.py", PAGES / "narrow_page.py"
 pytestmark = pytest.mark.browser
 
 LONG = 240_000  # ms; a busy machine with two cores compiles slowly
@@ -84,7 +86,12 @@ def folder(tmp_path):
 
 @pytest.fixture
 def journey(streamlit_page, folder):
-    return Journey(streamlit_page(APP, height=960), folder)
+    """Opens a page of the app, in Relay unless told otherwise."""
+
+    def start(script=NARROW, query=""):
+        return Journey(streamlit_page(script, query=query, height=960), folder)
+
+    return start
 
 
 def rows(page):
@@ -97,20 +104,20 @@ def rows(page):
 
 
 def test_bert_layer_from_trace_to_timing(journey):
+    journey = journey()
     page = journey.page
 
     # Graph: the sample the page opens with, drawn.
-    assert "7\u202f087\u202f872 parameters" in journey.facts()
+    assert f"{PARAMETERS:,}".replace(",", "\u202f") + " parameters" in journey.facts()
     graph = journey.viewer()
     assert graph["titles"].count("nn.batch_matmul") == 8
     assert {"hidden_states", "attention_mask"} <= set(graph["titles"])
     journey.shot("graph")
 
-    # With the engine warm, a model that it has not seen is drawn within seconds.
+    # A model that the engine has not seen is drawn.
     before = page.locator(".rs").get_attribute("data-ready")
     tokens = page.get_by_role("spinbutton", name="Tokens")
     tokens.fill("15")
-    began = time.monotonic()
     tokens.press("Enter")
     page.wait_for_function(
         "before => [...document.querySelectorAll('*')].some(e => {"
@@ -119,9 +126,6 @@ def test_bert_layer_from_trace_to_timing(journey):
         arg=before,
         timeout=LONG,
     )
-    seconds = time.monotonic() - began
-    print(f"from choosing bert_layer to its graph, engine warm: {seconds:.2f} s")
-    assert seconds < 10  # 3 s on a machine that does nothing else
     tokens.fill("14")
     tokens.press("Enter")
     journey.settle()
@@ -187,10 +191,10 @@ def test_bert_layer_from_trace_to_timing(journey):
     journey.shot("code")
 
 
-def test_bert_layer_in_relax_trains_is_cut_and_timed(streamlit_page, folder):
-    journey = Journey(streamlit_page(APP, query="ir=Relax", height=960), folder)
+def test_bert_layer_in_relax_trains_is_cut_and_timed(journey):
+    journey = journey(query="ir=Relax")
     page = journey.page
-    assert "7\u202f087\u202f872 parameters" in journey.facts()
+    assert f"{PARAMETERS:,}".replace(",", "\u202f") + " parameters" in journey.facts()
     graph = journey.viewer()
     assert graph["titles"].count("matmul") == 8
     assert "nn.layer_norm" in graph["titles"]
@@ -228,7 +232,9 @@ def test_bert_layer_in_relax_trains_is_cut_and_timed(streamlit_page, folder):
 def test_a_file_of_ones_own_and_files_that_are_none(journey, tmp_path):
     import torch
 
+    journey = journey(APP)
     page = journey.page
+    assert "7\u202f087\u202f872 parameters" in journey.facts()
     journey.choose("Model", "A TorchScript file")
     bad = tmp_path / "notes.pt"
     bad.write_text("this is no trace")

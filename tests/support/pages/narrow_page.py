@@ -1,0 +1,10 @@
+"""The app with the real engines and a narrow BERT layer (narrow_bert.py), for tests in a browser."""
+
+import runpy
+
+from engines import shared
+from place import ROOT
+from relascope.viz.panels.shell import spare
+
+spare.EngineClient = lambda ir: shared(ir, f"narrow_bert:{ir}")
+runpy.run_path(str(ROOT / "app.py"))
