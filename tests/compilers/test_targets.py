@@ -117,49 +117,8 @@ def test_the_cpu_runs_here_and_cuda_says_what_is_missing():
     assert "NVIDIA" in cuda["missing"]
 
 
-TRIPLES = """
-import json
-from relascope.engine.{ir}.building.targets import parse
-from relascope.core.errors import EngineError
-parse("llvm")
-import tvm
-said = {{}}
-for name in ("nonsense", "armv99-linux-gnu", "x86_64-linux-gnu", "arm64-apple-ios", "armv7l-linux"):
-    try:
-        target = parse(f"llvm -mtriple={{name}}")
-    except EngineError as error:
-        said[name] = [error.kind, error.message, error.hint]
-    else:
-        said[name] = len(tvm.target.codegen.llvm_get_cpu_archlist(target)) > 0
-print(json.dumps(said))
-"""
-
-
-@pytest.mark.parametrize("ir", ["relay", "relax"])
-def test_an_architecture_that_llvm_lacks_is_refused_before_tvm_dies_of_it(ir):
-    said = answer(TRIPLES.format(ir=ir))
-    for name, part in (("nonsense", "nonsense"), ("armv99-linux-gnu", "armv99")):
-        kind, message, hint = said.pop(name)
-        assert kind == "target"
-        assert part in message
-        assert "x86_64" in hint
-    assert set(said.values()) == {True}
-
-
-EXAMINED = """
-import json
-from relascope.engine.{ir}.building.targets import target
-from relascope.core.errors import EngineError
-said = {{}}
-for text in {texts!r}:
-    try:
-        found = target(text)
-        said[text] = [found.runs_here, found.device, found.missing]
-    except EngineError as error:
-        said[text] = [error.kind, error.message, error.hint]
-print(json.dumps(said))
-"""
-
+TRIPLES = ("nonsense", "armv99-linux-gnu", "x86_64-linux-gnu", "arm64-apple-ios", "armv7l-linux")
+BETTER = "llvm -mcpu=skylake-avx512"
 REFUSED = {
     "": "begins with its kind",
     "foo": "foo",
@@ -180,30 +139,68 @@ ELSEWHERE = {
 }
 HERE = ("llvm", "llvm -num-cores=4", "llvm -mtriple=x86_64-linux-gnu")
 
+EXAMINED = """
+import json
+from relascope.engine.{ir}.building.targets import parse, target
+from relascope.core.errors import EngineError
+parse("llvm")
+import tvm
 
-@pytest.mark.parametrize("ir", ["relay", "relax"])
-def test_a_target_that_is_typed_is_told_of_in_sentences(ir):
-    texts = [*REFUSED, *ELSEWHERE, *HERE]
-    said = answer(EXAMINED.format(ir=ir, texts=texts), CUDA_VISIBLE_DEVICES="")
+def asked(question, text):
+    try:
+        return question(text)
+    except EngineError as error:
+        return [error.kind, error.message, error.hint]
+
+def archlist(name):
+    return len(tvm.target.codegen.llvm_get_cpu_archlist(parse(f"llvm -mtriple={{name}}"))) > 0
+
+def examined(text):
+    found = target(text)
+    return [found.runs_here, found.device, found.missing]
+
+print(json.dumps([dict((t, asked(archlist, t)) for t in {triples!r}),
+                  dict((t, asked(examined, t)) for t in {texts!r})]))
+"""
+
+
+@pytest.fixture(scope="module", params=["relay", "relax"])
+def said(request):
+    """What a process says of triples and of targets; one process, for starting it takes seconds."""
+    texts = [*REFUSED, *ELSEWHERE, *HERE, BETTER]
+    code = EXAMINED.format(ir=request.param, triples=TRIPLES, texts=texts)
+    return answer(code, CUDA_VISIBLE_DEVICES="")
+
+
+def test_an_architecture_that_llvm_lacks_is_refused_before_tvm_dies_of_it(said):
+    triples = dict(said[0])
+    for name, part in (("nonsense", "nonsense"), ("armv99-linux-gnu", "armv99")):
+        kind, message, hint = triples.pop(name)
+        assert kind == "target"
+        assert part in message
+        assert "x86_64" in hint
+    assert set(triples.values()) == {True}
+
+
+def test_a_target_that_is_typed_is_told_of_in_sentences(said):
+    _, targets = said
     for text, part in REFUSED.items():
-        kind, message, hint = said[text]
+        kind, message, hint = targets[text]
         assert kind == "target", text
         assert part in message, (text, message)
         assert "Traceback" not in message and "Target creation" not in message
         assert hint
     for text, part in ELSEWHERE.items():
-        runs, _, missing = said[text]
+        runs, _, missing = targets[text]
         assert runs is False, text
         assert part in missing and missing.endswith("."), (text, missing)
-    assert all(said[text][0] is True for text in HERE), said
-    assert "neoverse-n1" in said["llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"][1]
+    assert all(targets[text][0] is True for text in HERE), targets
+    assert "neoverse-n1" in targets["llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"][1]
 
 
-@pytest.mark.parametrize("ir", ["relay", "relax"])
-def test_code_for_a_better_processor_is_not_run(ir):
+def test_code_for_a_better_processor_is_not_run(said):
     flags = cpu_info(Path("/proc/cpuinfo"))["flags"].split()
-    said = answer(EXAMINED.format(ir=ir, texts=["llvm -mcpu=skylake-avx512"]))
-    runs, _, missing = said["llvm -mcpu=skylake-avx512"]
+    runs, _, missing = said[1][BETTER]
     assert runs is ("avx512vl" in flags)
     assert ("avx512vl" in missing) is ("avx512vl" not in flags)
 

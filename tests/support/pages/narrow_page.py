@@ -1,4 +1,4 @@
-"""The app with the real engines and a narrow BERT layer (narrow_bert.py), for tests in a browser."""
+"""The app with the real engines and a narrow BERT layer (narrow_bert.py), in a browser."""
 
 import runpy
 
