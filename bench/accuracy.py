@@ -18,11 +18,11 @@ from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
-from relascope.engine.jobs.cut import joint_of
+from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import GRADIENTS, default_pipeline
-from relascope.passes.cuts.cut import cut
 from relascope.samples import SAMPLES
 from relascope.viz.rows.formats import text_table
 
@@ -73,13 +73,13 @@ def _row(client: EngineClient, ir: str, source: ModelSource, target: str) -> Row
         "failure": "",
     }
     try:
-        found = client.call("check", source, default_pipeline(ir, False), None, target)
+        found = client.call("check", BuildRequest(source, default_pipeline(ir, False), target))
         row["forward"] = _largest(found, "output").max_rel
         if SAMPLES[source.model].training:
             train = replace(source, training=True)
             pipeline = default_pipeline(ir, True, source.gradient)
-            captured = cut(joint_of(client.call, train, pipeline)).ids
-            found = client.call("check", train, pipeline, captured, target)
+            request = with_cut(client.call, BuildRequest(train, pipeline, target))
+            found = client.call("check", request)
             row["training_forward"] = _largest(found, "output").max_rel
             worst = _largest(found, "gradient")
             row["gradient"], row["worst"] = worst.max_rel, worst.name

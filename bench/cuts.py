@@ -24,6 +24,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import GRADIENTS, default_pipeline
 from relascope.passes.cost import is_product
@@ -114,8 +115,8 @@ def _rows(
     target = client.call("describe").targets[0].name
     joint = known.graph
     sizes = {"engine": ir, "sample": source.model, "batch": source.batch, "tokens": source.tokens}
-    rivals = client.call("rivals", source)
-    eager, rival = rivals.eager_bytes, rivals.min_cut_bytes
+    saved = client.call("torch_saved", source)
+    eager, rival = saved.eager_bytes, saved.min_cut_bytes
     rows: list[Row] = [
         {**sizes, "strategy": "pytorch eager", "bytes": eager, "to_min_cut": _over(eager, rival)},
         {**sizes, "strategy": "pytorch min-cut", "bytes": rival, "to_min_cut": _over(rival, rival)},
@@ -133,10 +134,12 @@ def _rows(
         rows.append({**sizes, **_figures(joint, found, label, seconds), "eager": eager})
         rows[-1]["to_min_cut"] = _over(found.bytes or 0, rival)
         if args.check:
-            compared = client.call("check", source, pipeline, found.ids, target)
+            request = BuildRequest(source, pipeline, target).split_at(found.ids)
+            compared = client.call("check", request)
             rows[-1]["max_rel"] = max(c.max_rel for c in compared)
         if args.memory and strategy == "min_cut":
-            measured = client.call("profile", source, pipeline, found.ids, target, 1, 1)
+            request = BuildRequest(source, pipeline, target, 1, 1).split_at(found.ids)
+            measured = client.call("profile", request)
             rows[-1]["peak_bytes"] = measured.peak_bytes
             rows[-1]["estimated_peak"] = measured.estimated_peak_bytes
     return rows

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from relascope.engine.client import EngineClient
 from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TimeResult
 from relascope.passes.catalogue import default_pipeline
@@ -66,14 +67,14 @@ def main() -> None:
 
 def errors(client: EngineClient, target: str, bar: Bar) -> None:
     """Errors against PyTorch, and what "keep everything" captures."""
-    found = client.call("check", LAYER, default_pipeline("relay", False), None, target)
+    found = client.call("check", BuildRequest(LAYER, default_pipeline("relay", False), target))
     bar("forward, float32: error over the output's scale", worst(found, "output").max_rel, 1e-5, "")
     pipeline = default_pipeline("relay", True)
     for dtype, limit in (("float32", 1e-4), ("float64", 1e-10)):
         source = replace(LAYER, training=True, dtype=dtype)
         joint = client.call("graph_after", source, pipeline, len(pipeline) - 1)
         kept = cut(joint, "keep_all")
-        found = client.call("check", source, pipeline, kept.ids, target)
+        found = client.call("check", BuildRequest(source, pipeline, target).split_at(kept.ids))
         bar(
             f"training forward, {dtype}: error over the output's scale",
             worst(found, "output").max_rel,
@@ -102,10 +103,11 @@ def speed(client: EngineClient, targets: list[str], repeats: int, bar: Bar) -> N
     for threads in (1, 0):
         for number, target in enumerate(targets):
             words = f"{threads or 'all'} thread{'s' if threads != 1 else ''}, {target}"
-            timed = client.call("time", LAYER, pipeline, None, target, threads, repeats)
+            timed = client.call("time", BuildRequest(LAYER, pipeline, target, threads, repeats))
             limit = 1.0 if number == 0 else None
             bar(f"forward over eager: {words}", ratio(timed, "forward"), limit, "x")
-            timed = client.call("time", source, joint, kept, target, threads, repeats)
+            request = BuildRequest(source, joint, target, threads, repeats).split_at(kept)
+            timed = client.call("time", request)
             both = ratio(timed, "forward_backward")
             bar(f"forward+backward over eager: {words}", both, None, "x")
 

@@ -21,11 +21,11 @@ from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
-from relascope.engine.jobs.cut import joint_of
+from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.profile import Profile
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline, last_built
-from relascope.passes.cuts.cut import cut
 from relascope.samples import SAMPLES
 from relascope.viz.rows.formats import text_table
 from relascope.viz.rows.profile import EXPLAINED, peaks_text, profile_document
@@ -89,11 +89,9 @@ def _document(
 ) -> Row:
     source = ModelSource(name, training=training)
     pipeline = default_pipeline(ir, training)
-    captured = cut(joint_of(client.call, source, pipeline)).ids if training else None
     target = client.call("describe").targets[0].name
-    found: Profile = client.call(
-        "profile", source, pipeline, captured, target, args.threads, args.repeats
-    )
+    request = BuildRequest(source, pipeline, target, args.threads, args.repeats)
+    found: Profile = client.call("profile", with_cut(client.call, request))
     graph = client.call("graph_after", source, pipeline, last_built(ir, pipeline))
     return profile_document(found, graph)
 

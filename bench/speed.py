@@ -22,11 +22,11 @@ from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
-from relascope.engine.jobs.cut import joint_of
+from relascope.engine.jobs.cut import with_cut
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.protocol.times import RIVALS, TimeResult
+from relascope.engine.protocol.times import BASELINES, TimeResult
 from relascope.passes.catalogue import default_pipeline
-from relascope.passes.cuts.cut import cut
 from relascope.samples import SAMPLES
 from relascope.viz.rows.formats import text_table
 
@@ -120,14 +120,10 @@ def _rows(
 ) -> list[Row]:
     source = ModelSource(case.sample, batch=case.batch, tokens=case.tokens, training=case.training)
     pipeline = default_pipeline(ir, case.training)
-    captured = None
-    if case.training:
-        captured = cut(joint_of(client.call, source, pipeline)).ids
     target = client.call("describe").targets[0].name
-    rivals = RIVALS[:1] if args.rival and ir == "relax" else ()
-    result: TimeResult = client.call(
-        "time", source, pipeline, captured, target, threads, args.repeats, rivals
-    )
+    baselines = BASELINES[:1] if args.rival and ir == "relax" else ()
+    request = with_cut(client.call, BuildRequest(source, pipeline, target, threads, args.repeats))
+    result: TimeResult = client.call("time", request, baselines)
     for note in result.notes:
         print(f"{ir}, {case.sample}: {note}", file=sys.stderr)
     rows = []

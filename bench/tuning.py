@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from typing import Any
 from relascope.engine.client import EngineClient
 from relascope.engine.measure import timing
 from relascope.engine.protocol import records
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TimeResult
 from relascope.engine.protocol.tuning import RECORDS, TuneResult, TuneTask
@@ -153,24 +155,23 @@ def _tune(
     trials: int,
 ) -> TuneResult:
     pipeline = default_pipeline(args.engine, False)
-    found: TuneResult = client.call(
-        "tune", source, pipeline, None, target, args.threads, keys, trials
-    )
+    request = BuildRequest(source, pipeline, target, args.threads)
+    found: TuneResult = client.call("tune", request, keys, trials)
     return found
 
 
 def _sample(args: argparse.Namespace, name: str, target: str, place: Path) -> Row:
     """Time a sample without records, tune it, and time it with them."""
     source, pipeline = ModelSource(name), default_pipeline(args.engine, False)
-    call = (source, pipeline, None)
+    request = BuildRequest(source, pipeline, target, args.threads, args.repeats)
     with EngineClient(args.engine) as client:
 
         def timed(text: str) -> TimeResult:
-            result: TimeResult = client.call("time", *call, text, args.threads, args.repeats)
+            result: TimeResult = client.call("time", replace(request, target=text))
             return result
 
         before = timed(target)
-        listed: tuple[TuneTask, ...] = client.call("tasks", *call, target, args.threads)
+        listed: tuple[TuneTask, ...] = client.call("tasks", request)
         keys = tuple(t.key for t in listed[: args.top])
         result = _tune(client, args, source, target, keys, args.trials)
         after = timed(f"{target} {RECORDS}")

@@ -11,20 +11,17 @@ from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
-    cut_of,
-    first_target,
+    cut_request,
     fleet_of,
     fleet_options,
     pipeline_of,
+    request_of,
     source_of,
     write,
 )
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import variants
-from relascope.engine.jobs.cut import joint_of
-from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import ModelSource
-from relascope.passes.pipeline import Pipeline
+from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.rows import artefact, timings
 
 
@@ -70,9 +67,8 @@ def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
         _check_folder(args.output)
     folder = str(args.output.absolute()) if args.output else ""
     with Engine(args, connect) as ask:
-        found = ask(
-            "compile", source, pipeline, _captured(ask, source, pipeline, args), args.target, folder
-        )
+        request = BuildRequest(source, pipeline, args.target)
+        found = ask("compile", cut_request(args, ask, request), folder)
     return {
         "model": source.model,
         "engine": args.engine,
@@ -89,26 +85,17 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
     if fleet is not None:
         _check_there(args)
     with Engine(args, connect) as ask:
-        target = args.target or first_target(ask)
+        request = request_of(args, ask)
         taken: tuple[variants.Offer, ...] = ()
         if args.ways:
-            offered = variants.offers(args.engine, ask("describe").targets, target)
+            offered = variants.offers(args.engine, ask("describe").targets, request.target)
             taken = variants.chosen(args.ways, offered)
-        made = variants.ways(
-            source, pipeline, target, taken, lambda s, p: _captured(ask, s, p, args)
-        )
-        about = (
-            source,
-            pipeline,
-            _captured(ask, source, pipeline, args),
-            target,
-            args.threads,
-            args.repeats,
-        )
+        made = variants.variants(request, taken, lambda one: cut_request(args, ask, one))
+        request = cut_request(args, ask, request)
         if fleet is not None:
-            result = ask("time_remote", *about, fleet)
+            result = ask("time_remote", request, fleet)
         else:
-            result = ask("time", *about, tuple(args.rival), made)
+            result = ask("time", request, tuple(args.rival), made)
     document = timings.run_document(
         result,
         args.engine,
@@ -154,14 +141,6 @@ def _check_there(args: argparse.Namespace) -> None:
             "--target",
             "Give a target, such as 'llvm -mtriple=aarch64-linux-gnu' or 'cuda -arch=sm_90'.",
         )
-
-
-def _captured(
-    ask: Ask, source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
-) -> tuple[str, ...] | None:
-    if not source.training:
-        return None
-    return cut_of(joint_of(ask, source, pipeline), args).ids
 
 
 def _append(path: Path, document: Document) -> None:

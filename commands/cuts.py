@@ -11,16 +11,17 @@ from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
-    bench_of,
     cut_of,
     first_target,
     pipeline_of,
+    request_of,
     source_of,
     write,
 )
 from relascope.engine.jobs import cut as cutting
 from relascope.engine.jobs.cut import joint_of
 from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.request import BuildRequest
 from relascope.passes.catalogue import default_pipeline, gradients
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.rows import tables
@@ -34,7 +35,7 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
     with Engine(args, connect) as ask:
         measured = None
         if args.prices == "measured":
-            measured = cutting.forward_times(ask, source, pipeline, bench_of(args, ask))
+            measured = cutting.forward_times(ask, request_of(args, ask))
         cut = cut_of(joint_of(ask, source, pipeline, measured), args)
         document = {
             "model": source.model,
@@ -42,7 +43,7 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
             "pipeline": str(pipeline),
             **tables.cut_document(cut),
             "seconds": time.perf_counter() - started,
-            "rivals": tables.rivals_document(ask("rivals", source)),
+            "rivals": tables.torch_saved_document(ask("torch_saved", source)),
         }
         if args.frontier:
             document |= tables.frontier_document(cut.joint)
@@ -51,8 +52,7 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
             if args.frontier:
                 others = (n for n, s in cuts.STRATEGIES.items() if not s.has_budget)
                 points += [(n, cuts.cut(cut.joint, n)) for n in others if n != args.strategy]
-            bench = bench_of(args, ask)
-            document["measured"] = plain(cutting.measure(ask, source, pipeline, points, bench))
+            document["measured"] = plain(cutting.measure(ask, request_of(args, ask), points))
         if args.output:
             split = ask("split", source, pipeline, cut.ids)
             write(args.output, json.dumps(plain(split), ensure_ascii=False))
@@ -69,7 +69,8 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
         for source in ways:
             pipeline = default_pipeline(args.engine, True, source.gradient)
             joint = joint_of(ask, source, pipeline)
-            errors = ask("check", source, pipeline, cuts.cut(joint).ids, target)
+            request = BuildRequest(source, pipeline, target).split_at(cuts.cut(joint).ids)
+            errors = ask("check", request)
             rows.append(tables.gradient_row(source.gradient, joint, errors))
     return {
         "model": args.model,

@@ -10,14 +10,13 @@ from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
-    cut_of,
+    cut_request,
     first_target,
     pipeline_of,
     source_of,
     write,
 )
 from relascope.core.graph import Graph
-from relascope.engine.jobs.cut import joint_of
 from relascope.engine.protocol.profile import Profile
 from relascope.engine.protocol.session import Ask
 from relascope.passes.catalogue import last_built
@@ -78,12 +77,7 @@ def lint(args: argparse.Namespace, connect: Connect) -> Document:
 
 
 def _profile(args: argparse.Namespace, ask: Ask) -> Profile:
-    source, pipeline = source_of(args), pipeline_of(args)
-    captured = None
-    if source.training:
-        captured = cut_of(joint_of(ask, source, pipeline), args).ids
-    target = args.target or first_target(ask)
-    found: Profile = ask("profile", source, pipeline, captured, target, args.threads, args.repeats)
+    found: Profile = ask("profile", cut_request(args, ask))
     return found
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from relascope.engine.jobs import bisect as bisection
-from relascope.engine.protocol.times import RIVALS
+from relascope.engine.protocol.times import BASELINES
 from relascope.passes.catalogue import GRADIENTS
 from relascope.passes.cuts import cut as cuts
 from relascope.passes.cuts.budget import parse_budget
@@ -201,7 +201,7 @@ def rivals(command: argparse.ArgumentParser) -> None:
         "--rival",
         action="append",
         default=[],
-        choices=RIVALS,
+        choices=BASELINES,
         help="time this beside PyTorch eager, too; it compiles first, which takes a while; repeat",
     )
 

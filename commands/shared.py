@@ -12,7 +12,8 @@ from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
-from relascope.engine.jobs import cut as cutting
+from relascope.engine.jobs.cut import with_cut
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue import default_pipeline, read_pipeline
@@ -172,9 +173,26 @@ def first_target(ask: Callable[..., Any]) -> str:
     return here[0].name
 
 
-def bench_of(args: argparse.Namespace, ask: Callable[..., Any]) -> cutting.Bench:
-    """Where and how to measure."""
-    return cutting.Bench(args.target or first_target(ask), args.threads, args.repeats)
+def request_of(args: argparse.Namespace, ask: Callable[..., Any]) -> BuildRequest:
+    """What is built and how it is run, as the options say; the program whole."""
+    return BuildRequest(
+        source_of(args),
+        pipeline_of(args),
+        args.target or first_target(ask),
+        args.threads,
+        getattr(args, "repeats", BuildRequest.repeats),
+    )
+
+
+def cut_request(
+    args: argparse.Namespace, ask: Callable[..., Any], request: BuildRequest | None = None
+) -> BuildRequest:
+    """The same; for training, split at the cut that the options ask for.
+
+    Args:
+        request: of another pipeline or target than the options say.
+    """
+    return with_cut(ask, request or request_of(args, ask), lambda joint: cut_of(joint, args))
 
 
 def fleet_options(command: argparse.ArgumentParser) -> None:

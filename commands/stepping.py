@@ -12,7 +12,7 @@ from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
-    cut_of,
+    cut_request,
     first_target,
     pipeline_of,
     source_of,
@@ -21,7 +21,7 @@ from relascope.commands.shared import (
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
 from relascope.engine.jobs import step as stepping
-from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.cuts import cut as cuts
@@ -100,13 +100,13 @@ def _check_steps(
     for index, one in enumerate(pipeline):
         if not one.enabled:
             continue
-        upto, captured = pipeline.upto(index), None
+        request = BuildRequest(source, pipeline.upto(index), target)
         if source.training:
-            joint = ask("graph_after", source, upto, index)
+            joint = ask("graph_after", source, request.pipeline, index)
             if joint.forward_outputs is None:
                 continue
-            captured = cut_of(joint_of(ask, source, upto), args).ids
-        error = tables.worst(ask("check", source, upto, captured, target))
+            request = cut_request(args, ask, request)
+        error = tables.worst(ask("check", request))
         if error is not None:
             errors[index] = error
     return errors

@@ -8,24 +8,20 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
-    cut_of,
-    first_target,
+    cut_request,
     fleet_of,
     fleet_options,
-    pipeline_of,
-    source_of,
     write,
 )
 from relascope.core.errors import EngineError
-from relascope.engine.jobs.cut import joint_of
 from relascope.engine.measure import timing
 from relascope.engine.protocol import records
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.tuning import Tuned, TuneResult, TuneTask
 from relascope.passes.catalogue import last_built
@@ -65,12 +61,12 @@ def more_options(command: argparse.ArgumentParser) -> None:
 def tasks(args: argparse.Namespace, connect: Connect) -> Document:
     """The kernels of a model that can be tuned: calls, share of the time, best record."""
     with Engine(args, connect) as ask:
-        call = _call(args, ask)
-        found: tuple[TuneTask, ...] = ask("tasks", *call, fleet_of(args))
-        source, pipeline = call[:2]
+        request = cut_request(args, ask)
+        found: tuple[TuneTask, ...] = ask("tasks", request, fleet_of(args))
+        source, pipeline = request.source, request.pipeline
         graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
-        place = _place(args, ask, call[3])
-    document = {**_about(args, call), "records": str(place)}
+        place = _place(args, ask, request)
+    document = {**_about(args, request), "records": str(place)}
     document["tasks"] = tuned.task_rows(found, graph)
     if args.output:
         write(args.output, json.dumps(document, ensure_ascii=False))
@@ -83,19 +79,19 @@ def tune(args: argparse.Namespace, connect: Connect) -> Document:
         raise EngineError("usage", "There is nothing to measure.", "--trials, --top", "Give 1.")
     fleet = fleet_of(args)
     with Engine(args, connect) as ask:
-        call = _call(args, ask)
-        found: tuple[TuneTask, ...] = ask("tasks", *call, fleet)
+        request = cut_request(args, ask)
+        found: tuple[TuneTask, ...] = ask("tasks", request, fleet)
         keys = _chosen(found, args)
-        place = _place(args, ask, call[3])
+        place = _place(args, ask, request)
         lines, began = len(records.read(place).trials), time.perf_counter()
         try:
-            result = ask.timed("tune", *call, keys, args.trials, fleet)
+            result = ask.timed("tune", request, keys, args.trials, fleet)
         except KeyboardInterrupt:
             seconds = time.perf_counter() - began
-            result = _so_far(place, lines, found, keys, call[3], args, seconds)
+            result = _so_far(place, lines, found, keys, request, seconds)
     book = records.read(place)
     document = {
-        **_about(args, call),
+        **_about(args, request),
         "machine": result.machine,
         "threads": result.threads,
         "records": result.folder,
@@ -111,31 +107,20 @@ def tune(args: argparse.Namespace, connect: Connect) -> Document:
     return document
 
 
-def _call(args: argparse.Namespace, ask: Ask) -> tuple[Any, ...]:
-    """What `tasks` and `tune` of a session begin with."""
-    source, pipeline = source_of(args), pipeline_of(args)
-    target = args.target or first_target(ask)
-    captured = None
-    if source.training:
-        captured = cut_of(joint_of(ask, source, pipeline), args).ids
-    return source, pipeline, captured, target, args.threads
-
-
-def _about(args: argparse.Namespace, call: tuple[Any, ...]) -> Document:
-    source, pipeline, _, target, threads = call
+def _about(args: argparse.Namespace, request: BuildRequest) -> Document:
     return {
-        "model": source.model,
+        "model": request.source.model,
         "engine": args.engine,
-        "pipeline": str(pipeline),
-        "strategy": args.strategy if source.training else None,
-        "target": target,
-        "threads": threads or len(os.sched_getaffinity(0)),
+        "pipeline": str(request.pipeline),
+        "strategy": args.strategy if request.source.training else None,
+        "target": request.target,
+        "threads": request.threads or len(os.sched_getaffinity(0)),
     }
 
 
-def _place(args: argparse.Namespace, ask: Ask, target: str) -> Path:
+def _place(args: argparse.Namespace, ask: Ask, request: BuildRequest) -> Path:
     version = ask("describe").version
-    return records.folder(args.engine, version, target, args.threads, fleet_of(args))
+    return records.folder(args.engine, version, request.target, request.threads, fleet_of(args))
 
 
 def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, ...]:
@@ -165,8 +150,7 @@ def _so_far(
     lines: int,
     found: Sequence[TuneTask],
     keys: Sequence[str],
-    target: str,
-    args: argparse.Namespace,
+    request: BuildRequest,
     seconds: float,
 ) -> TuneResult:
     """What a run that was stopped had found: the records have it.
@@ -196,8 +180,8 @@ def _so_far(
         made[-1].run if made else "",
         str(place),
         timing.machine(),
-        target,
-        args.threads or len(os.sched_getaffinity(0)),
+        request.target,
+        request.threads or len(os.sched_getaffinity(0)),
         tuple(rows),
         seconds,
         True,

@@ -17,7 +17,7 @@ import torch
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.building.devices import default_target
-from relascope.engine.building.executables import Step
+from relascope.engine.building.executables import Executable
 from relascope.engine.building.threads import use_torch_threads
 from relascope.engine.pytorch.model import Model
 from relascope.engine.server.backend import Backend
@@ -92,8 +92,8 @@ class LiveProgram:
         self.program = backend.import_model(model, _silent)
         self.masks = self._run(_MASKS[backend.ir]).masks
         self._joint: Any = None
-        self._forward: Step | None = None
-        self._steps: dict[frozenset[str], Step] = {}
+        self._forward: Executable | None = None
+        self._steps: dict[frozenset[str], Executable] = {}
 
     def forward(self, values: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """The outputs, nothing saved.

@@ -19,6 +19,7 @@ from relascope.core.graph import Graph
 from relascope.engine.in_process import load_engine
 from relascope.engine.jobs.accuracy import LIMITS
 from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import StepRecord
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.server.session import PipelineSession
@@ -108,7 +109,7 @@ class Stepwise:
                 raise EngineError("target", "This machine can run none of the engine's targets.")
             target = here[0].name
         upto = self.pipeline.upto(last_built(self._session.ir, self.pipeline))
-        found = self._session.check(self.source, upto, None, target, progress=_silent)
+        found = self._session.check(BuildRequest(self.source, upto, target), progress=_silent)
         limit = LIMITS[self.source.dtype]
 
         def share(one: Comparison) -> float:

@@ -1,4 +1,4 @@
-"""Programs that were built, as a `Step`; what both runtimes share."""
+"""Programs that were built, as `Executable`s; what both runtimes share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relascope.passes.program import Program
 Tensors = Mapping[str, torch.Tensor]
 
 
-class Step(Protocol):
+class Executable(Protocol):
     """Something that was built and runs on torch tensors, all by name."""
 
     has_backward: bool
@@ -68,8 +68,8 @@ class Build(Protocol):
     def __call__(self, program: Any, *, name: str) -> Compiled: ...
 
 
-class InferenceStep:
-    """A whole program that was built: an `engine.building.executables.Step` without a backward."""
+class InferenceExecutable:
+    """A whole program that was built: an `Executable` without a backward."""
 
     has_backward = False
 
@@ -78,7 +78,7 @@ class InferenceStep:
         self._whole = build(program, name="main")
 
     def own_bytes(self, values: Tensors, backward: bool) -> int | None:
-        """What TVM holds at most for a run; see `engine.building.executables.Step`."""
+        """What TVM holds at most for a run; see `Executable`."""
         found = self._whole.held(values)
         return None if found is None else found.peak
 
@@ -91,8 +91,8 @@ class InferenceStep:
         raise NotImplementedError("an inference program has no backward")
 
 
-class TrainingStep:
-    """A forward and a backward that were built: an `engine.building.executables.Step`.
+class TrainingExecutable:
+    """A forward and a backward that were built: an `Executable`.
 
     Args:
         halves: `forward`, `backward` (programs) and `saved` (names of the captures).
@@ -112,7 +112,7 @@ class TrainingStep:
         self.read_by_backward = frozenset(self._backward.used)
 
     def own_bytes(self, values: Tensors, backward: bool) -> int | None:
-        """What TVM holds at most for a run; see `engine.building.executables.Step`.
+        """What TVM holds at most for a run; see `Executable`.
 
         While the backward runs, the forward's results are held too; and where a function holds its
         memory between calls, both hold theirs always.
@@ -156,8 +156,8 @@ class TrainingStep:
         return dict(zip(self.gradients, results, strict=True))
 
 
-class JointStep:
-    """A joint program that was built as one function: an `engine.building.executables.Step`.
+class JointExecutable:
+    """A joint program that was built as one function: an `Executable`.
 
     It computes the gradients together with the outputs, so these are what its forward hands to its
     backward, which only tells them apart. For comparing, not for timing.
@@ -171,7 +171,7 @@ class JointStep:
         self._whole = build(program, name="main")
 
     def own_bytes(self, values: Tensors, backward: bool) -> int | None:
-        """What TVM holds at most for a run; see `engine.building.executables.Step`."""
+        """What TVM holds at most for a run; see `Executable`."""
         found = self._whole.held(values)
         return None if found is None else found.peak
 
@@ -186,14 +186,11 @@ class JointStep:
         return {n: values[f"gradient of {n}"] for n in self._gradients}
 
 
-BuiltStep = InferenceStep | TrainingStep | JointStep
-
-
-def built(program: Program, halves: Any | None, build: Build) -> BuiltStep:
+def built(program: Program, halves: Any | None, build: Build) -> Executable:
     """A program that is built whole, or as the halves it was split into."""
     if halves is not None:
-        return TrainingStep(program, halves, build)
-    return (JointStep if program.gradients else InferenceStep)(program, build)
+        return TrainingExecutable(program, halves, build)
+    return (JointExecutable if program.gradients else InferenceExecutable)(program, build)
 
 
 def given(values: Tensors, name: str) -> torch.Tensor:

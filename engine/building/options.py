@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import relascope.engine.building.threads  # noqa: F401, sets what TVM reads when what was built first runs
 from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
 from relascope.core.memo import Memo
 
 
@@ -25,6 +26,22 @@ class Found:
     place: Path
     stamp: str
     always: bool = False
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function of a program.
+
+    Args:
+        program, name: where it stands.
+        graph: of it; of the forward or backward of a split program, by the ids of the joint graph.
+        exprs: the IR's expression of each node by its id.
+    """
+
+    program: Any
+    name: str
+    graph: Graph
+    exprs: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

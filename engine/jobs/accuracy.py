@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind
-from relascope.engine.jobs.cut import joint_of
+from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import info
@@ -168,11 +169,11 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
     names = ("cut", "split") if stage.strategy else (stage.name,)
     empty = [Row(n, stage.strategy, stage.source.dtype, False) for n in names]
     try:
-        captured = _captured(ask, stage)
-        found = ask("check", stage.source, stage.pipeline, captured, target, captured is not None)
+        request = _request(ask, stage, target)
+        found = ask("check", request, request.split)
         rows = [filled(row, _of(row.stage, found), limit) for row in empty]
         if not all(row.passed for row in rows):
-            nodes = ask("inside", stage.source, stage.pipeline, captured, target)
+            nodes = ask("inside", request)
             graph = _graph(ask, stage)
             forward = any(_over(c, limit) for c in found if not c.name.startswith(_GRADIENT))
             bad = first_bad(graph, nodes, limit, forward)
@@ -190,12 +191,12 @@ def _graph(ask: Ask, stage: Stage) -> Graph:
     return graph
 
 
-def _captured(ask: Ask, stage: Stage) -> tuple[str, ...] | None:
+def _request(ask: Ask, stage: Stage, target: str) -> BuildRequest:
+    request = BuildRequest(stage.source, stage.pipeline, target)
     if not stage.strategy:
-        return None
+        return request
     try:
-        joint = joint_of(ask, stage.source, stage.pipeline)
-        return cut(joint, stage.strategy, stage.budget).ids
+        return with_cut(ask, request, lambda joint: cut(joint, stage.strategy, stage.budget))
     except ValueError as wrong:
         raise EngineError(
             "pass",

@@ -15,11 +15,11 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.jobs import accuracy as truth
 from relascope.engine.jobs.accuracy import LIMITS
-from relascope.engine.jobs.cut import joint_of
+from relascope.engine.jobs.cut import with_cut
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import info
-from relascope.passes.cuts.cut import cut
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT, Found, Verdict, half_way, kept_on, search
 
@@ -203,7 +203,7 @@ def _try(ask: Ask, ir: str, question: Question, kind: str) -> Try:
 
 def _checked(ask: Ask, question: Question, done: Try) -> Try:
     source = question.source
-    found = ask("check", source, question.pipeline, None, question.target)
+    found = ask("check", BuildRequest(source, question.pipeline, question.target))
     row = truth.filled(truth.Row("", "", source.dtype, False), found, LIMITS[source.dtype])
     worst = next(c for c in found if c.name == row.worst)
     return replace(
@@ -217,14 +217,13 @@ def _checked(ask: Ask, question: Question, done: Try) -> Try:
 
 
 def _timed(ask: Ask, question: Question, done: Try) -> Try:
-    source, pipeline, captured = question.source, question.pipeline, None
+    source, pipeline = question.source, question.pipeline
+    request = BuildRequest(source, pipeline, question.target, question.threads, question.repeats)
     if source.training:
         graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
         if graph.forward_outputs is not None:
-            captured = cut(joint_of(ask, source, pipeline)).ids
-    result = ask(
-        "time", source, pipeline, captured, question.target, question.threads, question.repeats
-    )
+            request = with_cut(ask, request)
+    result = ask("time", request)
     ratio = next(r.ratio_to_eager for r in reversed(result.rows) if r.ratio_to_eager is not None)
     outcome = "slow" if ratio > question.factor else "good"
     return replace(done, outcome=outcome, ratio=ratio)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.protocol.profile import Profile
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TimeResult, TimeRow
@@ -22,15 +23,6 @@ BASE = "keep_all"
 _WHOLE = "forward_backward"
 
 
-@dataclass(frozen=True)
-class Bench:
-    """Where and how a split is measured: see `engine.protocol.session.Session.time`."""
-
-    target: str
-    threads: int = 0
-    repeats: int = 10
-
-
 def joint_of(
     ask: Ask, source: ModelSource, pipeline: Pipeline, measured: Measured | None = None
 ) -> Joint:
@@ -43,6 +35,17 @@ def joint_of(
         EngineError: kind "usage"; the pipeline takes no gradient. Also what the session raises.
     """
     return Joint(joint_graph(ask, source, pipeline), ask("kernels", source, pipeline), measured)
+
+
+def with_cut(ask: Ask, request: BuildRequest, choose: Callable[[Joint], Cut] = cut) -> BuildRequest:
+    """The request; for training, split where `choose` says.
+
+    Raises:
+        EngineError: as of `joint_of`, and what `choose` raises.
+    """
+    if not request.source.training:
+        return request
+    return request.split_at(choose(joint_of(ask, request.source, request.pipeline)).ids)
 
 
 def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
@@ -62,16 +65,13 @@ def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
     return graph
 
 
-def forward_times(
-    ask: Ask, source: ModelSource, pipeline: Pipeline, bench: Bench
-) -> tuple[tuple[tuple[str, ...], float], ...]:
+def forward_times(ask: Ask, request: BuildRequest) -> tuple[tuple[tuple[str, ...], float], ...]:
     """Seconds of each kernel of the forward as it runs where nothing is saved, with its nodes.
 
     Nothing is saved, so that the compiler fuses the forward as it likes. Kernels that compute no
     node of the graph are left out.
     """
-    where = bench.target, bench.threads, bench.repeats
-    profile: Profile = ask("profile", source, pipeline, (), *where)
+    profile: Profile = ask("profile", request.split_at(()))
     return tuple(
         (k.nodes, 1e-3 * k.median_ms) for k in profile.kernels if k.phase == "forward" and k.nodes
     )
@@ -110,10 +110,8 @@ class Point:
 
 def measure(
     ask: Ask,
-    source: ModelSource,
-    pipeline: Pipeline,
+    request: BuildRequest,
     cuts: Iterable[tuple[str, Cut]],
-    bench: Bench,
     tell: Callable[[Point], None] = lambda one: None,
 ) -> tuple[Point, ...]:
     """Build, check and time the split at each cut, and `BASE` first.
@@ -130,13 +128,12 @@ def measure(
 
     def timed(ids: tuple[str, ...]) -> TimeResult:
         if ids not in times:
-            times[ids] = ask("time", source, pipeline, ids, *where)
+            times[ids] = ask("time", request.split_at(ids))
         return times[ids]
 
-    where = bench.target, bench.threads, bench.repeats
     for title, one in cuts:
         base, mine = timed(cut(one.joint, BASE).ids), timed(one.ids)
-        profile: Profile = ask("profile", source, pipeline, one.ids, *where)
+        profile: Profile = ask("profile", request.split_at(one.ids))
         eager = next(r for r in base.rows if r.ratio_to_eager is None and r.phase == _WHOLE)
         # Of ratios, so that what slowed the machine between two timings is none of the cut's.
         more = (_ratio(mine) - _ratio(base)) * eager.median_ms

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from relascope.core.graph import Graph, Kind
 from relascope.engine.jobs.accuracy import DTYPES, LIMITS, BadNode, first_bad
 from relascope.engine.protocol.accuracy import NodeError
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import last_built
@@ -73,7 +74,7 @@ def look(
     upto = pipeline.upto(step)
     graph: Graph = ask("graph_after", source, upto, step)
     worst: dict[str, NodeError] = {}
-    for error in ask("inside", source, upto, None, target):
+    for error in ask("inside", BuildRequest(source, upto, target)):
         if error.id not in worst or worst[error.id].max_rel < error.max_rel:
             worst[error.id] = error
     found = Inside(source.dtype, graph, worst, None)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.target_text import gpu_index, split
 from relascope.engine.protocol.targets import Target
-from relascope.engine.protocol.times import Way
+from relascope.engine.protocol.times import Variant
 from relascope.passes.catalogue import names as pass_names
 from relascope.passes.pipeline import Pipeline, Step
-
-Captured = Callable[[ModelSource, Pipeline], tuple[str, ...] | None]
-"""From a pipeline to what the forward saves at its end; None in inference."""
 
 WAYS = {
     "tvm": "TVM's own kernels",
@@ -102,14 +99,22 @@ def with_pass(pipeline: Pipeline, name: str, training: bool) -> Pipeline:
     return Pipeline(steps)
 
 
-def ways(
-    source: ModelSource, pipeline: Pipeline, target: str, taken: Iterable[Offer], captured: Captured
-) -> tuple[Way, ...]:
-    """What `Session.time` is asked for, without the way that the target is by itself."""
+def variants(
+    request: BuildRequest, taken: Iterable[Offer], cut: Callable[[BuildRequest], BuildRequest]
+) -> tuple[Variant, ...]:
+    """What `Session.time` is asked for, without the way that the target is by itself.
+
+    Args:
+        request: what they are variants of.
+        cut: splits a request for training.
+    """
     made = []
     for offer in taken:
-        if offer.target == target and not offer.added:
+        if offer.target == request.target and not offer.added:
             continue
-        mine = with_pass(pipeline, offer.added, source.training) if offer.added else pipeline
-        made.append(Way(offer.name, offer.target, mine, captured(source, mine)))
+        pipeline = request.pipeline
+        if offer.added:
+            pipeline = with_pass(pipeline, offer.added, request.source.training)
+        one = replace(request, target=offer.target, pipeline=pipeline)
+        made.append(Variant(offer.name, cut(one)))
     return tuple(made)

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from relascope.core.errors import EngineError
-from relascope.engine.building.executables import Step, Tensors
+from relascope.engine.building.executables import Executable, Tensors
 from relascope.engine.cpu_kernels.buffer_pool import Room
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.measure import timing
 from relascope.engine.measure.memory import torch_peak
 from relascope.engine.protocol.accuracy import Comparison, Spread
-from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.engine.pytorch.compile import CannotCompile, compiled, error_of, first_run
 from relascope.engine.pytorch.model import Model
@@ -37,7 +37,7 @@ class Built:
 
     model: Model
     program: Any
-    step: Step
+    step: Executable
     capture_bytes: int | None
     seconds: float
     room: Room = field(default_factory=Room, compare=False)
@@ -171,7 +171,7 @@ class Contender:
 
 
 def measure(
-    ours: Sequence[Contender], repeats: int, progress: Progress, rivals: Sequence[str] = ()
+    ours: Sequence[Contender], repeats: int, progress: Progress, baselines: Sequence[str] = ()
 ) -> TimeResult:
     """Compare with PyTorch, then time against PyTorch eager, all in turns.
 
@@ -182,7 +182,7 @@ def measure(
 
     Args:
         ours: of one model on one device, the one that the result is about first.
-        rivals: in `engine.protocol.times.RIVALS`, timed in turn with them; one that cannot be
+        baselines: in `engine.protocol.times.BASELINES`, timed in turn with them; one that cannot be
             compiled is left out, and a note says why.
     """
     first = ours[0].built
@@ -190,7 +190,7 @@ def measure(
     if first.step.has_backward:
         phases.append("forward_backward")
     compared = {
-        c.what: compare(c.built, _part(progress, 0.2 * i / len(ours), 0.2 * (i + 1) / len(ours)))
+        c.what: compare(c.built, part(progress, 0.2 * i / len(ours), 0.2 * (i + 1) / len(ours)))
         for i, c in enumerate(ours)
     }
 
@@ -198,8 +198,8 @@ def measure(
         if model.device.type == "cuda":
             torch.cuda.synchronize(model.device)
 
-    modules, seconds, notes = _compiled(model, rivals, _part(progress, 0.2, 0.5))
-    start = 0.5 if rivals else 0.2
+    modules, seconds, notes = _compiled(model, baselines, part(progress, 0.2, 0.5))
+    start = 0.5 if baselines else 0.2
     rows: list[TimeRow] = []
     for index, phase in enumerate(phases):
         share = (1 - start) / len(phases)
@@ -207,13 +207,13 @@ def measure(
         runs = {"pytorch eager": model.eager(backward)}
         runs |= {c.what: _run(c.built, backward) for c in ours}
         runs |= {n: model.eager(backward, module) for n, module in modules.items()}
-        part = _part(progress, start + share * index, start + share * (index + 1))
+        step = part(progress, start + share * index, start + share * (index + 1))
         words = phase.replace("_", " and ")
         measured = timing.interleave(
             runs,
             repeats,
             wait,
-            lambda f, t, part=part, words=words: part(f, f"{words}, {t}"),  # type: ignore[misc]
+            lambda f, t, step=step, words=words: step(f, f"{words}, {t}"),  # type: ignore[misc]
         )
         peaks = {name: torch_peak(run, model.device) for name, run in runs.items()}
         eager = measured["pytorch eager"]
@@ -260,21 +260,17 @@ def _run(built: Built, backward: bool) -> Callable[[], object]:
     return forward_backward if backward else forward
 
 
-def _part(progress: Progress, low: float, high: float) -> Progress:
-    return lambda fraction, text: progress(low + (high - low) * fraction, text)
-
-
 def _compiled(
-    model: Model, rivals: Sequence[str], progress: Progress
+    model: Model, baselines: Sequence[str], progress: Progress
 ) -> tuple[dict[str, Callable[..., Any]], dict[str, float], list[str]]:
     """What torch.compile makes of the model, compiled; in what time; and why of some nothing."""
     found: dict[str, Callable[..., Any]] = {}
     seconds: dict[str, float] = {}
     notes = []
-    if rivals:
+    if baselines:
         torch._dynamo.reset()  # or what an earlier model made it give up on is remembered
-    for index, name in enumerate(rivals):
-        progress(index / len(rivals), f"{name}, which compiles first")
+    for index, name in enumerate(baselines):
+        progress(index / len(baselines), f"{name}, which compiles first")
         try:
             began = time.perf_counter()
             module = compiled(model, name)

@@ -26,6 +26,7 @@ from typing import Any, Protocol
 import torch
 
 from relascope.core.graph import Graph, Kind, Node, TensorType
+from relascope.engine.building.options import Function
 from relascope.engine.measure.compare import Built, comparison, gradient_floor, scale_of
 from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
 from relascope.engine.pytorch.model import Model, tensor_type
@@ -54,36 +55,32 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class Intermediates:
     """A function whose inside is to be seen.
 
     Args:
-        program, name: where it stands.
-        graph: of it.
-        exprs: the IR's expression of each node by its id.
         masks: dropout masks by name, as the whole program draws them.
         given: tensors that it reads besides those of the model, by name.
         gradients: names of what its last results are gradients of.
     """
 
-    program: Any
-    name: str
-    graph: Graph
-    exprs: Mapping[str, Any]
+    function: Function
     masks: Tensors
     given: Tensors
     gradients: tuple[str, ...]
 
 
-def values_inside(backend: Backend, model: Model, part: Part, target: str) -> Tensors:
+def values_inside(backend: Backend, model: Model, inside: Intermediates, target: str) -> Tensors:
     """Every tensor that a function computes, by its node's id."""
-    ids = [n.id for n in part.graph if _is_shown(n) and backend.can_show(part.exprs[n.id])]
-    if not ids:
+    function = inside.function
+    exprs = {n.id: function.exprs[n.id] for n in function.graph if _is_shown(n)}
+    exprs = {ident: expr for ident, expr in exprs.items() if backend.can_show(expr)}
+    if not exprs:
         return {}
-    shown = backend.showing(part.program, part.name, [part.exprs[i] for i in ids])
+    shown = backend.showing(function.program, function.name, list(exprs.values()))
     built = Built(model, shown, backend.build(shown, None, target), None, 0.0)
-    results, _ = built.forward({**part.masks, **part.given})
-    return dict(zip(ids, results, strict=True))
+    results, _ = built.forward({**inside.masks, **inside.given})
+    return dict(zip(exprs, results, strict=True))
 
 
 def _is_shown(node: Node) -> bool:
@@ -95,7 +92,11 @@ def _is_shown(node: Node) -> bool:
 
 
 def compare_inside(
-    part: Part, values: Tensors, results: Counterparts, reference: Reference, whole: Tensors
+    inside: Intermediates,
+    values: Tensors,
+    results: Counterparts,
+    reference: Reference,
+    whole: Tensors,
 ) -> tuple[NodeError, ...]:
     """Hold every node that has a counterpart against it, in graph order.
 
@@ -107,18 +108,17 @@ def compare_inside(
     theirs = dict(results)
     known = {name.removeprefix("gradient of "): t for name, t in reference.gradients}
     against: dict[str, float] = {}
-    if part.gradients:
-        floor = gradient_floor(scale_of(known[n]) for n in part.gradients if n in known)
-        for ident, name in zip(
-            part.graph.outputs[-len(part.gradients) :], part.gradients, strict=True
-        ):
+    graph, names = inside.function.graph, inside.gradients
+    if names:
+        floor = gradient_floor(scale_of(known[n]) for n in names if n in known)
+        for ident, name in zip(graph.outputs[-len(names) :], names, strict=True):
             gradient = known.get(name)
             if gradient is not None and ident in values:
                 theirs[ident] = f"gradient of {name}", gradient
                 against[ident] = max(scale_of(gradient), floor)
     gradients = _Nearest(reference.gradients)
     found = []
-    for node in part.graph:
+    for node in graph:
         ours = values.get(node.id)
         if ours is None:
             continue
@@ -133,15 +133,15 @@ def compare_inside(
     return tuple(found)
 
 
-def compare_captures(captured: Tensors, results: Counterparts) -> tuple[Comparison, ...]:
+def compare_captures(captures: Tensors, results: Counterparts) -> tuple[Comparison, ...]:
     """Hold those captures that PyTorch has too against its tensors.
 
     Args:
-        captured: what the forward half returned, by the ids of the joint function's nodes.
+        captures: what the forward half returned, by the ids of the joint function's nodes.
         results: from `results_in`, of the joint function.
     """
     found = []
-    for ident, ours in captured.items():
+    for ident, ours in captures.items():
         if ident in results:
             _, theirs = results[ident]
             scale = scale_of(theirs)

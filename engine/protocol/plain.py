@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from relascope.core.graph import Graph
-
-if TYPE_CHECKING:
-    pass
 from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
 
 
 def plain(value: Any) -> Any:

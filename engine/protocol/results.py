@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from relascope.core.graph import Graph, TensorType
-
-if TYPE_CHECKING:
-    pass
 from relascope.core.errors import EngineError
+from relascope.core.graph import Graph, TensorType
 from relascope.engine.protocol.source import ModelSource
 
 

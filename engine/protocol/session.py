@@ -1,9 +1,9 @@
 """What any engine can do, and the plain data that travels between it and the app.
 
 An engine lives in a child process (`engine.worker`) and is spoken to through `engine.client`. Every
-call says in full what it is about: the source, the pipeline, the captures. The engine remembers
-what it computed, but nothing depends on its memory, so a child that was killed is simply started
-again and asked once more.
+call says in full what it is about: the source, the pipeline, what is built of it. The engine
+remembers what it computed, but nothing depends on its memory, so a child that was killed is simply
+started again and asked once more.
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ if TYPE_CHECKING:
     from relascope.engine.protocol.tuning import Fleet, TuneResult, TuneTask
     from relascope.passes.search.reduce import Piece
 from relascope.engine.protocol.accuracy import Comparison, NodeError
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import ModelInfo, PassExample, SplitResult, StepRecord
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.times import Rivals, TimeResult, Way
+from relascope.engine.protocol.times import TimeResult, TorchSaved, Variant
 
 Progress = Callable[[float, str], None]
 """Called with how much is done (0 to 1) and what is being done, in a few words."""
+
+
+def part(progress: Progress, low: float, high: float) -> Progress:
+    """A progress that fills only a part of another."""
+    return lambda fraction, text: progress(low + (high - low) * fraction, text)
+
 
 Ask = Callable[..., Any]
 """Called with the name of a session's function and its arguments; returns its answer."""
@@ -88,45 +95,27 @@ class Session(Protocol):
         self,
         source: ModelSource,
         pipeline: Pipeline,
-        captured: tuple[str, ...],
+        captures: tuple[str, ...],
         *,
         progress: Progress,
     ) -> SplitResult:
         """Saw the joint graph at the end of the pipeline into forward and backward.
 
         Args:
-            captured: ids of the nodes of the joint graph that the forward saves; what else the
-                backward needs of the forward, it computes again.
+            captures: as of a `BuildRequest`.
         """
 
     def check(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        captures: bool = False,
-        *,
-        progress: Progress,
+        self, request: BuildRequest, captures: bool = False, *, progress: Progress
     ) -> tuple[Comparison, ...]:
         """Build and run once; compare every output (and gradient) with PyTorch.
 
         Args:
-            captured: None to build the program whole, gradients included where it has them; else
-                the joint graph is split at these nodes.
             captures: compare what the forward saves as well, as far as PyTorch has it too; such a
                 comparison is named "capture" and the node's id.
         """
 
-    def inside(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        *,
-        progress: Progress,
-    ) -> tuple[NodeError, ...]:
+    def inside(self, request: BuildRequest, *, progress: Progress) -> tuple[NodeError, ...]:
         """Compare the tensors inside what `check` builds with those inside PyTorch's run.
 
         Every node is kept, so what is run here is fused less than what `check` runs. See
@@ -167,68 +156,41 @@ class Session(Protocol):
     ) -> Report:
         """Make a report of such a piece, which runs by itself."""
 
-    def rivals(self, source: ModelSource, *, progress: Progress) -> Rivals:
+    def torch_saved(self, source: ModelSource, *, progress: Progress) -> TorchSaved:
         """Measure what PyTorch keeps for the backward of a model in training."""
 
     def time(
         self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
-        repeats: int,
-        rivals: tuple[str, ...] = (),
-        ways: tuple[Way, ...] = (),
+        request: BuildRequest,
+        baselines: tuple[str, ...] = (),
+        variants: tuple[Variant, ...] = (),
         *,
         progress: Progress,
     ) -> TimeResult:
         """Build, compare, and time against PyTorch eager, interleaved.
 
+        Of a program that is split, forward and forward+backward are timed.
+
         Args:
-            captured: None to build the inference function; else the joint graph is split at these
-                nodes, and forward and forward+backward are timed.
-            threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
-            rivals: names in `RIVALS`, timed with them.
-            ways: built, compared and timed with them too, on the same device; one that cannot be
-                is left out, and a note says why.
+            baselines: names in `BASELINES`, timed with them.
+            variants: built, compared and timed with them too, on the same device; one that cannot
+                be is left out, and a note says why.
+
+        Raises:
+            EngineError: kind "usage"; a joint graph is not split.
         """
 
-    def time_remote(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
-        repeats: int,
-        fleet: Fleet,
-        *,
-        progress: Progress,
-    ) -> TimeResult:
+    def time_remote(self, request: BuildRequest, fleet: Fleet, *, progress: Progress) -> TimeResult:
         """Build, run once on a device of a fleet to compare with PyTorch here, and time there.
 
-        Times are of the program alone, by the device's clock; PyTorch does not run beside it.
-
-        Args:
-            target: for the device; without PyTorch's BLAS, which is not there.
-            threads: of the device; 0 for its own number.
+        Times are of the program alone, by the device's clock; PyTorch does not run beside it. The
+        target is the device's, without PyTorch's BLAS, which is not there; so are the threads.
         """
 
-    def compile(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        folder: str = "",
-        *,
-        progress: Progress,
-    ) -> Artefact:
+    def compile(self, request: BuildRequest, folder: str = "", *, progress: Progress) -> Artefact:
         """Build for a target that need not be here; the library's size, and each kernel's code.
 
         Args:
-            captured: None to build the inference function; else both halves.
             folder: where the engine's process leaves object files and code; "" to leave none.
         """
 
@@ -244,18 +206,8 @@ class Session(Protocol):
             whole: of the program as it is built instead, with a gradient or without, not split.
         """
 
-    def profile(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
-        repeats: int,
-        *,
-        progress: Progress,
-    ) -> Profile:
-        """Build, compare, and time every kernel by itself; the arguments are those of `time`."""
+    def profile(self, request: BuildRequest, *, progress: Progress) -> Profile:
+        """Build, compare, and time every kernel by itself."""
 
     def peaks(
         self,
@@ -276,31 +228,19 @@ class Session(Protocol):
         """
 
     def tasks(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
-        fleet: Fleet | None = None,
-        *,
-        progress: Progress,
+        self, request: BuildRequest, fleet: Fleet | None = None, *, progress: Progress
     ) -> tuple[TuneTask, ...]:
         """The kernels that can be tuned, those that take the largest share first.
 
+        A target with `engine.protocol.tuning.RECORDS` has the tasks that it has without.
+
         Args:
-            captured, target, threads: those of `time`; a target with
-                `engine.protocol.tuning.RECORDS` has the tasks that it has without.
             fleet: whose records count; None for this machine's.
         """
 
     def tune(
         self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
+        request: BuildRequest,
         keys: tuple[str, ...],
         trials: int,
         fleet: Fleet | None = None,
@@ -313,7 +253,6 @@ class Session(Protocol):
         killed; called again it goes on from them, and measures no schedule twice.
 
         Args:
-            threads: that the kernels are to run with; 0 means as many as the machine has cores.
             keys: of tasks; one after the other, in this order. None of them means all.
             trials: how many schedules to measure of each task, besides those measured before.
             fleet: devices to measure on; None for this machine.

@@ -6,13 +6,9 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-
-if TYPE_CHECKING:
-    pass
 
 _DTYPES = (
     "float16",

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from relascope.passes.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    pass
 from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.request import BuildRequest
 
-RIVALS = ("torch.compile", "torch.compile, reduce-overhead")
+BASELINES = ("torch.compile", "torch.compile, reduce-overhead")
 """What can be timed beside PyTorch eager; the second records CUDA graphs on a GPU."""
 
 
@@ -54,19 +50,15 @@ class TimeRow:
 
 
 @dataclass(frozen=True)
-class Way:
+class Variant:
     """Another way to build the same model, to be timed beside others.
 
     Args:
         name: what its rows are called, behind the IR: "library".
-        pipeline: of passes, from the import.
-        captured: as of `Session.time`, ids of nodes at this pipeline's end.
     """
 
     name: str
-    target: str
-    pipeline: Pipeline
-    captured: tuple[str, ...] | None = None
+    request: BuildRequest
 
 
 @dataclass(frozen=True)
@@ -87,7 +79,7 @@ class TimeResult:
 
 
 @dataclass(frozen=True)
-class Rivals:
+class TorchSaved:
     """What PyTorch keeps from the forward for the backward of the same module.
 
     Bytes count as those of a cut: each storage once, inputs, parameters and masks for nothing.

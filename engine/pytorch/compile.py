@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
-from relascope.engine.protocol.times import RIVALS
+from relascope.engine.protocol.times import BASELINES
 from relascope.engine.pytorch.model import Model, flat_tensors
 
-_TOLD: dict[str, dict[str, Any]] = dict(zip(RIVALS, ({}, {"mode": "reduce-overhead"}), strict=True))
+_TOLD: dict[str, dict[str, Any]] = dict(
+    zip(BASELINES, ({}, {"mode": "reduce-overhead"}), strict=True)
+)
 
 
 class CannotCompile(Exception):
@@ -21,7 +23,7 @@ def compiled(model: Model, name: str) -> Callable[..., Any]:
     """The model's module under torch.compile, which compiles when it first runs.
 
     Args:
-        name: in `engine.protocol.times.RIVALS`.
+        name: in `engine.protocol.times.BASELINES`.
 
     Raises:
         CannotCompile: the model is TorchScript, which is compiled already.

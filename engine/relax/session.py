@@ -11,7 +11,7 @@ import tvm
 
 from relascope.core.graph import Graph
 from relascope.engine.building.disassemble import Compile, Library
-from relascope.engine.building.executables import Step
+from relascope.engine.building.executables import Executable
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.faults.narrow import Cut, Written
 from relascope.engine.faults.replay import Engine
@@ -77,12 +77,12 @@ class RelaxBackend:
         return short_text(program)
 
     def split(
-        self, program: RelaxProgram, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
+        self, program: RelaxProgram, graph: Graph, exprs: dict[str, Any], captures: tuple[str, ...]
     ) -> Halves:
         """Saw a joint program into two; see `passes.relax.training.split`."""
-        return split(program, graph, exprs, captured)
+        return split(program, graph, exprs, captures)
 
-    def build(self, program: RelaxProgram, halves: Halves | None, target: str) -> Step:
+    def build(self, program: RelaxProgram, halves: Halves | None, target: str) -> Executable:
         """Build a program whole, or as the halves it was split into."""
         return runtime.step(program, halves, BuildOptions(target))
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from relascope.core.graph import Graph
 from relascope.engine.building.disassemble import Compile, Library
-from relascope.engine.building.executables import Step as TrainingStep
+from relascope.engine.building.executables import Executable
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.faults import narrow, replay
 from relascope.engine.measure.profile import Watched
@@ -20,10 +20,9 @@ from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.pytorch.model import Model
 from relascope.engine.server.examples import FunctionText
 from relascope.passes.catalogue.example import Example
+from relascope.passes.cuts.halves import Halves
 
 Program = Any  # the engine's own: passes of its IR take and return it
-
-Halves = Any  # the engine's own: `forward`, `backward` are programs, `cut` is a `Cut`
 
 
 class Backend(Protocol):
@@ -53,11 +52,11 @@ class Backend(Protocol):
         """The text of a small program, shortened for reading."""
 
     def split(
-        self, program: Program, graph: Graph, exprs: dict[str, Any], captured: tuple[str, ...]
+        self, program: Program, graph: Graph, exprs: dict[str, Any], captures: tuple[str, ...]
     ) -> Halves:
         """Saw a joint program into two."""
 
-    def build(self, program: Program, halves: Halves | None, target: str) -> TrainingStep:
+    def build(self, program: Program, halves: Halves | None, target: str) -> Executable:
         """Build a program whole, or as the halves it was split into."""
 
     def remote(self, program: Program, options: BuildOptions, session: Any, name: str) -> Remote:

@@ -1,4 +1,4 @@
-"""The forward and backward programs of a split, as graphs over the joint graph's nodes."""
+"""The functions of a program that is built, with their graphs: one, or forward and backward."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from typing import Any
 
 from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
+from relascope.engine.building.options import Function
 from relascope.engine.server.backend import Backend, Halves, Program
 
 
-def half_graph(
-    backend: Backend, joint: Graph, halves: Halves, name: str
-) -> tuple[Graph, dict[str, Any]]:
-    """The graph of one half, and the IR's expressions, by the ids of the joint graph's nodes.
+def split_functions(backend: Backend, joint: Graph, halves: Halves) -> dict[str, Function]:
+    """The forward and the backward of a program that was split, by those words."""
+    return {n: _half(backend, joint, halves, n) for n in ("forward", "backward")}
 
-    An argument that is handed a capture has the capture's id.
-    """
-    graph, exprs = backend.to_graph(getattr(halves, name), name)
-    captured = dict(zip(halves.saved, halves.captures, strict=True))
-    known = {n.id: captured[n.name] for n in graph if n.name in captured}
+
+def _half(backend: Backend, joint: Graph, halves: Halves, name: str) -> Function:
+    """One half; an argument that is handed a capture has the capture's id."""
+    program = getattr(halves, name)
+    graph, exprs = backend.to_graph(program, name)
+    handed = dict(zip(halves.saved, halves.captures, strict=True))
+    known = {n.id: handed[n.name] for n in graph if n.name in handed}
     matched = carry_identity(joint, graph, known)
-    return matched.graph, {matched.renamed[i]: e for i, e in exprs.items()}
+    return Function(program, name, matched.graph, {matched.renamed[i]: e for i, e in exprs.items()})
 
 
 def forward_kernels(
     backend: Backend, program: Program, joint: Graph, exprs: dict[str, Any]
 ) -> tuple[tuple[str, ...], ...] | None:
     """The nodes of a joint program's forward that become one kernel each where nothing is saved."""
-    halves = backend.split(program, joint, exprs, ())
-    _, inside = half_graph(backend, joint, halves, "forward")
-    return backend.kernels(halves.forward, "forward", inside)
+    forward = _half(backend, joint, backend.split(program, joint, exprs, ()), "forward")
+    return backend.kernels(forward.program, "forward", forward.exprs)

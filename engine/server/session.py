@@ -21,11 +21,12 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
 from relascope.core.memo import Memo
-from relascope.engine.building import executables as steps
+from relascope.engine.building import executables
 from relascope.engine.building.devices import torch_device
 from relascope.engine.building.disassemble import take_apart
+from relascope.engine.building.executables import Executable
 from relascope.engine.building.explain import explain
-from relascope.engine.building.options import BuildOptions, Found
+from relascope.engine.building.options import BuildOptions, Found, Function
 from relascope.engine.building.threads import set_threads
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.faults import narrow as narrowing
@@ -35,7 +36,7 @@ from relascope.engine.measure.compare import Built, Contender, compare, measure,
 from relascope.engine.measure.fleet import connected
 from relascope.engine.measure.intermediates import (
     Counterparts,
-    Part,
+    Intermediates,
     compare_captures,
     compare_inside,
     results_in,
@@ -50,29 +51,30 @@ from relascope.engine.protocol.accuracy import Comparison, NodeError
 from relascope.engine.protocol.artefact import Artefact
 from relascope.engine.protocol.fault import Report, Shown, Suspects, Told, Where
 from relascope.engine.protocol.profile import Peaks, Profile
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import ModelInfo, PassExample, SplitResult, StepRecord
-from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.session import Progress, Session, part
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.times import Rivals, TimeResult, Way
+from relascope.engine.protocol.times import TimeResult, TorchSaved, Variant
 from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask
 from relascope.engine.pytorch.model import Model, load_model
 from relascope.engine.pytorch.reference import Reference, run_inside
-from relascope.engine.pytorch.rivals import rivals
+from relascope.engine.pytorch.saved import torch_saved
 from relascope.engine.server.backend import Backend, Halves, Program
 from relascope.engine.server.examples import run_example
-from relascope.engine.server.halves import forward_kernels, half_graph
+from relascope.engine.server.halves import forward_kernels, split_functions
 from relascope.engine.server.steps import (
-    _arguments,
-    _check_gradient,
-    _check_order,
-    _entry,
-    _Loaded,
-    _named,
-    _pass,
-    _State,
-    _suspected,
-    _tail,
+    Loaded,
+    State,
+    arguments_of,
+    as_pass,
+    check_gradient_of,
+    check_order,
+    entry_of,
+    named,
+    suspected,
+    tail_of,
 )
 from relascope.passes.cuts.cut import roles
 from relascope.passes.pipeline import Pipeline, Step
@@ -82,30 +84,27 @@ MOST_TEXT = 400_000
 """A program's text is cut after so many characters: more is not read, and slow to compare."""
 
 
-class PipelineSession:
+class PipelineSession(Session):
     """`engine.protocol.session.Session` over a backend."""
 
     def __init__(self, backend: Backend) -> None:
         self.ir, self._backend = backend.ir, backend
-        self._loaded: Memo[_Loaded] = Memo(3)
-        self._states: Memo[_State] = Memo(96)
+        self._loaded: Memo[Loaded] = Memo(3)
+        self._states: Memo[State] = Memo(96)
         self._references: Memo[Reference] = Memo(1)
-        self._rivals: Memo[Rivals] = Memo(16)
+        self._torch_saved: Memo[TorchSaved] = Memo(16)
         self._peaks: Memo[Peaks] = Memo(16)
         self._starts: Memo[narrowing.Start] = Memo(1)
 
     def describe(self, *, progress: Progress) -> EngineInfo:
-        """Say which TVM runs and what it can compile for."""
         progress(0.0, "looking for devices")
         return self._backend.describe()
 
     def target(self, text: str, *, progress: Progress) -> Target:
-        """What a target that somebody wrote is for, and whether that can be run here."""
         progress(0.0, "looking at the target")
         return self._backend.target(text)
 
     def load(self, source: ModelSource, *, progress: Progress) -> ModelInfo:
-        """Trace or read the model, import it, and return its graph."""
         loaded = self._load(source, progress)
         model, program = loaded.model, loaded.state.program
         types = {n.name: n.outputs[0] for n in loaded.state.graph if n.name}
@@ -123,19 +122,16 @@ class PipelineSession:
     def step(
         self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
     ) -> tuple[StepRecord, ...]:
-        """Run the pipeline over the imported program, one record a step."""
         records = [s.record for s in self._run(source, pipeline, progress)[1:]]
         return tuple(r for r in records if r is not None)
 
     def example(self, name: str, *, progress: Progress) -> PassExample | None:
-        """Run a pass on its small program; None where it has none."""
         progress(0.0, name)
-        return run_example(self._backend, _entry(self.ir, Step(name)))
+        return run_example(self._backend, entry_of(self.ir, Step(name)))
 
     def graph_after(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> Graph:
-        """The graph after step `index`; -1 is the imported program."""
         return self._run(source, pipeline.upto(index), progress)[-1].graph
 
     def program_after(
@@ -149,13 +145,12 @@ class PipelineSession:
         Raises:
             EngineError: the model cannot be imported, or a step failed.
         """
-        state = self._end(source, pipeline, lambda fraction, text: None)
+        state = self._end(source, pipeline, _silent)
         return state.program if not shown or state.shown is None else state.shown
 
     def text(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> str:
-        """The IR's own text after step `index`; -1 is the imported program."""
         state = self._run(source, pipeline.upto(index), progress)[-1]
         text = self._backend.text(state.program if state.shown is None else state.shown)
         if len(text) <= MOST_TEXT:
@@ -168,99 +163,75 @@ class PipelineSession:
         self,
         source: ModelSource,
         pipeline: Pipeline,
-        captured: tuple[str, ...],
+        captures: tuple[str, ...],
         *,
         progress: Progress,
     ) -> SplitResult:
-        """Saw the joint graph at the end of the pipeline into forward and backward."""
         began = time.perf_counter()
-        state, halves = self._halves(source, pipeline, captured, progress)
+        request = BuildRequest(source, pipeline, "").split_at(captures)
+        state, halves = self._programs(request, progress)
         seconds = time.perf_counter() - began
-        forward, _ = half_graph(self._backend, state.base, halves, "forward")
-        backward, _ = half_graph(self._backend, state.base, halves, "backward")
-        return SplitResult(forward, backward, seconds)
+        functions = self._functions(state, halves)
+        return SplitResult(functions["forward"].graph, functions["backward"].graph, seconds)
 
     def check(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        captures: bool = False,
-        *,
-        progress: Progress,
+        self, request: BuildRequest, captures: bool = False, *, progress: Progress
     ) -> tuple[Comparison, ...]:
-        """Build and run once; compare every output, gradient and, if wished, capture."""
-        built = self._build(source, pipeline, captured, target, _part(progress, 0.0, 0.9))
-        found = compare(built, _part(progress, 0.9, 1.0))
-        if not captures or captured is None:
+        state, halves, built = self._build(request, part(progress, 0.0, 0.9))
+        found = compare(built, part(progress, 0.9, 1.0))
+        if not captures or halves is None:
             return found
-        state, halves = self._halves(source, pipeline, captured, progress)
-        _, saved = built.forward(_masks(state.program, source, built.model))
+        _, saved = built.forward(_masks(state.program, request.source, built.model))
         values = {i: saved[n] for i, n in zip(halves.captures, halves.saved, strict=True)}
-        results = self._results(source, pipeline, self._reference(source, state, progress))
-        return *found, *compare_captures(values, results)
+        reference = self._reference(request.source, state, progress)
+        return *found, *compare_captures(values, self._results(request, reference))
 
-    def inside(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        *,
-        progress: Progress,
-    ) -> tuple[NodeError, ...]:
-        """Compare the tensors inside a program with those inside PyTorch's run."""
+    def inside(self, request: BuildRequest, *, progress: Progress) -> tuple[NodeError, ...]:
+        source, target = request.source, request.target
         _check_runs(self._backend.target(target))
-        state = self._end(source, pipeline, _part(progress, 0.0, 0.2))
+        state = self._end(source, request.pipeline, part(progress, 0.0, 0.2))
         if "gradient" in state.done and not state.program.gradients:
             raise EngineError(
                 "pass",
                 "Right after the gradient, the program is let bindings, and what is inside "
                 "those cannot be returned.",
-                str(pipeline),
+                str(request.pipeline),
                 "Look at the next step, which makes a graph of it.",
             )
         model = self._load(source, progress).model.on(torch_device(target))
-        reference = self._reference(source, state, _part(progress, 0.2, 0.3))
-        results = self._results(source, pipeline, reference)
-        program, masks = state.program, _masks(state.program, source, model)
-        whole = Part(program, "main", state.base, state.exprs, masks, {}, program.gradients)
+        reference = self._reference(source, state, part(progress, 0.2, 0.3))
+        results = self._results(request, reference)
+        masks, gradients = _masks(state.program, source, model), state.program.gradients
+        whole = Intermediates(self._functions(state, None)["forward"], masks, {}, gradients)
         progress(0.3, "building the program to return what is inside")
         values = values_inside(self._backend, model, whole, target)
-        if captured is None:
+        if not request.split:
             return compare_inside(whole, values, results, reference, {})
-        _, halves = self._halves(source, pipeline, captured, progress)
+        state, halves = self._programs(request, progress)
+        assert halves is not None
         saved = dict(zip(halves.captures, halves.saved, strict=True))
         given = {name: values[ident] for ident, name in saved.items() if ident in values}
         found: list[NodeError] = []
-        for name, half, gradients in (
-            ("forward", halves.forward, ()),
-            ("backward", halves.backward, program.gradients),
-        ):
+        for name, function in self._functions(state, halves).items():
             progress(0.5 if name == "forward" else 0.75, f"building the {name} so too")
-            graph, named = half_graph(self._backend, state.base, halves, name)
-            part = Part(half, name, graph, named, masks, given, gradients)
-            inside = values_inside(self._backend, model, part, target)
+            half = Intermediates(function, masks, given, gradients if name == "backward" else ())
+            inside = values_inside(self._backend, model, half, target)
             if name == "forward":
                 given.update((saved[i], value) for i, value in inside.items() if i in saved)
-            found += compare_inside(part, inside, results, reference, values)
+            found += compare_inside(half, inside, results, reference, values)
         return tuple(found)
 
-    def rivals(self, source: ModelSource, *, progress: Progress) -> Rivals:
-        """Measure what PyTorch keeps for the backward of a model in training."""
-        model = self._load(source, _part(progress, 0.0, 0.5)).model
+    def torch_saved(self, source: ModelSource, *, progress: Progress) -> TorchSaved:
+        model = self._load(source, part(progress, 0.0, 0.5)).model
         progress(0.5, "asking PyTorch what it keeps")
-        return self._rivals.get(source, lambda: rivals(model.module, model.inputs))
+        return self._torch_saved.get(source, lambda: torch_saved(model.module, model.inputs))
 
-    def _results(
-        self, source: ModelSource, pipeline: Pipeline, reference: Reference
-    ) -> Counterparts:
+    def _results(self, request: BuildRequest, reference: Reference) -> Counterparts:
         """PyTorch's results of operators, by the ids of nodes at the pipeline's end.
 
         A node that lost what tells its operator on the way has the one that it had before.
         """
-        states = self._run(source, pipeline, lambda fraction, text: None)
+        states = self._run(request.source, request.pipeline, _silent)
         ordinals: dict[str, int] = {}
         for state in states:
             for ident, expr in state.exprs.items():
@@ -269,7 +240,7 @@ class PipelineSession:
                     ordinals[ident] = ordinal
         return results_in(states[-1].base, ordinals, reference)
 
-    def _reference(self, source: ModelSource, state: _State, progress: Progress) -> Reference:
+    def _reference(self, source: ModelSource, state: State, progress: Progress) -> Reference:
         progress(0.0, "running PyTorch operator by operator")
         model, gradients = self._load(source, progress).model, bool(state.program.gradients)
         key = source, gradients
@@ -277,129 +248,65 @@ class PipelineSession:
 
     def time(
         self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
-        repeats: int,
-        rivals: tuple[str, ...] = (),
-        ways: tuple[Way, ...] = (),
+        request: BuildRequest,
+        baselines: tuple[str, ...] = (),
+        variants: tuple[Variant, ...] = (),
         *,
         progress: Progress,
     ) -> TimeResult:
-        """Build, compare, and time against PyTorch eager, interleaved."""
-        if captured is None and self._end(source, pipeline, progress).program.gradients:
-            raise _whole_joint("timed")
-        share = 0.5 / (1 + len(ways))
-        built = self._build(
-            source, pipeline, captured, target, _part(progress, 0.0, share), threads
-        )
-        others: dict[str, Built] = {}
-        notes = []
-        for index, way in enumerate(ways, 1):
-            part = _part(progress, share * index, share * (index + 1))
+        own, share = f"{self.ir}, {request.target}", 0.5 / (1 + len(variants))
+        *_, built = self._build(request, part(progress, 0.0, share), "timed")
+        contenders, notes = [Contender(own, request.target, built)], []
+        for index, one in enumerate(variants, 1):
+            target, step = one.request.target, part(progress, share * index, share * (index + 1))
             try:
-                if torch_device(way.target) != torch_device(target):
-                    raise EngineError("target", "It runs on another device.", way.target)
-                others[f"{self.ir}, {way.name}"] = self._build(
-                    source, way.pipeline, way.captured, way.target, part, threads
-                )
+                if torch_device(target) != torch_device(request.target):
+                    raise EngineError("target", "It runs on another device.", target)
+                *_, built = self._build(one.request, step)
+                contenders.append(Contender(f"{self.ir}, {one.name}", target, built))
             except EngineError as error:
-                notes.append(f"{way.name} is not timed: {error.message}")
-        targets = {f"{self.ir}, {way.name}": way.target for way in ways}
-        contenders = [Contender(f"{self.ir}, {target}", target, built)]
-        contenders += [Contender(n, targets[n], b) for n, b in others.items()]
-        result = measure(contenders, repeats, _part(progress, 0.5, 1.0), rivals)
+                notes.append(f"{one.name} is not timed: {error.message}")
+        result = measure(contenders, request.repeats, part(progress, 0.5, 1.0), baselines)
         return replace(result, notes=(*notes, *result.notes))
 
-    def time_remote(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
-        repeats: int,
-        fleet: Fleet,
-        *,
-        progress: Progress,
-    ) -> TimeResult:
-        """Build, compare, and time on a device of a fleet."""
-        if captured is None and self._end(source, pipeline, progress).program.gradients:
-            raise _whole_joint("timed")
-        with connected(fleet, progress) as session:
-            return self._timed_there(
-                source, pipeline, captured, target, threads, repeats, fleet, session, progress
-            )
-
-    def _timed_there(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
-        repeats: int,
-        fleet: Fleet,
-        session: Any,
-        progress: Progress,
-    ) -> TimeResult:
-        halves = None
-        if captured is None:
-            state = self._end(source, pipeline, _part(progress, 0.0, 0.3))
-        else:
-            state, halves = self._halves(source, pipeline, captured, _part(progress, 0.0, 0.3))
-        model, found = self._load(source, progress).model, None
-        if RECORDS in target.split():
-            version = self._backend.version()
-            place = records.folder(self.ir, version, target, threads, fleet)
-            found = Found(place, records.stamp(place))
+    def time_remote(self, request: BuildRequest, fleet: Fleet, *, progress: Progress) -> TimeResult:
+        state, halves = self._programs(request, part(progress, 0.0, 0.3), "timed")
+        target, model = request.target, self._load(request.source, progress).model
         functions: dict[str, Remote] = {}
-        count = threads_of(session, threads)
+        found = None
+        if RECORDS in target.split():
+            place = self._records(request, fleet)
+            found = Found(place, records.stamp(place))
+        with connected(fleet, progress) as session:
 
-        def build(program: Program, *, name: str) -> Remote:
-            progress(0.3, f"building for {target}, and sending it")
-            made = self._backend.remote(program, BuildOptions(target, records=found), session, name)
-            functions["backward" if name == "backward" else "forward"] = made
-            return made
+            def build(program: Program, *, name: str) -> Remote:
+                progress(0.3, f"building for {target}, and sending it")
+                options = BuildOptions(target, records=found)
+                made = self._backend.remote(program, options, session, name)
+                functions["backward" if name == "backward" else "forward"] = made
+                return made
 
-        began = time.perf_counter()
-        step = steps.built(state.program, halves, build)
-        seconds = time.perf_counter() - began
-        held = None if halves is None else halves.cut.bytes
-        built = Built(model.on("cpu"), state.program, step, held, seconds)
-        about = (self.ir, target, count)
-        return measure_remote(built, functions, about, fleet, repeats, _part(progress, 0.5, 1.0))
+            count = threads_of(session, request.threads)
+            began = time.perf_counter()
+            step = executables.built(state.program, halves, build)
+            built = _built(model.on("cpu"), state, halves, step, began)
+            about = (self.ir, target, count)
+            last = part(progress, 0.5, 1.0)
+            return measure_remote(built, functions, about, fleet, request.repeats, last)
 
-    def compile(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        folder: str = "",
-        *,
-        progress: Progress,
-    ) -> Artefact:
-        """Build for a target that need not be here; sizes and code."""
-        known = self._backend.target(target)
-        if captured is None:
-            state = self._end(source, pipeline, _part(progress, 0.0, 0.3))
-            if state.program.gradients:
-                raise _whole_joint("compiled")
-            functions = {"forward": (state.program, "main")}
-        else:
-            _, halves = self._halves(source, pipeline, captured, _part(progress, 0.0, 0.3))
-            functions = {n: (getattr(halves, n), n) for n in ("forward", "backward")}
+    def compile(self, request: BuildRequest, folder: str = "", *, progress: Progress) -> Artefact:
+        known = self._backend.target(request.target)
+        programs = self._programs(request, part(progress, 0.0, 0.3), "compiled")
+        functions = self._functions(*programs)
         place, seconds = Path(folder).absolute() if folder else None, 0.0
         taken = []
-        for index, (phase, (program, name)) in enumerate(functions.items()):
-            progress(0.3 + 0.7 * index / len(functions), f"building the {phase} for {target}")
+        for index, (phase, one) in enumerate(functions.items()):
+            words = f"building the {phase} for {request.target}"
+            progress(0.3 + 0.7 * index / len(functions), words)
             began = time.perf_counter()
-            library = self._backend.library(program, name, phase, target)
+            library = self._backend.library(one.program, one.name, phase, request.target)
             seconds += time.perf_counter() - began
-            taken.append(take_apart(library, self._backend.compiler_for(target), place))
+            taken.append(take_apart(library, self._backend.compiler_for(request.target), place))
         notes = [] if known.runs_here else [f"It cannot be timed here. {known.missing}"]
         notes += dict.fromkeys(n for t in taken for n in t.notes)
         files = sorted(str(f.relative_to(place)) for f in place.rglob("*.*")) if place else []
@@ -415,7 +322,6 @@ class PipelineSession:
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress
     ) -> tuple[tuple[str, ...], ...] | None:
-        """The nodes of the forward, or of the whole program, that become one kernel each."""
         state = self._end(source, pipeline, progress)
         if whole:
             progress(0.9, "fusing")
@@ -425,42 +331,22 @@ class PipelineSession:
         progress(0.9, "fusing")
         return forward_kernels(self._backend, state.program, state.base, state.exprs)
 
-    def profile(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
-        repeats: int,
-        *,
-        progress: Progress,
-    ) -> Profile:
-        """Build, compare, and time every kernel by itself."""
-        if captured is None and self._end(source, pipeline, progress).program.gradients:
-            raise _whole_joint("profiled")
-        part = _part(progress, 0.0, 0.3)
-        built = self._build(source, pipeline, captured, target, part, threads)
+    def profile(self, request: BuildRequest, *, progress: Progress) -> Profile:
+        state, halves, built = self._build(request, part(progress, 0.0, 0.3), "profiled")
         progress(0.3, "building it to be watched")
-        watched = self._backend.watched
-        if captured is None:
-            state = self._end(source, pipeline, progress)
-            functions = {"forward": watched(state.program, "main", state.exprs, target)}
-            graphs = {"forward": state.base}
-        else:
-            state, halves = self._halves(source, pipeline, captured, progress)
-            functions, graphs = {}, {}
-            for name, half in (("forward", halves.forward), ("backward", halves.backward)):
-                graphs[name], named = half_graph(self._backend, state.base, halves, name)
-                functions[name] = watched(half, name, named, target)
-        set_threads(threads)
+        target, functions = request.target, self._functions(state, halves)
+        watched = {
+            phase: self._backend.watched(f.program, f.name, f.exprs, target)
+            for phase, f in functions.items()
+        }
+        set_threads(request.threads)
         return profile(
             built,
-            functions,
-            graphs,
+            watched,
+            {phase: f.graph for phase, f in functions.items()},
             target,
-            repeats,
-            _part(progress, 0.6, 1.0),
+            request.repeats,
+            part(progress, 0.6, 1.0),
             lambda dtypes: self._peaks_of(target, dtypes, 0),
         )
 
@@ -473,7 +359,6 @@ class PipelineSession:
         *,
         progress: Progress,
     ) -> Peaks:
-        """Measure what the machine does at best, or say what was measured before."""
         set_threads(threads)
         progress(0.0, "what the machine does at best")
         return self._peaks_of(target, dtypes, turn)
@@ -484,85 +369,56 @@ class PipelineSession:
         return self._peaks.get(key, lambda: measure_peaks(device, dtypes))
 
     def tasks(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
-        fleet: Fleet | None = None,
-        *,
-        progress: Progress,
+        self, request: BuildRequest, fleet: Fleet | None = None, *, progress: Progress
     ) -> tuple[TuneTask, ...]:
-        """The kernels that can be tuned, those that take the largest share first."""
-        part = _part(progress, 0.0, 0.7)
-        functions = self._tunable(source, pipeline, captured, target, True, part)
-        place = records.folder(self.ir, self._backend.version(), target, threads, fleet)
+        functions = self._tunable(request, True, part(progress, 0.0, 0.7))
         values: Mapping[str, Any] = {}
-        set_threads(threads)
+        set_threads(request.threads)
         if all(f.watched is not None for f in functions.values()):
             progress(0.7, "building the program to be run")
-            part = _part(progress, 0.7, 0.9)
-            built = self._build(source, pipeline, captured, target, part, threads)
-            masks = built.masks(source.seed)
+            *_, built = self._build(request, part(progress, 0.7, 0.9))
+            masks = built.masks(request.source.seed)
             _, captures = built.forward(masks)
             values = {**built.values, **masks, **captures}
-        return tuner.tasks(functions, values, place, _part(progress, 0.9, 1.0))
+        place = self._records(request, fleet)
+        return tuner.tasks(functions, values, place, part(progress, 0.9, 1.0))
 
     def tune(
         self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        threads: int,
+        request: BuildRequest,
         keys: tuple[str, ...],
         trials: int,
         fleet: Fleet | None = None,
         *,
         progress: Progress,
     ) -> TuneResult:
-        """Measure schedules of some of the tasks, and keep what was found on disk."""
-        set_threads(threads)
-        part = _part(progress, 0.0, 0.05)
-        functions = self._tunable(source, pipeline, captured, target, False, part)
-        place = records.folder(self.ir, self._backend.version(), target, threads, fleet)
-        count = threads or len(os.sched_getaffinity(0))
-        measuring = self._backend.tuner(target, count, fleet)
-        about = (target, count)
-        return tuner.tune(
-            functions, keys, trials, measuring, place, about, _part(progress, 0.05, 1.0)
-        )
+        set_threads(request.threads)
+        functions = self._tunable(request, False, part(progress, 0.0, 0.05))
+        about = request.target, request.threads or len(os.sched_getaffinity(0))
+        measuring, place = self._backend.tuner(*about, fleet), self._records(request, fleet)
+        rest = part(progress, 0.05, 1.0)
+        return tuner.tune(functions, keys, trials, measuring, place, about, rest)
 
     def _tunable(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        watch: bool,
-        progress: Progress,
+        self, request: BuildRequest, watch: bool, progress: Progress
     ) -> dict[str, Tunable]:
         """The kernels of what `time` builds, by phase."""
-        if captured is None:
-            state = self._end(source, pipeline, progress)
-            if state.program.gradients:
-                raise _whole_joint("tuned")
-            whole = self._backend.tunable(state.program, "main", state.exprs, target, watch)
-            return {"forward": whole}
-        state, halves = self._halves(source, pipeline, captured, progress)
-        found = {}
-        for name, half in (("forward", halves.forward), ("backward", halves.backward)):
-            _, named = half_graph(self._backend, state.base, halves, name)
-            found[name] = self._backend.tunable(half, name, named, target, watch)
-        return found
+        functions = self._functions(*self._programs(request, progress, "tuned"))
+        return {
+            phase: self._backend.tunable(f.program, f.name, f.exprs, request.target, watch)
+            for phase, f in functions.items()
+        }
+
+    def _records(self, request: BuildRequest, fleet: Fleet | None) -> Path:
+        """Where the records are that a build for this target takes."""
+        version = self._backend.version()
+        return records.folder(self.ir, version, request.target, request.threads, fleet)
 
     def suspects(self, source: ModelSource, where: Where, *, progress: Progress) -> Suspects:
-        """The program before the suspected passes, and where values first differ."""
-        start = self._start(source, where, _part(progress, 0.0, 0.5))
+        start = self._start(source, where, part(progress, 0.0, 0.5))
         if where.kind != "wrong" or where.tail:
             return Suspects(start.graph, ())
-        after = self._end(source, where.pipeline.upto(where.last), _part(progress, 0.5, 0.8))
+        after = self._end(source, where.pipeline.upto(where.last), part(progress, 0.5, 0.8))
         progress(0.8, "looking where values first differ")
         later = self._recorded(source, after.program, after.base, after.exprs, where.target)
         return narrowing.suspects(start, after.base, later, where.limit)
@@ -576,19 +432,17 @@ class PipelineSession:
         *,
         progress: Progress,
     ) -> Shown:
-        """What a piece of the program before the suspected passes shows."""
-        start = self._start(source, where, _part(progress, 0.0, 0.5))
+        start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")
         return narrowing.look(self._backend, start, where, piece, bare)
 
     def report(
         self, source: ModelSource, where: Where, piece: Piece, told: Told, *, progress: Progress
     ) -> Report:
-        """Make a report of a piece that shows the fault."""
-        start = self._start(source, where, _part(progress, 0.0, 0.5))
+        start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, "writing the report")
-        steps = [_named(self.ir, s) for s in _suspected(where)]
-        tail = [_named(self.ir, s) for s in _tail(self.ir, where)]
+        steps = [named(self.ir, s) for s in suspected(where)]
+        tail = [named(self.ir, s) for s in tail_of(self.ir, where)]
         version = self._backend.replay.version()
         return reporting.report(
             self._backend, self.ir, version, start, where, (steps, tail), piece, told
@@ -599,10 +453,10 @@ class PipelineSession:
 
         def make() -> narrowing.Start:
             before = where.pipeline.upto(where.first - 1)
-            state = self._end(source, before, _part(progress, 0.0, 0.5))
+            state = self._end(source, before, part(progress, 0.0, 0.5))
             program, graph, exprs = state.program, state.base, state.exprs
-            steps = _suspected(where)
-            looking = bool(steps) and _entry(self.ir, steps[0]).looking
+            steps = suspected(where)
+            looking = bool(steps) and entry_of(self.ir, steps[0]).looking
             if state.shown is not None and looking:
                 program = state.shown
                 graph, exprs = self._backend.to_graph(program)
@@ -614,8 +468,8 @@ class PipelineSession:
                 program,
                 graph,
                 exprs,
-                [_pass(self.ir, s) for s in steps],
-                [_pass(self.ir, s) for s in _tail(self.ir, where)],
+                [as_pass(self.ir, s) for s in steps],
+                [as_pass(self.ir, s) for s in tail_of(self.ir, where)],
                 recorded,
             )
 
@@ -631,9 +485,10 @@ class PipelineSession:
     ) -> narrowing.Values:
         """The values of a program's nodes by their ids, arguments included."""
         _check_runs(self._backend.target(target))
-        model = self._load(source, lambda fraction, text: None).model.on(torch_device(target))
+        model = self._load(source, _silent).model.on(torch_device(target))
         masks = _masks(program, source, model)
-        whole = Part(program, "main", graph, exprs, masks, {}, program.gradients)
+        function = Function(program, "main", graph, exprs)
+        whole = Intermediates(function, masks, {}, program.gradients)
         try:
             inside = values_inside(self._backend, model, whole, target)
         except EngineError:  # a form that cannot be built so; what has no value gets a random one
@@ -642,24 +497,24 @@ class PipelineSession:
         named = {n.id: given[n.name] for n in graph if n.name in given}
         return {i: t.detach().cpu().numpy() for i, t in {**named, **inside}.items()}
 
-    def _load(self, source: ModelSource, progress: Progress) -> _Loaded:
-        def make() -> _Loaded:
+    def _load(self, source: ModelSource, progress: Progress) -> Loaded:
+        def make() -> Loaded:
             began = time.perf_counter()
-            _check_gradient(self.ir, source)
-            model = load_model(source, _part(progress, 0.0, 0.5))
-            program = self._backend.import_model(model, _part(progress, 0.5, 0.9))
+            check_gradient_of(self.ir, source)
+            model = load_model(source, part(progress, 0.0, 0.5))
+            program = self._backend.import_model(model, part(progress, 0.5, 0.9))
             progress(0.9, "drawing up the graph")
             graph, exprs = self._backend.to_graph(program)
             if graph.forward_outputs is not None:  # it was imported with its gradient
                 graph = graph.with_roles(roles(graph))
-            state = _State(program, graph, graph, exprs)
-            return _Loaded(model, state, time.perf_counter() - began)
+            state = State(program, graph, graph, exprs)
+            return Loaded(model, state, time.perf_counter() - began)
 
         return self._loaded.get(source, make)
 
-    def _run(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> list[_State]:
+    def _run(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> list[State]:
         """The states from the import to the end of the pipeline."""
-        state = self._load(source, _part(progress, 0.0, 0.5)).state
+        state = self._load(source, part(progress, 0.0, 0.5)).state
         states = [state]
         for index, step in enumerate(pipeline):
             progress(0.5 + 0.5 * index / len(pipeline), step.name)
@@ -668,15 +523,15 @@ class PipelineSession:
             states.append(state)
         return states
 
-    def _step(self, before: _State, step: Step) -> _State:
-        entry = _entry(self.ir, step)
+    def _step(self, before: State, step: Step) -> State:
+        entry = entry_of(self.ir, step)
         if not entry.looking:
             before = replace(before, graph=before.base, shown=None)
         if not step.enabled:
             return self._unchanged(before, step, 0.0, None)
         try:
-            _check_order(entry, before.done, bool(before.program.gradients))
-            told = _arguments(entry, step)
+            check_order(entry, before.done, bool(before.program.gradients))
+            told = arguments_of(entry, step)
         except EngineError as error:
             return self._unchanged(before, step, 0.0, error)
         began = time.perf_counter()
@@ -709,11 +564,11 @@ class PipelineSession:
         if entry.looking:
             return replace(before, graph=graph, record=record, shown=program)
         exprs = {matched.renamed[i]: e for i, e in exprs.items()}
-        return _State(program, graph, graph, exprs, record, before.done | {step.name})
+        return State(program, graph, graph, exprs, record, before.done | {step.name})
 
     def _unchanged(
-        self, before: _State, step: Step, seconds: float, error: EngineError | None
-    ) -> _State:
+        self, before: State, step: Step, seconds: float, error: EngineError | None
+    ) -> State:
         """The state after a step that is switched off, or that failed: the program before it."""
         record = StepRecord(
             step.name,
@@ -728,7 +583,7 @@ class PipelineSession:
         )
         return replace(before, record=record)
 
-    def _end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> _State:
+    def _end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> State:
         """The state at the pipeline's end, for what needs the program: a failed step ends it."""
         states = self._run(source, pipeline, progress)
         for state in states:
@@ -736,39 +591,62 @@ class PipelineSession:
                 raise state.record.error
         return states[-1]
 
-    def _halves(
-        self, source: ModelSource, pipeline: Pipeline, captured: tuple[str, ...], progress: Progress
-    ) -> tuple[_State, Halves]:
-        state = self._end(source, pipeline, progress)
-        if not state.program.gradients:
-            raise _no_gradient(pipeline)
-        return state, self._backend.split(state.program, state.base, state.exprs, captured)
+    def _programs(
+        self, request: BuildRequest, progress: Progress, done: str = ""
+    ) -> tuple[State, Halves | None]:
+        """What is to be built: the program at the pipeline's end, and its halves where it is split.
+
+        Args:
+            done: what is not done to a joint graph that is not split, such as "timed"; "" where
+                it may be.
+        """
+        state = self._end(request.source, request.pipeline, progress)
+        joint = bool(state.program.gradients)
+        if not request.split:
+            if done and joint:
+                raise EngineError(
+                    "usage",
+                    f"The pipeline ends in a joint graph, which is {done} as two functions.",
+                    "captures",
+                    "Choose a capture strategy, or leave out the gradient's steps.",
+                )
+            return state, None
+        if not joint:
+            raise _no_gradient(request.pipeline)
+        program, exprs = state.program, state.exprs
+        return state, self._backend.split(program, state.base, exprs, request.captures)
+
+    def _functions(self, state: State, halves: Halves | None) -> dict[str, Function]:
+        """The functions that are built of a program, by phase."""
+        if halves is None:
+            return {"forward": Function(state.program, "main", state.base, state.exprs)}
+        return split_functions(self._backend, state.base, halves)
 
     def _build(
-        self,
-        source: ModelSource,
-        pipeline: Pipeline,
-        captured: tuple[str, ...] | None,
-        target: str,
-        progress: Progress,
-        threads: int = 0,
-    ) -> Built:
-        """Build a program, to use so many threads, on which hangs which records it takes."""
-        steps, building = _part(progress, 0.0, 0.4), _part(progress, 0.4, 1.0)
-        _check_runs(self._backend.target(target))
-        set_threads(threads)
-        halves = None
-        if captured is None:
-            state = self._end(source, pipeline, steps)
-        else:
-            state, halves = self._halves(source, pipeline, captured, steps)
-        model = self._load(source, progress).model
-        building(0.0, f"building for {target}")
+        self, request: BuildRequest, progress: Progress, done: str = ""
+    ) -> tuple[State, Halves | None, Built]:
+        """Build a program to be run here, by the records for its number of threads.
+
+        Args:
+            done: as of `_programs`.
+        """
+        _check_runs(self._backend.target(request.target))
+        set_threads(request.threads)
+        state, halves = self._programs(request, part(progress, 0.0, 0.4), done)
+        model = self._load(request.source, progress).model
+        progress(0.4, f"building for {request.target}")
         began = time.perf_counter()
-        runs = self._backend.build(state.program, halves, target)
-        seconds = time.perf_counter() - began
-        held = None if halves is None else halves.cut.bytes
-        return Built(model.on(torch_device(target)), state.program, runs, held, seconds)
+        step = self._backend.build(state.program, halves, request.target)
+        built = _built(model.on(torch_device(request.target)), state, halves, step, began)
+        return state, halves, built
+
+
+def _built(
+    model: Model, state: State, halves: Halves | None, step: Executable, began: float
+) -> Built:
+    seconds = time.perf_counter() - began
+    held = None if halves is None else halves.cut.bytes
+    return Built(model, state.program, step, held, seconds)
 
 
 def _check_runs(target: Target) -> None:
@@ -801,15 +679,5 @@ def _masks(program: Program, source: ModelSource, model: Model) -> dict[str, Any
     return {name: mask.to(model.device) for name, mask in drawn.items()}
 
 
-def _whole_joint(done: str) -> EngineError:
-    return EngineError(
-        "usage",
-        f"The pipeline ends in a joint graph, which is {done} as two functions.",
-        "captures",
-        "Choose a capture strategy, or leave out the gradient's steps.",
-    )
-
-
-def _part(progress: Progress, low: float, high: float) -> Progress:
-    """A progress that fills only a part of another."""
-    return lambda fraction, text: progress(low + (high - low) * fraction, text)
+def _silent(fraction: float, text: str) -> None:
+    """Nobody watches."""

@@ -19,7 +19,7 @@ from relascope.passes.pipeline import Step
 
 
 @dataclass(frozen=True)
-class _State:
+class State:
     """Where a pipeline stands after a step.
 
     Args:
@@ -42,13 +42,13 @@ class _State:
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class Loaded:
     model: Model
-    state: _State
+    state: State
     seconds: float
 
 
-def _check_gradient(ir: str, source: ModelSource) -> None:
+def check_gradient_of(ir: str, source: ModelSource) -> None:
     """Refuse a source whose gradient this IR does not have.
 
     Raises:
@@ -66,7 +66,7 @@ def _check_gradient(ir: str, source: ModelSource) -> None:
         ) from wrong
 
 
-def _entry(ir: str, step: Step) -> PassInfo:
+def entry_of(ir: str, step: Step) -> PassInfo:
     """The catalogue's entry for a step.
 
     Raises:
@@ -83,7 +83,7 @@ def _entry(ir: str, step: Step) -> PassInfo:
         ) from None
 
 
-def _check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
+def check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
     """Refuse a pass at a place in the pipeline where it cannot work.
 
     Args:
@@ -121,7 +121,7 @@ def _check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
         )
 
 
-def _arguments(entry: PassInfo, step: Step) -> dict[str, Any]:
+def arguments_of(entry: PassInfo, step: Step) -> dict[str, Any]:
     """What a step tells its pass.
 
     Raises:
@@ -133,22 +133,22 @@ def _arguments(entry: PassInfo, step: Step) -> dict[str, Any]:
         raise EngineError("usage", f"{wrong}.", str(step), "Change it, or leave it out.") from wrong
 
 
-def _suspected(where: Where) -> list[Step]:
+def suspected(where: Where) -> list[Step]:
     """The suspected steps that are on."""
     return [s for s in where.pipeline.steps[where.first : where.last + 1] if s.enabled]
 
 
-def _tail(ir: str, where: Where) -> list[Step]:
+def tail_of(ir: str, where: Where) -> list[Step]:
     """The steps that are run after the suspected ones."""
     after = where.pipeline.steps[where.last + 1 :] if where.tail else ()
-    return [s for s in after if s.enabled and not _entry(ir, s).looking]
+    return [s for s in after if s.enabled and not entry_of(ir, s).looking]
 
 
-def _named(ir: str, step: Step) -> tuple[Step, PassInfo]:
-    return step, _entry(ir, step)
+def named(ir: str, step: Step) -> tuple[Step, PassInfo]:
+    return step, entry_of(ir, step)
 
 
-def _pass(ir: str, step: Step) -> narrow.Pass:
+def as_pass(ir: str, step: Step) -> narrow.Pass:
     """A step as a function, whose code is imported when it is called: that may fail, too."""
-    entry = _entry(ir, step)
-    return lambda program, **told: entry.load()(program, **told), _arguments(entry, step)
+    entry = entry_of(ir, step)
+    return lambda program, **told: entry.load()(program, **told), arguments_of(entry, step)

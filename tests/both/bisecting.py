@@ -14,6 +14,7 @@ from torch import nn
 from accuracies import asking
 from quick import QUICK
 from relascope.engine.jobs import bisect as bisection
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes import catalogue
 from relascope.passes.catalogue import default_pipeline, user
@@ -155,7 +156,7 @@ def slow_pipeline(case, session, source):
     right = pipeline.switched(index, False)
     (ratio,) = [
         r.ratio_to_eager
-        for r in asking(session)("time", source, right, None, "llvm", 1, 10).rows
+        for r in asking(session)("time", BuildRequest(source, right, "llvm", 1, 10)).rows
         if r.ratio_to_eager
     ]
     return pipeline, index, 4 * ratio

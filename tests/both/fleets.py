@@ -14,6 +14,7 @@ from relascope.engine.client import EngineClient
 from relascope.engine.measure import fleet as fleets
 from relascope.engine.measure.fleet import check, connected
 from relascope.engine.protocol import records
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.tuning import RECORDS, Fleet
 from relascope.passes.catalogue import default_pipeline
@@ -44,7 +45,9 @@ class FleetTests:
     def test_a_program_is_timed_there_and_compared_here(self, session, fleet, dtype):
         source = ModelSource("mlp", batch=2, dtype=dtype)
         pipeline = default_pipeline(self.ir, False)
-        found = session.time_remote(source, pipeline, None, PLAIN, 1, 3, fleet, progress=quiet)
+        found = session.time_remote(
+            BuildRequest(source, pipeline, PLAIN, 1, 3), fleet, progress=quiet
+        )
         (row,) = found.rows
         assert row.what == f"{self.ir}, {PLAIN} on {KEY}"
         assert row.phase == "forward"
@@ -59,8 +62,10 @@ class FleetTests:
         source = ModelSource("mlp", batch=2, training=True)
         pipeline = default_pipeline(self.ir, True)
         joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
-        captured = cut(joint, "keep_all").ids
-        found = session.time_remote(source, pipeline, captured, PLAIN, 1, 3, fleet, progress=quiet)
+        captures = cut(joint, "keep_all").ids
+        found = session.time_remote(
+            BuildRequest(source, pipeline, PLAIN, 1, 3).split_at(captures), fleet, progress=quiet
+        )
         forward, both = found.rows
         assert (forward.phase, both.phase) == ("forward", "forward_backward")
         assert both.median_ms > forward.median_ms
@@ -69,9 +74,11 @@ class FleetTests:
 
     def test_kernels_are_tuned_there_and_built_with_for_there_alone(self, session, fleet):
         pipeline = default_pipeline(self.ir, False)
-        tasks = session.tasks(SOURCE, pipeline, None, PLAIN, 1, fleet, progress=quiet)
+        tasks = session.tasks(BuildRequest(SOURCE, pipeline, PLAIN, 1), fleet, progress=quiet)
         key = max(tasks, key=lambda t: t.flops or 0.0).key
-        made = session.tune(SOURCE, pipeline, None, PLAIN, 1, (key,), 4, fleet, progress=quiet)
+        made = session.tune(
+            BuildRequest(SOURCE, pipeline, PLAIN, 1), (key,), 4, fleet, progress=quiet
+        )
         (tuned,) = made.tasks
         assert tuned.trials == 4
         assert tuned.best_ms is not None
@@ -81,23 +88,25 @@ class FleetTests:
         assert len(there.of(key)) == 4
         assert not records.read(records.folder(self.ir, version, PLAIN, 1)).of(key)
         target = f"{PLAIN} {RECORDS}"
-        found = session.time_remote(SOURCE, pipeline, None, target, 1, 3, fleet, progress=quiet)
+        found = session.time_remote(
+            BuildRequest(SOURCE, pipeline, target, 1, 3), fleet, progress=quiet
+        )
         assert found.rows[0].max_abs_error < 1e-5
 
     def test_pytorchs_library_is_not_there(self, session, fleet):
         pipeline = default_pipeline(self.ir, False)
         target = f"{PLAIN} {self.library}"
         with pytest.raises(EngineError, match="has no PyTorch") as caught:
-            session.time_remote(SOURCE, pipeline, None, target, 1, 3, fleet, progress=quiet)
+            session.time_remote(BuildRequest(SOURCE, pipeline, target, 1, 3), fleet, progress=quiet)
         assert self.library in caught.value.hint
         with pytest.raises(EngineError, match="has no PyTorch"):
-            session.tune(SOURCE, pipeline, None, target, 1, (), 1, fleet, progress=quiet)
+            session.tune(BuildRequest(SOURCE, pipeline, target, 1), (), 1, fleet, progress=quiet)
 
     def test_the_other_engine_is_told_that_the_server_is_not_its_own(self, fleet):
         pipeline = default_pipeline(self.other, False)
         began = time.monotonic()
         with EngineClient(self.other) as client, pytest.raises(EngineError) as caught:
-            client.call("time_remote", SOURCE, pipeline, None, PLAIN, 1, 3, fleet)
+            client.call("time_remote", BuildRequest(SOURCE, pipeline, PLAIN, 1, 3), fleet)
         assert "does not understand this TVM" in caught.value.message
         assert "relascope.engine.serve" in caught.value.hint
         assert time.monotonic() - began < 120

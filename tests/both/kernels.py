@@ -6,8 +6,10 @@ import math
 
 import torch
 
+from relascope.engine.building.options import Function
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
-from relascope.engine.measure.intermediates import Part, values_inside
+from relascope.engine.measure.intermediates import Intermediates, values_inside
+from relascope.engine.protocol.request import BuildRequest
 from relascope.passes.cuts.cut import Joint, cut
 
 TARGET = "llvm"
@@ -20,11 +22,14 @@ def quiet(fraction: float, text: str) -> None:
 def profile(session, source, pipeline, target=TARGET, repeats=2):
     """The profile, the graph that its ids are of, and the tensors inside by id."""
     state = session._end(source, pipeline, quiet)
-    captured = cut(state.base, "keep_all").ids if source.training else None
-    found = session.profile(source, pipeline, captured, target, 1, repeats, progress=quiet)
+    request = BuildRequest(source, pipeline, target, 1, repeats)
+    if source.training:
+        request = request.split_at(cut(state.base, "keep_all").ids)
+    found = session.profile(request, progress=quiet)
     masks = draw_masks(state.program.masks, source.seed)
     gradients = state.program.gradients
-    part = Part(state.program, "main", state.base, state.exprs, masks, {}, gradients)
+    function = Function(state.program, "main", state.base, state.exprs)
+    part = Intermediates(function, masks, {}, gradients)
     model = session._load(source, quiet).model
     return found, state.base, values_inside(session._backend, model, part, target)
 

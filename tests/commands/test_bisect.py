@@ -306,9 +306,9 @@ def test_without_json_it_is_a_table_and_a_sentence(connect, capsys):
 class Crosses:
     """An engine whose required gradient step fails without an optional pass before it."""
 
-    def __call__(self, method, source, pipeline, *rest):
+    def __call__(self, method, request, *rest):
         assert method == "check"
-        on = {s.name for s in pipeline if s.enabled}
+        on = {s.name for s in request.pipeline if s.enabled}
         if "drop_zeros" in on:
             raise EngineError("pass", "Bad.", "x + 0")
         if "gradient" in on and "cse" not in on:

@@ -60,7 +60,7 @@ def test_the_forward_is_judged_strictly_only_where_it_is_to_blame():
 def session(size):
     """An engine whose gradients are off by `size`, by dtype."""
 
-    def ask(method, source, *arguments):
+    def ask(method, first, *arguments):
         if method == "graph_after":
             return joint_graph()
         if method == "kernels":
@@ -68,9 +68,10 @@ def session(size):
         if method == "inside":
             return (error("gw0", WRONG, "gradient of a"),)
         assert method == "check"
+        dtype = first.source.dtype
         return (
-            Comparison("output 0", 1e-16, 1e-16, 1.0, source.dtype),
-            Comparison("gradient of a", size[source.dtype], size[source.dtype], 1.0, source.dtype),
+            Comparison("output 0", 1e-16, 1e-16, 1.0, dtype),
+            Comparison("gradient of a", size[dtype], size[dtype], 1.0, dtype),
         )
 
     return ask

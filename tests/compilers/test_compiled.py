@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.protocol.times import RIVALS
+from relascope.engine.protocol.times import BASELINES
 from relascope.engine.pytorch import compile as compiled
 from relascope.engine.pytorch.compile import CannotCompile, error_of, first_run
 from relascope.engine.pytorch.model import model_from_module
@@ -30,7 +30,7 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda m, **told: whole(m, backend="aot_eager"))
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_it_computes_what_eager_does(name):
     model = model_of(nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 2)))
     module = compiled.compiled(model, name)

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from relascope.engine.building.executables import Held, TrainingStep
+from relascope.engine.building.executables import Held, TrainingExecutable
 from relascope.engine.measure import timing
 from relascope.engine.measure.memory import torch_peak
 from relascope.engine.measure.timing import Measured
@@ -74,7 +74,7 @@ class Program:
 
 def step(forward, backward):
     made = iter((Function(forward), Function(backward)))
-    return TrainingStep(Program(), Halves(), lambda program, name: next(made))
+    return TrainingExecutable(Program(), Halves(), lambda program, name: next(made))
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,15 @@ def asked(sizes):
     """An engine whose nodes are off by `sizes[dtype]`, node by node; the calls are kept."""
     calls = []
 
-    def ask(method, source, pipeline, *rest):
-        calls.append((method, source.dtype, str(pipeline), rest[-1]))
+    def ask(method, *rest):
         if method == "graph_after":
+            source, pipeline, last = rest
+            calls.append((method, source.dtype, str(pipeline), last))
             return GRAPH
         assert method == "inside"
+        (request,) = rest
+        source = request.source
+        calls.append((method, source.dtype, str(request.pipeline), request.target))
         return tuple(
             NodeError(i, size, size, "aten::x in m", Spread(mean_abs=size / 2, nans=size > 1))
             for i, size in zip(CALLS, sizes[source.dtype], strict=False)

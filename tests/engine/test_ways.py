@@ -6,6 +6,7 @@ import pytest
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import variants
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.targets import Target
 from relascope.passes.pipeline import Pipeline
@@ -60,12 +61,12 @@ def test_a_way_has_its_own_pipeline_and_captures(training):
     source, pipeline = ModelSource("mlp", training=training), Pipeline.parse("cse|dce")
     asked = []
 
-    def captured(source, mine):
-        asked.append(str(mine))
-        return (str(mine),)
+    def split(request):
+        asked.append(str(request.pipeline))
+        return request.split_at([str(request.pipeline)])
 
     offered = variants.offers("relax", HERE, "llvm")
-    made = variants.ways(source, pipeline, "llvm", offered, captured)
+    made = variants.variants(BuildRequest(source, pipeline, "llvm"), offered, split)
     assert [w.name for w in made] == [
         "library",
         "openblas",
@@ -74,12 +75,12 @@ def test_a_way_has_its_own_pipeline_and_captures(training):
         "mixed_precision",
         "layout",
     ]
-    by_name = {w.name: w for w in made}
+    by_name = {w.name: w.request for w in made}
     assert by_name["library"].pipeline == pipeline
     assert by_name["library"].target == "llvm -libs=blas"
     mixed = by_name["mixed_precision"]
     assert str(mixed.pipeline) == (
         "cse|dce|mixed_precision" if training else "mixed_precision|cse|dce"
     )
-    assert mixed.target == "llvm" and mixed.captured == (str(mixed.pipeline),)
+    assert mixed.target == "llvm" and mixed.captures == (str(mixed.pipeline),)
     assert len(asked) == 6

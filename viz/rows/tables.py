@@ -15,7 +15,7 @@ from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo, StepRecord
-from relascope.engine.protocol.times import Rivals
+from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.catalogue import CATALOGUE, PassInfo
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut
 from relascope.passes.cuts.depth import depth
@@ -137,12 +137,12 @@ def cut_document(cut: Cut) -> Row:
     }
 
 
-def rivals_document(rivals: Rivals) -> Row:
+def torch_saved_document(saved: TorchSaved) -> Row:
     """What PyTorch keeps for the backward of the same module, and why a figure is missing."""
     return {
-        "pytorch_eager_bytes": rivals.eager_bytes,
-        "pytorch_min_cut_bytes": rivals.min_cut_bytes,
-        "note": rivals.note,
+        "pytorch_eager_bytes": saved.eager_bytes,
+        "pytorch_min_cut_bytes": saved.min_cut_bytes,
+        "note": saved.note,
     }
 
 

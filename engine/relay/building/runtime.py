@@ -340,6 +340,6 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
 
 def step(
     program: RelayProgram, halves: Halves | None, options: BuildOptions
-) -> executables.BuiltStep:
+) -> executables.Executable:
     """A program, whole or as the halves it was split into, built with options."""
     return executables.built(program, halves, partial(build, options=options))

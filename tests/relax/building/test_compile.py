@@ -8,6 +8,7 @@ import pytest
 
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.building import runtime
 from relascope.passes.catalogue import default_pipeline
@@ -23,7 +24,7 @@ def silent(fraction, text):
 
 def compiled(session, target, folder=""):
     return session.compile(
-        MLP, default_pipeline("relax", False), None, target, folder, progress=silent
+        BuildRequest(MLP, default_pipeline("relax", False), target), folder, progress=silent
     )
 
 
@@ -85,19 +86,23 @@ def test_both_halves_of_a_training_step(session):
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)
     ids = cut(Joint(joint)).ids
     target = "llvm -mtriple=aarch64-linux-gnu"
-    found = session.compile(source, pipeline, ids, target, progress=silent)
+    found = session.compile(BuildRequest(source, pipeline, target).split_at(ids), progress=silent)
     assert {k.phase for k in found.kernels} == {"forward", "backward"}
     with pytest.raises(EngineError, match="two functions"):
-        session.compile(source, pipeline, None, target, progress=silent)
+        session.compile(BuildRequest(source, pipeline, target), progress=silent)
 
 
 def test_what_is_not_here_is_not_run(session):
     for target in ("llvm -mtriple=aarch64-linux-gnu", "cuda -arch=sm_90"):
         with pytest.raises(EngineError, match="cannot run here") as caught:
-            session.time(MLP, default_pipeline("relax", False), None, target, 1, 1, progress=silent)
+            session.time(
+                BuildRequest(MLP, default_pipeline("relax", False), target, 1, 1), progress=silent
+            )
         assert "relascope compile" in caught.value.hint
         with pytest.raises(EngineError, match="cannot run here"):
-            session.inside(MLP, default_pipeline("relax", False), None, target, progress=silent)
+            session.inside(
+                BuildRequest(MLP, default_pipeline("relax", False), target), progress=silent
+            )
 
 
 def test_cuda_graphs_are_recorded_of_what_depends_on_no_address_of_the_callers(session):

@@ -9,6 +9,7 @@ from kernels import TARGET, Overflow, check_figures, check_fusion, check_node, p
 from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.protocol.profile import Peaks
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES
 from relascope.engine.relax.session import RelaxSession
@@ -74,7 +75,8 @@ def test_the_first_kernel_with_a_number_that_is_none_is_found(session, tmp_path)
     torch.jit.trace(Overflow(), torch.ones(2, 3)).save(str(file))
     source = source_from_file(str(file), "x=2x3:float32")
     found = session.profile(
-        source, Pipeline.parse("legalize|fuse_ops|fuse_tir"), None, TARGET, 1, 2, progress=quiet
+        BuildRequest(source, Pipeline.parse("legalize|fuse_ops|fuse_tir"), TARGET, 1, 2),
+        progress=quiet,
     )
     first = found.first_bad
     assert first is not None
@@ -86,7 +88,9 @@ def test_the_first_kernel_with_a_number_that_is_none_is_found(session, tmp_path)
 def test_a_joint_program_is_profiled_as_two_functions(session):
     source = ModelSource("mlp", training=True)
     with pytest.raises(EngineError, match="two functions"):
-        session.profile(source, default_pipeline("relax", True), None, TARGET, 1, 2, progress=quiet)
+        session.profile(
+            BuildRequest(source, default_pipeline("relax", True), TARGET, 1, 2), progress=quiet
+        )
 
 
 def test_peaks_are_measured_once_for_a_number_of_threads_and_anew_on_request(monkeypatch):

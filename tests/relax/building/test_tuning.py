@@ -20,6 +20,7 @@ from relascope.engine.building.options import BuildOptions, Found
 from relascope.engine.client import EngineClient
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.protocol import records
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.tuning import RECORDS
 from relascope.engine.relax.building import apply_records, kernel_tasks, runtime
@@ -71,7 +72,7 @@ def compared(model, program, target, place):
 @pytest.mark.parametrize("target", [SCHEDULED, "llvm", LIBRARY])
 def test_tasks_are_the_kernels_with_their_nodes_and_shares(place, target):
     session = RelaxSession()
-    found = session.tasks(SOURCE, PIPELINE, None, target, 1, progress=quiet)
+    found = session.tasks(BuildRequest(SOURCE, PIPELINE, target, 1), progress=quiet)
     assert len({t.key for t in found}) == len(found) >= 3
     assert [t.share for t in found] == sorted((t.share for t in found), reverse=True)
     assert 0.5 < sum(t.share for t in found) <= 1.0001
@@ -85,13 +86,14 @@ def test_tasks_are_the_kernels_with_their_nodes_and_shares(place, target):
         assert task.arguments[-1].dtype == "float32"
         assert task.before_ms > 0 and task.best_ms is None and not task.uses_record
     assert any(t.flops and t.flops >= 2 * 2 * 64 * 256 for t in found)
-    same = session.tasks(SOURCE, PIPELINE, None, f"{target} {RECORDS}", 1, progress=quiet)
+    same = session.tasks(BuildRequest(SOURCE, PIPELINE, f"{target} {RECORDS}", 1), progress=quiet)
     assert {t.key for t in same} == {t.key for t in found}
 
 
 def test_a_reshape_that_the_build_makes_a_view_is_no_task(place):
     found = RelaxSession().tasks(
-        ModelSource("gpt2_block", batch=1, tokens=3), PIPELINE, None, LIBRARY, 1, progress=quiet
+        BuildRequest(ModelSource("gpt2_block", batch=1, tokens=3), PIPELINE, LIBRARY, 1),
+        progress=quiet,
     )
     assert "reshape" not in {t.name for t in found}
     assert all(t.calls and t.before_ms > 0 for t in found)
@@ -219,16 +221,19 @@ def test_a_record_of_another_kernel_is_refused(tmp_path):
 
 def test_what_is_found_goes_on_and_is_tvms_database_too(place):
     session = RelaxSession()
-    first, *_ = session.tasks(SOURCE, PIPELINE, None, SCHEDULED, 1, progress=quiet)
+    first, *_ = session.tasks(BuildRequest(SOURCE, PIPELINE, SCHEDULED, 1), progress=quiet)
     said = []
     keys = (first.key,)
     result = session.tune(
-        SOURCE, PIPELINE, None, SCHEDULED, 1, keys, 3, progress=lambda f, t: said.append((f, t))
+        BuildRequest(SOURCE, PIPELINE, SCHEDULED, 1),
+        keys,
+        3,
+        progress=lambda f, t: said.append((f, t)),
     )
     (row,) = result.tasks
     assert (row.trials, row.earlier_ms) == (3, None) and row.before_ms > 0
     assert said[-1][0] == pytest.approx(1.0) and "trial 3 of 3" in said[-1][1]
-    again = session.tune(SOURCE, PIPELINE, None, SCHEDULED, 1, keys, 3, progress=quiet)
+    again = session.tune(BuildRequest(SOURCE, PIPELINE, SCHEDULED, 1), keys, 3, progress=quiet)
     assert again.tasks[0].earlier_ms == row.best_ms
     folder = Path(result.folder)
     book = records.read(folder)
@@ -240,27 +245,28 @@ def test_what_is_found_goes_on_and_is_tvms_database_too(place):
     own = folder / first.key
     theirs = ms.database.JSONDatabase(str(own / search.WORKLOAD), str(own / search.RECORD))
     assert len(theirs) == sum(t.ms is not None for t in book.trials)
-    (now, *_) = session.tasks(SOURCE, PIPELINE, None, SCHEDULED, 1, progress=quiet)
+    (now, *_) = session.tasks(BuildRequest(SOURCE, PIPELINE, SCHEDULED, 1), progress=quiet)
     assert now.trials == 6 or now.key != first.key
     for comparison in session.check(
-        SOURCE, PIPELINE, None, f"{SCHEDULED} {RECORDS}", progress=quiet
+        BuildRequest(SOURCE, PIPELINE, f"{SCHEDULED} {RECORDS}"), progress=quiet
     ):
         assert comparison.max_rel <= 1e-5
     with pytest.raises(EngineError) as refused:
-        session.tune(SOURCE, PIPELINE, None, SCHEDULED, 1, ("none",), 3, progress=quiet)
+        session.tune(BuildRequest(SOURCE, PIPELINE, SCHEDULED, 1), ("none",), 3, progress=quiet)
     assert refused.value.kind == "usage"
 
 
 TUNES = """
 import sys
 from relascope.engine.client import EngineClient
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline, last_built
 client = EngineClient("relax", session="small_batches:SmallBatches")
 client.warm().result()
 print(client.pid, flush=True)
-client.call("tune", ModelSource("mlp", batch=2), default_pipeline("relax", False), None,
-            sys.argv[1], 1, (), 40)
+client.call("tune", BuildRequest(ModelSource("mlp", batch=2), default_pipeline("relax", False),
+            sys.argv[1], 1), (), 40)
 """
 
 
@@ -297,7 +303,7 @@ def test_a_run_that_is_killed_loses_no_more_than_the_batch_in_flight(place):
     stored = (folder / task / search.RECORD).read_text().splitlines()
     assert len(measured) <= len(stored) <= len(measured) + 2
     with EngineClient("relax", session="small_batches:SmallBatches") as client:
-        result = client.call("tune", SOURCE, PIPELINE, None, SCHEDULED, 1, (task,), 2)
+        result = client.call("tune", BuildRequest(SOURCE, PIPELINE, SCHEDULED, 1), (task,), 2)
     assert result.tasks[0].earlier_ms == book.with_record_ms(task)
     after = records.read(folder).of(task)
     assert [t.trial for t in after] == list(range(1, len(book.of(task)) + 3))

@@ -5,6 +5,7 @@ import pytest
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.client import EngineClient
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.building.targets import parse
 from relascope.passes.catalogue import default_pipeline, names
@@ -60,7 +61,7 @@ def test_the_default_pipeline_runs_and_keeps_the_numbers(client, targets):
     steps = default_pipeline("relax", training=False)
     records = client.call("step", LAYER, steps)
     assert [r.error for r in records] == [None] * len(steps)
-    assert worst(client.call("check", LAYER, steps, None, targets[0])) <= 1e-5
+    assert worst(client.call("check", BuildRequest(LAYER, steps, targets[0]))) <= 1e-5
     fused = client.call("graph_after", LAYER, steps, len(steps) - 2)
     fused.validate()
     functions = [n for n in fused if n.kind is Kind.FUNCTION]
@@ -78,7 +79,7 @@ def test_matmuls_that_read_one_input_are_combined(client, targets):
     record = client.call("step", LAYER, pipeline("combine_matmul"))[-1]
     assert record.operators["matmul"] == 6
     steps = pipeline("combine_matmul|bind|fold")
-    assert worst(client.call("check", LAYER, steps, None, targets[0])) <= 1e-5
+    assert worst(client.call("check", BuildRequest(LAYER, steps, targets[0]))) <= 1e-5
 
 
 def test_a_bound_parameter_keeps_its_id_and_its_name(client):
@@ -124,25 +125,25 @@ def test_every_pass_alone_keeps_the_numbers(client, targets, name):
     assert [r.error for r in client.call("step", source, steps)] == [None] * len(steps)
     client.call("graph_after", source, steps, len(steps) - 1).validate()
     limit = 1e-2 if name == "mixed_precision" else 1e-5
-    assert worst(client.call("check", source, steps, None, targets[-1])) <= limit
+    assert worst(client.call("check", BuildRequest(source, steps, targets[-1]))) <= limit
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["mlp", "bert_self_attention", "bert_layer", "super_resolution"])
 def test_samples_agree_with_pytorch(client, targets, name, dtype):
     source = ModelSource(name, dtype=dtype)
-    found = client.call("check", source, Pipeline(), None, targets[0])
+    found = client.call("check", BuildRequest(source, Pipeline(), targets[0]))
     assert worst(found) <= (1e-5 if dtype == "float32" else 1e-12)
 
 
 def test_dropout_in_training(client, targets):
     source = ModelSource("bert_layer", training=True)
-    assert worst(client.call("check", source, Pipeline(), None, targets[0])) <= 1e-5
+    assert worst(client.call("check", BuildRequest(source, Pipeline(), targets[0]))) <= 1e-5
 
 
 def test_a_timing_stands_beside_its_error(client, targets):
     assert any(BLAS in t for t in targets)
-    result = client.call("time", ModelSource("mlp"), Pipeline(), None, targets[0], 1, 3)
+    result = client.call("time", BuildRequest(ModelSource("mlp"), Pipeline(), targets[0], 1, 3))
     eager, ours = result.rows
     assert ours.what == f"relax, {targets[0]}"
     assert ours.median_ms > 0
@@ -157,7 +158,7 @@ def test_a_program_without_gradient_is_not_split(client):
 
 def test_a_target_that_cannot_be_read(client):
     with pytest.raises(EngineError) as caught:
-        client.call("check", LAYER, Pipeline(), None, "llvm mcpu")
+        client.call("check", BuildRequest(LAYER, Pipeline(), "llvm mcpu"))
     assert caught.value.kind == "target"
 
 

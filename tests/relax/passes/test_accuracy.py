@@ -7,6 +7,7 @@ from tvm import relax
 import relascope.passes.relax.transpose_dedup as dedup
 from accuracies import check_all_passed, quiet, table
 from relascope.engine.jobs import accuracy
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.frontend.converters import Converter
 from relascope.engine.relax.session import RelaxSession
@@ -81,7 +82,7 @@ def test_a_wrong_gradient_is_found_where_the_forward_is_right(monkeypatch):
 def test_inside_every_counterpart_of_a_right_program_is_near(session):
     source = ModelSource("mlp", training=True, dtype="float64")
     pipeline = default_pipeline("relax", True)
-    found = session.inside(source, pipeline, None, "llvm", progress=quiet)
+    found = session.inside(BuildRequest(source, pipeline, "llvm"), progress=quiet)
     names = {e.counterpart for e in found}
     assert {
         "aten::linear in hidden",

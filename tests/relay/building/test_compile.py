@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from relascope.core.errors import EngineError
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
@@ -21,7 +22,7 @@ def silent(fraction, text):
 
 def compiled(session, target, folder=""):
     return session.compile(
-        MLP, default_pipeline("relay", False), None, target, folder, progress=silent
+        BuildRequest(MLP, default_pipeline("relay", False), target), folder, progress=silent
     )
 
 
@@ -83,16 +84,20 @@ def test_both_halves_of_a_training_step(session):
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)
     ids = cut(Joint(joint)).ids
     target = "llvm -mtriple=aarch64-linux-gnu"
-    found = session.compile(source, pipeline, ids, target, progress=silent)
+    found = session.compile(BuildRequest(source, pipeline, target).split_at(ids), progress=silent)
     assert {k.phase for k in found.kernels} == {"forward", "backward"}
     with pytest.raises(EngineError, match="two functions"):
-        session.compile(source, pipeline, None, target, progress=silent)
+        session.compile(BuildRequest(source, pipeline, target), progress=silent)
 
 
 def test_what_is_not_here_is_not_run(session):
     for target in ("llvm -mtriple=aarch64-linux-gnu", "cuda -arch=sm_90"):
         with pytest.raises(EngineError, match="cannot run here") as caught:
-            session.time(MLP, default_pipeline("relay", False), None, target, 1, 1, progress=silent)
+            session.time(
+                BuildRequest(MLP, default_pipeline("relay", False), target, 1, 1), progress=silent
+            )
         assert "relascope compile" in caught.value.hint
         with pytest.raises(EngineError, match="cannot run here"):
-            session.inside(MLP, default_pipeline("relay", False), None, target, progress=silent)
+            session.inside(
+                BuildRequest(MLP, default_pipeline("relay", False), target), progress=silent
+            )

@@ -11,6 +11,7 @@ from relascope.engine.building.options import BuildOptions
 from relascope.engine.client import EngineClient
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.tuning import RECORDS
 from relascope.engine.relay.building import runtime
@@ -72,7 +73,7 @@ def lowered(session, source, target):
 
 
 def test_tasks_are_linear_layers_with_their_share_of_the_time(session):
-    found = session.tasks(MLP, PIPELINE, None, PLAIN, 1, progress=quiet)
+    found = session.tasks(BuildRequest(MLP, PIPELINE, PLAIN, 1), progress=quiet)
     assert {t.name for t in found} == {"nn.dense"}
     shapes = {tuple(a.shape for a in t.arguments) for t in found}
     assert shapes == {((2, 64), (256, 64), (2, 256)), ((2, 256), (10, 256), (2, 10))}
@@ -83,8 +84,8 @@ def test_tasks_are_linear_layers_with_their_share_of_the_time(session):
 
 
 def test_a_task_has_another_key_where_a_library_does_it(session):
-    plain = session.tasks(MLP, PIPELINE, None, PLAIN, 1, progress=quiet)
-    blas = session.tasks(MLP, PIPELINE, None, f"{PLAIN} -libs=mkl", 1, progress=quiet)
+    plain = session.tasks(BuildRequest(MLP, PIPELINE, PLAIN, 1), progress=quiet)
+    blas = session.tasks(BuildRequest(MLP, PIPELINE, f"{PLAIN} -libs=mkl", 1), progress=quiet)
     assert len(blas) == len(plain)
     assert not {t.key for t in plain} & {t.key for t in blas}
 
@@ -92,9 +93,9 @@ def test_a_task_has_another_key_where_a_library_does_it(session):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_what_was_found_is_built_and_right(session, dtype):
     source = ModelSource("mlp", batch=2, dtype=dtype)
-    tasks = session.tasks(source, PIPELINE, None, PLAIN, 1, progress=quiet)
+    tasks = session.tasks(BuildRequest(source, PIPELINE, PLAIN, 1), progress=quiet)
     key = next(t.key for t in tasks if t.arguments[0].shape == (2, 64))
-    made = session.tune(source, PIPELINE, None, PLAIN, 1, (key,), 4, progress=quiet)
+    made = session.tune(BuildRequest(source, PIPELINE, PLAIN, 1), (key,), 4, progress=quiet)
     assert [t.key for t in made.tasks] == [key]
     assert made.tasks[0].trials == 4
     assert made.tasks[0].best_ms is not None
@@ -108,20 +109,22 @@ def test_what_was_found_is_built_and_right(session, dtype):
     records.add(place, records.RIVALS, [Rival(key, made.run, 4, 1e9)])
     assert lowered(session, source, tuned) != without
     limit = 1e-5 if dtype == "float32" else 1e-13
-    found = session.check(source, PIPELINE, None, tuned, progress=quiet)
+    found = session.check(BuildRequest(source, PIPELINE, tuned), progress=quiet)
     assert max(c.max_rel for c in found) < limit
 
 
 def test_going_on_measures_nothing_twice(session):
-    tasks = session.tasks(MLP, PIPELINE, None, PLAIN, 1, progress=quiet)
+    tasks = session.tasks(BuildRequest(MLP, PIPELINE, PLAIN, 1), progress=quiet)
     key = next(t.key for t in tasks if t.arguments[0].shape == (2, 256))
     for _ in range(2):
-        session.tune(MLP, PIPELINE, None, PLAIN, 1, (key,), 2, progress=quiet)
+        session.tune(BuildRequest(MLP, PIPELINE, PLAIN, 1), (key,), 2, progress=quiet)
     trials = records.read(place_of(session)).of(key)
     assert [t.trial for t in trials] == [1, 2, 3, 4]
     assert len({t.candidate for t in trials}) == 4
     task = next(
-        t for t in session.tasks(MLP, PIPELINE, None, PLAIN, 1, progress=quiet) if t.key == key
+        t
+        for t in session.tasks(BuildRequest(MLP, PIPELINE, PLAIN, 1), progress=quiet)
+        if t.key == key
     )
     assert task.trials == 4
     assert task.best_ms == records.read(place_of(session)).with_record_ms(key)
@@ -131,8 +134,10 @@ def test_a_program_in_training_has_the_tasks_of_both_halves(session):
     source = ModelSource("mlp", batch=2, training=True)
     pipeline = default_pipeline("relay", True)
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
-    captured = cut(joint, "keep_all").ids
-    found = session.tasks(source, pipeline, captured, PLAIN, 1, progress=quiet)
+    captures = cut(joint, "keep_all").ids
+    found = session.tasks(
+        BuildRequest(source, pipeline, PLAIN, 1).split_at(captures), progress=quiet
+    )
     assert len(found) > 2
     assert any(t.nodes for t in found)
 
@@ -170,7 +175,7 @@ def test_what_cannot_be_measured_is_said_and_the_next_goes_on():
 def test_a_target_that_does_not_run_here_is_refused(session):
     target = "llvm -mtriple=aarch64-linux-gnu"
     with pytest.raises(EngineError, match="Nothing can be measured") as caught:
-        session.tune(MLP, PIPELINE, None, target, 1, (), 1, progress=quiet)
+        session.tune(BuildRequest(MLP, PIPELINE, target, 1), (), 1, progress=quiet)
     assert "tracker" in caught.value.hint
 
 
@@ -179,7 +184,7 @@ def test_a_killed_session_loses_at_most_the_batch_in_flight(session):
     place = place_of(session)
     before = len(records.read(place).trials)
     with EngineClient("relay") as client:
-        job = client.submit("tune", source, PIPELINE, None, PLAIN, 1, (), 500)
+        job = client.submit("tune", BuildRequest(source, PIPELINE, PLAIN, 1), (), 500)
         deadline = time.monotonic() + 120
         while len(records.read(place).trials) < before + 4:
             assert time.monotonic() < deadline
@@ -191,4 +196,6 @@ def test_a_killed_session_loses_at_most_the_batch_in_flight(session):
     after = records.read(place)
     assert len(after.trials) >= before + 4
     assert not after.notes
-    session.tune(source, PIPELINE, None, PLAIN, 1, (after.trials[-1].task,), 1, progress=quiet)
+    session.tune(
+        BuildRequest(source, PIPELINE, PLAIN, 1), (after.trials[-1].task,), 1, progress=quiet
+    )

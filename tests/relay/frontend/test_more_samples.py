@@ -12,6 +12,7 @@ from numerics import error, imported, quiet
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.dispatch import add_tvm_dispatch
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import load_model, model_from_module
 from relascope.engine.relay.frontend.importer import import_model
@@ -33,7 +34,9 @@ def worst(found, start):
 
 @pytest.mark.parametrize("name", ["gpt2_block", "llama_block", "vit"])
 def test_the_forward_of_a_sample_agrees_with_pytorch(session, name):
-    found = session.check(ModelSource(name, batch=1), INFERENCE, None, QUICK, progress=quiet)
+    found = session.check(
+        BuildRequest(ModelSource(name, batch=1), INFERENCE, QUICK), progress=quiet
+    )
     assert found[0].scale > 0.1
     assert worst(found, "output") <= 1e-5
 
@@ -45,7 +48,9 @@ def test_every_gradient_of_a_block_agrees_with_pytorch(session, name, limits):
     dtype, output_limit, limit = limits
     source = ModelSource(name, batch=2, tokens=3, training=True, dtype=dtype)
     graph = session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet)
-    found = session.check(source, TRAINING, cut(graph, "keep_all").ids, QUICK, progress=quiet)
+    found = session.check(
+        BuildRequest(source, TRAINING, QUICK).split_at(cut(graph, "keep_all").ids), progress=quiet
+    )
     assert worst(found, "output") <= output_limit
     assert worst(found, "gradient") <= limit
     parameters = list(build(name)[0].parameters())
@@ -123,7 +128,9 @@ def test_the_session_compares_running_statistics_too(session, tmp_path):
     torch.jit.trace(module, (image,), check_trace=False).save(path)
     source = source_from_file(path, training=True)
     graph = session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet)
-    found = session.check(source, TRAINING, cut(graph, "keep_all").ids, QUICK, progress=quiet)
+    found = session.check(
+        BuildRequest(source, TRAINING, QUICK).split_at(cut(graph, "keep_all").ids), progress=quiet
+    )
     names = {c.name for c in found}
     assert {"updated 1.running_mean", "updated 1.running_var"} <= names
     assert worst(found, "updated") <= 1e-5

@@ -7,6 +7,7 @@ import pytest
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind, Role
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cost import is_product
@@ -95,7 +96,7 @@ def test_a_pass_at_a_wrong_place_says_what_it_needs(session):
     assert "gradient" in records[1].error.message
     assert records[2].error is None
     with pytest.raises(EngineError, match="root_grad_out"):
-        session.check(TRAINED, pipeline, None, "llvm", progress=quiet)
+        session.check(BuildRequest(TRAINED, pipeline, "llvm"), progress=quiet)
 
 
 def test_bound_parameters_have_no_gradient_and_that_is_said(session):
@@ -136,8 +137,8 @@ def test_the_split_halves_keep_the_joint_graphs_ids(session):
 def test_every_gradient_agrees_with_pytorch(session, dtype, limit, strategy):
     source = replace(TRAINED, dtype=dtype)
     joint = session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet)
-    captured = cut(joint, strategy).ids
-    found = session.check(source, TRAINING, captured, "llvm", progress=quiet)
+    captures = cut(joint, strategy).ids
+    found = session.check(BuildRequest(source, TRAINING, "llvm").split_at(captures), progress=quiet)
     assert [c.name for c in found] == [
         "output 0",
         *(f"gradient of {joint.by_id[i].name}" for i in joint.inputs[:7]),
@@ -165,14 +166,16 @@ def test_a_layers_gradients_agree_whatever_is_computed_again(
     products = [i for i in found.recomputed if is_product(joint.by_id[i])]
     assert bool(products) == (strategy == "budget")
     assert found.bytes < 0.67 * 664_160 * (2 if dtype == "float64" else 1)  # what PyTorch keeps
-    compared = session.check(source, TRAINING, found.ids, "llvm", progress=quiet)
+    compared = session.check(
+        BuildRequest(source, TRAINING, "llvm").split_at(found.ids), progress=quiet
+    )
     assert len(compared) == 19  # the output, two inputs, sixteen parameters
     for comparison in compared:
         assert comparison.max_abs <= limit, comparison.name
 
 
 def test_a_timing_stands_beside_its_error(session):
-    result = session.time(MLP, INFERENCE, None, "llvm", 1, 2, progress=quiet)
+    result = session.time(BuildRequest(MLP, INFERENCE, "llvm", 1, 2), progress=quiet)
     eager, ours = result.rows
     assert (eager.what, eager.ratio_to_eager) == ("pytorch eager", None)
     assert ours.phase == "forward"
@@ -184,10 +187,10 @@ def test_a_timing_stands_beside_its_error(session):
 
 def test_a_joint_program_is_not_timed_whole(session):
     with pytest.raises(EngineError, match="two functions"):
-        session.time(TRAINED, TRAINING, None, "llvm", 1, 2, progress=quiet)
+        session.time(BuildRequest(TRAINED, TRAINING, "llvm", 1, 2), progress=quiet)
 
 
 def test_a_target_that_tvm_does_not_know(session):
     with pytest.raises(EngineError, match="nowhere") as caught:
-        session.check(MLP, INFERENCE, None, "nowhere", progress=quiet)
+        session.check(BuildRequest(MLP, INFERENCE, "nowhere"), progress=quiet)
     assert caught.value.kind == "target"

@@ -7,6 +7,7 @@ import relascope.passes.relay.training.decompose_layer_norm as layer_norm
 import relascope.passes.relay.transpose_dedup as dedup
 from accuracies import check_all_passed, quiet, table
 from relascope.engine.jobs import accuracy
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relay.frontend.converters import Converter
 from relascope.engine.relay.session import RelaySession
@@ -98,7 +99,7 @@ def test_inside_every_counterpart_of_a_right_program_is_near(session):
     source = ModelSource("mlp", training=True, dtype="float64")
     pipeline = default_pipeline("relay", True)
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
-    found = session.inside(source, pipeline, None, "llvm", progress=quiet)
+    found = session.inside(BuildRequest(source, pipeline, "llvm"), progress=quiet)
     names = {e.counterpart for e in found}
     assert {
         "aten::linear in hidden",
@@ -110,8 +111,8 @@ def test_inside_every_counterpart_of_a_right_program_is_near(session):
     assert {f"gradient of {joint.by_id[i].name}" for i in joint.inputs[:7]} < names
     assert "gradient of aten::gelu in act" in names  # a node of the backward, by its numbers
     assert max(e.max_rel for e in found) < 1e-10
-    captured = cut(joint, "min_cut").ids
-    both = session.inside(source, pipeline, captured, "llvm", progress=quiet)
+    captures = cut(joint, "min_cut").ids
+    both = session.inside(BuildRequest(source, pipeline, "llvm").split_at(captures), progress=quiet)
     assert {e.id for e in found} < {e.id for e in both} <= set(joint.by_id)
     assert max(e.max_rel for e in both) < 1e-10
 

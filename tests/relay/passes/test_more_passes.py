@@ -11,6 +11,7 @@ from tvm import relay
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import source_from_file
 from relascope.engine.relay.session import RelaySession
 from relascope.passes.catalogue import info, read_pipeline
@@ -86,7 +87,7 @@ def after(source, text):
 @pytest.mark.parametrize("name", PIPELINES)
 def test_the_numbers_are_pytorchs(source, name, dtype):
     pipeline = read_pipeline("relay", PIPELINES[name])
-    found = SESSION.check(source[dtype], pipeline, None, QUICK, progress=quiet)
+    found = SESSION.check(BuildRequest(source[dtype], pipeline, QUICK), progress=quiet)
     assert max(c.max_rel for c in found) < LIMIT[dtype]
 
 
@@ -116,7 +117,7 @@ def test_every_call_keeps_a_place_in_the_model(source, name):
 @pytest.mark.parametrize("name", ["scales", "branches"])
 def test_what_a_pass_made_of_an_operator_is_not_taken_for_its_result(source, name):
     pipeline = read_pipeline("relay", PIPELINES[name])
-    found = SESSION.inside(source["float32"], pipeline, None, QUICK, progress=quiet)
+    found = SESSION.inside(BuildRequest(source["float32"], pipeline, QUICK), progress=quiet)
     assert found
     assert max(e.max_rel for e in found) < 1e-5
 
@@ -137,7 +138,7 @@ def test_paddings_go_into_convolutions(tmp_path):
     assert after(padded, "cse").operators["nn.pad"] == 1
     pipeline = read_pipeline("relay", "fold_explicit_padding")
     assert "nn.pad" not in after(padded, str(pipeline)).operators
-    found = SESSION.check(padded, pipeline, None, QUICK, progress=quiet)
+    found = SESSION.check(BuildRequest(padded, pipeline, QUICK), progress=quiet)
     assert max(c.max_rel for c in found) < 1e-5
 
 

@@ -25,9 +25,9 @@ class FakeTuning:
 
     ir = "relay"
 
-    def tasks(self, source, pipeline, captured, target, threads, fleet=None, *, progress):
+    def tasks(self, request, fleet=None, *, progress):
         progress(0.5, "running the forward, kernel by kernel")
-        book = records.read(self._place(target, threads, fleet))
+        book = records.read(self._place(request, fleet))
         found = [
             TuneTask(
                 key,
@@ -50,9 +50,7 @@ class FakeTuning:
             for t, ms in zip(found, spent, strict=True)
         )
 
-    def tune(
-        self, source, pipeline, captured, target, threads, keys, trials, fleet=None, *, progress
-    ):
+    def tune(self, request, keys, trials, fleet=None, *, progress):
         for key in keys:
             if key not in TASKS:
                 raise EngineError(
@@ -61,7 +59,7 @@ class FakeTuning:
                     key,
                     "`relascope tasks` lists.",
                 )
-        place, run, began = self._place(target, threads, fleet), uuid.uuid4().hex, time.time()
+        place, run, began = self._place(request, fleet), uuid.uuid4().hex, time.time()
         chosen, done = keys or tuple(TASKS), []
         for index, key in enumerate(chosen):
             name, *_, before = TASKS[key]
@@ -89,13 +87,19 @@ class FakeTuning:
             done.append(Tuned(key, name, trials, failed, before, earlier, best, takes))
         seconds = time.time() - began
         return TuneResult(
-            run, str(place), "a test machine", target, threads or 2, tuple(done), seconds
+            run,
+            str(place),
+            "a test machine",
+            request.target,
+            request.threads or 2,
+            tuple(done),
+            seconds,
         )
 
-    def time_remote(self, source, pipeline, captured, target, threads, repeats, fleet, *, progress):
-        samples = tuple(0.5 + 0.01 * k for k in range(repeats))
+    def time_remote(self, request, fleet, *, progress):
+        samples = tuple(0.5 + 0.01 * k for k in range(request.repeats))
         row = TimeRow(
-            f"relay, {target} on {fleet.key}",
+            f"relay, {request.target} on {fleet.key}",
             "forward",
             0.5,
             0.5,
@@ -105,17 +109,17 @@ class FakeTuning:
             None,
             samples,
             build_seconds=0.1,
-            target=target,
+            target=request.target,
         )
         return TimeResult(
             f"{fleet.key} at {fleet.tracker}",
-            target,
-            threads or 4,
+            request.target,
+            request.threads or 4,
             (row,),
             (),
             0.1,
             ("PyTorch does not run beside it.",),
         )
 
-    def _place(self, target, threads, fleet):
-        return records.folder(self.ir, "0.0.test", target, threads, fleet)
+    def _place(self, request, fleet):
+        return records.folder(self.ir, "0.0.test", request.target, request.threads, fleet)

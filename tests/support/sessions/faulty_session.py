@@ -30,8 +30,9 @@ class FaultySession(PageSession):
         self._run(source, pipeline.upto(index))
         return super().graph_after(source, pipeline, index, progress=progress)
 
-    def check(self, source, pipeline, captured, target, captures=False, *, progress):
-        on = self._run(source, pipeline)
+    def check(self, request, captures=False, *, progress):
+        source = request.source
+        on = self._run(source, request.pipeline)
         if source.seed == SLOW_CHECK:
             time.sleep(60)
         if source.seed == RAISING_FOLD and "fold" in on:
@@ -39,14 +40,13 @@ class FaultySession(PageSession):
         rough = source.seed == ROUGH_FOLD and source.dtype == "float32"
         wrong = source.seed == WRONG_IMPORT
         wrong |= "fold" in on and (source.seed in (WRONG_FOLD, WHOLE_FOLD, SLOW_NARROW) or rough)
-        found = super().check(source, pipeline, captured, target, captures, progress=progress)
+        found = super().check(request, captures, progress=progress)
         return tuple(replace(c, max_abs=0.25, max_rel=0.5) for c in found) if wrong else found
 
-    def time(self, source, pipeline, captured, target, threads, repeats, rivals=(), *, progress):
-        result = super().time(
-            source, pipeline, captured, target, threads, repeats, progress=progress
-        )
-        slow = source.seed == SLOW_FOLD and "fold" in self._run(source, pipeline)
+    def time(self, request, baselines=(), *, progress):
+        result = super().time(request, progress=progress)
+        source = request.source
+        slow = source.seed == SLOW_FOLD and "fold" in self._run(source, request.pipeline)
         rows = [
             replace(r, ratio_to_eager=3.0) if slow and r.ratio_to_eager else r for r in result.rows
         ]

@@ -17,7 +17,7 @@ from relascope.engine.protocol.artefact import Artefact, KernelCode
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
 from relascope.engine.protocol.results import ModelInfo, PassExample, SplitResult, StepRecord
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.times import Rivals, TimeResult, TimeRow
+from relascope.engine.protocol.times import TimeResult, TimeRow, TorchSaved
 
 SLOW_REPEATS = 777  # `time` with so many repeats takes a minute
 BROKEN_SEED = 13  # `load` with this seed fails
@@ -231,10 +231,10 @@ class PageSession(FakeTuning):
             return joint_graph()
         return forward_graph("fold" not in names)
 
-    def split(self, source, pipeline, captured, *, progress):
+    def split(self, source, pipeline, captures, *, progress):
         joint = joint_graph()
-        forward = Graph("forward", "relay", joint.nodes[:6], joint.inputs[:3], ("d1", *captured))
-        saved = tuple(Node(i, Kind.INPUT, name=i, outputs=joint.by_id[i].outputs) for i in captured)
+        forward = Graph("forward", "relay", joint.nodes[:6], joint.inputs[:3], ("d1", *captures))
+        saved = tuple(Node(i, Kind.INPUT, name=i, outputs=joint.by_id[i].outputs) for i in captures)
         own = tuple(n for n in joint.nodes if n.id in ("x", "w1", "g") or n.role is Role.BACKWARD)
         missing = {s for n in own for s in n.edges} - {n.id for n in (*own, *saved)}
         again = tuple(n for n in joint.nodes if n.id in joint.ancestors(missing) if missing)
@@ -248,16 +248,17 @@ class PageSession(FakeTuning):
         )
         return SplitResult(forward, backward, 0.01)
 
-    def check(self, source, pipeline, captured, target, captures=False, *, progress):
+    def check(self, request, captures=False, *, progress):
+        source, pipeline = request.source, request.pipeline
         joint = self._graph(source, pipeline, len(pipeline) - 1).forward_outputs is not None
         names = ["output 0"] + (["gradient of layers.0.weight"] if joint else [])
-        names += [f"capture {i}" for i in captured or () if captures]
+        names += [f"capture {i}" for i in request.captures if captures]
         error = 2e-6 if source.dtype == "float32" else 2e-15
         if source.seed == WRONG_SEED and names[1:]:
             error = 0.5
         return tuple(Comparison(n, error / 2, error, 0.5, source.dtype) for n in names)
 
-    def inside(self, source, pipeline, captured, target, *, progress):
+    def inside(self, request, *, progress):
         return (
             NodeError("d0", 1e-16, 1e-16, "aten::linear in layers.0"),
             NodeError("r", 0.25, 0.5, "aten::relu in layers.1"),
@@ -266,10 +267,10 @@ class PageSession(FakeTuning):
     def kernels(self, source, pipeline, whole=False, *, progress):
         return None
 
-    def rivals(self, source, *, progress):
+    def torch_saved(self, source, *, progress):
         if source.seed == NO_PARTITION_SEED:
-            return Rivals(2048, None, "PyTorch's partitioner does not take this module: no.")
-        return Rivals(2048, 1024)
+            return TorchSaved(2048, None, "PyTorch's partitioner does not take this module: no.")
+        return TorchSaved(2048, 1024)
 
     def target(self, text, *, progress):
         if text == "nonsense":
@@ -277,25 +278,23 @@ class PageSession(FakeTuning):
         known = {t.name: t for t in self.describe(progress=progress).targets}
         return known.get(text) or Target(text, "a device of yours", False, "It is elsewhere.")
 
-    def compile(self, source, pipeline, captured, target, folder="", *, progress):
+    def compile(self, request, folder="", *, progress):
         """A kernel of each phase; half of them without a size."""
-        found = self.target(target, progress=progress)
+        found = self.target(request.target, progress=progress)
         code = (("CUDA", "__global__ void dense() {\n  fma();\n}"), ("PTX", "fma.rn.f32;"))
         kernels = [KernelCode("dense", "forward", 2048, code)]
-        if captured is not None:
+        if request.split:
             kernels.append(KernelCode("dense", "backward", None, code[:1]))
         notes = () if found.runs_here else (f"It cannot be timed here. {found.missing}",)
         files = ("forward.tar",) if folder else ()
         return Artefact(found, tuple(kernels), 8192, 0.5, notes, files)
 
-    def time(
-        self, source, pipeline, captured, target, threads, repeats, rivals=(), ways=(), *, progress
-    ):
-        if repeats == SLOW_REPEATS:
+    def time(self, request, baselines=(), variants=(), *, progress):
+        if request.repeats == SLOW_REPEATS:
             for i in range(600):
                 progress(i / 600, "timing slowly")
                 time.sleep(0.1)
-        phases = ["forward"] + (["forward_backward"] if captured is not None else [])
+        phases = ["forward"] + (["forward_backward"] if request.split else [])
         rows = []
         for phase in phases:
             rows.append(
@@ -314,13 +313,13 @@ class PageSession(FakeTuning):
                     (1.3, 1.32, 1.4),
                     ratio_of_minima=1.44,
                     build_seconds=0.5,
-                    target=target,
+                    target=request.target,
                     capture_bytes=2048,
                 )
             )
             rows += [
                 TimeRow(
-                    f"relay, {way.name}",
+                    f"relay, {one.name}",
                     phase,
                     0.66,
                     0.6,
@@ -331,26 +330,26 @@ class PageSession(FakeTuning):
                     (0.6, 0.66, 0.7),
                     ratio_of_minima=0.67,
                     build_seconds=0.25,
-                    target=way.target,
+                    target=one.request.target,
                 )
-                for way in ways
+                for one in variants
             ]
             rows += [
                 TimeRow(name, phase, 0.8, 0.7, 0.9, 0.8, 1e-6, None, (0.7, 0.8, 0.9), 1.65)
-                for name in rivals
+                for name in baselines
             ]
-        comparisons = self.check(source, pipeline, captured, target, progress=progress)
+        comparisons = self.check(request, progress=progress)
         return TimeResult(
             "a test machine",
-            target,
-            threads or 2,
+            request.target,
+            request.threads or 2,
             tuple(rows),
             comparisons,
             0.5,
             ("Another program keeps the machine busy.",),
         )
 
-    def profile(self, source, pipeline, captured, target, threads, repeats, *, progress):
+    def profile(self, request, *, progress):
         """The product takes most of the time, and the last kernel puts out NaN."""
         out = Output((8, 32), "float32", -1.0, 2.0, 0.5, 0, 0)
         bad = Output((8, 4), "float32", -1.0, 2.0, 0.5, 3, 0)
@@ -372,13 +371,13 @@ class PageSession(FakeTuning):
             ),
         )
         phases = (Phase("forward", 1.0, 0.9, 0.02, 4096, 2048, 1024),)
-        comparisons = self.check(source, pipeline, captured, target, progress=progress)
-        peaks = self.peaks(target, threads, ("float32",), progress=progress)
+        comparisons = self.check(request, progress=progress)
+        peaks = self.peaks(request.target, request.threads, ("float32",), progress=progress)
         return Profile(
             "a test machine",
-            target,
-            threads or 2,
-            repeats,
+            request.target,
+            request.threads or 2,
+            request.repeats,
             kernels,
             phases,
             comparisons,

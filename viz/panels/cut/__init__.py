@@ -89,7 +89,7 @@ def show(desk: Desk, screen: Screen) -> None:
     points.show(desk, screen)
     two_gradients.show(desk, screen)
     with right:
-        frontier.ask_rivals(desk, screen)
+        frontier.ask_torch_saved(desk, screen)
         cut_prices.ask(desk, screen)
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 import streamlit as st
 
 from relascope.core.errors import EngineError
-from relascope.engine.protocol.times import Rivals
+from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.cuts import cut as cuts
 from relascope.viz import charts
 from relascope.viz.panels.shell.cut_choice import frontier_of, joint_of
@@ -39,10 +39,10 @@ def show(desk: Desk, screen: Screen, cut: cuts.Cut) -> None:
     )
     if cut.strategy == "frontier":  # the line that the slider moves along
         document = {**document, "frontier": tables.frontier_rows(joint, frontier_of(desk, screen))}
-    known: Rivals | None = None
+    known: TorchSaved | None = None
     with suppress(EngineError):  # told below, where it can be tried again
-        known = desk.known("rivals", screen.source)
-    rivals = tables.rivals_document(known) if known else None
+        known = desk.known("torch_saved", screen.source)
+    rivals = tables.torch_saved_document(known) if known else None
     title = cuts.STRATEGIES[cut.strategy].title
     st.altair_chart(charts.frontier(document, rivals, (title, cut.bytes, cut.share)))
     st.caption(_SHORT, help=_READ)
@@ -50,9 +50,9 @@ def show(desk: Desk, screen: Screen, cut: cuts.Cut) -> None:
         st.caption(known.note)
 
 
-def ask_rivals(desk: Desk, screen: Screen) -> None:
+def ask_torch_saved(desk: Desk, screen: Screen) -> None:
     """Ask for PyTorch's figures where they are not known; the page runs again with them."""
-    with boundary(desk, "_rivals"):
-        if desk.known("rivals", screen.source) is None:
-            desk.ask("rivals", screen.source)
+    with boundary(desk, "_torch_saved"):
+        if desk.known("torch_saved", screen.source) is None:
+            desk.ask("torch_saved", screen.source)
             st.rerun()

@@ -45,13 +45,9 @@ def show(desk: Desk, screen: Screen) -> None:
     if not asked:
         return
     done: list[cutting.Point] = []
-    where = cut_prices.bench(desk)
     try:
-        if where is None:
-            raise EngineError("target", "This machine can run none of the engine's targets.")
-        cutting.measure(
-            desk.ask, screen.source, screen.pipeline, tuple(asked.values()), where, done.append
-        )
+        request = cut_prices.request_of(desk, screen)
+        cutting.measure(desk.ask, request, tuple(asked.values()), done.append)
     except Waiting:
         waiting(desk, "_points")
     except EngineError as error:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import streamlit as st
 
 from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import GRADIENTS, gradients
 from relascope.passes.cuts import cut as cuts
@@ -49,8 +50,8 @@ def _row(desk: Desk, screen: Screen, source: ModelSource, target: str | None) ->
 
     if target is None:
         return desk.derive(row, "gradient_row", source, str(pipeline))
-    captured = desk.derive(lambda: cuts.cut(joint).ids, "captured", source, str(pipeline))
-    errors = desk.ask("check", source, pipeline, captured, target)
+    captures = desk.derive(lambda: cuts.cut(joint).ids, "captures", source, str(pipeline))
+    errors = desk.ask("check", BuildRequest(source, pipeline, target).split_at(captures))
     found = desk.derive(row, "gradient_row", source, str(pipeline))
     return {**found, "error": tables.worst_gradient(errors)}
 

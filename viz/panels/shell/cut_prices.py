@@ -7,7 +7,8 @@ from contextlib import suppress
 import streamlit as st
 
 from relascope.core.errors import EngineError
-from relascope.engine.jobs.cut import Bench, forward_times
+from relascope.engine.jobs.cut import forward_times
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.passes.cost import Measured
 from relascope.viz.panels.shell.desk import Desk
@@ -35,15 +36,21 @@ def control() -> None:
     )
 
 
-def bench(desk: Desk) -> Bench | None:
-    """Where and how a split is timed, as chosen under "Compile & time"; None where nothing runs."""
+def request_of(desk: Desk, screen: Screen) -> BuildRequest:
+    """What is timed of a split, as chosen under "Compile & time".
+
+    Raises:
+        EngineError: kind "target"; nothing runs here.
+    """
     state = st.session_state
     engine: EngineInfo = desk.ask("describe")
     here = [t.name for t in engine.targets if t.runs_here]
     if not here:
-        return None
+        raise EngineError("target", "This machine can run none of the engine's targets.")
     target = state.get("keep_target")
-    return Bench(
+    return BuildRequest(
+        screen.source,
+        screen.pipeline,
         target if target in here else here[0],
         int(state.get("keep_threads", 0)),
         int(state.get("keep_repeats", 30)),
@@ -52,10 +59,9 @@ def bench(desk: Desk) -> Bench | None:
 
 def measured(desk: Desk, screen: Screen) -> Measured | None:
     """What the forward's kernels took, where that is wished and known."""
-    where = bench(desk) if _wished() else None
     with suppress(EngineError):  # told by `ask`, where it can be tried again
-        if where is not None and desk.known("profile", *_request(screen, where)) is not None:
-            return forward_times(desk.ask, screen.source, screen.pipeline, where)
+        if _wished() and desk.known("profile", request := _request(desk, screen)) is not None:
+            return forward_times(desk.ask, request)
     return None
 
 
@@ -64,11 +70,9 @@ def ask(desk: Desk, screen: Screen) -> None:
     if not _wished():
         return
     with boundary(desk, "_prices"):
-        where = bench(desk)
-        if where is None:
-            raise EngineError("target", "This machine can run none of the engine's targets.")
-        if desk.known("profile", *_request(screen, where)) is None:
-            desk.ask("profile", *_request(screen, where))
+        request = _request(desk, screen)
+        if desk.known("profile", request) is None:
+            desk.ask("profile", request)
             st.rerun()
 
 
@@ -76,5 +80,5 @@ def _wished() -> bool:
     return bool(st.session_state.get("keep_prices") == "measured")
 
 
-def _request(screen: Screen, where: Bench) -> tuple[object, ...]:
-    return screen.source, screen.pipeline, (), where.target, where.threads, where.repeats
+def _request(desk: Desk, screen: Screen) -> BuildRequest:
+    return request_of(desk, screen).split_at(())

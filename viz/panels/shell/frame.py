@@ -32,7 +32,7 @@ _DOING = {
     "target": "Looking at the target",
     "compile": "Compiling",
     "time": "Compiling and timing",
-    "rivals": "Asking PyTorch what it keeps",
+    "torch_saved": "Asking PyTorch what it keeps",
     "profile": "Compiling and timing each kernel",
     "peaks": "Measuring the machine's peaks",
     "kernels": "Asking TVM what it fuses",

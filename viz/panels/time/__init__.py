@@ -11,12 +11,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import variants
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.times import RIVALS, TimeResult, TimeRow, Way
+from relascope.engine.protocol.times import BASELINES, TimeResult, TimeRow, Variant
 from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue import GRADIENTS
-from relascope.passes.pipeline import Pipeline
 from relascope.viz import charts
 from relascope.viz.panels.shell.cut_choice import chosen, cut_of
 from relascope.viz.panels.shell.desk import Desk, Request
@@ -27,7 +26,6 @@ from relascope.viz.rows import artefact as artefacts
 from relascope.viz.rows import formats, timings
 
 _HISTORY = 20
-_PARTS = 6  # the arguments of `time` that `profile` has too
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class _Run:
 
     title: str
     method: str
-    request: tuple[Any, ...]
+    arguments: tuple[Any, ...]
     about: dict[str, Any]
 
 
@@ -57,26 +55,27 @@ class _Past:
 def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab."""
     engine: EngineInfo = desk.ask("describe")
-    request, target, fleet, told = _settings(desk, screen, engine)
+    arguments, target, fleet, told = _settings(desk, screen, engine)
+    request: BuildRequest = arguments[0]
     if target is not None and not target.runs_here and fleet is None:
         st.info(f"{target.name}: what is built for it cannot be timed here. {target.missing}")
     running: _Run | None = st.session_state.get("timing")
     if running is not None:
         try:
-            _remember(running, desk.ask(running.method, *running.request))
+            _remember(running, desk.ask(running.method, *running.arguments))
         except EngineError as error:
             show_error(error)
-            if running.request != request:
+            if running.arguments != arguments:
                 st.session_state.timing = None  # the settings have moved on from what failed
-    _results(request)
+    _results(arguments)
     if target is None:
         return
     if target.runs_here:
-        profile.show(desk, screen, request[:_PARTS])
-        hazards.show(desk, screen, request[:_PARTS])
+        profile.show(desk, screen, request)
+        hazards.show(desk, screen, request)
     if told:
         tuning.show(desk, screen, request, target, fleet)
-    artefact.show(desk, request[:4])
+    artefact.show(desk, request)
     if target.runs_here:
         accuracy.show(desk, screen, target.name)
 
@@ -120,26 +119,23 @@ def _settings(
     runs = repeats.number_input("Repeats", 3, 1000, key="keep_repeats")
     target = _target(desk, targets, name or "")
     named = target.name if target is not None else name or ""
-    captured = _captured(desk, screen)
+    request = _cut(
+        desk, screen, BuildRequest(screen.source, screen.pipeline, named, int(count), int(runs))
+    )
     method = "time" if fleet is None else "time_remote"
     if fleet is None:
         with beside:
             first, second = side_by_side("ways", [1.2, 2])
-        rivals, more = _rivals(first, named), _ways(second, desk, screen, engine, named)
-    request: tuple[Any, ...] = (
-        screen.source,
-        screen.pipeline,
-        captured,
-        named,
-        int(count),
-        int(runs),
-        *((rivals, more) if fleet is None else (fleet,)),
-    )
+        baselines, others = (
+            _baselines(first, named),
+            _variants(second, desk, screen, engine, request),
+        )
+    arguments = (request, baselines, others) if fleet is None else (request, fleet)
     can_run = target is not None and told and (target.runs_here or fleet is not None)
     if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
-        desk.forget(Request(method, request))
-        state.timing = _Run(_title(screen), method, request, _about(screen, int(runs)))
-    return request, target, fleet, told
+        desk.forget(Request(method, arguments))
+        state.timing = _Run(_title(screen), method, arguments, _about(screen, int(runs)))
+    return arguments, target, fleet, told
 
 
 def _target(desk: Desk, targets: dict[str, Target], name: str) -> Target | None:
@@ -171,9 +167,9 @@ def _about(screen: Screen, repeats: int) -> dict[str, Any]:
     }
 
 
-def _rivals(place: DeltaGenerator, target: str) -> tuple[str, ...]:
+def _baselines(place: DeltaGenerator, target: str) -> tuple[str, ...]:
     """What else is timed, beside PyTorch eager."""
-    offered = RIVALS if target.startswith("cuda") else RIVALS[:1]
+    offered = BASELINES if target.startswith("cuda") else BASELINES[:1]
     picked = place.pills(
         "Time beside PyTorch eager, too",
         offered,
@@ -184,10 +180,11 @@ def _rivals(place: DeltaGenerator, target: str) -> tuple[str, ...]:
     return tuple(picked)
 
 
-def _ways(
-    place: DeltaGenerator, desk: Desk, screen: Screen, engine: EngineInfo, target: str
-) -> tuple[Way, ...]:
+def _variants(
+    place: DeltaGenerator, desk: Desk, screen: Screen, engine: EngineInfo, request: BuildRequest
+) -> tuple[Variant, ...]:
     """In which other ways it is built, to be timed in the same run."""
+    target = request.target
     try:
         offered = variants.offers(screen.ir, engine.targets, target) if target else ()
     except EngineError:  # it is no target, which is said already
@@ -203,27 +200,24 @@ def _ways(
         + "\n".join(f"- **{n.replace('_', ' ')}**: {variants.WAYS[n]}" for n in others),
     )
 
-    def captured(source: ModelSource, pipeline: Pipeline) -> tuple[str, ...] | None:
-        return _captured(desk, replace(screen, pipeline=pipeline))
-
     picked = [others[n] for n in taken if n in others]
-    return variants.ways(screen.source, screen.pipeline, target, picked, captured)
+    return variants.variants(request, picked, lambda one: _cut(desk, screen, one))
 
 
-def _captured(desk: Desk, screen: Screen) -> tuple[str, ...] | None:
-    """What the forward saves, by the strategy chosen in the tab before; None in inference."""
+def _cut(desk: Desk, screen: Screen, request: BuildRequest) -> BuildRequest:
+    """A request for training, split by the strategy that is chosen in the tab before."""
     if not screen.training:
-        return None
-    return cut_of(desk, screen)[0].ids
+        return request
+    return request.split_at(cut_of(desk, replace(screen, pipeline=request.pipeline))[0].ids)
 
 
 def _remember(run: _Run, result: TimeResult) -> None:
     history: dict[tuple[Any, ...], _Past] = st.session_state.setdefault("history", {})
-    history.pop(run.request, None)
+    history.pop(run.arguments, None)
     about = {**run.about, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     ir, pipeline, strategy = (about.pop(k) for k in ("engine", "pipeline", "strategy"))
     document = timings.run_document(result, ir, pipeline, strategy, about)
-    history[run.request] = _Past(run.title, result, document)
+    history[run.arguments] = _Past(run.title, result, document)
     while len(history) > _HISTORY:
         history.pop(next(iter(history)))
     st.session_state.timing = None
@@ -235,7 +229,7 @@ def _title(screen: Screen) -> str:
     return f"{screen.label}, {mode}{whose} gradient" if whose else f"{screen.label}, {mode}"
 
 
-def _results(request: tuple[Any, ...]) -> None:
+def _results(arguments: tuple[Any, ...]) -> None:
     """The newest timing, or an older one of this session that the user picks."""
     history: dict[tuple[Any, ...], _Past] = st.session_state.get("history", {})
     if not history:
@@ -245,7 +239,7 @@ def _results(request: tuple[Any, ...]) -> None:
         )
         return
     runs = list(reversed(history))
-    shown = request if request in history else runs[0]
+    shown = arguments if arguments in history else runs[0]
     row = st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="bottom")
     if len(runs) > 1:
         shown = row.selectbox(
@@ -253,7 +247,7 @@ def _results(request: tuple[Any, ...]) -> None:
             runs,
             index=runs.index(shown),
             key="shown_run",
-            format_func=lambda r: _run_name(r, history[r].title, history[r].result),
+            format_func=lambda r: _run_name(r[0], history[r].title, history[r].result),
         )
     documents = [past.document for past in history.values()]
     named = f"{len(documents)} runs" if len(documents) > 1 else "This run"
@@ -304,13 +298,20 @@ def _label(result: TimeResult, row: TimeRow) -> str:
     return f"{row.what.partition(', ')[2] if row.target else row.what}, {phase}"
 
 
-def _run_name(request: tuple[Any, ...], title: str, result: TimeResult) -> str:
-    source, _, captured, _, _, repeats, *_ = request
+def _run_name(request: BuildRequest, title: str, result: TimeResult) -> str:
+    source = request.source
     sizes = [f"batch {source.batch}"] if source.batch else []
     sizes += [f"{source.tokens} tokens"] if source.tokens else []
-    kept = [] if captured is None else [f"{len(captured)} captures"]
+    kept = [f"{len(request.captures)} captures"] if request.split else []
     return ", ".join(
-        [title, *sizes, source.dtype, *kept, f"{result.threads} threads", f"{repeats} repeats"]
+        [
+            title,
+            *sizes,
+            source.dtype,
+            *kept,
+            f"{result.threads} threads",
+            f"{request.repeats} repeats",
+        ]
     )
 
 

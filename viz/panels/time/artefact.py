@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.artefact import Artefact, KernelCode
+from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
 from relascope.viz.rows import artefact as artefacts
@@ -18,15 +19,12 @@ _MOST_LINES = 2000
 """Lines of one kernel that are drawn; the download has all."""
 
 
-def show(desk: Desk, request: tuple[Any, ...]) -> None:
-    """Draw the section: a button, then what the engine's `compile` says.
-
-    Args:
-        request: the arguments of `compile`: source, pipeline, captures, target.
-    """
+def show(desk: Desk, request: BuildRequest) -> None:
+    """Draw the section: a button, then what the engine's `compile` says."""
+    request = replace(request, threads=0, repeats=0)  # which change nothing of what is built
     heading("What is built")
     if st.button("Build and show the code", key="compile"):
-        desk.forget(Request("compile", request))
+        desk.forget(Request("compile", (request,)))
         st.session_state.compile_of = request
     if st.session_state.get("compile_of") != request:
         st.caption(
@@ -35,7 +33,7 @@ def show(desk: Desk, request: tuple[Any, ...]) -> None:
         )
         return
     try:
-        found: Artefact = desk.ask("compile", *request)
+        found: Artefact = desk.ask("compile", request)
     except Waiting:
         waiting(desk)
         return
@@ -61,7 +59,7 @@ def _facts(found: Artefact) -> None:
         st.info(note)
 
 
-def _code(desk: Desk, found: Artefact, request: tuple[Any, ...]) -> None:
+def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
     """The kernels as a table, and the code of one of them."""
     languages = artefacts.languages(found)
     if not languages:
@@ -75,7 +73,7 @@ def _code(desk: Desk, found: Artefact, request: tuple[Any, ...]) -> None:
     )
     save.download_button(
         "Code (.zip)",
-        desk.derive(lambda: artefacts.archive(found), "code", *request),
+        desk.derive(lambda: artefacts.archive(found), "code", request),
         "code.zip",
         "application/zip",
         key="code_zip",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.protocol.profile import Profile
+from relascope.engine.protocol.request import BuildRequest
 from relascope.passes.catalogue import last_built
 from relascope.passes.lint import LINTERS
 from relascope.passes.lint.rules.adding import with_remedy
@@ -23,11 +22,11 @@ from relascope.viz.rows import profile as explained
 _HEIGHT = 480
 
 
-def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
+def show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
     """Draw the section: a button, the hazards, each place, and the chosen one in the graph.
 
     Args:
-        request: the arguments of `profile`, whose answer is used where it is known.
+        request: of the profile, which is used where it is known.
     """
     heading("What could be faster?")
     place = (screen.source, screen.pipeline)
@@ -77,12 +76,10 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
     )
 
 
-def _found(
-    desk: Desk, screen: Screen, request: tuple[Any, ...]
-) -> tuple[Profile | None, Row, Graph]:
+def _found(desk: Desk, screen: Screen, request: BuildRequest) -> tuple[Profile | None, Row, Graph]:
     """The profile where it is known, the findings, and the graph that they are in."""
     try:
-        profile: Profile | None = desk.known("profile", *request)
+        profile: Profile | None = desk.known("profile", request)
     except EngineError:
         profile = None  # the section of the kernels says why
     built = last_built(screen.ir, screen.pipeline)
@@ -90,9 +87,10 @@ def _found(
     kernels = None
     if profile is None:
         kernels = desk.ask("kernels", screen.source, screen.pipeline, True)
-    target = request[3] or ""
     document = desk.derive(
-        lambda: explained.lint_document(explained.findings(graph, kernels, profile, target)),
+        lambda: explained.lint_document(
+            explained.findings(graph, kernels, profile, request.target)
+        ),
         "lint",
         request,
         profile is not None,

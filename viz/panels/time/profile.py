@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.protocol.profile import Peaks, Profile
+from relascope.engine.protocol.request import BuildRequest
 from relascope.passes.catalogue import last_built
 from relascope.viz.charts.roofline import CHOICE, roofline
 from relascope.viz.component import View, graph_view
@@ -26,15 +26,11 @@ _CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked la
 _TURN = "peaks_turn"  # how often the peaks were measured anew
 
 
-def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
-    """Draw the section: a button, then what the engine's `profile` says.
-
-    Args:
-        request: the arguments of `time`, which are those of `profile`.
-    """
+def show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
+    """Draw the section: a button, then what the engine's `profile` says."""
     heading("Where does the time go?")
     if st.button("Time each kernel", key="profile"):
-        desk.forget(Request("profile", request))
+        desk.forget(Request("profile", (request,)))
         st.session_state.profile_of = request
         st.session_state[_CHOSEN] = None
     if st.session_state.get("profile_of") != request:
@@ -44,7 +40,7 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
         )
         return
     try:
-        profile: Profile = desk.ask("profile", *request)
+        profile: Profile = desk.ask("profile", request)
         built = last_built(screen.ir, screen.pipeline)
         graph: Graph = desk.ask("graph_after", screen.source, screen.pipeline, built)
     except Waiting:
@@ -100,14 +96,14 @@ def show(desk: Desk, screen: Screen, request: tuple[Any, ...]) -> None:
     )
 
 
-def _peaks(desk: Desk, profile: Profile, request: tuple[Any, ...]) -> Peaks | None:
+def _peaks(desk: Desk, profile: Profile, request: BuildRequest) -> Peaks | None:
     """What the machine does at best: as measured with the profile, or since then on request."""
     turn = st.session_state.get(_TURN, 0)
     if not turn:
         return profile.peaks
     types = tuple(dict.fromkeys(k.dtype for k in profile.kernels if k.dtype))
     try:
-        found: Peaks = desk.ask("peaks", request[3], request[4], types, turn)
+        found: Peaks = desk.ask("peaks", request.target, request.threads, types, turn)
     except Waiting:
         waiting(desk, "_peaks")
         return profile.peaks

@@ -8,7 +8,7 @@ again, once a second.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Book
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask, time_left
 from relascope.passes.catalogue import last_built
@@ -37,7 +38,7 @@ _TICK = 1.0  # seconds between two looks at the records
 class _Run:
     """A tuning: the arguments of `tune`, and the records as they were before it."""
 
-    request: tuple[Any, ...]
+    arguments: tuple[Any, ...]
     place: Path
     before: int
     names: tuple[tuple[str, str], ...]
@@ -45,16 +46,16 @@ class _Run:
     @property
     def total(self) -> int:
         """How many trials it makes, unless a kernel has fewer schedules."""
-        return int(self.request[6]) * len(self.request[5])
+        _, keys, each, *_ = self.arguments
+        return len(keys) * int(each)
 
 
 def show(
-    desk: Desk, screen: Screen, request: tuple[Any, ...], target: Target, fleet: Fleet | None
+    desk: Desk, screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | None
 ) -> None:
     """Draw the section.
 
     Args:
-        request: the arguments of `time`; the first five are those of `tasks`.
         fleet: whose devices measure; None for this machine.
     """
     heading("Tune the kernels")
@@ -62,8 +63,8 @@ def show(
         st.caption("This target does not run here: name a fleet above whose devices measure.")
         return
     engine: EngineInfo = desk.ask("describe")
-    asked = (*request[:5], *((fleet,) if fleet else ()))
-    place = records.folder(screen.ir, engine.version, request[3], request[4], fleet)
+    asked = (replace(request, repeats=0), *((fleet,) if fleet else ()))
+    place = records.folder(screen.ir, engine.version, request.target, request.threads, fleet)
     run: _Run | None = st.session_state.get(_RUNNING)
     ours = run is not None and run.place == place
     try:
@@ -84,7 +85,7 @@ def show(
         if listed:
             keys = _table(desk, screen, listed, book, chooses=True)
             _start(desk, asked, place, book, listed, keys)
-        _found(book, listed, request[3])
+        _found(book, listed, request.target)
     except Waiting:
         waiting(desk, "_tuning")
     except EngineError as error:
@@ -204,11 +205,11 @@ def _start(
     keys = chosen or tuple(t.key for t in listed[: int(count) or None])
     words.caption(_plan(listed, keys, bool(chosen), int(each)))
     if start.button("Tune", type="primary", key="tune", width="stretch"):
-        source, pipeline, captured, target, threads, *fleet = asked
-        request = (source, pipeline, captured, target, threads, keys, int(each), *fleet)
-        desk.forget(Request("tune", request))
+        request, *fleet = asked
+        arguments = (request, keys, int(each), *fleet)
+        desk.forget(Request("tune", arguments))
         names = tuple(tuned.labels(listed).items())
-        state[_RUNNING] = _Run(request, place, len(book.trials), names)
+        state[_RUNNING] = _Run(arguments, place, len(book.trials), names)
         st.rerun()
 
 
@@ -223,7 +224,7 @@ def _plan(listed: tuple[TuneTask, ...], keys: tuple[str, ...], chosen: bool, eac
 def _under_way(desk: Desk, run: _Run) -> bool:
     """Whether a run has no answer yet; starts it where nothing else keeps the engine busy."""
     try:
-        desk.ask("tune", *run.request, patience=0.0)
+        desk.ask("tune", *run.arguments, patience=0.0)
     except Waiting:
         return True
     except EngineError:
@@ -238,7 +239,7 @@ def _live(desk: Desk, run: _Run) -> None:
     if running is None or desk.collect():
         st.rerun()
         return
-    mine = running.request == Request("tune", run.request)
+    mine = running.request == Request("tune", run.arguments)
     try:
         made = records.read(run.place).trials[run.before :]
     except EngineError as error:
@@ -272,7 +273,7 @@ def _outcome(desk: Desk, run: _Run) -> None:
     """What the last run did."""
     made = records.read(run.place).trials[run.before :]
     try:
-        result: TuneResult | None = desk.known("tune", *run.request)
+        result: TuneResult | None = desk.known("tune", *run.arguments)
     except EngineError as error:
         if error.kind != "cancelled":
             show_error(error)

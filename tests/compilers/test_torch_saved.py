@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from relascope.engine.pytorch.rivals import eager_bytes, min_cut_bytes, rivals
+from relascope.engine.pytorch.saved import eager_bytes, min_cut_bytes, torch_saved
 from relascope.samples import build
 
 X = torch.ones(8, 4)
@@ -75,7 +75,7 @@ def test_both_are_measured_and_module_and_generator_are_left_as_they_were():
     before = {n: b.clone() for n, b in module.named_buffers()}
     torch.manual_seed(3)
     state = torch.get_rng_state()
-    found = rivals(module, [X + torch.arange(4.0)])
+    found = torch_saved(module, [X + torch.arange(4.0)])
     assert found.eager_bytes > 0 and found.min_cut_bytes > 0
     assert found.note == ""
     assert torch.equal(torch.get_rng_state(), state)
@@ -83,7 +83,7 @@ def test_both_are_measured_and_module_and_generator_are_left_as_they_were():
 
 
 def test_what_the_partitioner_does_not_take_is_said():
-    found = rivals(torch.jit.trace(Two(), X), [X])
+    found = torch_saved(torch.jit.trace(Two(), X), [X])
     assert found.min_cut_bytes is None
     assert "TorchScript" in found.note
     assert found.eager_bytes == 8 * 4 * 4
@@ -92,6 +92,6 @@ def test_what_the_partitioner_does_not_take_is_said():
         def forward(self, x):
             return x * float(x.sum())  # its value is asked for: no graph of it
 
-    found = rivals(Printing(), [X])
+    found = torch_saved(Printing(), [X])
     assert found.min_cut_bytes is None
     assert "does not take this module" in found.note

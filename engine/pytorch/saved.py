@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from relascope.engine.protocol.times import Rivals
+from relascope.engine.protocol.times import TorchSaved
 
 _DRAWS = ("aten::bernoulli_", "aten::bernoulli", "aten::native_dropout", "aten::rand_like")
 _UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::_reshape_alias")
 
 
-def rivals(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Rivals:
+def torch_saved(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> TorchSaved:
     """Both figures of a module, which is left as it was, as is PyTorch's generator."""
     buffers = [(b, b.detach().clone()) for b in module.buffers()]
     try:
@@ -29,7 +29,7 @@ def rivals(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Rivals:
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
-    return Rivals(eager, least, note)
+    return TorchSaved(eager, least, note)
 
 
 def _min_cut_or_why(

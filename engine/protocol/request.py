@@ -1,0 +1,37 @@
+"""What is to be built, and how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """A program to build: whole, or split into a forward and a backward.
+
+    Args:
+        pipeline: of passes, from the import.
+        target: TVM's text, with options of ours.
+        threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
+        repeats: rounds of what is timed.
+        captures: ids of the nodes of the joint graph that the forward saves; what else the backward
+            needs of the forward, it computes again. Of a split program alone.
+        split: whether the joint graph is split there. Else the program is built as it is: the
+            inference function, or forward and gradients in one.
+    """
+
+    source: ModelSource
+    pipeline: Pipeline
+    target: str
+    threads: int = 0
+    repeats: int = 10
+    captures: tuple[str, ...] = ()
+    split: bool = False
+
+    def split_at(self, captures: Iterable[str]) -> BuildRequest:
+        """The same, split where the forward saves these."""
+        return replace(self, captures=tuple(captures), split=True)
