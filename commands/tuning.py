@@ -19,10 +19,9 @@ from relascope.commands.shared import (
     write,
 )
 from relascope.core.errors import EngineError
-from relascope.engine.measure import timing
 from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.protocol.tuning import Tuned, TuneResult, TuneTask
 from relascope.passes.catalogue import last_built
 from relascope.viz.rows import tuning as tuned
@@ -65,7 +64,7 @@ def tasks(args: argparse.Namespace, connect: Connect) -> Document:
         found: tuple[TuneTask, ...] = ask("tasks", request, fleet_of(args))
         source, pipeline = request.source, request.pipeline
         graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
-        place = _place(args, ask, request)
+        place = _place(args, ask("describe"), request)
     document = {**_about(args, request), "records": str(place)}
     document["tasks"] = tuned.task_rows(found, graph)
     if args.output:
@@ -82,13 +81,14 @@ def tune(args: argparse.Namespace, connect: Connect) -> Document:
         request = cut_request(args, ask)
         found: tuple[TuneTask, ...] = ask("tasks", request, fleet)
         keys = _chosen(found, args)
-        place = _place(args, ask, request)
+        engine: EngineInfo = ask("describe")
+        place = _place(args, engine, request)
         lines, began = len(records.read(place).trials), time.perf_counter()
         try:
             result = ask.timed("tune", request, keys, args.trials, fleet)
         except KeyboardInterrupt:
             seconds = time.perf_counter() - began
-            result = _so_far(place, lines, found, keys, request, seconds)
+            result = _so_far(place, lines, found, keys, request, engine.machine, seconds)
     book = records.read(place)
     document = {
         **_about(args, request),
@@ -118,9 +118,9 @@ def _about(args: argparse.Namespace, request: BuildRequest) -> Document:
     }
 
 
-def _place(args: argparse.Namespace, ask: Ask, request: BuildRequest) -> Path:
-    version = ask("describe").version
-    return records.folder(args.engine, version, request.target, request.threads, fleet_of(args))
+def _place(args: argparse.Namespace, engine: EngineInfo, request: BuildRequest) -> Path:
+    target, threads = request.target, request.threads
+    return records.folder(engine.ir, engine.version, target, threads, fleet_of(args))
 
 
 def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, ...]:
@@ -151,6 +151,7 @@ def _so_far(
     found: Sequence[TuneTask],
     keys: Sequence[str],
     request: BuildRequest,
+    machine: str,
     seconds: float,
 ) -> TuneResult:
     """What a run that was stopped had found: the records have it.
@@ -179,7 +180,7 @@ def _so_far(
     return TuneResult(
         made[-1].run if made else "",
         str(place),
-        timing.machine(),
+        machine,
         request.target,
         request.threads or len(os.sched_getaffinity(0)),
         tuple(rows),

@@ -10,7 +10,6 @@ no more than the batch in flight. A last line that was cut short is skipped and 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -18,13 +17,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from filelock import FileLock, Timeout
 
 from relascope.core.errors import EngineError
-
-if TYPE_CHECKING:
-    from relascope.engine.protocol.tuning import Fleet
-from relascope.engine.protocol.tuning import Trial
+from relascope.engine.protocol.tuning import Fleet, Trial
 
 VARIABLE = "RELASCOPE_RECORDS"
 """Names the folder of all records; without it they are in the user's cache folder."""
@@ -207,22 +205,23 @@ def held(place: Path) -> Iterator[None]:
     Raises:
         EngineError: kind "file"; another process is tuning there, or the folder cannot be made.
     """
+    lock = FileLock(place / "lock", timeout=0)
     try:
         place.mkdir(parents=True, exist_ok=True)
-        file = (place / "lock").open("a")
+        lock.acquire()
+    except Timeout as wrong:
+        raise EngineError(
+            "file",
+            "Another process is tuning for this target.",
+            str(place),
+            "Wait until it is done, or stop it: two at once would disturb each other's times.",
+        ) from wrong
     except OSError as wrong:
         raise _unusable(place, wrong) from wrong
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as wrong:
-            raise EngineError(
-                "file",
-                "Another process is tuning for this target.",
-                str(place),
-                "Wait until it is done, or stop it: two at once would disturb each other's times.",
-            ) from wrong
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def stamp(place: Path) -> str:

@@ -24,9 +24,14 @@ class Target:
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """Which TVM this is, where it came from, and what it can compile for, the best first."""
+    """Which TVM this is, where it came from, and what it can compile for, the best first.
+
+    Args:
+        machine: the processor in words.
+    """
 
     ir: str
     version: str
     path: str
     targets: tuple[Target, ...]
+    machine: str = ""

@@ -31,7 +31,7 @@ from relascope.engine.building.threads import set_threads
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.faults import narrow as narrowing
 from relascope.engine.faults import report as reporting
-from relascope.engine.measure import tuner
+from relascope.engine.measure import timing, tuner
 from relascope.engine.measure.compare import Built, Contender, compare, measure, values_for
 from relascope.engine.measure.fleet import connected
 from relascope.engine.measure.intermediates import (
@@ -98,7 +98,7 @@ class PipelineSession(Session):
 
     def describe(self, *, progress: Progress) -> EngineInfo:
         progress(0.0, "looking for devices")
-        return self._backend.describe()
+        return replace(self._backend.describe(), machine=timing.machine())
 
     def target(self, text: str, *, progress: Progress) -> Target:
         progress(0.0, "looking at the target")
