@@ -22,11 +22,11 @@ from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import GRADIENTS, default_pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.rows.formats import text_table
 
-ENGINES = ("relay", "relax")
 LIMITS = {
     ("float32", "forward"): 1e-5,
     ("float32", "gradient"): 1e-4,

@@ -26,6 +26,7 @@ from relascope.engine.client import EngineClient
 from relascope.engine.jobs.cut import joint_of
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import GRADIENTS, default_pipeline
 from relascope.passes.cost import is_product
 from relascope.passes.cuts.cut import STRATEGIES, Cut, Joint, cut
@@ -33,7 +34,6 @@ from relascope.samples import SAMPLES
 from relascope.viz.rows.formats import text_table
 
 BUDGETS = (0.25, 0.5, 0.75)
-ENGINES = ("relay", "relax")
 LIMIT = 1e-4
 """Of an output's or a gradient's scale, in float32."""
 Row = dict[str, Any]

@@ -25,12 +25,12 @@ from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.profile import Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import default_pipeline, last_built
 from relascope.samples import SAMPLES
 from relascope.viz.rows.formats import text_table
 from relascope.viz.rows.profile import EXPLAINED, peaks_text, profile_document
 
-ENGINES = ("relax", "relay")
 Row = dict[str, Any]
 
 

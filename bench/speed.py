@@ -26,11 +26,11 @@ from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BASELINES, TimeResult
+from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import default_pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.rows.formats import text_table
 
-ENGINES = ("relax", "relay")
 WHOLE = "forward_backward"
 Row = dict[str, Any]
 

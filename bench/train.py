@@ -20,7 +20,8 @@ from transformers import BertConfig, BertForSequenceClassification
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from relascope.engine.dispatch import ENGINES, add_tvm_dispatch
+from relascope.engine.dispatch import add_tvm_dispatch
+from relascope.engine.registry import ENGINES
 
 BATCH, TOKENS = 8, 16
 CONFIG = {

@@ -28,7 +28,7 @@ from typing import IO, Any
 
 from relascope.core.errors import EngineError
 from relascope.core.place import IMPORT_ROOT, with_import_root
-from relascope.engine.registry import SESSIONS
+from relascope.engine.registry import ENGINES
 
 _log = logging.getLogger("relascope.engine")
 
@@ -139,12 +139,12 @@ class EngineClient:
     """
 
     def __init__(self, ir: str, session: str | None = None) -> None:
-        if session is None and ir not in SESSIONS:
+        if session is None and ir not in ENGINES:
             raise EngineError(
                 "usage",
                 f"There is no engine for {ir!r}.",
                 where=ir,
-                hint=f"Engines: {', '.join(sorted(SESSIONS))}.",
+                hint=f"Engines: {', '.join(ENGINES)}.",
             )
         self.ir = ir
         self._engine = _Engine(ir, session)

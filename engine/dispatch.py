@@ -30,8 +30,8 @@ from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.buffer_pool import Room
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.registry import ENGINES
 
-ENGINES = ("relay", "relax")
 _TENSORS = (torch.Tensor, torch.nn.Parameter)  # no subclasses: what they add would be lost
 
 

@@ -20,18 +20,13 @@ from relascope.engine.building.devices import default_target
 from relascope.engine.building.executables import Executable
 from relascope.engine.building.threads import use_torch_threads
 from relascope.engine.pytorch.model import Model
+from relascope.engine.registry import REGISTRY
 from relascope.engine.server.backend import Backend
 from relascope.engine.server.halves import forward_kernels
 from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.cuts.cut import Joint, cut
 from relascope.passes.pipeline import Pipeline
 
-# Without binding parameters: they change from step to step.
-_FORWARD = {
-    "relay": "externalize_dropout|cse|linear_to_dense|simplify_inference",
-    "relax": "cse|remove_redundant_reshape|canonicalize|dce",
-}
-_MASKS = {"relay": "externalize_dropout", "relax": ""}  # Relax's importer makes masks at once
 _INSTALL = "Install the package apache-tvm: it is in requirements.txt."
 
 
@@ -42,9 +37,6 @@ def load_engine(ir: str) -> Backend:
         EngineError: kind "engine"; its TVM is not here, or another is imported already.
     """
     if ir == "relay":
-        from relascope.engine.relay.tvm.boot import boot
-
-        boot()
         from relascope.engine.relay.session import RelayBackend
 
         return RelayBackend()
@@ -90,7 +82,7 @@ class LiveProgram:
         use_torch_threads()
         self._target = target or default_target(backend.describe().targets, model.device)
         self.program = backend.import_model(model, _silent)
-        self.masks = self._run(_MASKS[backend.ir]).masks
+        self.masks = self._run(REGISTRY[backend.ir].masks).masks
         self._joint: Any = None
         self._forward: Executable | None = None
         self._steps: dict[frozenset[str], Executable] = {}
@@ -102,7 +94,7 @@ class LiveProgram:
             values: inputs, parameters, buffers and masks by name.
         """
         if self._forward is None:
-            program = self._run(_FORWARD[self._backend.ir])
+            program = self._run(REGISTRY[self._backend.ir].live)
             self._forward = self._backend.build(program, None, self._target)
         return self._forward.forward(values)[0]
 

@@ -1,12 +1,52 @@
-"""Which engines there are. Nothing of theirs is imported here."""
+"""Which engines there are, and what differs by the engine. Nothing of theirs is imported here."""
 
 from __future__ import annotations
 
-SESSIONS = {
-    "relay": "relascope.engine.relay.session:RelaySession",
-    "relax": "relascope.engine.relax.session:RelaxSession",
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine; its classes are in the module `engine.<ir>.session`, by its title.
+
+    Args:
+        title: for people.
+        packages: that its TVM comes with.
+        needs: what a report of a fault needs, in a sentence with a place for each package.
+        live: the passes of a live module's inference. None binds parameters: they change from step
+            to step.
+        masks: the pass that makes dropout masks arguments; "" where importing makes them so.
+    """
+
+    title: str
+    packages: tuple[str, ...]
+    needs: str
+    live: str
+    masks: str = ""
+
+    @property
+    def session(self) -> str:
+        """Its session class, as "module:Class"; imported only in the child."""
+        return f"relascope.engine.{self.title.lower()}.session:{self.title}Session"
+
+
+REGISTRY = {
+    "relay": Engine(
+        "Relay",
+        ("bitblas",),
+        "A TVM that has Relay: one that `import tvm` finds (0.18 or older), else the one in the "
+        "package `bitblas` (`pip install --no-deps {}` and `pip install numpy scipy "
+        "attrs psutil decorator cloudpickle tornado typing_extensions`).",
+        "externalize_dropout|cse|linear_to_dense|simplify_inference",
+        "externalize_dropout",
+    ),
+    "relax": Engine(
+        "Relax",
+        ("apache-tvm", "apache-tvm-ffi"),
+        "A TVM that has Relax (`pip install {} {}`), and numpy.",
+        "cse|remove_redundant_reshape|canonicalize|dce",
+    ),
 }
-"""The session class of each IR, as "module:Class"; imported only in the child."""
+"""The engines by their IR."""
 
-
-ENGINES = ("relay", "relax")
+ENGINES = tuple(REGISTRY)

@@ -14,6 +14,8 @@ import os
 import runpy
 import sys
 
+from relascope.engine.registry import ENGINES
+
 _MODULES = {"tracker": "tvm.exec.rpc_tracker", "server": "tvm.exec.rpc_server"}
 _NEEDS = {"tracker": "tornado", "server": "cloudpickle"}
 
@@ -21,7 +23,7 @@ _NEEDS = {"tracker": "tornado", "server": "cloudpickle"}
 def main() -> None:
     """Run one until it is ended."""
     engine, what, *rest = sys.argv[1:] if len(sys.argv) > 2 else ("", "")
-    if engine not in ("relay", "relax") or what not in _MODULES:
+    if engine not in ENGINES or what not in _MODULES:
         sys.exit(__doc__)
     if importlib.util.find_spec(_NEEDS[what]) is None:
         sys.exit(f"TVM's {what} needs the package {_NEEDS[what]}: pip install {_NEEDS[what]}")

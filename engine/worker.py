@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from relascope.core.errors import EngineError
 from relascope.engine.building.explain import explain
-from relascope.engine.registry import SESSIONS
+from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.user import enter_named
 
 STACK_BYTES = 1 << 30  # of address space: only what is used takes memory
@@ -47,7 +47,7 @@ def main() -> None:
     os.set_inheritable(options.fd, False)
     conn = Connection(options.fd)
     requests: queue.Queue[tuple[int, str, bytes]] = queue.Queue()
-    worker = _Worker(conn, options.session or SESSIONS[options.ir], requests)
+    worker = _Worker(conn, options.session or REGISTRY[options.ir].session, requests)
     _start(worker)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""How large the functions in an object file are: of ELF, which LLVM and NVIDIA's compilers write."""
+"""How large the functions in an object file are: in ELF, which LLVM and NVIDIA's tools write."""
 
 from __future__ import annotations
 

@@ -21,27 +21,20 @@ import numpy as np
 
 from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
-from relascope.engine.faults import bundle, replay
-from relascope.engine.faults import narrow as narrowing
+from relascope.engine.faults import bundle, narrow, replay
 from relascope.engine.faults.narrow import Extracted, Start, Written, extracted
 from relascope.engine.protocol.fault import Report, Told, Where
+from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.pipeline import Step
 from relascope.passes.search.reduce import Piece, operators
 
 Steps = Sequence[tuple[Step, PassInfo]]
 
-_NAMES = {"relay": "Relay", "relax": "Relax"}
 _FOLDERS = re.compile(r"(?:/[\w.@+~-]+)+/(?=[\w.-])")
-_INSTALL = {
-    "relay": "A TVM that has Relay: one that `import tvm` finds (0.18 or older), else the one in "
-    "the package `bitblas` (`pip install --no-deps {wheel}` and `pip install numpy scipy "
-    "attrs psutil decorator cloudpickle tornado typing_extensions`).",
-    "relax": "A TVM that has Relax (`pip install {tvm} {ffi}`), and numpy.",
-}
 
 
-class Backend(narrowing.Backend, Protocol):
+class Backend(narrow.Backend, Protocol):
     """What is needed of an IR; `engine.server.backend.Backend` has it."""
 
     def to_graph(self, program: Any, name: str = "main") -> tuple[Graph, dict[str, Any]]:
@@ -148,7 +141,7 @@ def title(facts: Facts) -> str:
         if not facts.where.building
         else f"{make} {what} crash when it is built or run",
     }
-    return f"[{_NAMES[facts.ir]}] {names} {does[facts.where.kind]}"
+    return f"[{REGISTRY[facts.ir].title}] {names} {does[facts.where.kind]}"
 
 
 def _changed(facts: Facts) -> str:
@@ -316,11 +309,8 @@ def _expected(facts: Facts) -> str:
 
 
 def _how(facts: Facts) -> str:
-    need = _INSTALL[facts.ir].format(
-        wheel=_package("bitblas", "bitblas"),
-        tvm=_package("apache-tvm", "apache-tvm"),
-        ffi=_package("apache-tvm-ffi", "apache-tvm-ffi"),
-    )
+    engine = REGISTRY[facts.ir]
+    need = engine.needs.format(*(_package(name, name) for name in engine.packages))
     return (
         f"```\npython report.py\n```\n\nNeeds: {need}\n\nIts exit status is 1 (or that of the "
         "crash) while the fault is there, 0 when it is mended, and 2 where it cannot be run. "
@@ -337,8 +327,8 @@ def _package(name: str, otherwise: str) -> str:
 
 
 def _versions(facts: Facts) -> list[str]:
-    names = ("bitblas",) if facts.ir == "relay" else ("apache-tvm", "apache-tvm-ffi")
-    wheel = ", ".join(filter(None, (_package(name, "") for name in names)))
+    packages = REGISTRY[facts.ir].packages
+    wheel = ", ".join(filter(None, (_package(name, "") for name in packages)))
     return [
         facts.version + (f" ({wheel})" if wheel else ""),
         f"Python {platform.python_version()}, numpy {np.__version__}",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
-from relascope.engine.jobs import accuracy as truth
+from relascope.engine.jobs import accuracy
 from relascope.engine.jobs.accuracy import LIMITS
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.request import BuildRequest
@@ -100,7 +100,7 @@ class Bisection:
     kind: str
     found: Found
     log: tuple[Try, ...]
-    double: truth.Row | None = None
+    double: accuracy.Row | None = None
 
     @property
     def compiles(self) -> int:
@@ -161,7 +161,7 @@ def bisect(
     double = None
     if kind == "wrong" and question.source.dtype == "float32" and found.bad is not None:
         source = replace(question.source, dtype="float64")
-        (double,) = truth.run(ask, truth.Stage("forward", source, found.bad), question.target)
+        (double,) = accuracy.run(ask, accuracy.Stage("forward", source, found.bad), question.target)
     return Bisection(question, kind, found, tuple(log), double)
 
 
@@ -204,7 +204,7 @@ def _try(ask: Ask, ir: str, question: Question, kind: str) -> Try:
 def _checked(ask: Ask, question: Question, done: Try) -> Try:
     source = question.source
     found = ask("check", BuildRequest(source, question.pipeline, question.target))
-    row = truth.filled(truth.Row("", "", source.dtype, False), found, LIMITS[source.dtype])
+    row = accuracy.filled(accuracy.Row("", "", source.dtype, False), found, LIMITS[source.dtype])
     worst = next(c for c in found if c.name == row.worst)
     return replace(
         done,

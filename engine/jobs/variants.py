@@ -10,7 +10,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.target_text import gpu_index, split
 from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.times import Variant
-from relascope.passes.catalogue import names as pass_names
+from relascope.passes.catalogue import names
 from relascope.passes.pipeline import Pipeline, Step
 
 WAYS = {
@@ -64,7 +64,7 @@ def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]
         if one.runs_here and (split(one.name)[0], gpu_index(one.name)) == device:
             found.setdefault(way_of(one.name), Offer(way_of(one.name), one.name))
     for name, added in _BY_PASS.items():
-        if added in pass_names(ir):
+        if added in names(ir):
             found[name] = Offer(name, target, added)
     return tuple(found[name] for name in WAYS if name in found)
 

@@ -26,10 +26,9 @@ from relascope.engine.relax.building.targets import target, targets
 from relascope.engine.relax.draw.example_text import short_text
 from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.draw.to_text import to_text
-from relascope.engine.relax.faults import extract as cutting
-from relascope.engine.relax.faults import replay
+from relascope.engine.relax.faults import extract, replay
 from relascope.engine.relax.frontend.importer import import_model
-from relascope.engine.relax.tune import tuning as measuring
+from relascope.engine.relax.tune import tuning
 from relascope.engine.server.examples import FunctionText
 from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue.example import Example
@@ -120,13 +119,13 @@ class RelaxBackend:
         self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], target: str, watch: bool
     ) -> Tunable:
         """The kernels of one function that can be tuned; see `engine.relax.tune.tuning`."""
-        return measuring.tunable(program, name, exprs, target, watch)
+        return tuning.tunable(program, name, exprs, target, watch)
 
     def tuner(
         self, target: str, threads: int, fleet: Fleet | None
     ) -> AbstractContextManager[Tuner]:
         """What measures schedules; see `engine.relax.tune.tuning`."""
-        return measuring.tuner(target, threads, fleet)
+        return tuning.tuner(target, threads, fleet)
 
     def version(self) -> str:
         """Of TVM, which records are kept by."""
@@ -140,11 +139,11 @@ class RelaxBackend:
 
     def extract(self, program: RelaxProgram, exprs: Mapping[str, Any], cut: Cut) -> RelaxProgram:
         """A program of a few nodes of another; see `engine.relax.faults.extract`."""
-        return cutting.extract(program, exprs, cut)
+        return extract.extract(program, exprs, cut)
 
     def written(self, program: RelaxProgram) -> Written:
         """A small program as text that TVM reads back; see `engine.relax.faults.extract`."""
-        return cutting.written(program)
+        return extract.written(program)
 
     def ordinal(self, program: RelaxProgram, expr: Any) -> int | None:
         """When PyTorch executed the operator that a variable came from."""

@@ -30,8 +30,7 @@ from relascope.engine.relay.building.targets import target, targets
 from relascope.engine.relay.draw.example_text import short_text
 from relascope.engine.relay.draw.to_graph import to_graph
 from relascope.engine.relay.draw.to_text import to_text
-from relascope.engine.relay.faults import extract as cutting
-from relascope.engine.relay.faults import replay
+from relascope.engine.relay.faults import extract, replay
 from relascope.engine.relay.frontend.importer import import_model
 from relascope.engine.relay.tune import tuning
 from relascope.engine.server.examples import FunctionText
@@ -144,11 +143,11 @@ class RelayBackend:
 
     def extract(self, program: RelayProgram, exprs: Mapping[str, Any], cut: Cut) -> RelayProgram:
         """A program of a few nodes of another; see `engine.relay.faults.extract`."""
-        return cutting.extract(program, exprs, cut)
+        return extract.extract(program, exprs, cut)
 
     def written(self, program: RelayProgram) -> Written:
         """A small program as text that TVM reads back; see `engine.relay.faults.extract`."""
-        return cutting.written(program)
+        return extract.written(program)
 
     def ordinal(self, program: RelayProgram, expr: Any) -> int | None:
         """When PyTorch executed the operator that an expression came from."""

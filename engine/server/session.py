@@ -29,9 +29,9 @@ from relascope.engine.building.explain import explain
 from relascope.engine.building.options import BuildOptions, Found, Function
 from relascope.engine.building.threads import set_threads
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
-from relascope.engine.faults import narrow as narrowing
-from relascope.engine.faults import report as reporting
-from relascope.engine.measure import timing, tuner
+from relascope.engine.faults import narrow, report
+from relascope.engine.faults.narrow import Start, Values
+from relascope.engine.measure import peaks, timing, tuner
 from relascope.engine.measure.compare import Built, Contender, compare, measure, values_for
 from relascope.engine.measure.fleet import connected
 from relascope.engine.measure.intermediates import (
@@ -42,7 +42,6 @@ from relascope.engine.measure.intermediates import (
     results_in,
     values_inside,
 )
-from relascope.engine.measure.peaks import measure as measure_peaks
 from relascope.engine.measure.profile import profile
 from relascope.engine.measure.remote import Remote, measure_remote, threads_of
 from relascope.engine.measure.tuner import Tunable
@@ -94,7 +93,7 @@ class PipelineSession(Session):
         self._references: Memo[Reference] = Memo(1)
         self._torch_saved: Memo[TorchSaved] = Memo(16)
         self._peaks: Memo[Peaks] = Memo(16)
-        self._starts: Memo[narrowing.Start] = Memo(1)
+        self._starts: Memo[Start] = Memo(1)
 
     def describe(self, *, progress: Progress) -> EngineInfo:
         progress(0.0, "looking for devices")
@@ -366,7 +365,7 @@ class PipelineSession(Session):
     def _peaks_of(self, target: str, dtypes: tuple[str, ...], turn: int) -> Peaks:
         device = torch_device(target)
         key = str(device), torch.get_num_threads(), dtypes, turn
-        return self._peaks.get(key, lambda: measure_peaks(device, dtypes))
+        return self._peaks.get(key, lambda: peaks.measure(device, dtypes))
 
     def tasks(
         self, request: BuildRequest, fleet: Fleet | None = None, *, progress: Progress
@@ -421,7 +420,7 @@ class PipelineSession(Session):
         after = self._end(source, where.pipeline.upto(where.last), part(progress, 0.5, 0.8))
         progress(0.8, "looking where values first differ")
         later = self._recorded(source, after.program, after.base, after.exprs, where.target)
-        return narrowing.suspects(start, after.base, later, where.limit)
+        return narrow.suspects(start, after.base, later, where.limit)
 
     def narrow(
         self,
@@ -434,7 +433,7 @@ class PipelineSession(Session):
     ) -> Shown:
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")
-        return narrowing.look(self._backend, start, where, piece, bare)
+        return narrow.look(self._backend, start, where, piece, bare)
 
     def report(
         self, source: ModelSource, where: Where, piece: Piece, told: Told, *, progress: Progress
@@ -444,14 +443,14 @@ class PipelineSession(Session):
         steps = [named(self.ir, s) for s in suspected(where)]
         tail = [named(self.ir, s) for s in tail_of(self.ir, where)]
         version = self._backend.replay.version()
-        return reporting.report(
+        return report.report(
             self._backend, self.ir, version, start, where, (steps, tail), piece, told
         )
 
-    def _start(self, source: ModelSource, where: Where, progress: Progress) -> narrowing.Start:
+    def _start(self, source: ModelSource, where: Where, progress: Progress) -> Start:
         """The program before the suspected passes, with the values of its nodes."""
 
-        def make() -> narrowing.Start:
+        def make() -> Start:
             before = where.pipeline.upto(where.first - 1)
             state = self._end(source, before, part(progress, 0.0, 0.5))
             program, graph, exprs = state.program, state.base, state.exprs
@@ -460,11 +459,11 @@ class PipelineSession(Session):
             if state.shown is not None and looking:
                 program = state.shown
                 graph, exprs = self._backend.to_graph(program)
-            recorded: narrowing.Values = {}
+            recorded: Values = {}
             if where.building:
                 progress(0.5, "recording what is inside the program")
                 recorded = self._recorded(source, program, graph, exprs, where.target)
-            return narrowing.Start(
+            return Start(
                 program,
                 graph,
                 exprs,
@@ -482,7 +481,7 @@ class PipelineSession(Session):
         graph: Graph,
         exprs: Mapping[str, Any],
         target: str,
-    ) -> narrowing.Values:
+    ) -> Values:
         """The values of a program's nodes by their ids, arguments included."""
         _check_runs(self._backend.target(target))
         model = self._load(source, _silent).model.on(torch_device(target))

@@ -13,8 +13,7 @@ from relascope.engine.protocol.results import StepRecord
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import Model
 from relascope.engine.server.backend import Program
-from relascope.passes.catalogue import PassInfo, check_gradient
-from relascope.passes.catalogue import info as pass_info
+from relascope.passes.catalogue import PassInfo, check_gradient, info
 from relascope.passes.pipeline import Step
 
 
@@ -73,7 +72,7 @@ def entry_of(ir: str, step: Step) -> PassInfo:
         EngineError: kind "usage"; no pass of this IR has that name.
     """
     try:
-        return pass_info(ir, step)
+        return info(ir, step)
     except KeyError:
         raise EngineError(
             "usage",

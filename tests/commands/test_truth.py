@@ -4,12 +4,12 @@ import pytest
 
 from page_session import forward_graph, joint_graph
 from relascope.core.errors import EngineError
-from relascope.engine.jobs import accuracy as truth
+from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 
-LIMIT = truth.LIMITS["float64"]
+LIMIT = accuracy.LIMITS["float64"]
 RIGHT, WRONG = 1e-15, 1e-3
 FORWARD, TRAINING = default_pipeline("relay", False), default_pipeline("relay", True)
 
@@ -19,7 +19,7 @@ def error(ident, size, counterpart="aten::linear in layers.0"):
 
 
 def found(graph, *errors, forward=False):
-    bad = truth.first_bad(graph, errors, LIMIT, forward)
+    bad = accuracy.first_bad(graph, errors, LIMIT, forward)
     return None if bad is None else bad.id
 
 
@@ -36,10 +36,10 @@ def test_a_gradient_is_followed_to_the_first_node_of_which_nothing_right_is_comp
     # m reads the forward alone: no gradient comes by, so it is not to blame by itself.
     assert found(graph, wrong, right) == "gr"
     assert found(graph, wrong, right, error("gr", RIGHT, "gradient of c")) == "gd"
-    bad = truth.first_bad(graph, [wrong, right], LIMIT, False)
+    bad = accuracy.first_bad(graph, [wrong, right], LIMIT, False)
     assert (bad.max_rel, bad.counterpart) == (None, "")
     inner = error("gd", RIGHT, "gradient of d")
-    bad = truth.first_bad(graph, [wrong, right, inner], LIMIT, False)
+    bad = accuracy.first_bad(graph, [wrong, right, inner], LIMIT, False)
     assert (bad.id, bad.max_rel, bad.counterpart) == ("gw0", WRONG, "gradient of a")
 
 
@@ -51,10 +51,10 @@ def test_what_is_as_in_the_whole_function_is_not_right_for_that():
 
 
 def test_the_forward_is_judged_strictly_only_where_it_is_to_blame():
-    limit = truth.LIMITS["float32"]
+    limit = accuracy.LIMITS["float32"]
     nodes = [error("d0", 5e-5), error("gw0", WRONG, "gradient of a")]
-    assert truth.first_bad(joint_graph(), nodes, limit, True).id == "d0"
-    assert truth.first_bad(joint_graph(), nodes, limit, False).id == "gr"
+    assert accuracy.first_bad(joint_graph(), nodes, limit, True).id == "d0"
+    assert accuracy.first_bad(joint_graph(), nodes, limit, False).id == "gr"
 
 
 def session(size):
@@ -78,8 +78,8 @@ def session(size):
 
 
 def rows(size):
-    stages = truth.plan("relay", ModelSource("mlp"), None, TRAINING, ["keep_all"])
-    return [r for s in stages for r in truth.run(session(size), s, "llvm")]
+    stages = accuracy.plan("relay", ModelSource("mlp"), None, TRAINING, ["keep_all"])
+    return [r for s in stages for r in accuracy.run(session(size), s, "llvm")]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def rows(size):
     ],
 )
 def test_float64_tells_rounding_from_a_fault(size, words):
-    assert words in truth.verdict(rows(size))
+    assert words in accuracy.verdict(rows(size))
 
 
 def test_a_cut_is_not_blamed_for_gradients_and_a_split_is():
@@ -109,7 +109,7 @@ def test_nan_is_over_every_limit():
 
 
 def test_the_plan_has_every_stage_once_a_precision_and_looks_at_nothing_only_for_looking():
-    stages = truth.plan("relay", ModelSource("mlp"), FORWARD, TRAINING, ["keep_all", "min_cut"])
+    stages = accuracy.plan("relay", ModelSource("mlp"), FORWARD, TRAINING, ["keep_all", "min_cut"])
     assert [s.name for s in stages[:5]] == [
         "forward",
         "training forward",
@@ -128,6 +128,6 @@ def test_a_cancelled_stage_is_no_row():
     def ask(method, *arguments):
         raise EngineError("cancelled", "Cancelled.")
 
-    (stage,) = truth.plan("relay", ModelSource("mlp"), FORWARD, None, dtypes=["float32"])
+    (stage,) = accuracy.plan("relay", ModelSource("mlp"), FORWARD, None, dtypes=["float32"])
     with pytest.raises(EngineError):
-        truth.run(ask, stage, "llvm")
+        accuracy.run(ask, stage, "llvm")

@@ -13,6 +13,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind
 from relascope.core.operators import category
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import gradients, info
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.align import Alignment, Confidence, Counterpart, Group, align
@@ -26,7 +27,6 @@ from relascope.viz.panels.shell.spare import desk_of_session
 from relascope.viz.rows import Row, formats, tables
 
 HEIGHT = 580
-IRS = ("relay", "relax")
 _ROWS = {"groups": "By module", "operators": "By PyTorch operator", "calls": "By TVM operator"}
 _CALLS = (Kind.CALL, Kind.FUNCTION)
 _SURE = {Confidence.OPERATOR: "sure", Confidence.NAME: "sure", Confidence.NONE: "none"}
@@ -34,11 +34,11 @@ _SURE = {Confidence.OPERATOR: "sure", Confidence.NAME: "sure", Confidence.NONE: 
 
 def show(desk: Desk, screen: Screen) -> None:
     """Draw the tab; the second engine starts when it is opened."""
-    other = IRS[1 - IRS.index(screen.ir)]
+    other = ENGINES[1 - ENGINES.index(screen.ir)]
     desks = {screen.ir: desk, other: desk_of_session(other, sidebar.first_source())}
     keys = {screen.ir: "", other: "_other"}
     words = st.container()
-    columns = dict(zip(IRS, side_by_side("both", [1, 1]), strict=True))
+    columns = dict(zip(ENGINES, side_by_side("both", [1, 1]), strict=True))
     steps: dict[str, int] = {}
     graphs: dict[str, Graph] = {}
     missing: dict[str, Waiting | EngineError] = {}
@@ -52,7 +52,7 @@ def show(desk: Desk, screen: Screen) -> None:
     both = _alignment(desk, screen, steps, graphs)
     with words:
         looks = _looks(both)
-    for side, ir in enumerate(IRS):
+    for side, ir in enumerate(ENGINES):
         with columns[ir], boundary(desks[ir], keys[ir]):
             if ir in missing:
                 raise missing[ir]
@@ -109,13 +109,14 @@ def _alignment(
     desk: Desk, screen: Screen, steps: Mapping[str, int], graphs: Mapping[str, Graph]
 ) -> Alignment | None:
     """Both graphs held together, or None while one of them is not here."""
-    if len(graphs) < len(IRS):
+    if len(graphs) < len(ENGINES):
         return None
     key: list[Hashable] = [screen.source]
     key += [
-        str(_pipeline(screen, ir).upto(steps[ir])) if steps[ir] >= 0 else "imported" for ir in IRS
+        str(_pipeline(screen, ir).upto(steps[ir])) if steps[ir] >= 0 else "imported"
+        for ir in ENGINES
     ]
-    return desk.derive(lambda: align(graphs[IRS[0]], graphs[IRS[1]]), "align", *key)
+    return desk.derive(lambda: align(graphs[ENGINES[0]], graphs[ENGINES[1]]), "align", *key)
 
 
 # What is chosen. A view tells what is selected in it; what the page itself asked it to select is
@@ -123,11 +124,11 @@ def _alignment(
 
 
 def _view_key(side: int) -> str:
-    return f"both_{IRS[side]}"
+    return f"both_{ENGINES[side]}"
 
 
 def _asked_key(side: int) -> str:
-    return f"both_asked_{IRS[side]}"
+    return f"both_asked_{ENGINES[side]}"
 
 
 def _picked(side: int) -> None:
@@ -224,7 +225,7 @@ def _say_row(group: Group) -> None:
     """What the operator of a chosen row became."""
     became = "; ".join(
         f"{ir.capitalize()}: <b>{escape(formats.counts_text(counts))}</b>"
-        for ir, counts in zip(IRS, group.operators, strict=True)
+        for ir, counts in zip(ENGINES, group.operators, strict=True)
     )
     where = f" of {escape(group.scope)}" if group.scope else ""
     st.html(f"<div class='rs-aligned'><b>{escape(group.source)}</b>{where} → {became}</div>")
@@ -246,7 +247,7 @@ def _say_found(title: str, origin: str, both: Alignment, side: int, found: Count
     words = [f"<b>{escape(title)}</b>"]
     if origin:
         words.append(f"({escape(origin)})")
-    words.append(f"→ {IRS[1 - side].capitalize()}: <b>{escape(what or '–')}</b>")
+    words.append(f"→ {ENGINES[1 - side].capitalize()}: <b>{escape(what or '–')}</b>")
     words.append(f"<span class='rs-sure rs-sure-{sure}'>{found.confidence.value}</span>")
     st.html(f"<div class='rs-aligned'>{' '.join(words)}</div>")
 
@@ -267,10 +268,10 @@ def _rows(both: Alignment, document: Row) -> None:
     )
     kind = kind or "groups"
     facts = [(formats.number(sum(g["only"] is None for g in groups)), "PyTorch operators in both")]
-    for ir in IRS:
+    for ir in ENGINES:
         alone = sum(g["only"] == ir for g in groups)
         facts.append((formats.number(alone), f"only in {ir.capitalize()}"))
-    for ir, graph in zip(IRS, both.graphs, strict=True):
+    for ir, graph in zip(ENGINES, both.graphs, strict=True):
         facts.append((formats.number(len(graph)), f"{ir.capitalize()} nodes"))
         if lost := document["unmatched"][ir]:
             facts.append((formats.number(len(lost)), "of them name no origin"))
@@ -294,9 +295,9 @@ def _rows(both: Alignment, document: Row) -> None:
 
 _WIDE = st.column_config.TextColumn(width=300)
 _SHOWN = {
-    "groups": ("scope", "source", *IRS, "only"),
-    "operators": ("source", "modules", *IRS, "only"),
-    "calls": ("operator", *IRS, "only"),
+    "groups": ("scope", "source", *ENGINES, "only"),
+    "operators": ("source", "modules", *ENGINES, "only"),
+    "calls": ("operator", *ENGINES, "only"),
 }
 _COLUMNS = {
     "scope": "module",
@@ -312,4 +313,4 @@ def _cell(value: Any) -> Any:
         return formats.counts_text(value)
     if value is None:
         return ""
-    return value.capitalize() if value in IRS else value
+    return value.capitalize() if value in ENGINES else value

@@ -26,8 +26,7 @@ from relascope.engine.protocol.tuning import RECORDS
 from relascope.engine.relax.building import apply_records, kernel_tasks, runtime
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse, targets
 from relascope.engine.relax.session import RelaxSession
-from relascope.engine.relax.tune import search, workers
-from relascope.engine.relax.tune import tuning as measuring
+from relascope.engine.relax.tune import search, tuning, workers
 from relascope.passes.catalogue import default_pipeline, last_built
 from relax_modules import LIMIT, Function, draw, errors, imported, quiet
 
@@ -40,7 +39,7 @@ PIPELINE = default_pipeline("relax", False)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """One process builds, and the search breeds from few."""
-    monkeypatch.setattr(measuring, "MOST_BUILDERS", 1)
+    monkeypatch.setattr(tuning, "MOST_BUILDERS", 1)
     for name, value in (("POPULATION", 8), ("SAMPLED", 4), ("GENERATIONS", 1)):
         monkeypatch.setattr(search, name, value)
 
@@ -53,8 +52,8 @@ def place(monkeypatch, tmp_path):
 
 def tuned(program, target, place, trials=2, most=None):
     """Tune the tasks of a program, or the first of them; gives all."""
-    found = measuring.tunable(program, "main", {}, target, False)
-    with measuring.tuner(target, 1, None) as tuner:
+    found = tuning.tunable(program, "main", {}, target, False)
+    with tuning.tuner(target, 1, None) as tuner:
         for task in found.workloads[:most]:
             batches = tuner.search(task, place / task.key, trials, {})
             made = [m for batch in batches for m in batch]
@@ -107,7 +106,7 @@ def test_equal_kernels_are_one_task_in_every_program():
     _, two = imported(Twice(), draw(4, 8), draw(4, 8))
     _, one = imported(Function(lambda x: torch.softmax(x, 1)), draw(4, 8))
     _, other = imported(Function(lambda x: torch.softmax(x, 1)), draw(4, 16))
-    found = [measuring.tunable(p, "main", {}, "llvm", False) for p in (two, one, other)]
+    found = [tuning.tunable(p, "main", {}, "llvm", False) for p in (two, one, other)]
     keys = [{w.key for w in f.workloads} for f in found]
     assert keys[0] == keys[1] and len(keys[0]) == 1
     assert keys[0] != keys[2]
@@ -153,7 +152,7 @@ def test_a_matmul_of_the_library_is_a_task_as_tvm_would_do_it(tmp_path, left, ri
     right = (*right[:-2], right[-1], right[-2]) if turned else right
     function = Function(lambda a, b: torch.matmul(a, b.mT if turned else b))
     model, program = imported(function, draw(*left), draw(*right))
-    (task,) = measuring.tunable(program, "main", {}, f"llvm {BLAS}", False).workloads
+    (task,) = tuning.tunable(program, "main", {}, f"llvm {BLAS}", False).workloads
     assert task.program.symbol == f"relascope.matmul_n{'t' if turned else 'n'}"
     assert [a.shape for a in task.arguments[:2]] == [left, right]
     kernel = kernel_tasks.alone(task, False)
@@ -312,7 +311,7 @@ def test_a_run_that_is_killed_loses_no_more_than_the_batch_in_flight(place):
 
 def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(monkeypatch):
     _, program = imported(Function(lambda x: x * 2 + 1), draw(8, 16))
-    (task,) = measuring.tunable(program, "main", {}, "llvm", False).workloads
+    (task,) = tuning.tunable(program, "main", {}, "llvm", False).workloads
     good = task.program.mod
     local = workers.Workers(parse("llvm"), False, 1, 1)
     try:
@@ -339,7 +338,7 @@ def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(monkeypa
 
 def test_a_target_that_is_not_here_cannot_be_measured_here():
     with pytest.raises(EngineError) as refused:
-        measuring.tuner("cuda -arch=sm_90", 1, None)
+        tuning.tuner("cuda -arch=sm_90", 1, None)
     assert refused.value.kind == "target"
 
 

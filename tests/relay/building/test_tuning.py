@@ -23,8 +23,7 @@ from relascope.engine.relay.building.templates import (
     workload,
 )
 from relascope.engine.relay.session import RelaySession
-from relascope.engine.relay.tune import trial as measuring
-from relascope.engine.relay.tune import tuning
+from relascope.engine.relay.tune import trial, tuning
 from relascope.engine.relay.tune.trial import CannotMeasure, Place
 from relascope.engine.relay.tune.tuning import Process
 from relascope.passes.catalogue import default_pipeline
@@ -165,8 +164,8 @@ def test_what_cannot_be_measured_is_said_and_the_next_goes_on():
         with pytest.raises(CannotMeasure, match="more than"):
             process.ask(0.5, time.sleep, 60)
         with pytest.raises(CannotMeasure, match="no_such_template"):
-            process.ask(30.0, measuring.template, "no_such_template", shapes, 0, place)
-        ms = process.ask(30.0, measuring.template, "dense_nopack.x86", shapes, 0, place)
+            process.ask(30.0, trial.template, "no_such_template", shapes, 0, place)
+        ms = process.ask(30.0, trial.template, "dense_nopack.x86", shapes, 0, place)
         assert 0 < ms < 1000
     finally:
         process.close()

@@ -12,6 +12,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import GRADIENTS, default_pipeline, gradients, read_pipeline
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
@@ -55,7 +56,7 @@ def choose_ir(problem: EngineError | None) -> str:
         state.ir = "relax" if recall("ir") == "relax" else "relay"
     ir = st.segmented_control(
         "IR",
-        ["relay", "relax"],
+        ENGINES,
         key="ir",
         required=True,
         width="stretch",
