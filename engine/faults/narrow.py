@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from relascope.engine.building.explain import explain
 from relascope.engine.faults import replay
 from relascope.engine.protocol.fault import Shown, Suspects, Where
 from relascope.passes.search.reduce import Piece, arguments, near, whole
+
+if TYPE_CHECKING:
+    from relascope.engine.server.backend import Backend
 
 Values = Mapping[str, np.ndarray]
 Pass = tuple[Callable[..., Any], Mapping[str, Any]]
@@ -51,18 +54,6 @@ class Written:
     text: str
     constants: Values
     json: str = ""
-
-
-class Backend(Protocol):
-    """What is needed of an IR; `engine.server.backend.Backend` has it."""
-
-    replay: replay.Engine
-
-    def extract(self, program: Any, exprs: Mapping[str, Any], cut: Cut) -> Any:
-        """A program of its own that computes a few nodes of another."""
-
-    def written(self, program: Any) -> Written:
-        """A program as text that TVM reads back to the same."""
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
-from relascope.engine.faults import bundle, narrow, replay
+from relascope.engine.faults import bundle, replay
 from relascope.engine.faults.narrow import Extracted, Start, Written, extracted
 from relascope.engine.protocol.fault import Report, Told, Where
 from relascope.engine.registry import REGISTRY
@@ -29,19 +29,12 @@ from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.pipeline import Step
 from relascope.passes.search.reduce import Piece, operators
 
+if TYPE_CHECKING:
+    from relascope.engine.server.backend import Backend
+
 Steps = Sequence[tuple[Step, PassInfo]]
 
 _FOLDERS = re.compile(r"(?:/[\w.@+~-]+)+/(?=[\w.-])")
-
-
-class Backend(narrow.Backend, Protocol):
-    """What is needed of an IR; `engine.server.backend.Backend` has it."""
-
-    def to_graph(self, program: Any, name: str = "main") -> tuple[Graph, dict[str, Any]]:
-        """Draw one function of a program."""
-
-    def text(self, program: Any) -> str:
-        """The IR's own text of a program."""
 
 
 @dataclass(frozen=True)

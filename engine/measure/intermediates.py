@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -32,6 +32,9 @@ from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
 from relascope.engine.pytorch.model import Model, tensor_type
 from relascope.engine.pytorch.reference import Reference
 
+if TYPE_CHECKING:
+    from relascope.engine.server.backend import Backend
+
 Tensors = Mapping[str, torch.Tensor]
 Counterparts = Mapping[str, tuple[str, torch.Tensor]]
 """By a node's id, the name of what it is held against, and the tensor."""
@@ -39,19 +42,6 @@ Counterparts = Mapping[str, tuple[str, torch.Tensor]]
 # Relative to scale: tensors nearer than this are the same but for rounding. Much wider, and two
 # gradients that a small term tells apart would be taken for one another.
 _NEAR = {torch.float32: 1e-4, torch.float64: 1e-10}
-
-
-class Backend(Protocol):
-    """What is needed of an IR; `engine.server.backend.Backend` has it."""
-
-    def build(self, program: Any, halves: Any, target: str) -> Any:
-        """Build a program whole."""
-
-    def showing(self, program: Any, name: str, exprs: Sequence[Any]) -> Any:
-        """The program that returns these expressions of one of its functions."""
-
-    def can_show(self, expr: Any) -> bool:
-        """Whether `showing` can return an expression."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from relascope.core.graph import Graph
 from relascope.engine.building.disassemble import Compile, Library
 from relascope.engine.building.executables import Executable
-from relascope.engine.building.options import BuildOptions
+from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.faults import narrow, replay
 from relascope.engine.measure.profile import Watched
 from relascope.engine.measure.remote import Remote
@@ -69,7 +69,7 @@ class Backend(Protocol):
             EngineError: kind "target"; such a device cannot run what is built for this target.
         """
 
-    def library(self, program: Program, name: str, phase: str, target: str) -> Library:
+    def library(self, function: Function, phase: str, target: str) -> Library:
         """Build one function of a program for a target that need not be here."""
 
     def compiler_for(self, target: str) -> Compile:
@@ -81,22 +81,13 @@ class Backend(Protocol):
     def can_show(self, expr: Any) -> bool:
         """Whether `showing` can return an expression."""
 
-    def watched(
-        self, program: Program, name: str, exprs: Mapping[str, Any], target: str
-    ) -> Watched:
-        """Build one function of a program to be watched, kernel by kernel.
+    def watched(self, function: Function, target: str) -> Watched:
+        """Build one function of a program to be watched, kernel by kernel."""
 
-        Args:
-            exprs: the IR's expression of each node of its graph, by the node's id.
-        """
-
-    def tunable(
-        self, program: Program, name: str, exprs: Mapping[str, Any], target: str, watch: bool
-    ) -> Tunable:
+    def tunable(self, function: Function, target: str, watch: bool) -> Tunable:
         """The kernels of one function of a program, built for a target without its records.
 
         Args:
-            exprs: the IR's expression of each node of its graph, by the node's id.
             watch: build it to be watched, where the target runs here; else only the workloads and
                 calls are wanted.
 
@@ -119,9 +110,7 @@ class Backend(Protocol):
     def version(self) -> str:
         """Of TVM, which records are kept by."""
 
-    def kernels(
-        self, program: Program, name: str, exprs: Mapping[str, Any]
-    ) -> tuple[tuple[str, ...], ...] | None:
+    def kernels(self, function: Function) -> tuple[tuple[str, ...], ...] | None:
         """The nodes of one of its functions, by id, that TVM's FuseOps makes one kernel each."""
 
     replay: replay.Engine  # reads and runs small programs; see `engine.faults.replay`

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
 from relascope.engine.protocol.results import PassExample
 from relascope.passes.catalogue import PassInfo
 from relascope.passes.catalogue.example import Example
 from relascope.passes.pipeline import Step
+
+if TYPE_CHECKING:
+    from relascope.engine.server.backend import Backend
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,7 @@ class FunctionText:
         return [self.head, *body, *([self.tail] if self.tail else [])]
 
 
-class Examples(Protocol):
-    """What is needed of an engine's backend; see `engine.server.backend.Backend`."""
-
-    def example(self, name: str, dtype: str) -> Example | None: ...
-
-    def short_text(self, program: Any) -> tuple[FunctionText, ...]: ...
-
-    def to_graph(self, program: Any, name: str = "main") -> tuple[Graph, dict[str, Any]]: ...
-
-
-def run_example(backend: Examples, entry: PassInfo) -> PassExample | None:
+def run_example(backend: Backend, entry: PassInfo) -> PassExample | None:
     """Run a pass on its example; None where it has none, as a pass of the user's own."""
     example = backend.example(entry.name, "float32")
     if example is None:

@@ -30,4 +30,4 @@ def forward_kernels(
 ) -> tuple[tuple[str, ...], ...] | None:
     """The nodes of a joint program's forward that become one kernel each where nothing is saved."""
     forward = _half(backend, joint, backend.split(program, joint, exprs, ()), "forward")
-    return backend.kernels(forward.program, "forward", forward.exprs)
+    return backend.kernels(forward)

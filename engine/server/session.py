@@ -303,7 +303,7 @@ class PipelineSession(Session):
             words = f"building the {phase} for {request.target}"
             progress(0.3 + 0.7 * index / len(functions), words)
             began = time.perf_counter()
-            library = self._backend.library(one.program, one.name, phase, request.target)
+            library = self._backend.library(one, phase, request.target)
             seconds += time.perf_counter() - began
             taken.append(take_apart(library, self._backend.compiler_for(request.target), place))
         notes = [] if known.runs_here else [f"It cannot be timed here. {known.missing}"]
@@ -324,7 +324,7 @@ class PipelineSession(Session):
         state = self._end(source, pipeline, progress)
         if whole:
             progress(0.9, "fusing")
-            return self._backend.kernels(state.program, "main", state.exprs)
+            return self._backend.kernels(self._functions(state, None)["forward"])
         if not state.program.gradients:
             raise _no_gradient(pipeline)
         progress(0.9, "fusing")
@@ -334,10 +334,7 @@ class PipelineSession(Session):
         state, halves, built = self._build(request, part(progress, 0.0, 0.3), "profiled")
         progress(0.3, "building it to be watched")
         target, functions = request.target, self._functions(state, halves)
-        watched = {
-            phase: self._backend.watched(f.program, f.name, f.exprs, target)
-            for phase, f in functions.items()
-        }
+        watched = {phase: self._backend.watched(f, target) for phase, f in functions.items()}
         set_threads(request.threads)
         return profile(
             built,
@@ -404,8 +401,7 @@ class PipelineSession(Session):
         """The kernels of what `time` builds, by phase."""
         functions = self._functions(*self._programs(request, progress, "tuned"))
         return {
-            phase: self._backend.tunable(f.program, f.name, f.exprs, request.target, watch)
-            for phase, f in functions.items()
+            phase: self._backend.tunable(f, request.target, watch) for phase, f in functions.items()
         }
 
     def _records(self, request: BuildRequest, fleet: Fleet | None) -> Path:

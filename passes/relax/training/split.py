@@ -23,7 +23,7 @@ from relascope.passes.relax.ir.rewrite import (
 
 
 def split(
-    program: RelaxProgram, graph: Graph, exprs: Mapping[str, Any], captured: Iterable[str]
+    program: RelaxProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
 ) -> Halves:
     """Saw a joint program into two; see `passes.cuts.halves.Halves`.
 
@@ -31,13 +31,13 @@ def split(
         program: after the gradient, as `passes.relax.training.gradient` leaves it.
         graph: of the program, with `forward_outputs` set.
         exprs: the Relax variable of each node, by its id.
-        captured: ids of the nodes that the forward saves. What else the backward needs of the
+        captures: ids of the nodes that the forward saves. What else the backward needs of the
             forward, it computes again; constants stand in both functions.
 
     Raises:
         EngineError: kind "usage"; a node cannot be captured, or the program has no gradients.
     """
-    cut = chosen_cut(graph, captured)
+    cut = chosen_cut(graph, captures)
     main = program.main
     bound = bindings(main)
     returned = results(main, bound)

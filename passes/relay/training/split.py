@@ -15,7 +15,7 @@ from relascope.passes.relay.ir.rewrite import children
 
 
 def split(
-    program: RelayProgram, graph: Graph, exprs: Mapping[str, Any], captured: Iterable[str]
+    program: RelayProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
 ) -> Halves:
     """Saw a joint program into two; see `passes.cuts.halves.Halves`.
 
@@ -23,13 +23,13 @@ def split(
         program: after the gradient, in graph normal form.
         graph: of the program, with `forward_outputs` set.
         exprs: the Relay expression of each node, by its id.
-        captured: ids of the nodes that the forward saves. What else the backward needs of the
+        captures: ids of the nodes that the forward saves. What else the backward needs of the
             forward, it computes again; constants stand in both functions.
 
     Raises:
         EngineError: kind "usage"; a node cannot be captured, or the program has no gradients.
     """
-    cut = chosen_cut(graph, captured)
+    cut = chosen_cut(graph, captures)
     main = program.main
     results = list(main.body.fields)
     outputs, gradients = results[: program.outputs], results[program.outputs :]
