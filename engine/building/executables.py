@@ -68,55 +68,66 @@ class Build(Protocol):
     def __call__(self, program: Any, *, name: str) -> Compiled: ...
 
 
-class InferenceExecutable:
-    """A whole program that was built: an `Executable` without a backward."""
-
-    has_backward = False
+class _Whole(Executable):
+    """A program that was built as one function."""
 
     def __init__(self, program: Program, build: Build) -> None:
+        self._outputs, self._gradients = program.outputs, program.gradients
         self._parameters = tuple(program.params)
         self._whole = build(program, name="main")
 
     def own_bytes(self, values: Tensors, backward: bool) -> int | None:
-        """What TVM holds at most for a run; see `Executable`."""
         found = self._whole.held(values)
         return None if found is None else found.peak
 
+
+class InferenceExecutable(_Whole):
+    """A whole program without a backward; there are no captures."""
+
+    has_backward = False
+
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-        """The outputs for inputs, parameters and masks by name; there are no captures."""
         return self._whole.run(values, keep=self._parameters), {}
 
     def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
-        """There is none."""
         raise NotImplementedError("an inference program has no backward")
 
 
-class TrainingExecutable:
-    """A forward and a backward that were built: an `Executable`.
+class JointExecutable(_Whole):
+    """A joint program that was built as one function. For comparing, not for timing.
 
-    Args:
-        halves: `forward`, `backward` (programs) and `saved` (names of the captures).
+    It computes the gradients together with the outputs, so these are what its forward hands to its
+    backward, which only tells them apart.
     """
 
     has_backward = True
 
+    def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        results = self._whole.run(values, keep=self._parameters)
+        gradients = zip(self._gradients, results[self._outputs :], strict=True)
+        return results[: self._outputs], {f"gradient of {n}": g for n, g in gradients}
+
+    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
+        return {n: values[f"gradient of {n}"] for n in self._gradients}
+
+
+class TrainingExecutable(Executable):
+    """A forward and a backward that were built of a program that was split."""
+
+    has_backward = True
+
     def __init__(self, program: Program, halves: Any, build: Build) -> None:
-        self.saved: tuple[str, ...] = halves.saved
-        self.outputs = program.outputs
-        self.gradients = program.gradients
+        self.captures: tuple[str, ...] = halves.saved
+        self.outputs, self.gradients = program.outputs, program.gradients
         self.grad_outs = program.grad_outs
-        self.masks = program.masks
         self.parameters = tuple(program.params)
         self._forward = build(halves.forward, name="forward")
         self._backward = build(halves.backward, name="backward")
         self.read_by_backward = frozenset(self._backward.used)
 
     def own_bytes(self, values: Tensors, backward: bool) -> int | None:
-        """What TVM holds at most for a run; see `Executable`.
-
-        While the backward runs, the forward's results are held too; and where a function holds its
-        memory between calls, both hold theirs always.
-        """
+        # While the backward runs, the forward's results are held too; and where a function holds
+        # its memory between calls, both hold theirs always.
         first = self._forward.held(values)
         if first is None:
             return None
@@ -131,59 +142,13 @@ class TrainingExecutable:
         return max(first.peak, first.results + second.peak)
 
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-        """Run the forward.
-
-        Args:
-            values: inputs, parameters and masks by name.
-
-        Returns:
-            The outputs, and the captures by the names that the backward has for them.
-        """
         results = self._forward.run(values, keep=self.parameters)
-        captures = dict(zip(self.saved, results[self.outputs :], strict=True))
+        captures = dict(zip(self.captures, results[self.outputs :], strict=True))
         return results[: self.outputs], captures
 
     def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
-        """Run the backward.
-
-        Args:
-            values: inputs, parameters, masks, grad_outs and captures by name.
-
-        Returns:
-            The gradients, by the name of the argument that each is of.
-        """
         results = self._backward.run(values, keep=self.parameters)
         return dict(zip(self.gradients, results, strict=True))
-
-
-class JointExecutable:
-    """A joint program that was built as one function: an `Executable`.
-
-    It computes the gradients together with the outputs, so these are what its forward hands to its
-    backward, which only tells them apart. For comparing, not for timing.
-    """
-
-    has_backward = True
-
-    def __init__(self, program: Program, build: Build) -> None:
-        self._outputs, self._gradients = program.outputs, program.gradients
-        self._parameters = tuple(program.params)
-        self._whole = build(program, name="main")
-
-    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
-        """What TVM holds at most for a run; see `Executable`."""
-        found = self._whole.held(values)
-        return None if found is None else found.peak
-
-    def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-        """From inputs, parameters, masks and grad_outs by name to the outputs and gradients."""
-        results = self._whole.run(values, keep=self._parameters)
-        gradients = zip(self._gradients, results[self._outputs :], strict=True)
-        return results[: self._outputs], {f"gradient of {n}": g for n, g in gradients}
-
-    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
-        """The gradients that the forward found, by the name of the argument that each is of."""
-        return {n: values[f"gradient of {n}"] for n in self._gradients}
 
 
 def built(program: Program, halves: Any | None, build: Build) -> Executable:
