@@ -1,0 +1,240 @@
+"""The wheel, installed where no checkout is, does what the documentation says of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from browser import Server
+from place import ROOT
+
+ROOMS = sorted(p.parent.name for p in ROOT.glob("*/__init__.py") if p.parent.name != "relascope")
+RELAY_WHEEL = ("bitblas", "bitblas-0.1.0.dist-info")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment with the wheel, and a folder outside any checkout to work in.
+
+    Args:
+        folder: the environment.
+        relay: where the wheel with Relay's TVM lies, if that is not the environment itself.
+    """
+
+    folder: Path
+    relay: Path | None = None
+
+    def run(
+        self, *command: str, relay: bool = True, status: int = 0
+    ) -> subprocess.CompletedProcess:
+        program = self.folder / "bin" / command[0]
+        done = subprocess.run(
+            [program, *command[1:]],
+            cwd=self.work,
+            env=self.variables(relay),
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr
+        return done
+
+    def document(self, *command: str, relay: bool = True, status: int = 0) -> dict:
+        return json.loads(self.run(*command, "--json", relay=relay, status=status).stdout)
+
+    def variables(self, relay: bool = True) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        return {**kept, "PYTHONPATH": str(self.relay)} if relay and self.relay else kept
+
+    @property
+    def work(self) -> Path:
+        place = self.folder / "work"
+        place.mkdir(exist_ok=True)
+        return place
+
+
+def python(*arguments: str | Path) -> None:
+    subprocess.run([sys.executable, "-m", *map(str, arguments)], check=True, stdout=sys.stderr)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel of a copy of the checkout, which so gets no folder of a build."""
+    place = tmp_path_factory.mktemp("wheel")
+    left = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in (*ROOMS, "relascope", ".streamlit"):
+        shutil.copytree(ROOT / name, place / "source" / name, ignore=left, symlinks=True)
+    for name in ("pyproject.toml", "setup.py", "requirements.txt", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, place / "source")
+    build = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", place)
+    python("pip", "wheel", *build, place / "source")
+    (made,) = place.glob("*.whl")
+    return made
+
+
+@pytest.fixture(
+    scope="session", params=["borrowed", pytest.param("own", marks=pytest.mark.exhaustive)]
+)
+def environment(request, wheel, tmp_path_factory) -> Environment:
+    """A fresh environment with the wheel in it.
+
+    What relascope depends on is borrowed from the environment of the tests, or comes from the
+    registry, as the constraints pin it.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    if request.param == "own":
+        python("venv", folder)
+        own = Environment(folder)
+        pins = ROOT / "constraints" / f"python-{sysconfig.get_python_version()}.txt"
+        own.run("python", "-m", "pip", "install", "--quiet", "-c", str(pins), str(wheel))
+        own.run("relascope", "install-relay")
+        return own
+    python("venv", "--without-pip", folder)
+    install = ("install", "--no-deps", "--no-index", "--quiet", wheel)
+    python("pip", "--python", folder / "bin" / "python", *install)
+    borrowed, relay = folder / "borrowed", folder / "relay"
+    borrowed.mkdir()
+    relay.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith(("relascope", "__pycache__")):
+            ((relay if entry.name in RELAY_WHEEL else borrowed) / entry.name).symlink_to(entry)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    (site / "borrowed.pth").write_text(f"{borrowed}\n")
+    return Environment(folder, relay)
+
+
+def test_the_wheel_brings_one_name_and_every_file_of_it(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {name.partition("/")[0] for name in names} == {"relascope", "relascope-0.2.0.dist-info"}
+    here = {
+        str(Path("" if room == "relascope" else "relascope") / path.relative_to(ROOT))
+        for room in (*ROOMS, "relascope")
+        for path in (ROOT / room).rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    assert "relascope/py.typed" in here
+    assert {n for n in names if ".dist-info/" not in n} == here | {
+        "relascope/viz/.streamlit/config.toml"
+    }
+
+
+HEAVY = {"altair", "networkx", "numpy", "scipy", "streamlit", "torch", "transformers", "tvm"}
+
+
+def test_little_is_imported_until_it_is_needed(environment):
+    code = (
+        "import sys, relascope, {}; print(relascope.__file__);"
+        "print(*{{name.partition('.')[0] for name in sys.modules}})"
+    )
+    for module in ("relascope", "relascope.commands.main", "relascope.passes.cuts.cut"):
+        where, loaded = environment.run("python", "-c", code.format(module)).stdout.splitlines()
+        assert Path(where).is_relative_to(environment.folder)
+        allowed = {"numpy"} if "cuts" in module else set()
+        assert HEAVY & set(loaded.split()) == allowed
+    assert "install-relay" in environment.run("relascope", "--help").stdout
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_a_graph_is_printed(environment, ir):
+    document = environment.document("relascope", "graph", "mlp", "--engine", ir)
+    assert document["engine"] == ir
+    assert document["nodes"] > 10
+
+
+@pytest.mark.engine
+def test_the_training_loop_of_the_documentation_runs(environment):
+    text = (ROOT / "docs" / "in-your-code.md").read_text(encoding="utf-8")
+    loop = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
+    assert "from relascope import add_tvm_dispatch" in loop
+    (environment.work / "train.py").write_text(loop)
+    assert environment.run("python", "train.py").stdout == "{'tvm': 3, 'own': 0}\n"
+
+
+@pytest.mark.engine
+def test_engines_says_what_is_here_and_what_is_missing(environment):
+    bare = environment.relay is not None  # then Relay's wheel is left out
+    found = environment.document("relascope", "engines", relay=not bare)
+    relay, relax = found["engines"]
+    assert relax["version"].startswith("0.27.")
+    assert relax["error"] is None
+    assert any(target.startswith("llvm") for target in relax["targets"])
+    if bare:
+        assert relay["version"] is None
+        assert "relascope install-relay" in relay["error"]["message"]
+    else:
+        assert Path(relay["path"]).is_relative_to(environment.folder)
+        assert relay["error"] is None
+
+
+@pytest.mark.engine
+def test_without_relay_a_sentence_names_the_command_that_installs_it(environment):
+    if environment.relay is None:
+        environment.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "bitblas")
+    try:
+        done = environment.run("relascope", "graph", "mlp", relay=False, status=1)
+        (error, _hint) = done.stderr.splitlines()
+        assert re.fullmatch(r"error: [^.]*`python -m relascope install-relay`[^.]*\. \(.*\)", error)
+        os.environ["PIP_NO_INDEX"] = "1"
+        failed = environment.document("relascope", "install-relay", relay=False, status=1)
+        assert failed["error"]["message"].startswith("pip could not install bitblas==0.1.0")
+    finally:
+        os.environ.pop("PIP_NO_INDEX", None)
+        if environment.relay is None:
+            environment.run("relascope", "install-relay")
+
+
+class Installed(Server):
+    """The page as the console script opens it."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(ROOT / "app.py")
+        self.environment = environment
+
+    def __enter__(self) -> Installed:
+        command = [self.environment.folder / "bin" / "relascope", "--no-browser"]
+        self.process = subprocess.Popen(
+            [*command, "--port", str(self.port)],
+            cwd=self.environment.work,
+            env=self.environment.variables(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+
+@pytest.fixture
+def served(environment) -> Iterator[Server]:
+    with Installed(environment) as server:
+        yield server
+
+
+@pytest.mark.engine
+@pytest.mark.browser
+def test_the_console_script_opens_the_page_on_this_machine_alone(served, chromium):
+    with pytest.raises(ConnectionRefusedError):  # of another address of this machine
+        socket.create_connection(("127.0.0.2", served.port), timeout=5).close()
+    page = chromium.new_page()
+    page.goto(served.url)
+    page.get_by_role("tab", name="In your code").wait_for(timeout=120_000)
+    assert page.get_by_text("Traceback").count() == 0
+    page.close()
