@@ -105,9 +105,9 @@ def environment(request, wheel, tmp_path_factory) -> Environment:
     python("venv", "--without-pip", folder)
     install = ("install", "--no-deps", "--no-index", "--quiet", wheel)
     python("pip", "--python", folder / "bin" / "python", *install)
-    borrowed, relay = folder / "borrowed", folder / "relay"
-    borrowed.mkdir()
-    relay.mkdir()
+    borrowed, relay = folder / "borrowed" / "site-packages", folder / "relay"
+    for place in (borrowed, relay):  # Streamlit takes one that is not in site-packages for a clone
+        place.mkdir(parents=True)
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
         if not entry.name.startswith(("relascope", "__pycache__")):
             ((relay if entry.name in RELAY_WHEEL else borrowed) / entry.name).symlink_to(entry)
