@@ -16,7 +16,7 @@ sys.path[:0] = FOLDERS
 # The processes that tests start find the sessions that stand in for an engine's.
 os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
 
-from browser import CHROMIUM, Server  # noqa: E402
+from browser import CHROMIUM, LONG, Server  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -103,6 +103,7 @@ def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
                 color_scheme="dark" if dark else "light",
             )
             stack.callback(context.close)
+            context.set_default_timeout(LONG)
             page = context.new_page()
             page.problems = []
             page.on("pageerror", lambda error: page.problems.append(str(error)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app_in_browser import PAGE, ask, click, settle, wait
+from app_in_browser import PAGE, ask, choose_row, click, settle, wait
 
 pytestmark = pytest.mark.browser
 
@@ -12,7 +12,7 @@ _STYLE = "d.node.style[d.node.id.indexOf(a)]"
 @pytest.fixture
 def page(streamlit_page):
     page = streamlit_page(PAGE)
-    page.get_by_role("tab", name="Gradient & cut").click(timeout=60_000)
+    page.get_by_role("tab", name="Gradient & cut").click()
     page.get_by_role("button", name="Switch to training").click()
     wait(page, 0, "d.node.id.includes('gd')")
     settle(page)
@@ -53,9 +53,6 @@ def test_the_slider_recolours_the_graph(page):
 
 
 def test_a_row_of_the_table_finds_its_node(page):
-    table = page.locator("[data-testid=stDataFrame]").first
-    table.scroll_into_view_if_needed()
-    box = table.bounding_box()
-    page.mouse.click(box["x"] + 18, box["y"] + 36 + 16)
+    choose_row(page, 0)
     wait(page, 0, "v.selected === 'd0'")
     page.get_by_text("nn.dense would be computed again").first.wait_for()

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from browser import LONG
 from narrow_bert import PARAMETERS
 from place import PAGES, ROOT
 
 APP, NARROW = ROOT / "app.py", PAGES / "narrow_page.py"
 pytestmark = pytest.mark.browser
-
-LONG = 240_000  # ms; a busy machine with two cores compiles slowly
 
 
 class Journey:
@@ -25,7 +24,7 @@ class Journey:
 
     def __init__(self, page, folder) -> None:
         self.page, self.folder = page, folder
-        page.get_by_role("tab", name="Graph").wait_for(timeout=LONG)
+        page.get_by_role("tab", name="Graph").wait_for(timeout=2 * LONG)
         self.settle()
 
     def settle(self) -> None:
@@ -35,7 +34,7 @@ class Journey:
                 "() => document.querySelector('[data-testid=stApp]')"
                 "?.dataset.testScriptState === 'notRunning'"
                 " && !document.querySelector('[data-testid=stProgress]')",
-                timeout=LONG,
+                timeout=2 * LONG,
             )
             self.page.wait_for_timeout(400)
 
@@ -60,7 +59,7 @@ class Journey:
 
     def viewer(self):
         """The drawing on the page, as the browser knows it."""
-        self.page.locator(".rs[data-ready]").wait_for(timeout=LONG)
+        self.page.locator(".rs[data-ready]").wait_for(timeout=2 * LONG)
         return self.page.locator(".rs").evaluate(
             "root => { const v = root.getRootNode().relascopeViewer, d = v.drawing;"
             " const there = (_, i) => d.node.style[i] !== 'removed';"
@@ -124,7 +123,7 @@ def test_bert_layer_from_trace_to_timing(journey):
         " const v = e.shadowRoot?.querySelector('.rs[data-ready]');"
         " return v && v.dataset.ready !== before; })",
         arg=before,
-        timeout=LONG,
+        timeout=2 * LONG,
     )
     tokens.fill("14")
     tokens.press("Enter")
@@ -155,7 +154,7 @@ def test_bert_layer_from_trace_to_timing(journey):
     page.get_by_label("Repeats").press("Enter")
     journey.settle()
     journey.press("Run")
-    page.locator("[data-testid=stVegaLiteChart]").first.wait_for(timeout=LONG)
+    page.locator("[data-testid=stVegaLiteChart]").first.wait_for(timeout=2 * LONG)
     assert page.locator("[data-testid=stVegaLiteChart]").count() == 1
     journey.shot("time-inference")
 
@@ -185,7 +184,7 @@ def test_bert_layer_from_trace_to_timing(journey):
     assert "add_tvm_dispatch" in text[0]
     assert 'Stepwise("relay", ModelSource("bert_layer"' in text[1]
     assert "bert_layer" in text[2]
-    with page.expect_download(timeout=LONG) as download:
+    with page.expect_download(timeout=2 * LONG) as download:
         page.get_by_role("button", name="DOT").first.click()
     assert Path(download.value.path()).read_text().lstrip().startswith("digraph")
     journey.shot("code")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app_in_browser import PAGE, settle, wait
+from app_in_browser import PAGE, choose_row, settle, wait
 from relascope.viz.drawing import palette
 
 pytestmark = pytest.mark.browser
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def page(streamlit_page):
     page = streamlit_page(PAGE)
-    page.get_by_role("tab", name="Compile & time").click(timeout=60_000)
+    page.get_by_role("tab", name="Compile & time").click()
     yield page
     assert page.problems == []
     assert not page.locator("[data-testid=stException]").count()
@@ -47,11 +47,7 @@ def test_a_click_on_a_dot_finds_the_nodes_of_its_kernel(page):
 
 def test_a_row_of_the_kernels_finds_its_node(page):
     page.get_by_role("button", name="Time each kernel").click()
-    settle(page)
-    table = page.locator("[data-testid=stDataFrame]").first
-    table.scroll_into_view_if_needed()
-    box = table.bounding_box()
-    page.mouse.click(box["x"] + 18, box["y"] + 36 + 36 + 16)
+    choose_row(page, 1)
     wait(page, 0, "v.selected === 'd1'")  # the last node of the second kernel
 
 
@@ -64,10 +60,7 @@ def test_a_finding_is_shown_in_the_graph_and_its_pass_added(page):
     page.get_by_role("tab", name="Compile & time").click()
     page.get_by_role("button", name="Look for it").click()
     page.get_by_text("Choose a row to see it in the graph.").wait_for()
-    table = page.locator("[data-testid=stDataFrame]").first
-    table.scroll_into_view_if_needed()
-    box = table.bounding_box()
-    page.mouse.click(box["x"] + 18, box["y"] + 36 + 16)
+    choose_row(page, 0)
     wait(page, 0, "v.selected === 't0'")
     wait(page, 0, "d.node.style[d.node.id.indexOf('t0')] === 'hazard'")
     page.get_by_role("button", name="Add bind|fold").click()

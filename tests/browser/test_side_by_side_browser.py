@@ -8,7 +8,7 @@ pytestmark = pytest.mark.browser
 
 
 def open_both(page):
-    page.get_by_role("tab", name="Side by side").click(timeout=60_000)
+    page.get_by_role("tab", name="Side by side").click()
     wait(page, 1, "d.node.id.includes('m1')")
     page.get_by_text("What each operator became").wait_for()
     settle(page)
@@ -76,24 +76,24 @@ def chosen(page):
 
 def test_the_choice_of_ir_outlives_a_reload_and_the_address_has_it(streamlit_page, tmp_path):
     page = streamlit_page(PAGE, env={"XDG_CONFIG_HOME": str(tmp_path)})  # it remembers there
-    page.get_by_text("(Relay)").wait_for(timeout=60_000)
+    page.get_by_text("(Relay)").wait_for()
     page.get_by_role("radio", name="Relax").or_(
         page.get_by_role("button", name="Relax", exact=True)
     ).first.click()
-    page.get_by_text("(Relax)").wait_for(timeout=60_000)
+    page.get_by_text("(Relax)").wait_for()
     assert "ir=Relax" in page.url
     page.reload()
-    page.get_by_text("(Relax)").wait_for(timeout=60_000)
+    page.get_by_text("(Relax)").wait_for()
     settle(page)
     assert chosen(page) == "Relax"
     origin = page.url.partition("?")[0]
     page.goto(origin)  # another day: what was chosen last
-    page.get_by_text("(Relax)").wait_for(timeout=60_000)
+    page.get_by_text("(Relax)").wait_for()
     page.goto(f"{origin}?ir=MLIR")  # nonsense
-    page.get_by_text("(Relax)").wait_for(timeout=60_000)
+    page.get_by_text("(Relax)").wait_for()
     settle(page)
     assert chosen(page) == "Relax"
     page.goto(f"{origin}?ir=Relay")  # a link
-    page.get_by_text("(Relay)").wait_for(timeout=60_000)
+    page.get_by_text("(Relay)").wait_for()
     settle(page)
     assert chosen(page) == "Relay"

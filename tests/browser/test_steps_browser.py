@@ -15,7 +15,7 @@ def opened(streamlit_page):
 
     def open_(query=""):
         page = streamlit_page(PAGE, query=query)
-        page.get_by_role("tab", name="Passes").click(timeout=60_000)
+        page.get_by_role("tab", name="Passes").click()
         page.locator(".row").nth(3).wait_for()
         settle(page)
         pages.append(page)

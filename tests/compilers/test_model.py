@@ -9,16 +9,13 @@ import pytest
 import torch
 from torch import nn
 
+from progress import quiet
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.source import ModelSource, parse_inputs, source_from_file
 from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module
 from traces import forget_inputs, net, save
-
-
-def quiet(fraction, text):
-    assert 0 <= fraction <= 1
 
 
 def load(*args, **kwargs):

@@ -1,5 +1,6 @@
 """The app in a browser, with the engines without a TVM (pages/app_page.py)."""
 
+from browser import LONG
 from place import PAGES
 
 PAGE = PAGES / "app_page.py"
@@ -24,7 +25,7 @@ def wait(page, side, code, argument=None):
         f"([side, code, a]) => {{ const v = {_VIEWS}[side];"
         " return v && new Function('v', 'd', 'a', 'return ' + code)(v, v.drawing, a); }",
         arg=[side, code, argument],
-        timeout=60_000,
+        timeout=LONG,
     )
 
 
@@ -43,12 +44,35 @@ def click(page, side, box, **place):
     page.mouse.click(x, y)
 
 
+_STILL = (
+    "table => new Promise(done => { let last = '', frames = 0; const look = () => {"
+    " const { x, y, width, height } = table.getBoundingClientRect();"
+    " const now = [x, y, width, height].join();"
+    " frames = now === last ? frames + 1 : 0; last = now;"
+    " if (frames < 10) requestAnimationFrame(look); else done(); }; look(); })"
+)
+
+
+def choose_row(page, row):
+    """Click on the mark before a row of the first table, counted from 0.
+
+    Before the table is drawn and stands still, a click finds nothing there, or another row.
+    """
+    settle(page)
+    table = page.locator("[data-testid=stDataFrame]").first
+    table.scroll_into_view_if_needed()
+    table.get_by_test_id(f"glide-cell-1-{row}").wait_for(state="attached", timeout=LONG)
+    table.evaluate(_STILL)
+    box = table.bounding_box()
+    page.mouse.click(box["x"] + 18, box["y"] + 36 * (1 + row) + 16)
+
+
 def settle(page):
     for _ in range(2):
         page.wait_for_function(
             "() => document.querySelector('[data-testid=stApp]')"
             "?.dataset.testScriptState === 'notRunning'"
             " && !document.querySelector('[data-testid=stProgress]')",
-            timeout=60_000,
+            timeout=LONG,
         )
         page.wait_for_timeout(300)

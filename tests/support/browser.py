@@ -14,6 +14,7 @@ from pathlib import Path
 from place import ROOT
 
 CHROMIUM = Path("/usr/bin/chromium")
+LONG = 120_000  # ms; only what hangs takes so long, on a busy machine too
 
 
 class Server:
@@ -45,7 +46,7 @@ class Server:
             raise
         return self
 
-    def _wait(self, seconds: float = 60.0) -> None:
+    def _wait(self, seconds: float = LONG / 1000) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.process.poll() is not None:

@@ -12,7 +12,6 @@ export class Painter {
     const v = this.viewer;
     const d = v.drawing, { ctx, zoom, ratio } = v;
     if (!d) return;
-    const began = performance.now();
     const colours = v.theme.look.surfaces;
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.fillStyle = v.theme.ground;
@@ -34,7 +33,6 @@ export class Painter {
     if (v.shapes && zoom > 0.5) this.drawShapes(near, lit, colours);
     this.drawMarks(seen, lit, colours);
     v.minimap.drawFrame();
-    v.root.dataset.frameMs = (performance.now() - began).toFixed(1);
   }
 
   path(i, low) {
