@@ -1,83 +1,137 @@
-"""What operators are, by their names in either IR."""
+"""What operators are, by their names in either IR: the one table of it."""
 
 from __future__ import annotations
 
 from functools import cache
 
-# A call's colour, where no role and no comparison speaks: what sort of work it does. The first
-# entry with a word that the operator's last name contains wins.
-_CATEGORIES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("convolution", ("conv",)),
-    ("matmul", ("dense", "matmul", "linear", "einsum")),
-    ("normalisation", ("softmax", "_norm", "lrn", "dropout")),
-    ("reduction", ("pool", "sum", "mean", "variance", "max_", "argm", "all", "any", "prod")),
-    (
-        "activation",
-        ("relu", "gelu", "silu", "tanh", "sigmoid", "erf", "exp", "log", "sqrt", "clip"),
-    ),
-    (
-        "shape",
-        (
-            "reshape",
-            "transpose",
-            "permute",
-            "squeeze",
-            "expand_dims",
-            "broadcast",
-            "split",
-            "slice",
-            "concat",
-            "stack",
-            "flatten",
-            "layout",
-            "tile",
-            "repeat",
-            "pad",
-            "collapse",
-            "take",
-            "gather",
-            "scatter",
-            "index_",
-            "cast",
-            "astype",
-            "copy",
-            "like",
-            "zeros",
-            "ones",
-            "full",
-            "flip",
-            "reverse",
-            "resize",
-            "tril",
-            "triu",
-            "arange",
-        ),
-    ),
-    (
-        "elementwise",
-        (
-            "add",
-            "subtract",
-            "multiply",
-            "divide",
-            "power",
-            "maximum",
-            "minimum",
-            "where",
-            "negative",
-            "equal",
-            "less",
-            "greater",
-            "logical",
-            "abs",
-            "floor",
-            "ceil",
-            "sign",
-            "sin",
-            "cos",
-        ),
-    ),
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+RESHAPES = _words("reshape squeeze expand_dims")
+"""Views with a shape that is written down."""
+
+VIEWS = RESHAPES | _words(
+    "flatten nn.batch_flatten contrib_reverse_reshape reshape_like memory.view"
 )
+"""Operators whose result is the same storage as their first input."""
+
+TRANSPOSES = _words("transpose permute_dims")
+CASTS = _words("cast astype")
+LAYOUTS = _words("layout_transform")
+BROADCASTS = _words("broadcast_to")
+PADS = _words("nn.pad")
+ZEROS = _words("zeros zeros_like")
+ONES = _words("ones ones_like")
+
+KEEPS_NUMBERS = _words("broadcast_to_like reshape_like cast_like copy").union(
+    RESHAPES, TRANSPOSES, CASTS, BROADCASTS
+)
+"""Operators whose result holds the numbers of their first input, in another shape or type."""
+
+PARTIAL = _words(
+    "take gather gather_nd gather_elements index_tensor strided_slice dynamic_strided_slice"
+)
+"""Operators that read no more of their first operand than they write."""
+
+MOVES = (TRANSPOSES | CASTS | LAYOUTS | BROADCASTS | PADS | ZEROS | ONES | PARTIAL) | _words(
+    "broadcast_to_like expand_like repeat tile concatenate concat stack split strided_set "
+    "index_put scatter scatter_elements scatter_nd slice_scatter flip reverse reverse_sequence "
+    "copy cast_like full full_like arange eye one_hot tril triu slice_like meshgrid "
+    "nn.depth_to_space nn.space_to_depth nn.pixel_shuffle identity grad.no_grad"
+)
+"""Operators that move elements and compute nothing."""
+
+REDUCTIONS = _words(
+    "sum mean max min prod any all argmax argmin variance std median logsumexp collapse_sum_to "
+    "collapse_sum_like cumsum cumprod grad.take_backward"
+)
+"""Operators that read many elements for each they write: one FLOP an element read."""
+
+WHOLE = _words(
+    "index_put scatter scatter_elements scatter_nd slice_scatter sort argsort topk unique nonzero "
+    "reverse_sequence"
+)
+"""Operators whose result is made as a whole, so that no reader can take an element on the way."""
+
+ROWWISE = {
+    **dict.fromkeys(("nn.softmax", "nn.fast_softmax", "nn.log_softmax"), 12),
+    **dict.fromkeys(("nn.layer_norm", "nn.group_norm", "nn.instance_norm"), 8),
+    "nn.batch_norm": 4,
+    "nn.rms_norm": 5,
+}
+"""Reductions with a result as large as what they read, and their FLOPs an element."""
+
+TRANSCENDENTAL = _words(
+    "exp log log2 log10 log1p erf tanh sigmoid power sin cos tan sinh cosh asin acos atan asinh "
+    "acosh atanh fast_exp fast_erf fast_tanh nn.gelu nn.gelu_tanh nn.silu nn.softplus nn.selu "
+    "log_add_exp"
+)
+SUMS = _words("add nn.bias_add subtract")
+FACTORS = _words("multiply divide")
+POINTWISE = (
+    SUMS
+    | FACTORS
+    | _words(
+        "floor_divide mod floor_mod trunc_divide trunc_mod negative abs sqrt rsqrt square "
+        "reciprocal maximum minimum clip where nn.relu nn.relu6 nn.leaky_relu nn.prelu equal "
+        "not_equal less less_equal greater greater_equal logical_and logical_or logical_not "
+        "logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor left_shift right_shift floor "
+        "ceil round trunc sign isnan isinf isfinite resize2d image.resize2d"
+    )
+)
+"""Operators of one FLOP or so for each element of the result."""
+
+WEIGHTED = _words("matmul nn.dense nn.batch_matmul nn.matmul nn.conv1d nn.conv2d nn.conv3d")
+"""Products of a left operand with a weight, the second operand."""
+
+PRODUCTS = _words(
+    "matmul linear einsum tensordot nn.dense nn.contrib_dense_pack nn.batch_matmul nn.matmul "
+    "nn.sparse_dense nn.attention nn.attention_bias nn.attention_var_len"
+)
+"""Products of matrices; `is_convolution` says what is one of images."""
+
+_RANDOM = ("random.", "threefry", "nn.dropout", "multinomial")
+
+
+def is_convolution(op: str) -> bool:
+    """Whether an operator is a convolution, transposed or not."""
+    return "conv1d" in op or "conv2d" in op or "conv3d" in op
+
+
+@cache
+def cost_class(op: str) -> str:
+    """ "product", "random", "reduction", "whole", or "other": each element by itself."""
+    if op in PRODUCTS or is_convolution(op):
+        return "product"
+    if op.startswith(_RANDOM):
+        return "random"
+    if op in REDUCTIONS or op in ROWWISE or "pool" in op:
+        return "reduction"
+    return "whole" if op in WHOLE else "other"
+
+
+def is_known(op: str) -> bool:
+    """Whether an operator is in some table, so that its FLOPs are no guess."""
+    tables = (VIEWS, MOVES, REDUCTIONS, ROWWISE, TRANSCENDENTAL, PRODUCTS, POINTWISE)
+    return any(op in table for table in tables) or is_convolution(op) or "pool" in op
+
+
+# A call's colour, where no role and no comparison speaks: what sort of work it does. The first
+# entry with a word that the operator's last name contains wins, so that no operator is without.
+_CATEGORIES = {
+    "convolution": "conv",
+    "matmul": "dense matmul linear einsum",
+    "normalisation": "softmax _norm lrn dropout",
+    "reduction": "pool sum mean variance max_ argm all any prod",
+    "activation": "relu gelu silu tanh sigmoid erf exp log sqrt clip",
+    "shape": "reshape transpose permute squeeze expand_dims broadcast split slice concat stack "
+    "flatten layout tile repeat pad collapse take gather scatter index_ cast astype copy like "
+    "zeros ones full flip reverse resize tril triu arange",
+    "elementwise": "add subtract multiply divide power maximum minimum where negative equal less "
+    "greater logical abs floor ceil sign sin cos",
+}
 
 
 @cache
@@ -86,7 +140,5 @@ def category(op: str) -> str:
     last = op.rsplit(".", 1)[-1].lower()
     if last in ("max", "min"):  # and not maximum, minimum
         return "reduction"
-    for name, words in _CATEGORIES:
-        if any(word in last for word in words):
-            return name
-    return "call"
+    words = _CATEGORIES.items()
+    return next((name for name, text in words if any(w in last for w in text.split())), "call")

@@ -1,8 +1,8 @@
 """What the values and operators of a graph cost: bytes, storages, FLOPs, bytes moved, seconds.
 
 Everything is an estimate from names, attributes and types of the neutral graph, for Relay and for
-Relax. Operators that are not in the tables below count as pointwise: one FLOP for each element of
-the result. Functions (fused groups) are the sum of what is inside.
+Relax. Operators that `core.operators` has not count as pointwise: one FLOP for each element of the
+result. Functions (fused groups) are the sum of what is inside.
 
 Times follow the roofline: an operator takes as long as its arithmetic or its memory traffic,
 whichever is longer (Williams, Waterman and Patterson, "Roofline", CACM 2009). Traffic counts
@@ -14,85 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 
 from relascope.core.graph import Graph, Kind, Node, TensorType
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-VIEWS = _words(
-    "reshape squeeze expand_dims flatten nn.batch_flatten contrib_reverse_reshape reshape_like "
-    "memory.view"
+from relascope.core.operators import (
+    MOVES,
+    PARTIAL,
+    ROWWISE,
+    TRANSCENDENTAL,
+    VIEWS,
+    cost_class,
+    is_convolution,
+    is_known,
 )
-"""Operators whose result is the same storage as their first input."""
-
-MOVES = _words(
-    "transpose permute_dims broadcast_to broadcast_to_like expand_like repeat tile concatenate "
-    "concat stack split strided_slice dynamic_strided_slice strided_set take gather gather_nd "
-    "gather_elements index_tensor index_put scatter scatter_elements scatter_nd slice_scatter "
-    "nn.pad flip reverse reverse_sequence copy cast cast_like astype layout_transform zeros ones "
-    "full zeros_like ones_like full_like arange eye one_hot tril triu slice_like meshgrid "
-    "nn.depth_to_space nn.space_to_depth nn.pixel_shuffle identity grad.no_grad"
-)
-"""Operators that move elements and compute nothing."""
-
-REDUCTIONS = _words(
-    "sum mean max min prod any all argmax argmin variance std median logsumexp collapse_sum_to "
-    "collapse_sum_like cumsum cumprod grad.take_backward"
-)
-"""Operators that read many elements for each they write: one FLOP an element read."""
-
-_WHOLE = _words(
-    "index_put scatter scatter_elements scatter_nd slice_scatter sort argsort topk unique nonzero "
-    "reverse_sequence"
-)
-"""Operators whose result is made as a whole, so that no reader can take an element on the way."""
-
-_ROWWISE = {
-    "nn.softmax": 12,
-    "nn.fast_softmax": 12,
-    "nn.log_softmax": 12,
-    "nn.layer_norm": 8,
-    "nn.group_norm": 8,
-    "nn.instance_norm": 8,
-    "nn.batch_norm": 4,
-    "nn.rms_norm": 5,
-}
-"""Reductions with a result as large as what they read, and their FLOPs an element."""
-
-_TRANSCENDENTAL = _words(
-    "exp log log2 log10 log1p erf tanh sigmoid power sin cos tan sinh cosh asin acos atan asinh "
-    "acosh atanh fast_exp fast_erf fast_tanh nn.gelu nn.gelu_tanh nn.silu nn.softplus nn.selu "
-    "log_add_exp"
-)
-_POINTWISE = _words(
-    "add subtract multiply divide floor_divide mod floor_mod trunc_divide trunc_mod negative abs "
-    "sqrt rsqrt square reciprocal maximum minimum clip where nn.relu nn.relu6 nn.leaky_relu "
-    "nn.prelu nn.bias_add equal not_equal less less_equal greater greater_equal logical_and "
-    "logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor "
-    "left_shift right_shift floor ceil round trunc sign isnan isinf isfinite resize2d "
-    "image.resize2d"
-)
-"""Operators of one FLOP or so for each element of the result."""
-
-_PARTIAL = _words(
-    "take gather gather_nd gather_elements index_tensor strided_slice dynamic_strided_slice"
-)
-"""Operators that read no more of their first operand than they write."""
 
 _POLYNOMIAL = 8
 """FLOPs of a transcendental function: about the length of its polynomial."""
-
-_PRODUCTS = _words(
-    "matmul linear einsum tensordot nn.dense nn.contrib_dense_pack nn.batch_matmul nn.matmul "
-    "nn.sparse_dense nn.attention nn.attention_bias nn.attention_var_len"
-)
-_RANDOM = ("random.", "threefry", "nn.dropout", "multinomial")
-
 
 Kernels = Sequence[Collection[str]]
 """Ids of the nodes that each kernel computes."""
@@ -132,7 +70,7 @@ def is_product(node: Node) -> bool:
     todo = [node]
     while todo:
         current = todo.pop()
-        if current.kind is Kind.CALL and _sort(current.op) == "product":
+        if current.kind is Kind.CALL and cost_class(current.op) == "product":
             return True
         if current.body is not None:
             todo.extend(current.body.nodes)
@@ -141,36 +79,19 @@ def is_product(node: Node) -> bool:
 
 def is_random(node: Node) -> bool:
     """Whether a node draws random numbers, so that it gives others the second time."""
-    return node.kind is Kind.CALL and _sort(node.op) == "random"
+    return node.kind is Kind.CALL and cost_class(node.op) == "random"
 
 
 def is_reduction(node: Node) -> bool:
     """Whether a node sums, or the like, over many elements for each that it writes."""
-    return node.kind is Kind.CALL and _sort(node.op) == "reduction"
+    return node.kind is Kind.CALL and cost_class(node.op) == "reduction"
 
 
 def is_fusible(node: Node) -> bool:
     """Whether a node computes each element by itself, so that a reader can do it on the way."""
     if node.kind in (Kind.TUPLE, Kind.ITEM):
         return True
-    return node.kind is Kind.CALL and _sort(node.op) == "other" and len(node.outputs) == 1
-
-
-@lru_cache(maxsize=4096)
-def _sort(op: str) -> str:
-    if op in _PRODUCTS or _convolution(op):
-        return "product"
-    if op.startswith(_RANDOM):
-        return "random"
-    if op in REDUCTIONS or op in _ROWWISE or "pool" in op:
-        return "reduction"
-    if op in _WHOLE:
-        return "whole"
-    return "other"
-
-
-def _convolution(op: str) -> bool:
-    return "conv1d" in op or "conv2d" in op or "conv3d" in op
+    return node.kind is Kind.CALL and cost_class(node.op) == "other" and len(node.outputs) == 1
 
 
 def storages(graph: Graph) -> dict[str, str]:
@@ -202,14 +123,14 @@ def _flops(graph: Graph, node: Node) -> float:
         return float(told)
     if node.kind is not Kind.CALL or node.op in VIEWS or node.op in MOVES:
         return 0.0
-    sort = _sort(node.op)
+    work = cost_class(node.op)
     written = sum([_elements(t) for t in node.outputs])
-    if sort in ("other", "random"):
-        return float(written * (_POLYNOMIAL if node.op in _TRANSCENDENTAL else 1))
-    if node.op in _ROWWISE:
-        return float(_ROWWISE[node.op] * written)
+    if work in ("other", "random"):
+        return float(written * (_POLYNOMIAL if node.op in TRANSCENDENTAL else 1))
+    if node.op in ROWWISE:
+        return float(ROWWISE[node.op] * written)
     read = [t for e in node.edges for t in _fields(graph.by_id[e])]
-    if sort == "product":
+    if work == "product":
         return 2.0 * _multiplications(node, read, written)
     return float(_elements(read[0]) if read else written)
 
@@ -226,14 +147,9 @@ def known_flops(graph: Graph, node_id: str) -> float | None:
         return sum(known) if len(known) == len(inside) else None
     if node.kind is Kind.CALL and "flops" not in node.attrs:
         types = (*node.outputs, *(t for e in node.edges for t in graph.by_id[e].outputs))
-        if not _is_known(node.op) or any(t.elements is None for t in types):
+        if not is_known(node.op) or any(t.elements is None for t in types):
             return None
     return _flops(graph, node)
-
-
-def _is_known(op: str) -> bool:
-    tables = (VIEWS, MOVES, REDUCTIONS, _ROWWISE, _TRANSCENDENTAL, _PRODUCTS, _POINTWISE)
-    return any(op in table for table in tables) or _convolution(op) or "pool" in op
 
 
 @dataclass(frozen=True)
@@ -275,7 +191,7 @@ def reads(graph: Graph, nodes: Collection[str]) -> Read:
             source = base(edge)
             if source in kernel:
                 continue
-            if node.op in _PARTIAL and index == 0:
+            if node.op in PARTIAL and index == 0:
                 parts[source] = parts.get(source, 0) + (node.bytes or 0)
             else:
                 whole.add(source)
@@ -298,7 +214,7 @@ def _multiplications(node: Node, read: list[TensorType], written: int) -> int:
     """How many pairs of numbers a matrix product or a convolution multiplies."""
     if len(read) < 2 or not read[1].shape:
         return written
-    if _convolution(node.op):
+    if is_convolution(node.op):
         backwards = "transpose" in node.op
         # Of a transposed convolution, the axis of what it reads; else of what it writes.
         layout, axis = str(node.attrs.get("kernel_layout", "")), "I" if backwards else "O"

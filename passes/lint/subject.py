@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from relascope.core.graph import Graph, Kind, Node
+from relascope.core.operators import TRANSPOSES
 from relascope.passes.cost import Kernels, Measured, Work, is_view
-from relascope.passes.lint.operators import REMEDIES, TRANSPOSES
+from relascope.passes.lint.remedies import REMEDIES
 
 
 @dataclass(frozen=True)

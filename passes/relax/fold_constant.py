@@ -8,14 +8,14 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from relascope.core.operators import RESHAPES
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.constants import EXACT, Array, cast, computed, is_exact
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, dtype, op_name, rewrite, shape, with_mod
 from relascope.passes.relax.transpose_dedup import axes_of
 
-_RESHAPED = ("reshape", "expand_dims", "squeeze")
-_DONE = (*EXACT, *_RESHAPED, "permute_dims", "concat", "astype")
+_DONE = (*EXACT, *RESHAPES, "permute_dims", "concat", "astype")
 
 
 @listed(
@@ -54,7 +54,7 @@ def _value(call: Any, operands: list[Array]) -> Array | None:
     name = op_name(call)
     if name in EXACT:
         return computed(name, dtype(call), operands) if is_exact(name, dtype(call)) else None
-    if name in _RESHAPED:
+    if name in RESHAPES:
         return operands[0].reshape(shape(call))
     if name == "permute_dims":
         return np.transpose(operands[0], axes_of(call))

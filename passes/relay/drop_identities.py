@@ -6,11 +6,12 @@ from typing import Any
 
 from tvm import relay
 
+from relascope.core.operators import RESHAPES, TRANSPOSES
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
 
-_VIEWS = {"reshape", "squeeze", "expand_dims", "broadcast_to", "collapse_sum_to", "transpose"}
+_FITTED = {"broadcast_to", "collapse_sum_to"}
 
 
 @listed("views that change nothing", "ours")
@@ -25,18 +26,18 @@ def drop_identities(program: RelayProgram) -> RelayProgram:
 
     def visit(call: Any, args: list[Any]) -> Any:
         name = op_name(call)
-        if name not in _VIEWS:
+        if name not in RESHAPES | TRANSPOSES | _FITTED:
             return None
         result = shape(call)
-        if name == "transpose":
+        if name in TRANSPOSES:
             axes = [int(a) for a in call.attrs.axes or ()]
             return args[0] if axes == list(range(len(result))) else None
         if shape(call.args[0]) == result:
             return args[0]
-        if name in {"broadcast_to", "collapse_sum_to"}:
+        if name in _FITTED:
             return None
         inner = args[0]
-        while op_name(inner) in {"reshape", "squeeze", "expand_dims"}:
+        while op_name(inner) in RESHAPES:
             inner = inner.args[0]
         if inner.same_as(args[0]):
             return None

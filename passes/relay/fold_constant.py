@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
+from relascope.core.operators import RESHAPES
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.constants import EXACT, cast, computed, is_exact
 from relascope.passes.relay.ir.program import RelayProgram
@@ -37,11 +38,9 @@ _MOVES: dict[str, Callable[[Any, Sequence[np.ndarray]], np.ndarray | None]] = {
     "broadcast_to": lambda call, args: np.broadcast_to(args[0], shape(call)),
     "cast": lambda call, args: cast(args[0], str(call.attrs.dtype)),
     "concatenate": lambda call, args: np.concatenate(args, axis=int(call.attrs.axis)),
-    "expand_dims": lambda call, args: args[0].reshape(shape(call)),
     "layout_transform": lambda call, args: _in_layout(call, args[0]),
     "repeat": lambda call, args: np.repeat(args[0], int(call.attrs.repeats), int(call.attrs.axis)),
-    "reshape": lambda call, args: args[0].reshape(shape(call)),
-    "squeeze": lambda call, args: args[0].reshape(shape(call)),
+    **dict.fromkeys(RESHAPES, lambda call, args: args[0].reshape(shape(call))),
     "transpose": lambda call, args: np.transpose(
         args[0], [int(a) for a in call.attrs.axes] if call.attrs.axes else None
     ),

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
+from relascope.core.operators import BROADCASTS, RESHAPES
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
-
-_VIEWS = {"reshape", "squeeze", "expand_dims"}
 
 
 @listed("linear layers to nn.dense", "ours")
@@ -73,7 +72,7 @@ def _shared_matrix(before: Any, operand: Any, transposed: bool) -> Any:
     # nothing but ones before them.
     rows, columns = shape(before)[1:]
     inner, seen = before, operand
-    while op_name(inner) in {*_VIEWS, "broadcast_to"} and op_name(seen) == op_name(inner):
+    while op_name(inner) in RESHAPES | BROADCASTS and op_name(seen) == op_name(inner):
         source = shape(inner.args[0])
         if source[-2:] != (rows, columns):
             return None
@@ -94,7 +93,7 @@ def _bias_first(call: Any, args: list[Any]) -> Any:
     if int(call.attrs.axis) not in (-1, rank - 1):
         return None
     inner = args[0]
-    while op_name(inner) in _VIEWS:
+    while op_name(inner) in RESHAPES:
         inner = inner.args[0]
     if op_name(inner) != "nn.dense" or inner.same_as(args[0]):
         return None

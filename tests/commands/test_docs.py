@@ -13,7 +13,7 @@ from place import ROOT
 from relascope.passes.catalogue import CATALOGUE, default_pipeline, gradients, names
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.lint import LINTERS
-from relascope.passes.lint.operators import REMEDIES
+from relascope.passes.lint.remedies import REMEDIES
 
 PAGES = [ROOT / "README.md", *sorted([*ROOT.glob("[!R]*.md"), *(ROOT / "docs").glob("*.md")])]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")

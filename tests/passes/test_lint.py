@@ -8,7 +8,7 @@ from graphs import Builder
 from relascope.core.graph import Graph, Kind, Role
 from relascope.passes.catalogue import CATALOGUE, read_pipeline
 from relascope.passes.lint import LINTERS, lint
-from relascope.passes.lint.operators import REMEDIES
+from relascope.passes.lint.remedies import REMEDIES
 from relascope.passes.lint.rules.adding import with_remedy
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relascope.core.graph import Graph, Kind, Node
-from relascope.passes.lint.operators import CASTS
+from relascope.core.operators import CASTS
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "casts"

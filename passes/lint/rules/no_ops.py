@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relascope.core.graph import Kind, Literal, Node
-from relascope.passes.lint.operators import FACTORS, ONES, SUMS, ZEROS
+from relascope.core.operators import BROADCASTS, FACTORS, ONES, RESHAPES, SUMS, ZEROS
 from relascope.passes.lint.subject import Finding, Subject, axes_of, is_transpose
 
 NAME = "no_ops"
@@ -50,7 +50,7 @@ def _is(subject: Subject, given: str | Literal, number: float, filled: frozenset
     if isinstance(given, Literal):
         return _number(given.text) == number
     node = subject.graph.by_id[given]
-    while node.op in ("broadcast_to", "reshape", "expand_dims") and node.edges:
+    while node.op in RESHAPES | BROADCASTS and node.edges:
         node = subject.graph.by_id[node.edges[0]]
     if node.kind is Kind.CONSTANT:
         return _number(str(node.attrs.get("value", ""))) == number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relascope.core.graph import Kind
-from relascope.passes.lint.operators import PADS
+from relascope.core.operators import PADS
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "paddings"

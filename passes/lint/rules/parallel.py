@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
 from relascope.core.graph import Kind, Node
-from relascope.passes.lint.operators import WEIGHTED
+from relascope.core.operators import WEIGHTED
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "parallel"

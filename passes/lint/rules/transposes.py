@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relascope.core.graph import Kind, Node
+from relascope.core.operators import BROADCASTS
 from relascope.passes.cost import is_product, is_view
-from relascope.passes.lint.operators import BROADCASTS
 from relascope.passes.lint.subject import Finding, Subject, axes_of, is_transpose, turns_matrix
 
 NAME = "transposes"

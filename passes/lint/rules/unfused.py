@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from relascope.core.graph import Kind, Node
-from relascope.passes.cost import REDUCTIONS, is_fusible, is_view
+from relascope.core.operators import REDUCTIONS
+from relascope.passes.cost import is_fusible, is_view
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "unfused"

@@ -6,9 +6,8 @@ from typing import Any
 
 import tvm
 
+from relascope.core.operators import KEEPS_NUMBERS, ONES, ZEROS
 from relascope.passes.relax.ir.rewrite import Maker, op_name
-
-_SAME = ("broadcast_to", "reshape", "permute_dims", "expand_dims", "squeeze", "astype")
 
 
 def uniform(expr: Any, maker: Maker) -> float | None:
@@ -21,14 +20,14 @@ def uniform(expr: Any, maker: Maker) -> float | None:
     while True:
         value = maker.look(expr)
         name = op_name(value)
-        if name in ("ones", "ones_like"):
+        if name in ONES:
             return 1.0
-        if name in ("zeros", "zeros_like"):
+        if name in ZEROS:
             return 0.0
         if name == "full":
             value = value.args[1]
             name = ""
-        if name not in _SAME:
+        if name not in KEEPS_NUMBERS:
             return _constant(value)
         expr = value.args[0]
 

@@ -7,21 +7,8 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
+from relascope.core.operators import KEEPS_NUMBERS, ONES, ZEROS
 from relascope.passes.relay.ir.rewrite import op_name, post_order
-
-# The result holds what the first argument holds, in another shape or type.
-_CARRIES = {
-    "broadcast_to",
-    "broadcast_to_like",
-    "reshape",
-    "reshape_like",
-    "expand_dims",
-    "squeeze",
-    "transpose",
-    "cast",
-    "cast_like",
-    "copy",
-}
 
 
 def uniform_values(body: Any) -> dict[int, float]:
@@ -33,11 +20,11 @@ def uniform_values(body: Any) -> dict[int, float]:
             data = expr.data.numpy()
             if data.size and (data.size == 1 or bool(np.all(data == data.flat[0]))):
                 values[handle] = float(data.flat[0])
-        elif name in ("zeros", "zeros_like"):
+        elif name in ZEROS:
             values[handle] = 0.0
-        elif name in ("ones", "ones_like"):
+        elif name in ONES:
             values[handle] = 1.0
-        elif name in _CARRIES or name in ("full", "full_like"):
+        elif name in KEEPS_NUMBERS or name in ("full", "full_like"):
             source = expr.args[1 if name == "full_like" else 0].handle.value
             if source in values:
                 values[handle] = values[source]

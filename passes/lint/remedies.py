@@ -1,22 +1,8 @@
-"""What the IRs call things that linters look for, and the passes that remove a hazard in each."""
+"""The passes that remove a hazard, in each IR."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-TRANSPOSES = frozenset({"transpose", "permute_dims"})
-CASTS = frozenset({"cast", "astype"})
-LAYOUTS = frozenset({"layout_transform"})
-BROADCASTS = frozenset({"broadcast_to"})
-PADS = frozenset({"nn.pad"})
-SUMS = frozenset({"add", "nn.bias_add", "subtract"})
-FACTORS = frozenset({"multiply", "divide"})
-ZEROS = frozenset({"zeros", "zeros_like"})
-ONES = frozenset({"ones", "ones_like"})
-WEIGHTED = frozenset(
-    {"matmul", "nn.dense", "nn.batch_matmul", "nn.matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d"}
-)
-"""Products of a left operand with a weight, the second operand."""
 
 REMEDIES: Mapping[str, Mapping[str, str]] = {
     "relay": {
