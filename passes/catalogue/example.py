@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
 
 import numpy as np
 
+from relascope.passes.catalogue import info, read_pipeline
 from relascope.passes.program import Program
 
 
@@ -34,3 +37,31 @@ def draw(name: str, *shape: int, dtype: str) -> np.ndarray:
     """Values between 0.5 and 1.5, the same for the same name; no variance is below 0 so."""
     seed = int.from_bytes(name.encode(), "little") % 2**32
     return np.random.default_rng(seed).uniform(0.5, 1.5, shape).astype(dtype)
+
+
+def by_name(tensors: Callable[[str], Any], *modules: ModuleType) -> Mapping[str, Make]:
+    """The examples in some modules by their passes' names, which their functions have.
+
+    Args:
+        tensors: makes what the functions take, from a dtype.
+    """
+
+    def made(function: FunctionType) -> Make:
+        return lambda dtype: function(tensors(dtype))
+
+    return {
+        name: made(value)
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(value, FunctionType)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+    }
+
+
+def stepped(ir: str, pipeline: str, program: Any) -> Any:
+    """A program after a pipeline's passes."""
+    for step in read_pipeline(ir, pipeline):
+        entry = info(ir, step)
+        program = entry.load()(program, **entry.arguments(step))
+    return program

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relax
 
-from relascope.passes.catalogue.example import draw
+from relascope.passes.catalogue.example import draw, stepped
 from relascope.passes.relax.ir.program import RelaxProgram
 
 
-def var(name: str, *shape: int, dtype: str) -> Any:
-    """An argument."""
-    return relax.Var(name, relax.TensorType(shape, dtype))
+@dataclass(frozen=True)
+class Tensors:
+    """Makes the tensors of an example, of a dtype."""
+
+    dtype: str
+
+    def var(self, name: str, *shape: int, dtype: str = "") -> Any:
+        """An argument; of another dtype where one is named."""
+        return relax.Var(name, relax.TensorType(shape, dtype or self.dtype))
+
+    def constant(self, name: str, *shape: int) -> Any:
+        """A constant, such as a weight that was bound."""
+        return relax.const(draw(name, *shape, dtype=self.dtype), self.dtype)
 
 
-def constant(name: str, *shape: int, dtype: str) -> Any:
-    """A constant, such as a weight that was bound."""
-    return relax.const(draw(name, *shape, dtype=dtype), dtype)
+def after(pipeline: str, program: RelaxProgram) -> RelaxProgram:
+    """A program after the passes that it needs to have behind it."""
+    return stepped("relax", pipeline, program)
 
 
 Emit = Callable[[str, Any], Any]

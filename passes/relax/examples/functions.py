@@ -7,15 +7,14 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relascope.passes.catalogue.example import Example, Make
-from relascope.passes.relax.examples.building import Emit, program, var
+from relascope.passes.catalogue.example import Example
+from relascope.passes.relax.examples.building import Emit, Tensors, after, program
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.on_device import on_device
 
 
-def _inline(dtype: str) -> Example:
+def inline(new: Tensors) -> Example:
     builder = relax.BlockBuilder()
-    inner, y = var("x", 2, 3, dtype=dtype), var("y", 2, 3, dtype=dtype)
+    inner, y = new.var("x", 2, 3), new.var("y", 2, 3)
     with builder.function("squared", [inner], private=True):
         with builder.dataflow():
             out = builder.emit_output(relax.op.multiply(inner, inner), name_hint="result")
@@ -31,8 +30,8 @@ def _inline(dtype: str) -> Example:
 _ELSEWHERE = "sqrt exp"
 
 
-def _on_two_devices(dtype: str) -> RelaxProgram:
-    x, y = var("x", 1, 10, dtype=dtype), var("y", 1, 10, dtype=dtype)
+def _on_two_devices(new: Tensors) -> RelaxProgram:
+    x, y = new.var("x", 1, 10), new.var("y", 1, 10)
 
     def body(emit: Emit) -> Any:
         both = emit("both", relax.op.add(x, y))
@@ -42,16 +41,9 @@ def _on_two_devices(dtype: str) -> RelaxProgram:
     return program([x, y], body)
 
 
-def _on_device(dtype: str) -> Example:
-    return Example(_on_two_devices(dtype), (("operators", _ELSEWHERE),))
+def on_device(new: Tensors) -> Example:
+    return Example(_on_two_devices(new), (("operators", _ELSEWHERE),))
 
 
-def _plan_devices(dtype: str) -> Example:
-    return Example(on_device(_on_two_devices(dtype), _ELSEWHERE))
-
-
-EXAMPLES: dict[str, Make] = {
-    "inline": _inline,
-    "on_device": _on_device,
-    "plan_devices": _plan_devices,
-}
+def plan_devices(new: Tensors) -> Example:
+    return Example(after(f"on_device(operators={_ELSEWHERE})", _on_two_devices(new)))

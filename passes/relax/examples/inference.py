@@ -6,12 +6,12 @@ from typing import Any
 
 from tvm import relax
 
-from relascope.passes.catalogue.example import Example, Make
-from relascope.passes.relax.examples.building import Emit, constant, program, var
+from relascope.passes.catalogue.example import Example
+from relascope.passes.relax.examples.building import Emit, Tensors, program
 
 
-def _cse(dtype: str) -> Example:
-    x = var("x", 2, 3, dtype=dtype)
+def cse(new: Tensors) -> Example:
+    x = new.var("x", 2, 3)
 
     def body(emit: Emit) -> Any:
         a = emit("a", relax.op.reshape(x, (6,)))
@@ -21,24 +21,24 @@ def _cse(dtype: str) -> Example:
     return Example(program([x], body))
 
 
-def _bind(dtype: str) -> Example:
-    x, w = var("x", 2, 3, dtype=dtype), var("w", 3, 4, dtype=dtype)
+def bind(new: Tensors) -> Example:
+    x, w = new.var("x", 2, 3), new.var("w", 3, 4)
     return Example(program([x, w], lambda emit: relax.op.matmul(x, w), ["w"]))
 
 
-def _fold(dtype: str) -> Example:
-    x = var("x", 2, 3, dtype=dtype)
+def fold(new: Tensors) -> Example:
+    x = new.var("x", 2, 3)
 
     def body(emit: Emit) -> Any:
-        t = emit("t", relax.op.permute_dims(constant("w", 4, 3, dtype=dtype)))
+        t = emit("t", relax.op.permute_dims(new.constant("w", 4, 3)))
         return relax.op.matmul(x, t)
 
     return Example(program([x], body))
 
 
-def _combine_matmul(dtype: str) -> Example:
-    x = var("x", 2, 3, dtype=dtype)
-    weights = [var(name, 3, 4, dtype=dtype) for name in "qkv"]
+def combine_matmul(new: Tensors) -> Example:
+    x = new.var("x", 2, 3)
+    weights = [new.var(name, 3, 4) for name in "qkv"]
 
     def body(emit: Emit) -> Any:
         names = zip("abc", weights, strict=True)
@@ -47,9 +47,9 @@ def _combine_matmul(dtype: str) -> Example:
     return Example(program([x, *weights], body, ["q", "k", "v"]))
 
 
-def _combine_conv2d(dtype: str) -> Example:
-    x = var("x", 1, 3, 4, 4, dtype=dtype)
-    narrow, wide = var("narrow", 2, 3, 1, 1, dtype=dtype), var("wide", 4, 3, 1, 1, dtype=dtype)
+def combine_conv2d(new: Tensors) -> Example:
+    x = new.var("x", 1, 3, 4, 4)
+    narrow, wide = new.var("narrow", 2, 3, 1, 1), new.var("wide", 4, 3, 1, 1)
 
     def body(emit: Emit) -> Any:
         a, b = emit("a", relax.op.nn.conv2d(x, narrow)), emit("b", relax.op.nn.conv2d(x, wide))
@@ -58,10 +58,10 @@ def _combine_conv2d(dtype: str) -> Example:
     return Example(program([x, narrow, wide], body, ["narrow", "wide"]))
 
 
-def _decompose_inference(dtype: str) -> Example:
-    x = var("x", 1, 2, 3, 3, dtype=dtype)
+def decompose_inference(new: Tensors) -> Example:
+    x = new.var("x", 1, 2, 3, 3)
     names = ("weight", "bias", "mean", "var")
-    given = [var(name, 2, dtype=dtype) for name in names]
+    given = [new.var(name, 2) for name in names]
 
     def body(emit: Emit) -> Any:
         n = emit("n", relax.op.nn.batch_norm(x, *given, axis=1, training=False))
@@ -70,8 +70,8 @@ def _decompose_inference(dtype: str) -> Example:
     return Example(program([x, *given], body, names))
 
 
-def _remove_redundant_reshape(dtype: str) -> Example:
-    x = var("x", 2, 3, dtype=dtype)
+def remove_redundant_reshape(new: Tensors) -> Example:
+    x = new.var("x", 2, 3)
 
     def body(emit: Emit) -> Any:
         a = emit("a", relax.op.reshape(x, (6,)))
@@ -80,8 +80,8 @@ def _remove_redundant_reshape(dtype: str) -> Example:
     return Example(program([x], body))
 
 
-def _canonicalize(dtype: str) -> Example:
-    x = var("x", 2, 3, dtype=dtype)
+def canonicalize(new: Tensors) -> Example:
+    x = new.var("x", 2, 3)
 
     def body(emit: Emit) -> Any:
         a = emit("a", relax.op.reshape(x, (6,)))
@@ -91,24 +91,11 @@ def _canonicalize(dtype: str) -> Example:
     return Example(program([x], body))
 
 
-def _dce(dtype: str) -> Example:
-    x = var("x", 2, 3, dtype=dtype)
+def dce(new: Tensors) -> Example:
+    x = new.var("x", 2, 3)
 
     def body(emit: Emit) -> Any:
         emit("a", relax.op.exp(x))
         return relax.op.nn.relu(x)
 
     return Example(program([x], body))
-
-
-EXAMPLES: dict[str, Make] = {
-    "cse": _cse,
-    "bind": _bind,
-    "fold": _fold,
-    "combine_matmul": _combine_matmul,
-    "combine_conv2d": _combine_conv2d,
-    "decompose_inference": _decompose_inference,
-    "remove_redundant_reshape": _remove_redundant_reshape,
-    "canonicalize": _canonicalize,
-    "dce": _dce,
-}

@@ -6,43 +6,37 @@ from typing import Any
 
 from tvm import relax
 
-from relascope.passes.catalogue.example import Example, Make
-from relascope.passes.relax.builtin import annotate_pattern, fuse_ops, legalize
-from relascope.passes.relax.examples.building import Emit, program, var
+from relascope.passes.catalogue.example import Example
+from relascope.passes.relax.examples.building import Emit, Tensors, after, program
 from relascope.passes.relax.ir.program import RelaxProgram
 
 
-def _two(dtype: str) -> RelaxProgram:
-    x = var("x", 2, 3, dtype=dtype)
+def _two(new: Tensors) -> RelaxProgram:
+    x = new.var("x", 2, 3)
     return program([x], lambda emit: relax.op.nn.relu(emit("a", relax.op.exp(x))))
 
 
-def _annotate_pattern(dtype: str) -> Example:
-    x = var("x", 2, 3, dtype=dtype)
-    return Example(legalize(program([x], lambda emit: relax.op.nn.relu(x))))
+def legalize(new: Tensors) -> Example:
+    return Example(_two(new))
 
 
-def _fuse_ops(dtype: str) -> Example:
-    return Example(annotate_pattern(legalize(_two(dtype))))
+def annotate_pattern(new: Tensors) -> Example:
+    x = new.var("x", 2, 3)
+    return Example(after("legalize", program([x], lambda emit: relax.op.nn.relu(x))))
 
 
-def _fuse_tir(dtype: str) -> Example:
-    return Example(fuse_ops(annotate_pattern(legalize(_two(dtype)))))
+def fuse_ops(new: Tensors) -> Example:
+    return Example(after("legalize|annotate_pattern", _two(new)))
 
 
-def _fuse_transpose_matmul(dtype: str) -> Example:
-    x, w = var("x", 2, 3, dtype=dtype), var("w", 4, 3, dtype=dtype)
+def fuse_tir(new: Tensors) -> Example:
+    return Example(after("legalize|annotate_pattern|fuse_ops", _two(new)))
+
+
+def fuse_transpose_matmul(new: Tensors) -> Example:
+    x, w = new.var("x", 2, 3), new.var("w", 4, 3)
 
     def body(emit: Emit) -> Any:
         return relax.op.matmul(x, emit("t", relax.op.permute_dims(w)))
 
     return Example(program([x, w], body, ["w"]))
-
-
-EXAMPLES: dict[str, Make] = {
-    "legalize": lambda dtype: Example(_two(dtype)),
-    "annotate_pattern": _annotate_pattern,
-    "fuse_ops": _fuse_ops,
-    "fuse_tir": _fuse_tir,
-    "fuse_transpose_matmul": _fuse_transpose_matmul,
-}

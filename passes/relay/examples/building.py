@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relay
 
-from relascope.passes.catalogue.example import draw
+from relascope.passes.catalogue.example import draw, stepped
 from relascope.passes.relay.ir.program import RelayProgram
 
 
-def var(name: str, *shape: int, dtype: str) -> Any:
-    """An argument."""
-    return relay.var(name, shape=shape, dtype=dtype)
+@dataclass(frozen=True)
+class Tensors:
+    """Makes the tensors of an example, of a dtype."""
+
+    dtype: str
+
+    def var(self, name: str, *shape: int, dtype: str = "") -> Any:
+        """An argument; of another dtype where one is named."""
+        return relay.var(name, shape=shape, dtype=dtype or self.dtype)
+
+    def constant(self, name: str, *shape: int) -> Any:
+        """A constant, such as a weight that was bound."""
+        return relay.const(draw(name, *shape, dtype=self.dtype), self.dtype)
 
 
-def constant(name: str, *shape: int, dtype: str) -> Any:
-    """A constant, such as a weight that was bound."""
-    return relay.const(draw(name, *shape, dtype=dtype), dtype)
+def after(pipeline: str, program: RelayProgram) -> RelayProgram:
+    """A program after the passes that it needs to have behind it."""
+    return stepped("relay", pipeline, program)
 
 
 def program(arguments: Sequence[Any], body: Any, weights: Sequence[str] = ()) -> RelayProgram:

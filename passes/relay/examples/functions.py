@@ -7,25 +7,23 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from relascope.passes.catalogue.example import Example, Make
-from relascope.passes.relay.builtin import fuse
-from relascope.passes.relay.examples.building import of_module, program, var
+from relascope.passes.catalogue.example import Example
+from relascope.passes.relay.examples.building import Tensors, after, of_module, program
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.on_device import on_device
 
 
-def _module(inlined: bool, called: tuple[str, ...], dtype: str) -> RelayProgram:
+def _module(inlined: bool, called: tuple[str, ...], new: Tensors) -> RelayProgram:
     """Two functions, one of them perhaps marked to be inlined, and a "main" that calls some."""
     bodies = {"square": lambda x: relay.multiply(x, x), "positive": relay.nn.relu}
     mod = tvm.IRModule()
     for name, body in bodies.items():
-        x = var("x", 2, 3, dtype=dtype)
+        x = new.var("x", 2, 3)
         function: Any = relay.Function([x], body(x))
         if inlined and name == "square":
             function = function.with_attr("Inline", tvm.tir.IntImm("int32", 1))
         mod[name] = function
     mod = relay.transform.InferType()(mod)  # a call asks for the type of what it calls
-    z = var("z", 2, 3, dtype=dtype)
+    z = new.var("z", 2, 3)
     result = z
     for name in called:
         result = relay.add(result, mod.get_global_var(name)(z))
@@ -33,40 +31,31 @@ def _module(inlined: bool, called: tuple[str, ...], dtype: str) -> RelayProgram:
     return of_module(mod)
 
 
-def _inline(dtype: str) -> Example:
-    return Example(_module(True, ("square", "positive"), dtype))
+def inline(new: Tensors) -> Example:
+    return Example(_module(True, ("square", "positive"), new))
 
 
-def _remove_unused_functions(dtype: str) -> Example:
-    return Example(_module(False, ("square",), dtype))
+def remove_unused_functions(new: Tensors) -> Example:
+    return Example(_module(False, ("square",), new))
 
 
 _ELSEWHERE = "sqrt exp"
 
 
-def _on_two_devices(dtype: str) -> RelayProgram:
-    x, y = var("x", 1, 10, dtype=dtype), var("y", 1, 10, dtype=dtype)
+def _on_two_devices(new: Tensors) -> RelayProgram:
+    x, y = new.var("x", 1, 10), new.var("y", 1, 10)
     both = relay.add(x, y)
     return program([x, y], relay.exp(relay.subtract(relay.sqrt(both), relay.log(both))))
 
 
-def _on_device(dtype: str) -> Example:
-    return Example(_on_two_devices(dtype), (("operators", _ELSEWHERE),))
+def on_device(new: Tensors) -> Example:
+    return Example(_on_two_devices(new), (("operators", _ELSEWHERE),))
 
 
-def _plan_devices(dtype: str) -> Example:
-    return Example(on_device(_on_two_devices(dtype), _ELSEWHERE))
+def plan_devices(new: Tensors) -> Example:
+    return Example(after(f"on_device(operators={_ELSEWHERE})", _on_two_devices(new)))
 
 
-def _defuse(dtype: str) -> Example:
-    x = var("x", 2, 3, dtype=dtype)
-    return Example(fuse(program([x], relay.exp(relay.nn.relu(x)))))
-
-
-EXAMPLES: dict[str, Make] = {
-    "inline": _inline,
-    "remove_unused_functions": _remove_unused_functions,
-    "on_device": _on_device,
-    "plan_devices": _plan_devices,
-    "defuse": _defuse,
-}
+def defuse(new: Tensors) -> Example:
+    x = new.var("x", 2, 3)
+    return Example(after("fuse", program([x], relay.exp(relay.nn.relu(x)))))
