@@ -35,7 +35,7 @@ _POLYNOMIAL = 8
 Kernels = Sequence[Collection[str]]
 """Ids of the nodes that each kernel computes."""
 
-Measured = Sequence[tuple[Collection[str], float]]
+MeasuredKernels = Sequence[tuple[Collection[str], float]]
 """For each kernel that was timed, the ids of the nodes that it computes, and its seconds."""
 
 
@@ -275,7 +275,7 @@ class Work:
         graph: Graph,
         machine: Machine = NOMINAL,
         kernels: Kernels | None = None,
-        measured: Measured | None = None,
+        measured: MeasuredKernels | None = None,
     ) -> None:
         self.graph = graph
         self.kernels = kernels

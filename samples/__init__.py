@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -26,9 +26,7 @@ class Sample:
         title, summary: for people.
         parameters: number of parameter elements.
         inputs: names of its inputs, in the order in which forward() takes them.
-        has_tokens: whether the number of tokens may be chosen.
-        default_batch, default_tokens: sizes used where none are given; `default_tokens` is None
-            where there are no tokens.
+        default_batch, default_tokens: sizes used where none are given; None where there are none.
         training: whether its gradient may be taken.
     """
 
@@ -37,11 +35,18 @@ class Sample:
     summary: str
     parameters: int
     inputs: tuple[str, ...]
-    has_tokens: bool
-    default_batch: int
-    default_tokens: int | None
+    default_batch: int = 1
+    default_tokens: int | None = None
     training: bool = True
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the number of tokens may be chosen."""
+        return self.default_tokens is not None
+
+
+_LAYER = ("hidden_states", "attention_mask")
+_IMAGES = ("pixel_values",)
 
 _ALL = (
     Sample(
@@ -50,29 +55,23 @@ _ALL = (
         "Two linear layers with gelu, layer norm and dropout.",
         19_722,
         ("x",),
-        False,
-        8,
-        None,
+        default_batch=8,
     ),
     Sample(
         "bert_self_attention",
         "BERT self-attention",
         "The attention of one BERT-base layer: q, k, v, softmax, dropout; no projection after.",
         1_771_776,
-        ("hidden_states", "attention_mask"),
-        True,
-        1,
-        14,
+        _LAYER,
+        default_tokens=14,
     ),
     Sample(
         "bert_layer",
         "BERT layer",
         "One layer of BERT-base: self-attention and feed-forward, with residuals and layer norms.",
         7_087_872,
-        ("hidden_states", "attention_mask"),
-        True,
-        1,
-        14,
+        _LAYER,
+        default_tokens=14,
     ),
     Sample(
         "bert",
@@ -80,9 +79,7 @@ _ALL = (
         "BertModel: embeddings, 12 layers, pooler.",
         109_482_240,
         ("input_ids", "attention_mask"),
-        True,
-        1,
-        14,
+        default_tokens=14,
     ),
     Sample(
         "super_resolution",
@@ -90,62 +87,49 @@ _ALL = (
         "37 convolutions with residual connections, then a pixel shuffle: twice the resolution.",
         1_301_196,
         ("image",),
-        False,
-        1,
-        None,
     ),
     Sample(
         "gpt2_block",
         "GPT-2 block",
         "One block of GPT-2 (width 768, 12 heads): causal attention and feed-forward.",
         7_087_872,
-        ("hidden_states", "attention_mask"),
-        True,
-        1,
-        14,
+        _LAYER,
+        default_tokens=14,
     ),
     Sample(
         "llama_block",
         "LLaMA block",
-        "One LLaMA decoder layer, narrow (width 768, 12 heads over 4 of keys and values): rotary "
-        "embedding, RMS norm, SwiGLU.",
+        "One LLaMA decoder layer, narrow (width 768, 12 heads over 4 of keys and values): "
+        "rotary embedding, RMS norm, SwiGLU.",
         6_292_992,
-        ("hidden_states", "attention_mask", "cos", "sin"),
-        True,
-        1,
-        14,
+        (*_LAYER, "cos", "sin"),
+        default_tokens=14,
     ),
     Sample(
         "vit",
         "Vision transformer",
         "ViT-Tiny with 4 layers for its 12: images of 64 x 64 in patches of 8, 10 classes.",
         1_831_498,
-        ("pixel_values",),
-        False,
-        2,
-        None,
+        _IMAGES,
+        default_batch=2,
     ),
     Sample(
         "resnet",
         "ResNet-18",
         "Convolutions, batch norms and residual connections: images of 64 x 64, 10 classes.",
         11_181_642,
-        ("pixel_values",),
-        False,
-        2,
-        None,
+        _IMAGES,
+        default_batch=2,
     ),
     Sample(
         "mobilenet_v2",
         "MobileNetV2",
         "Depthwise convolutions in inverted residuals: images of 64 x 64, 10 classes. In "
-        "training its float32 gradients differ widely between two ways to compute them, in PyTorch "
-        "too.",
+        "training its float32 gradients differ widely between two ways to compute them, in "
+        "PyTorch too.",
         2_236_682,
-        ("pixel_values",),
-        False,
-        4,
-        None,
+        _IMAGES,
+        default_batch=4,
     ),
 )
 
@@ -177,8 +161,7 @@ def build(
         KeyError: there is no such sample.
         ValueError: a size is less than 1, or tokens are given to a sample without.
     """
-    import torch
-
+    torch: Any = import_module("torch")  # only here: the app lists samples and has none
     sample = SAMPLES[name]
     if tokens is not None and not sample.has_tokens:
         raise ValueError(f"the sample {name} has no tokens to choose")

@@ -12,7 +12,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TimeResult, TimeRow
-from relascope.passes.cost import Measured
+from relascope.passes.cost import MeasuredKernels
 from relascope.passes.cuts.cut import Cut, cut
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.pipeline import Pipeline
@@ -24,7 +24,7 @@ _WHOLE = "forward_backward"
 
 
 def joint_of(
-    ask: Ask, source: ModelSource, pipeline: Pipeline, measured: Measured | None = None
+    ask: Ask, source: ModelSource, pipeline: Pipeline, measured: MeasuredKernels | None = None
 ) -> Joint:
     """The joint graph at a pipeline's end, with what the compiler makes one kernel each.
 

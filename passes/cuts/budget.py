@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from relascope.passes.cost import is_random
 from relascope.passes.cuts.flow import cheapest
 from relascope.passes.cuts.joint import Joint
-from relascope.passes.cuts.problem import Problem, Wish, problem
+from relascope.passes.cuts.problem import CutProblem, Wish, problem
 
 if TYPE_CHECKING:
     from scipy.sparse import coo_matrix
@@ -89,7 +89,7 @@ def parse_budget(text: str) -> float | int:
     return int(float(number) * 1024 ** ("B", "KiB", "MiB", "GiB").index(unit))
 
 
-def _exact(given: Problem, allowed: int) -> frozenset[str] | None:
+def _exact(given: CutProblem, allowed: int) -> frozenset[str] | None:
     """The best answer that the solver finds in time, or None where it finds none."""
     from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
 
@@ -120,7 +120,7 @@ def _exact(given: Problem, allowed: int) -> frozenset[str] | None:
     return given.named(saved)
 
 
-def _rows(given: Problem, weight: NDArray[np.float64]) -> tuple[coo_matrix, NDArray[np.float64]]:
+def _rows(given: CutProblem, weight: NDArray[np.float64]) -> tuple[coo_matrix, NDArray[np.float64]]:
     """Needed values are there; what is read to compute another is there; the bytes, last."""
     from scipy.sparse import coo_matrix
 
@@ -145,7 +145,7 @@ def _rows(given: Problem, weight: NDArray[np.float64]) -> tuple[coo_matrix, NDAr
     return coo_matrix((values, (rows, columns)), shape=(last + 1, 2 * count)), low
 
 
-def _by_price(given: Problem, allowed: int) -> frozenset[str]:
+def _by_price(given: CutProblem, allowed: int) -> frozenset[str]:
     """Within the budget by one price for all work, found by halving: good, not the best."""
     finite = given.redo[np.isfinite(given.redo)]
     unit = allowed / finite.sum() if finite.any() else 1.0

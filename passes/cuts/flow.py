@@ -1,4 +1,4 @@
-"""The cheapest cut of a `Problem`, as a minimum cut of a flow network.
+"""The cheapest cut of a `CutProblem`, as a minimum cut of a flow network.
 
 Every value is two vertices, its making and its being there, with an edge between that costs the
 bytes of saving it; the source feeds each making with the price of computing it again. This is the
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from relascope.passes.cuts.problem import Problem
+from relascope.passes.cuts.problem import CutProblem
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix  # slow to import, so it is when something is cut
@@ -31,7 +31,7 @@ class Answer:
     again: NDArray[np.bool_]
 
 
-def cheapest(given: Problem) -> Answer:
+def cheapest(given: CutProblem) -> Answer:
     """The answer for which bytes saved plus work done again are least.
 
     SciPy's capacities are 32-bit integers. Prices are scaled so that saving all that is needed
@@ -63,7 +63,7 @@ def cheapest(given: Problem) -> Answer:
     return Answer(forced | (there[being] & ~there[making]), there[making])
 
 
-def _vertices(given: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _vertices(given: CutProblem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The two vertices of each value; what can never be chosen is merged away."""
     count = len(given.ids)
     making = 2 + 2 * np.arange(count)

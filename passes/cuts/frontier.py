@@ -17,7 +17,7 @@ from relascope.passes.cost import is_random
 from relascope.passes.cuts.budget import budget_bytes
 from relascope.passes.cuts.flow import cheapest
 from relascope.passes.cuts.joint import Joint
-from relascope.passes.cuts.problem import Problem, Wish, problem
+from relascope.passes.cuts.problem import CutProblem, Wish, problem
 
 MOST = 64
 """How many minimum cuts may be asked for; the widest gaps are looked into first."""
@@ -27,7 +27,7 @@ _SAME = 1e-6
 
 
 @dataclass(frozen=True)
-class Point:
+class FrontierPoint:
     """One cut on the frontier.
 
     Args:
@@ -41,7 +41,7 @@ class Point:
     saved: frozenset[str]
 
 
-def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> tuple[Point, ...]:
+def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> tuple[FrontierPoint, ...]:
     """The cuts that no other beats in bytes and work at any price, the most bytes first.
 
     Matrix products may be computed again; what draws random numbers may not.
@@ -55,10 +55,10 @@ def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> tuple[
     highest = joint.work.machine.bandwidth * 1e4
     first, last = _at(joint, given, highest), _at(joint, given, 0.0)
     points = {p.saved: p for p in (first, last)}
-    gaps: list[tuple[float, int, Point, Point]] = []
+    gaps: list[tuple[float, int, FrontierPoint, FrontierPoint]] = []
     asked = 0
 
-    def look(left: Point, right: Point) -> None:
+    def look(left: FrontierPoint, right: FrontierPoint) -> None:
         width = (left.bytes - right.bytes) * (right.seconds - left.seconds)
         if width > 0:
             heapq.heappush(gaps, (-width, len(points), left, right))
@@ -92,7 +92,7 @@ def on_frontier(joint: Joint, wish: Wish) -> frozenset[str]:
     raise ValueError(f"no cut of the frontier keeps less than {points[-1].bytes} bytes")
 
 
-def _at(joint: Joint, given: Problem, price: float) -> Point:
+def _at(joint: Joint, given: CutProblem, price: float) -> FrontierPoint:
     """The best cut at a price, in bytes a second."""
     redo = given.redo.copy()
     redo[np.isfinite(redo)] *= price
@@ -100,4 +100,4 @@ def _at(joint: Joint, given: Problem, price: float) -> Point:
     saved = given.named(answer.saved)
     again = joint.computed_again(saved)
     seconds = sum(joint.work.seconds[i] for i in again)
-    return Point(joint.bytes_of(saved), seconds, saved)
+    return FrontierPoint(joint.bytes_of(saved), seconds, saved)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import cached_property
 
 from relascope.core.graph import Graph, Kind, Node
-from relascope.passes.cost import Kernels, Measured, Work
+from relascope.passes.cost import Kernels, MeasuredKernels, Work
 
 
 class Joint:
@@ -23,7 +23,7 @@ class Joint:
     """
 
     def __init__(
-        self, graph: Graph, kernels: Kernels | None = None, measured: Measured | None = None
+        self, graph: Graph, kernels: Kernels | None = None, measured: MeasuredKernels | None = None
     ) -> None:
         if graph.forward_outputs is None:
             raise ValueError(f"graph {graph.name} is no joint graph: take the gradient first")

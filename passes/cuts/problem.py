@@ -34,7 +34,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Problem:
+class CutProblem:
     """Values, prices and edges in flat arrays; a value is known by its position in `ids`.
 
     Args:
@@ -61,7 +61,7 @@ class Problem:
 
 def problem(
     joint: Joint, work: Mapping[str, float], banned: Collection[str], wish: Wish
-) -> Problem:
+) -> CutProblem:
     """State the choice for one joint graph.
 
     Args:
@@ -96,7 +96,7 @@ def problem(
             if source in at:
                 sources.append(at[source])
                 targets.append(k)
-    return Problem(
+    return CutProblem(
         values,
         save,
         redo,

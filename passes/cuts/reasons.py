@@ -16,7 +16,7 @@ MOST = 32
 
 
 @dataclass(frozen=True)
-class Origin:
+class Recomputation:
     """How a value comes about when it is not saved.
 
     Args:
@@ -93,7 +93,7 @@ class Reasons:
             path.append(self._next[path[-1]])
         return tuple(path)
 
-    def instead(self, node_id: str) -> Origin:
+    def instead(self, node_id: str) -> Recomputation:
         """What would be computed if a node were not saved."""
         joint, by_id = self._joint, self._joint.graph.by_id
         todo, seen, sources = deque([node_id]), dict[str, None](), dict[str, None]()
@@ -106,9 +106,11 @@ class Reasons:
                 seen[current] = None
                 todo.extend(joint.edges[current])
         order = self._place.__getitem__
-        return Origin(tuple(sorted(seen, key=order)), tuple(sorted(sources, key=order)), not todo)
+        return Recomputation(
+            tuple(sorted(seen, key=order)), tuple(sorted(sources, key=order)), not todo
+        )
 
-    def saved(self, node: Node, shares: str, path: tuple[str, ...], instead: Origin) -> str:
+    def saved(self, node: Node, shares: str, path: tuple[str, ...], instead: Recomputation) -> str:
         """Why a node is saved."""
         by_id = self._joint.graph.by_id
         if node.id in self._wish.save:
@@ -130,13 +132,13 @@ class Reasons:
 
     def _instead(self, node_id: str) -> tuple[str, tuple[str, ...]]:
         by_id = self._joint.graph.by_id
-        origin = self.instead(node_id)
-        names = [by_id[i].title for i in origin.sources]
-        working = [i for i in origin.computed if not is_view(by_id[i])]
+        made = self.instead(node_id)
+        names = [by_id[i].title for i in made.sources]
+        working = [i for i in made.computed if not is_view(by_id[i])]
         if not working:
-            return f"free: a view of {_few(names)}", origin.sources
-        work = self._work(working, origin.whole)
-        return f"recomputable from {_few(names)} by {work}", origin.sources
+            return f"free: a view of {_few(names)}", made.sources
+        work = self._work(working, made.whole)
+        return f"recomputable from {_few(names)} by {work}", made.sources
 
     def standing(self, node_id: str) -> Standing:
         """What becomes of any node of the joint graph."""
@@ -179,9 +181,9 @@ class Reasons:
                     todo.append(reader)
         return sorted(found, key=self._place.__getitem__)
 
-    def _cost(self, origin: Origin) -> str:
+    def _cost(self, made: Recomputation) -> str:
         by_id = self._joint.graph.by_id
-        nodes = [by_id[i] for i in origin.computed]
+        nodes = [by_id[i] for i in made.computed]
         drawn = [n.title for n in nodes if is_random(n)]
         if drawn:
             return f"{drawn[0]} would draw other random numbers"
@@ -191,7 +193,7 @@ class Reasons:
         working = [n.id for n in nodes if not is_view(n)]
         if not working:
             return "a view would be made again"
-        return f"{self._work(working, origin.whole)} would be computed again"
+        return f"{self._work(working, made.whole)} would be computed again"
 
     def _work(self, ids: list[str], whole: bool) -> str:
         titles = [self._joint.graph.by_id[i].title for i in ids]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from relascope.core.graph import Graph
-from relascope.passes.cost import Kernels, Measured
+from relascope.passes.cost import Kernels, MeasuredKernels
 from relascope.passes.lint.rules import (
     casts,
     constants,
@@ -131,7 +131,7 @@ LINTERS: dict[str, Linter] = {one.name: one for one in _ALL}
 def lint(
     graph: Graph,
     kernels: Kernels | None = None,
-    measured: Measured | None = None,
+    measured: MeasuredKernels | None = None,
     target: str = "",
     phases: Sequence[str] | None = None,
 ) -> tuple[Finding, ...]:

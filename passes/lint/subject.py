@@ -8,7 +8,7 @@ from functools import cached_property
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.operators import TRANSPOSES
-from relascope.passes.cost import Kernels, Measured, Work, is_view
+from relascope.passes.cost import Kernels, MeasuredKernels, Work, is_view
 from relascope.passes.lint.remedies import REMEDIES
 
 
@@ -48,7 +48,7 @@ class Subject:
         self,
         graph: Graph,
         kernels: Kernels | None = None,
-        measured: Measured | None = None,
+        measured: MeasuredKernels | None = None,
         target: str = "",
         phases: Sequence[str] | None = None,
     ) -> None:

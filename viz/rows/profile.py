@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from relascope.core.graph import Graph, Kind
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.profile import Phase, Profile
-from relascope.passes.cost import Kernels, Measured, flops
+from relascope.passes.cost import Kernels, MeasuredKernels, flops
 from relascope.passes.lint import LINTERS, Finding, lint
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row, fields
@@ -175,7 +175,7 @@ def findings(
     lost = {p.name for p in profile.phases} - {k.phase for k in profile.kernels if k.nodes}
     if lost:  # what its kernels compute is not known
         return lint(graph, kernels, None, target)
-    measured: Measured = [(k.nodes, 1e-3 * k.median_ms) for k in profile.kernels]
+    measured: MeasuredKernels = [(k.nodes, 1e-3 * k.median_ms) for k in profile.kernels]
     phases: Sequence[str] = [k.phase for k in profile.kernels]
     return lint(graph, None, measured, target, phases if len(set(phases)) > 1 else None)
 

@@ -19,7 +19,7 @@ from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.catalogue import CATALOGUE, PassInfo
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut
 from relascope.passes.cuts.depth import depth
-from relascope.passes.cuts.frontier import Point, frontier
+from relascope.passes.cuts.frontier import FrontierPoint, frontier
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT
 from relascope.samples import Sample
@@ -161,7 +161,7 @@ def frontier_document(joint: Joint) -> Row:
     }
 
 
-def frontier_rows(joint: Joint, points: Iterable[Point]) -> list[Row]:
+def frontier_rows(joint: Joint, points: Iterable[FrontierPoint]) -> list[Row]:
     """One row a cut of the frontier; `share` is as of `frontier_document`."""
     own = (i for i in joint.forward if i not in joint.free)
     whole = sum(joint.work.seconds[i] for i in own)

@@ -283,7 +283,13 @@ def _full(call: Any, grad: Any) -> list[Any]:
     return [relay.cast_like(relay.sum(grad), call.args[0])]
 
 
+_CONSTANT_ALMOST_EVERYWHERE = (
+    "less greater greater_equal equal logical_and logical_or logical_not logical_xor floor "
+    "ceil round trunc sign floor_divide floor_mod mod argmax argmin"
+)
+
 _OWN: dict[str, Gradient] = {
+    **dict.fromkeys(_CONSTANT_ALMOST_EVERYWHERE.split(), _flat),
     "broadcast_to": _broadcast_to,
     "collapse_sum_to": _collapse_sum_to,
     "take": _take,
@@ -300,29 +306,6 @@ _OWN: dict[str, Gradient] = {
     "nn.pad": _pad,
     "nn.leaky_relu": _leaky_relu,
     "full": _full,
-    **dict.fromkeys(
-        (
-            "less",
-            "greater",
-            "greater_equal",
-            "equal",
-            "logical_and",
-            "logical_or",
-            "logical_not",
-            "logical_xor",
-            "floor",
-            "ceil",
-            "round",
-            "trunc",
-            "sign",
-            "floor_divide",
-            "floor_mod",
-            "mod",
-            "argmax",
-            "argmin",
-        ),
-        _flat,
-    ),
 }
 
 

@@ -11,7 +11,7 @@ from relascope.core.graph import Graph
 from relascope.engine.jobs import cut as cutting
 from relascope.passes.cuts import cut as cuts
 from relascope.passes.cuts.budget import HALF
-from relascope.passes.cuts.frontier import Point, frontier
+from relascope.passes.cuts.frontier import FrontierPoint, frontier
 from relascope.passes.cuts.problem import Wish
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.desk import Desk
@@ -115,14 +115,14 @@ def controls(desk: Desk, screen: Screen) -> None:
     st.caption(choice.rule.summary)
 
 
-def frontier_of(desk: Desk, screen: Screen) -> tuple[Point, ...]:
+def frontier_of(desk: Desk, screen: Screen) -> tuple[FrontierPoint, ...]:
     """The frontier, the fewest bytes first; along it, what is forced by hand is kept to."""
     joint, choice = joint_of(desk, screen), chosen(screen)
     wish = Wish()
     if choice.strategy == "frontier":
         wish = Wish(save=frozenset(choice.save), recompute=frozenset(choice.recompute))
 
-    def make() -> tuple[Point, ...]:
+    def make() -> tuple[FrontierPoint, ...]:
         return tuple(reversed(frontier(joint, wish)))
 
     return desk.derive(make, "frontier", screen.source, str(screen.pipeline), wish, joint.measured)

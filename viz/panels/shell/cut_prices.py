@@ -10,7 +10,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs.cut import forward_times
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo
-from relascope.passes.cost import Measured
+from relascope.passes.cost import MeasuredKernels
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary
 from relascope.viz.panels.shell.screen import Screen
@@ -57,7 +57,7 @@ def request_of(desk: Desk, screen: Screen) -> BuildRequest:
     )
 
 
-def measured(desk: Desk, screen: Screen) -> Measured | None:
+def measured(desk: Desk, screen: Screen) -> MeasuredKernels | None:
     """What the forward's kernels took, where that is wished and known."""
     with suppress(EngineError):  # told by `ask`, where it can be tried again
         if _wished() and desk.known("profile", request := _request(desk, screen)) is not None:

@@ -1,0 +1,43 @@
+"""Operands that change nothing: zeros in sums, ones in products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relascope.passes.catalogue.entry import listed
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import Maker, op_name, result_type, rewrite
+from relascope.passes.relax.ir.uniform import uniform
+
+
+@listed("x + 0", "the tutorial's ZeroZapp")
+def drop_zeros(program: RelaxProgram) -> RelaxProgram:
+    """Removes sums with zeros, which gradients start from.
+
+    After: No sum has an operand of zeros, but for one that broadcasts the other.
+    """
+    return _without(program, 0.0, "add", "subtract")
+
+
+@listed("x * 1", "the tutorial's OneZapp")
+def drop_ones(program: RelaxProgram) -> RelaxProgram:
+    """Removes products with the ones that the chain rule starts from.
+
+    After: No product has a factor of ones, but for one that broadcasts the other.
+    """
+    return _without(program, 1.0, "multiply", "divide")
+
+
+def _without(program: RelaxProgram, number: float, either: str, right: str) -> RelaxProgram:
+    """Leave out a number on `either` side of one operator, and on the `right` of another."""
+
+    def rule(call: Any, maker: Maker) -> Any:
+        if op_name(call) not in (either, right):
+            return None
+        for kept in (0, 1) if op_name(call) == either else (0,):
+            keeps_type = result_type(call.args[kept]) == result_type(call)
+            if keeps_type and uniform(call.args[1 - kept], maker) == number:
+                return call.args[kept]
+        return None
+
+    return rewrite(program, rule)

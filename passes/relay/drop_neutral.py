@@ -1,0 +1,44 @@
+"""Operands that change nothing: zeros in sums, ones in products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relascope.passes.catalogue.entry import listed
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, rewrite
+from relascope.passes.relay.ir.uniform import uniform_values
+
+
+@listed("x + 0", "the tutorial's ZeroZapp")
+def drop_zeros(program: RelayProgram) -> RelayProgram:
+    """Removes the zeros that each gradient sum starts from.
+
+    After: No sum has an operand of zeros, but for one that broadcasts the other.
+    """
+    return _without(program, 0.0, "add", "subtract")
+
+
+@listed("x * 1", "the tutorial's OneZapp")
+def drop_ones(program: RelayProgram) -> RelayProgram:
+    """Removes products with the ones that the chain rule starts from.
+
+    After: No product has a factor of ones, but for one that broadcasts the other.
+    """
+    return _without(program, 1.0, "multiply", "divide")
+
+
+def _without(program: RelayProgram, number: float, either: str, right: str) -> RelayProgram:
+    """Leave out a number on `either` side of one operator, and on the `right` of another."""
+    values = uniform_values(program.main.body)
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) not in (either, right):
+            return None
+        for kept in (0, 1) if op_name(call) == either else (0,):
+            neutral = values.get(call.args[1 - kept].handle.value) == number
+            if neutral and call.args[kept].checked_type == call.checked_type:
+                return args[kept]
+        return None
+
+    return rewrite(program, visit)
