@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 from relascope.core.graph import Graph
 from relascope.passes.cost import Kernels, MeasuredKernels
@@ -50,78 +51,61 @@ class Linter:
     kernels: bool = False
 
 
+def _linter(rule: ModuleType, title: str, summary: str, kernels: bool = False) -> Linter:
+    return Linter(rule.NAME, title, summary, rule.find, kernels)
+
+
 _ALL = (
-    Linter(
-        transposes.NAME,
+    _linter(
+        transposes,
         "Transposed copies",
         "A matrix is written out transposed, though its reader could read it as it lies.",
-        transposes.find,
     ),
-    Linter(
-        layouts.NAME,
+    _linter(
+        layouts,
         "Layout changes",
         "A tensor is written out in another layout, and then in yet another, or back.",
-        layouts.find,
     ),
-    Linter(
-        casts.NAME,
+    _linter(
+        casts,
         "Casts",
         "A tensor is written out in another type for nothing, or the program computes in float64 "
         "though the model does not.",
-        casts.find,
     ),
-    Linter(
-        constants.NAME,
-        "Constant work",
-        "What depends on weights alone is computed in every call.",
-        constants.find,
-    ),
-    Linter(duplicates.NAME, "Duplicates", "The same is computed more than once.", duplicates.find),
-    Linter(
-        parallel.NAME,
+    _linter(constants, "Constant work", "What depends on weights alone is computed in every call."),
+    _linter(duplicates, "Duplicates", "The same is computed more than once."),
+    _linter(
+        parallel,
         "Parallel products",
         "Products with several weights read one operand, one after the other.",
-        parallel.find,
     ),
-    Linter(
-        scales.NAME,
+    _linter(
+        scales,
         "Scales beside weights",
         "A result is multiplied by one number a channel, which its weight could hold.",
-        scales.find,
     ),
-    Linter(
-        paddings.NAME,
+    _linter(
+        paddings,
         "Paddings",
         "A tensor is written out padded for a convolution that could pad by itself.",
-        paddings.find,
     ),
-    Linter(
-        no_ops.NAME,
+    _linter(
+        no_ops,
         "Operators that change nothing",
         "A sum with zeros, a product with ones, and the like.",
-        no_ops.find,
     ),
-    Linter(dead.NAME, "Dead code", "No result needs it.", dead.find),
-    Linter(
-        unfused.NAME,
+    _linter(dead, "Dead code", "No result needs it."),
+    _linter(
+        unfused,
         "Unfused chains",
         "A value goes from one kernel to the next by way of memory, though one could do both.",
-        unfused.find,
         kernels=True,
     ),
-    Linter(
-        tiny.NAME,
-        "Tiny kernels",
-        "Calling the kernel takes longer than what it does.",
-        tiny.find,
-        kernels=True,
+    _linter(
+        tiny, "Tiny kernels", "Calling the kernel takes longer than what it does.", kernels=True
     ),
-    Linter(
-        recomputed.NAME,
-        "Computed again",
-        "The backward computes again what is expensive.",
-        recomputed.find,
-        kernels=True,
+    _linter(
+        recomputed, "Computed again", "The backward computes again what is expensive.", kernels=True
     ),
 )
 

@@ -7,8 +7,10 @@ from tvm import relay
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.builtin import applied
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.training.decompose_batch_norm import decompose_batch_norm
-from relascope.passes.relay.training.decompose_layer_norm import decompose_layer_norm
+from relascope.passes.relay.training.decompose_norms import (
+    decompose_batch_norm,
+    decompose_layer_norm,
+)
 
 
 @listed("SimplifyInference", "TVM; norms in float64 are spelled out by ours")

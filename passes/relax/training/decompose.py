@@ -1,7 +1,8 @@
-"""Layer norm, group norm and instance norm spelled out, for they have no gradient in Relax."""
+"""gelu and the norms spelled out, for they have no gradient in Relax."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,35 @@ from tvm import relax
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, dtype, op_name, rewrite, shape
+
+
+@listed("gelu spelled out", "ours", required=True)
+def decompose_gelu(program: RelaxProgram) -> RelaxProgram:
+    """Writes gelu in erf (or tanh), which has a gradient.
+
+    Hendrycks and Gimpel, "Gaussian Error Linear Units", arXiv 1606.08415.
+
+    After: There is no nn.gelu and no nn.gelu_tanh.
+    """
+    return rewrite(program, _gelu)
+
+
+def _gelu(call: Any, maker: Maker) -> Any:
+    name = op_name(call)
+    if name not in ("nn.gelu", "nn.gelu_tanh"):
+        return None
+    op, (x,) = relax.op, call.args
+
+    def number(value: float) -> Any:
+        return relax.const(value, dtype(x))
+
+    if name == "nn.gelu":
+        spread = op.erf(op.multiply(x, number(math.sqrt(0.5))))
+    else:
+        cube = op.multiply(op.multiply(x, x), x)
+        inner = op.add(x, op.multiply(cube, number(0.044715)))
+        spread = op.tanh(op.multiply(inner, number(math.sqrt(2 / math.pi))))
+    return op.multiply(x, op.add(op.multiply(spread, number(0.5)), number(0.5)))
 
 
 @listed(
@@ -26,10 +56,10 @@ def decompose_layer_norm(program: RelaxProgram) -> RelaxProgram:
 
     After: There is no nn.layer_norm, nn.group_norm or nn.instance_norm.
     """
-    return rewrite(program, _spelled_out)
+    return rewrite(program, _norm)
 
 
-def _spelled_out(call: Any, maker: Maker) -> Any:
+def _norm(call: Any, maker: Maker) -> Any:
     name = op_name(call)
     if name not in ("nn.layer_norm", "nn.group_norm", "nn.instance_norm"):
         return None
@@ -61,3 +91,36 @@ def _normalised(x: Any, axes: Sequence[int], attrs: Any, maker: Maker) -> Any:
     variance = maker.emit(op.mean(op.multiply(centred, centred), axes, keepdims=True))
     epsilon = relax.const(float(attrs.epsilon), dtype(x))
     return op.divide(centred, op.sqrt(op.add(variance, epsilon)))
+
+
+@listed("batch norm spelled out", "ours", required=True)
+def decompose_batch_norm(program: RelaxProgram) -> RelaxProgram:
+    """Writes batch norm in eval mode as (x - mean) / sqrt(variance + eps) * weight + bias, which
+    has a gradient.
+
+    Mean and variance are the running ones: batch norm in train mode was spelled out at import.
+
+    Before: Batch norm is in eval mode.
+    After: There is no nn.batch_norm.
+    """
+    return rewrite(program, _batch_norm)
+
+
+def _batch_norm(call: Any, maker: Maker) -> Any:
+    if op_name(call) != "nn.batch_norm":
+        return None
+    op, attrs = relax.op, call.attrs
+    x, gamma, beta, mean, variance = call.args
+    axis = int(attrs.axis) % len(shape(x))
+    along = [size if i == axis else 1 for i, size in enumerate(shape(x))]
+
+    def laid(vector: Any) -> Any:
+        return op.reshape(vector, along)
+
+    deviation = op.sqrt(op.add(variance, relax.const(float(attrs.epsilon), dtype(x))))
+    result = op.divide(op.subtract(x, laid(mean)), laid(deviation))
+    if bool(attrs.scale):
+        result = op.multiply(result, laid(gamma))
+    if bool(attrs.center):
+        result = op.add(result, laid(beta))
+    return relax.Tuple([maker.emit(result), mean, variance])

@@ -1,4 +1,4 @@
-"""Shapes written down instead of read from another tensor."""
+"""Shapes written down instead of read from another tensor, and each of them once."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ _STATIC: dict[str, Callable[[list[Any], list[int], str], Any]] = {
     "cast_like": lambda args, size, dtype: relay.cast(args[0], dtype),
 }
 _CHANGE_TYPE_ONLY = {
-    "collapse_sum_like",
-    "broadcast_to_like",
-    "reshape_like",
-    "cast_like",
-    "collapse_sum_to",
-    "broadcast_to",
+    *("collapse_sum_like", "broadcast_to_like", "reshape_like", "cast_like"),
+    *("collapse_sum_to", "broadcast_to"),
 }
+
+_READ_A_SHAPE = {"reshape", "broadcast_to", "collapse_sum_to"}
 
 
 @listed("*_like to static shapes", "the tutorial's LikeZapp")
@@ -49,5 +47,31 @@ def static_like(program: RelayProgram) -> RelayProgram:
         if make is None:
             return None
         return make(args, list(shape(call)), call.checked_type.dtype)
+
+    return rewrite(program, visit)
+
+
+@listed("equal shapes once", "the tutorial's ShapeConstDedup")
+def shape_const_dedup(program: RelayProgram) -> RelayProgram:
+    """Lets operators that take a shape as a constant take one constant for equal shapes, so that
+    cse sees that they are equal.
+
+    EliminateCommonSubexpr tells constants apart by object, not by value, so without this it takes
+    two sums to one shape for two.
+
+    Before: broadcast_to or collapse_sum_to read constants: static_like makes such.
+    After: Equal shapes are one constant.
+    """
+    shared: dict[tuple[str, bytes], Any] = {}
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        wanted = args[1] if len(args) == 2 else None
+        if op_name(call) not in _READ_A_SHAPE or not isinstance(wanted, relay.Constant):
+            return None
+        values = wanted.data.numpy()
+        first = shared.setdefault((str(values.dtype), values.tobytes()), wanted)
+        if first.same_as(wanted):
+            return None
+        return relay.Call(call.op, [args[0], first], call.attrs, call.type_args, call.span)
 
     return rewrite(program, visit)
