@@ -10,7 +10,7 @@ from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
 from relascope.passes.relax.builtin import topological_sort
-from relascope.passes.relax.examples.building import program, var
+from relascope.passes.relax.examples.building import Tensors, program
 from relascope.passes.relax.ir.rewrite import bindings, op_name
 from relascope.passes.relax.on_device import on_device
 from relax_modules import LIMIT, errors, imported
@@ -113,7 +113,7 @@ def test_orders_differ():
 
 
 def test_quantize_and_dequantize_are_kernels_that_compute_what_pytorch_does():
-    x = var("x", 4, 8, dtype="float32")
+    x = Tensors("float32").var("x", 4, 8)
     scale, zero = relax.const(0.1, "float32"), relax.const(3, "int8")
 
     def body(emit):

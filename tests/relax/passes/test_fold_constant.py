@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from relascope.passes.relax.examples.building import program, var
+from relascope.passes.relax.examples.building import Tensors, program
 from relascope.passes.relax.fold_constant import fold
 from relascope.passes.relax.ir.rewrite import bindings
 
@@ -46,7 +46,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_folding_gives_the_bits_that_tvm_gives(case, dtype):
     made = CASES[case](dtype)
-    x = var("x", 3, 5, dtype=dtype)
+    x = Tensors(dtype).var("x", 3, 5)
     before = program([x], lambda emit: OP.add(x, emit("folded", made)))
     ours = value(fold(before))
     mod = relax.transform.FoldConstant()(before.mod)
@@ -61,7 +61,7 @@ def test_folding_gives_the_bits_that_tvm_gives(case, dtype):
 
 
 def test_whole_numbers_are_left_to_tvm():
-    x = var("x", 3, dtype="int64")
+    x = Tensors("int64").var("x", 3)
     over, under = (relax.const(np.array(v), "int64") for v in ([7, -7, 5], [2, 2, -3]))
     whole = OP.divide(over, under)
     before = program([x], lambda emit: OP.add(x, emit("folded", whole)))

@@ -14,7 +14,7 @@ from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relax.frontend.importer import import_model
-from relascope.passes.relax.examples.building import program, var
+from relascope.passes.relax.examples.building import Tensors, program
 from relascope.passes.relax.ir.origins import imported_order
 from relascope.passes.relax.ir.rewrite import bindings, op_name
 from relascope.viz.compare.origins import How, origins
@@ -70,13 +70,13 @@ def same(before, after):
 
 def image(body, channels=4, weights=()):
     """A program of x (1, channels, 6, 6), and of parameters by name and shape."""
-    x = var("x", 1, channels, 6, 6, dtype=D)
-    more = {name: var(name, *size, dtype=D) for name, size in weights}
+    x = Tensors(D).var("x", 1, channels, 6, 6)
+    more = {name: Tensors(D).var(name, *size) for name, size in weights}
     return program([x, *more.values()], lambda emit: body(emit, x, **more), list(more))
 
 
 def rows(body, width=4):
-    x = var("x", 3, width, dtype=D)
+    x = Tensors(D).var("x", 3, width)
     return program([x], lambda emit: body(emit, x))
 
 

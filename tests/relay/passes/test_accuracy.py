@@ -3,7 +3,7 @@
 import pytest
 from tvm import relay
 
-import relascope.passes.relay.training.decompose_layer_norm as layer_norm
+import relascope.passes.relay.training.decompose_norms as norms
 import relascope.passes.relay.transpose_dedup as dedup
 from accuracies import check_all_passed, quiet, table
 from relascope.engine.jobs import accuracy
@@ -46,7 +46,7 @@ def test_a_gelu_in_its_tanh_form_is_found(monkeypatch):
 
 
 def test_a_misplaced_eps_is_found_in_training_and_not_in_inference(monkeypatch):
-    right = layer_norm.decompose_layer_norm
+    right = norms.decompose_layer_norm
 
     def other_eps(call, args):
         if op_name(call) != "nn.layer_norm":
@@ -54,7 +54,7 @@ def test_a_misplaced_eps_is_found_in_training_and_not_in_inference(monkeypatch):
         return relay.nn.layer_norm(*args, axis=int(call.attrs.axis), epsilon=1e-3)
 
     monkeypatch.setattr(
-        layer_norm, "decompose_layer_norm", lambda program: right(rewrite(program, other_eps))
+        norms, "decompose_layer_norm", lambda program: right(rewrite(program, other_eps))
     )
     stages = ("forward", "training forward", "gradient")
     rows = table(RelaySession(), MLP, dtypes=("float64",), stages=stages)

@@ -17,7 +17,7 @@ from relascope.engine.relay.session import RelaySession
 from relascope.passes.catalogue import info, read_pipeline
 from relascope.passes.pipeline import Step
 from relascope.passes.relay.examples import EXAMPLES
-from relascope.passes.relay.examples.building import of_module, program, var
+from relascope.passes.relay.examples.building import Tensors, of_module, program
 from relascope.passes.relay.ir.rewrite import op_name, post_order
 
 SESSION = RelaySession()
@@ -153,7 +153,7 @@ def operators(made):
 
 def test_dense_layers_of_different_sizes_join_without_a_batch():
     x, w1, w2 = (
-        var(n, *s, dtype="float32") for n, s in (("x", (3, 4)), ("w1", (5, 4)), ("w2", (6, 4)))
+        Tensors("float32").var(n, *s) for n, s in (("x", (3, 4)), ("w1", (5, 4)), ("w2", (6, 4)))
     )
     start = program([x, w1, w2], relay.Tuple([relay.nn.dense(x, w) for w in (w1, w2)]))
     two = ("branches", "2")
@@ -162,7 +162,7 @@ def test_dense_layers_of_different_sizes_join_without_a_batch():
 
 
 def test_equal_shapes_let_cse_see_equal_sums():
-    g = var("g", 2, 3, dtype="float32")
+    g = Tensors("float32").var("g", 2, 3)
     start = program([g], relay.add(relay.collapse_sum_to(g, [3]), relay.collapse_sum_to(g, [3])))
     assert operators(run("cse", start))["collapse_sum_to"] == 2
     shared = run("shape_const_dedup", start)
@@ -223,7 +223,7 @@ def test_devices_are_refused_in_words():
     start = EXAMPLES["on_device"]("float32").program
     with pytest.raises(EngineError, match="none of the operators"):
         run("on_device", start, ("operators", "nn.conv2d"))
-    x = var("x", 2, dtype="float32")
+    x = Tensors("float32").var("x", 2)
     mark = relay.annotation.on_device(relay.exp(x), tvm.device("cuda", 0))
     with pytest.raises(EngineError, match="read twice"):  # and the process is still there
         run("plan_devices", program([x], relay.add(mark, mark)))
