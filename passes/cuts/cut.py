@@ -29,20 +29,6 @@ from relascope.passes.cuts.pointwise import recompute_pointwise
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
 
-__all__ = [
-    "DEFAULT",
-    "STRATEGIES",
-    "Capture",
-    "Cut",
-    "Joint",
-    "Spared",
-    "Strategy",
-    "check_capture",
-    "cut",
-    "cut_at",
-    "roles",
-]
-
 MASK_PREFIX = "dropout_mask_"
 """How the names of mask inputs begin."""
 

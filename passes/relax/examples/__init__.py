@@ -7,14 +7,7 @@ dtype to an `Example`; `make docs` writes the section's block.
 from __future__ import annotations
 
 from relascope.passes.catalogue.example import by_name
-from relascope.passes.relax.examples import (
-    functions,
-    inference,
-    kernels,
-    rewrites,
-    scales,
-    training,
-)
+from relascope.passes.relax.examples import functions, inference, rewrites, training
 from relascope.passes.relax.examples.building import Tensors
 
-EXAMPLES = by_name(Tensors, functions, inference, kernels, rewrites, scales, training)
+EXAMPLES = by_name(Tensors, functions, inference, rewrites, training)

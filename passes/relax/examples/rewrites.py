@@ -1,4 +1,4 @@
-"""Examples of passes that write the same in another form, order, layout or type."""
+"""Examples of passes that write the same in another form, order, layout or type, or as kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 from tvm import relax
 
 from relascope.passes.catalogue.example import Example
-from relascope.passes.relax.examples.building import Emit, Tensors, program
+from relascope.passes.relax.examples.building import Emit, Tensors, after, program
+from relascope.passes.relax.ir.program import RelaxProgram
 
 
 def _adapter(new: Tensors, body: Any) -> Example:
@@ -75,3 +76,67 @@ def mixed_precision(new: Tensors) -> Example:
         program([x, w], lambda emit: relax.op.nn.relu(emit("a", relax.op.matmul(x, w))), ["w"]),
         differs="by the rounding to float16",
     )
+
+
+def backward_fold_scale_axis(new: Tensors) -> Example:
+    x = new.var("x", 1, 3, 4, 4)
+    w, b, s = new.var("w", 2, 3, 3, 3), new.var("b", 2, 1, 1), (2, 1, 1)
+
+    def body(emit: Emit) -> Any:
+        c = emit("c", relax.op.nn.conv2d(x, w))
+        r = emit("r", relax.op.nn.relu(emit("d", relax.op.add(c, b))))
+        return relax.op.multiply(r, new.constant("s", *s))
+
+    return Example(program([x, w, b], body, ["w", "b"]))
+
+
+def forward_fold_scale_axis(new: Tensors) -> Example:
+    x, w = new.var("x", 1, 3, 4, 4), new.var("w", 2, 3, 3, 3)
+
+    def body(emit: Emit) -> Any:
+        s = emit("s", relax.op.multiply(x, new.constant("s", 3, 1, 1)))
+        return relax.op.nn.conv2d(emit("r", relax.op.nn.relu(s)), w)
+
+    return Example(program([x, w], body, ["w"]))
+
+
+def fold_scale_axis(new: Tensors) -> Example:
+    x = new.var("x", 1, 3, 4, 4)
+
+    def body(emit: Emit) -> Any:
+        s = emit("s", relax.op.multiply(x, new.constant("s", 3, 1, 1)))
+        c = emit("c", relax.op.nn.conv2d(s, new.constant("w", 2, 3, 3, 3)))
+        return relax.op.divide(c, new.constant("t", 2, 1, 1))
+
+    return Example(program([x], body))
+
+
+def _two(new: Tensors) -> RelaxProgram:
+    x = new.var("x", 2, 3)
+    return program([x], lambda emit: relax.op.nn.relu(emit("a", relax.op.exp(x))))
+
+
+def legalize(new: Tensors) -> Example:
+    return Example(_two(new))
+
+
+def annotate_pattern(new: Tensors) -> Example:
+    x = new.var("x", 2, 3)
+    return Example(after("legalize", program([x], lambda emit: relax.op.nn.relu(x))))
+
+
+def fuse_ops(new: Tensors) -> Example:
+    return Example(after("legalize|annotate_pattern", _two(new)))
+
+
+def fuse_tir(new: Tensors) -> Example:
+    return Example(after("legalize|annotate_pattern|fuse_ops", _two(new)))
+
+
+def fuse_transpose_matmul(new: Tensors) -> Example:
+    x, w = new.var("x", 2, 3), new.var("w", 4, 3)
+
+    def body(emit: Emit) -> Any:
+        return relax.op.matmul(x, emit("t", relax.op.permute_dims(w)))
+
+    return Example(program([x, w], body, ["w"]))

@@ -65,11 +65,6 @@ def _turned(matrices: Any) -> Any:
     return op.permute_dims(matrices, [*range(rank - 2), rank - 1, rank - 2])
 
 
-def _relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """None where x is 0, as PyTorch has it; TVM's own passes it on there."""
-    return [op.where(op.greater(variable, number(0.0, variable)), grad, number(0.0, variable))]
-
-
 def _leaky_relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     (x,) = call.args
     slope = number(float(call.attrs.alpha), x)
@@ -89,43 +84,24 @@ def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [op.where(inside, grad, number(0.0, x)), *_none(call, 1)]
 
 
-def _erf(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """2 / sqrt(pi) * exp(-x * x)."""
-    (x,) = call.args
-    slope = op.exp(op.negative(op.multiply(x, x)))
-    return [op.multiply(op.multiply(grad, slope), number(2 / math.sqrt(math.pi), x))]
-
-
-def _rsqrt(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """-1/2 * x ** (-3/2), by the result."""
-    y = variable
-    cube = op.multiply(op.multiply(y, y), y)
-    return [op.multiply(op.multiply(grad, number(-0.5, y)), cube)]
-
-
-def _square(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    (x,) = call.args
-    return [op.multiply(op.multiply(grad, x), number(2.0, x))]
-
-
 def _softplus(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     (x,) = call.args
     return [op.multiply(grad, op.sigmoid(op.multiply(x, number(float(call.attrs.beta), x))))]
 
 
-def _abs(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """None at 0, as PyTorch has it; TVM's own has a slope there."""
-    return [op.multiply(grad, op.sign(call.args[0]))]
-
-
-def _by_slope(slope: Callable[[Any, Any, Callable[[float], Any]], Any]) -> Gradient:
-    """Of a function of single numbers whose slope follows from x, its result y and numbers."""
+def _of_one(formula: Callable[[Any, Any, Any, Callable[[float], Any]], Any]) -> Gradient:
+    """Of a function of single numbers, from x, its result y, y's gradient and numbers."""
 
     def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         (x,) = call.args
-        return [op.multiply(grad, slope(x, variable, lambda value: number(value, x)))]
+        return [formula(x, variable, grad, lambda value: number(value, x))]
 
     return gradient
+
+
+def _by_slope(slope: Callable[[Any, Any, Callable[[float], Any]], Any]) -> Gradient:
+    """The same, from the slope."""
+    return _of_one(lambda x, y, grad, n: op.multiply(grad, slope(x, y, n)))
 
 
 def _where(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -259,10 +235,6 @@ def _tile(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     times = [1] * (rank - len(times)) + times
     apart = [d for pair in zip(times, padded, strict=True) for d in pair]
     return [op.reshape(op.sum(op.reshape(grad, apart), list(range(0, 2 * rank, 2))), size)]
-
-
-def _flip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    return [op.flip(grad, int(call.attrs.axis))]
 
 
 def _astype(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -423,7 +395,8 @@ def _flat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 OWN: dict[str, Gradient] = {
     "matmul": _matmul,
     "nn.conv2d": conv2d,
-    "nn.relu": _relu,
+    # PyTorch has no gradient of relu and abs where x is 0; TVM's own have one there.
+    "nn.relu": _of_one(lambda x, y, grad, n: op.where(op.greater(y, n(0.0)), grad, n(0.0))),
     "nn.leakyrelu": _leaky_relu,
     "nn.softplus": _softplus,
     "nn.pad": _pad,
@@ -431,12 +404,20 @@ OWN: dict[str, Gradient] = {
     "nn.batch_flatten": _reshaped,
     "nn.conv1d": _conv1d,
     "image.resize2d": _resize2d,
-    "abs": _abs,
+    "abs": _by_slope(lambda x, y, n: op.sign(x)),
     "clip": _clip,
     "einsum": _einsum,
-    "erf": _erf,
-    "rsqrt": _rsqrt,
-    "square": _square,
+    "erf": _of_one(
+        lambda x, y, grad, n: op.multiply(
+            op.multiply(grad, op.exp(op.negative(op.multiply(x, x)))), n(2 / math.sqrt(math.pi))
+        )
+    ),
+    "rsqrt": _of_one(
+        lambda x, y, grad, n: op.multiply(
+            op.multiply(grad, n(-0.5)), op.multiply(op.multiply(y, y), y)
+        )
+    ),
+    "square": _of_one(lambda x, y, grad, n: op.multiply(op.multiply(grad, x), n(2.0))),
     "take": _take,
     "index_tensor": _index_tensor,
     "where": _where,
@@ -463,7 +444,7 @@ OWN: dict[str, Gradient] = {
     "stack": _stack,
     "repeat": _repeat,
     "tile": _tile,
-    "flip": _flip,
+    "flip": lambda variable, call, grad, builder: [op.flip(grad, int(call.attrs.axis))],
     "astype": _astype,
     "gather_elements": _gather_elements,
     **dict.fromkeys(("floor", "ceil", "round", "trunc", "sign", "floor_divide"), _flat),

@@ -7,15 +7,7 @@ dtype to an `Example`; `make docs` writes the section's block.
 from __future__ import annotations
 
 from relascope.passes.catalogue.example import by_name
-from relascope.passes.relay.examples import (
-    functions,
-    inference,
-    parallel,
-    quantized,
-    rewrites,
-    scales,
-    training,
-)
+from relascope.passes.relay.examples import functions, inference, rewrites, training
 from relascope.passes.relay.examples.building import Tensors
 
-EXAMPLES = by_name(Tensors, functions, inference, parallel, quantized, rewrites, scales, training)
+EXAMPLES = by_name(Tensors, functions, inference, rewrites, training)
