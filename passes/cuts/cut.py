@@ -24,8 +24,7 @@ from relascope.core.graph import Graph, Kind, Node, Role
 from relascope.passes.cuts.budget import budget_bytes, within_budget
 from relascope.passes.cuts.frontier import on_frontier
 from relascope.passes.cuts.joint import Joint
-from relascope.passes.cuts.min_cut import min_cut
-from relascope.passes.cuts.pointwise import recompute_pointwise
+from relascope.passes.cuts.min_cut import min_cut, recompute_pointwise
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
 

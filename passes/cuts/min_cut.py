@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relascope.passes.cost import is_product, is_random
+from relascope.passes.cost import is_product, is_random, is_reduction
 from relascope.passes.cuts.flow import Answer, cheapest
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import Wish, problem
@@ -21,6 +21,9 @@ SHARE = 0.05
 
 MOST_PRICE = 1e4
 """From here on recomputing is as good as forbidden."""
+
+_TIE = 1e-6
+"""Bytes that a second's nanosecond is worth: it only decides between cuts of equal bytes."""
 
 _STEPS = 8  # of halving the price's logarithm once it is known between two powers of eight
 
@@ -57,3 +60,11 @@ def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE
         else:
             low = middle
     return given.named(best.saved)
+
+
+def recompute_pointwise(joint: Joint, wish: Wish) -> frozenset[str]:
+    """The fewest bytes that need no more than pointwise operators and views computed again."""
+    banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n) or is_reduction(n)}
+    work = {i: s * 1e9 * _TIE for i, s in joint.work.seconds.items()}
+    given = problem(joint, work, banned, wish)
+    return given.named(cheapest(given).saved)

@@ -24,14 +24,7 @@ from relascope.passes.relax.transpose_dedup import axes_of
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 _HOMOGENEOUS = ("nn.relu", "nn.leakyrelu")
 _MAXIMA = ("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
-_MEANS = (
-    "nn.avg_pool1d",
-    "nn.avg_pool2d",
-    "nn.avg_pool3d",
-    "nn.adaptive_avg_pool1d",
-    "nn.adaptive_avg_pool2d",
-    "nn.adaptive_avg_pool3d",
-)
+_MEANS = tuple(f"nn.{kind}_pool{n}d" for kind in ("avg", "adaptive_avg") for n in (1, 2, 3))
 
 
 @dataclass(frozen=True)
