@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
@@ -161,7 +161,8 @@ def build(
         KeyError: there is no such sample.
         ValueError: a size is less than 1, or tokens are given to a sample without.
     """
-    torch: Any = import_module("torch")  # only here: the app lists samples and has none
+    import torch
+
     sample = SAMPLES[name]
     if tokens is not None and not sample.has_tokens:
         raise ValueError(f"the sample {name} has no tokens to choose")
