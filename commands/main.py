@@ -25,77 +25,32 @@ from relascope.engine.registry import ENGINES
 if TYPE_CHECKING:
     from relascope.commands.shared import Connect
 
-_PROGRAM = "model gradient passes"
-_CUT = f"{_PROGRAM} by_hand"
+_MODEL = "model gradient passes"
+_CUT = f"{_MODEL} by_hand"
 _NO_ENGINE = ("page", "engines", "install-relay", "compare")
 
-# A command's name, the function that returns its document, its groups of options, and one line.
-# A group stands in `options`, or in the module that is named before it.
+# A command's name, the module of its function and the function's name where it is another, its
+# groups of options, and one line. A group stands in `options`, or in the module before it.
 _COMMANDS = (
-    ("page", "installation.page", "installation.page_options", "open the page"),
-    ("engines", "installation.engines", "", "which engines are here, and what is missing"),
-    (
-        "install-relay",
-        "installation.install_relay",
-        "installation.relay_options",
-        "install the TVM that has Relay",
-    ),
-    ("models", "graphs.models", "", "list the samples"),
-    ("passes", "graphs.passes", "one_pass pass_file", "list the passes and pipelines, or show one"),
-    ("graph", "graphs.graph", f"{_PROGRAM} output", "the graph of a model"),
-    ("step", "stepping.step", f"{_PROGRAM} check output", "what each pass of a pipeline does"),
-    ("compare", "graphs.compare", _PROGRAM, "one model in Relay and in Relax"),
-    ("check", "stepping.check", f"{_PROGRAM} truth output", "every stage against PyTorch"),
-    (
-        "bisect",
-        "faults.bisect",
-        f"{_PROGRAM} bisect time output",
-        "the first pass that makes a pipeline bad",
-    ),
-    (
-        "reduce",
-        "faults.reduce",
-        f"{_PROGRAM} bisect time reduce",
-        "narrow a fault inside a pass; a report that runs",
-    ),
-    (
-        "captures",
-        "cuts.captures",
-        f"{_PROGRAM} captures time output",
-        "what the forward saves for the backward",
-    ),
+    ("page", "installation", "installation.page_options", "open the page"),
+    ("engines", "installation", "", "which engines are here, and what is missing"),
+    ("install-relay", "installation", "installation.relay_options", "install Relay's TVM"),
+    ("models", "graphs", "", "list the samples"),
+    ("passes", "graphs", "one_pass pass_file", "list the passes and pipelines, or show one"),
+    ("graph", "graphs", f"{_MODEL} output", "the graph of a model"),
+    ("step", "stepping", f"{_MODEL} check output", "what each pass of a pipeline does"),
+    ("compare", "graphs", _MODEL, "one model in Relay and in Relax"),
+    ("check", "stepping", f"{_MODEL} truth output", "every stage against PyTorch"),
+    ("bisect", "faults", f"{_MODEL} bisect time output", "the first pass that makes it bad"),
+    ("reduce", "faults", f"{_MODEL} bisect time reduce", "narrow a fault inside a pass"),
+    ("captures", "cuts", f"{_MODEL} captures time output", "what the forward saves for later"),
     ("gradients", "cuts.both_gradients", "model target", "TVM's gradient beside PyTorch's"),
-    (
-        "compile",
-        "building.compile_model",
-        f"{_CUT} building.compile_options",
-        "build for a target, and see the code",
-    ),
-    (
-        "time",
-        "building.time_model",
-        f"{_CUT} rivals building.time_options output",
-        "compile, compare and time against PyTorch",
-    ),
-    (
-        "profile",
-        "explain.profile",
-        f"{_CUT} time explain.trace_option output",
-        "time every kernel by itself",
-    ),
-    ("tasks", "tuning.tasks", f"{_CUT} tuning.options output", "the kernels that can be tuned"),
-    (
-        "tune",
-        "tuning.tune",
-        f"{_CUT} tuning.options tuning.more_options output",
-        "measure schedules of kernels, and keep the best",
-    ),
-    (
-        "lint",
-        "explain.lint",
-        f"{_PROGRAM} lint output",
-        "what could be faster, and the pass that makes it so",
-    ),
+    ("compile", "building.compile_model", f"{_CUT} building.compile_options", "build for a target"),
+    ("time", "building.time_model", f"{_CUT} rivals building.time_options output", "time a build"),
+    ("profile", "explain", f"{_CUT} time explain.trace_option output", "time every kernel"),
+    ("tasks", "tuning", f"{_CUT} tuning.options output", "the kernels that can be tuned"),
+    ("tune", "tuning", f"{_CUT} tuning.options tuning.more_options output", "tune the kernels"),
+    ("lint", "explain", f"{_MODEL} lint output", "what could be faster, and the pass for it"),
 )
 
 
@@ -186,7 +141,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         if command not in (None, name):
             continue
         module, _, attribute = function.partition(".")
-        run = getattr(_module(module), attribute)
+        run = getattr(_module(module), attribute or name.replace("-", "_"))
         one.description = run.__doc__
         one.set_defaults(run=run)
         if name not in _NO_ENGINE:
