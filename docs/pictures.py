@@ -1,0 +1,121 @@
+"""Takes the pictures of README and docs from the page as it is: `make pictures`.
+
+`python docs/pictures.py time` takes those alone that are named. That one has times: take it on a
+quiet machine.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests" / "support")]
+
+from app_in_browser import ask, settle  # noqa: E402
+from browser import CHROMIUM, Server  # noqa: E402
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+WIDE, HIGH = 1280, 900
+LONG = 600_000  # ms
+
+
+def graph(page: Page) -> None:
+    """One BERT layer as it was imported."""
+    ask(page, 0, "v.center(v.index.get(d.node.id[d.node.title.indexOf('nn.batch_matmul')]))")
+
+
+def passes(page: Page) -> None:
+    """The step that joins the products of query, key and value."""
+    _tab(page, "Passes")
+    page.locator(".row", has_text="CombineParallelBatchMatmul").locator(".title").click()
+    _settle(page)
+    page.get_by_role("button", name="Next change", exact=True).click()
+
+
+def gradient(page: Page) -> None:
+    """The joint graph around a tensor that the forward saves."""
+    _tab(page, "Gradient & cut")
+    page.get_by_text("Training", exact=True).click()
+    page.get_by_text("kept for the backward").first.wait_for()
+    _settle(page)
+    ask(page, 0, "v.center(v.index.get(d.node.id[d.node.style.indexOf('captured')]))")
+
+
+def time(page: Page) -> None:
+    """Forward and backward against PyTorch eager."""
+    _tab(page, "Compile & time")
+    page.get_by_text("Training", exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.locator("[data-testid=stVegaLiteChart]").first.wait_for()
+    page.mouse.move(0, 0)
+
+
+def side_by_side(page: Page) -> None:
+    """A linear layer in both IRs."""
+    _tab(page, "Side by side")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('*')].filter(e => e.shadowRoot"
+        "?.querySelector('.rs[data-ready]')?.getBoundingClientRect().width).length == 2"
+    )
+    _settle(page)
+    ask(page, 0, "v.select(d.node.id[d.node.title.indexOf('nn.batch_matmul')])")
+    page.get_by_text("same PyTorch operator", exact=True).wait_for()
+
+
+SHOTS: dict[str, Callable[[Page], None]] = {
+    s.__name__: s for s in (graph, passes, gradient, time, side_by_side)
+}
+
+
+def main(names: list[str]) -> None:
+    """Take each picture on a page of its own."""
+    from playwright.sync_api import sync_playwright
+
+    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with tempfile.TemporaryDirectory() as config, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=options)
+        with Server(ROOT / "app.py", {**os.environ, "XDG_CONFIG_HOME": config}) as server:
+            for name in names or SHOTS:
+                page = browser.new_page(
+                    viewport={"width": WIDE, "height": HIGH}, color_scheme="light"
+                )
+                page.set_default_timeout(LONG)
+                page.goto(server.url)
+                page.locator(".rs[data-ready]").wait_for()
+                _settle(page)
+                SHOTS[name](page)
+                _settle(page)
+                _write(page, ROOT / "docs" / "images" / f"{name}.png")
+                page.close()
+        browser.close()
+
+
+def _tab(page: Page, name: str) -> None:
+    page.get_by_role("tab", name=name).click()
+    _settle(page)
+
+
+def _settle(page: Page) -> None:
+    page.locator("[data-testid=stProgress]").first.wait_for(state="hidden")
+    settle(page)
+
+
+def _write(page: Page, file: Path) -> None:
+    """A screenshot in few colours: text stays sharp, and the file small."""
+    shot = Image.open(io.BytesIO(page.screenshot(animations="disabled")))
+    shot.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
+    print(f"{file.relative_to(ROOT)}: {file.stat().st_size // 1024} KiB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
