@@ -10,7 +10,7 @@ FRONT := relascope/__init__.py relascope/__main__.py relascope/py.typed
 ROOMS := $(patsubst %/__init__.py,%,$(filter-out relascope/%,$(wildcard */__init__.py)))
 
 .PHONY: app env constraints test test-page test-relay test-relax quick exhaustive lint lint-style lint-types \
-  docs chromium clean
+  docs pictures chromium clean
 
 app: env
 	$(BIN)/relascope
@@ -83,9 +83,13 @@ lint-style: $(VENV)/.test
 lint-types: $(VENV)/.test
 	$(BIN)/mypy
 
-# The example in each pass's section is what the engines print.
+# What the docs show of passes and options is what engines and parser print.
 docs: $(VENV)/.env
 	$(BIN)/python docs/examples.py
+
+# Every picture of README and docs, from the page as it is; best on a quiet machine, for one has times.
+pictures: $(VENV)/.test chromium
+	$(BIN)/python docs/pictures.py
 
 # The browser tests drive Chromium; Debian and Ubuntu package it.
 chromium:

@@ -35,9 +35,12 @@ def anchor(heading):
 
 
 def commands():
-    """Every command of the parser, with its option strings."""
+    """Every command of the parser, with the option strings that its help shows."""
     (group,) = (a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction))
-    return {name: set(sub._option_string_actions) for name, sub in group.choices.items()}
+    return {
+        name: {s for a in sub._actions if a.help != argparse.SUPPRESS for s in a.option_strings}
+        for name, sub in group.choices.items()
+    }
 
 
 @pytest.mark.parametrize(("ir", "name"), sorted(CATALOGUE))
