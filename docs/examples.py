@@ -22,23 +22,18 @@ OPTIONS = ROOT / "docs" / "command-line.md"
 PAGES = {"relay": ROOT / "docs" / "passes.md", "relax": ROOT / "docs" / "passes-relax.md"}
 
 
-def section(text: str, name: str) -> re.Match[str] | None:
-    """A pass's section: the text up to its block, the block's lines, and the rest."""
-    inside = r"(?:(?!^##).)*?"  # nothing of the next section
-    pattern = rf"(^### {name}$" + inside + r"^```\n)(.*?)(^```$)"
-    return re.search(pattern, text, re.MULTILINE | re.DOTALL)
-
-
 def renewed(text: str, name: str, block: str) -> str:
     """A page with another block in the section of a pass.
 
     Raises:
         ValueError: it has no such section, or that has no block.
     """
-    found = section(text, name)
-    if found is None:
+    inside = r"(?:(?!^##).)*?"  # nothing of the next section
+    pattern = re.compile(rf"(^### {name}$" + inside + r"^```\n).*?(^```$)", re.M | re.S)
+    text, found = pattern.subn(lambda m: f"{m[1]}{block}\n{m[2]}", text, count=1)
+    if not found:
         raise ValueError(f"the page has no section {name!r} with a block to write into")
-    return text[: found.start(2)] + block + "\n" + text[found.end(2) :]
+    return text
 
 
 def options() -> str:
