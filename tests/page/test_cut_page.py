@@ -180,7 +180,7 @@ def test_chosen_cuts_are_measured_estimate_beside_measurement(gradient):
     settle(gradient.run())
     (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
     assert list(table["captures"]) == [2, 0]
-    assert list(table["against eager"]) == [1.32, 1.32]
+    assert list(table["times eager"]) == [1.32, 1.32]
     assert list(table["work again, measured"]) == [0, 0]
     assert table["work again, estimated"][0] < table["work again, estimated"][1]
     gradient.multiselect(key="keep_points").set_value(["keep_all"])

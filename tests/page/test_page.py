@@ -234,7 +234,7 @@ def test_two_timings_are_a_history(page):
     assert json.loads(history_json(past))["runs"] == past
 
 
-def test_the_truth_table_has_the_rows_of_the_command_line(page):
+def test_the_accuracy_report_has_the_rows_of_the_command_line(page):
     open_tab(page, "Compile & time")
     page.button(key="check_all").click()
     settle(page.run())
@@ -255,7 +255,7 @@ def test_a_wrong_stage_shows_its_first_bad_node_in_the_graph(page):
     assert set(wrong["stage"]) == {"gradient", "cut", "split"}
     assert set(wrong["first bad node"]) == {"nn.relu"}
     assert "gradient: wrong" in page.error[0].value
-    page.session_state["truth_table"] = {"selection": {"rows": [2], "columns": [], "cells": []}}
+    page.session_state["accuracy_table"] = {"selection": {"rows": [2], "columns": [], "cells": []}}
     settle(page.run())
     assert "held against aten::relu in layers.1" in words(page)
 

@@ -9,6 +9,7 @@ from relascope.viz.component import View, drawn, graph_view
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import heading, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tables
 
 HEIGHT = 620
@@ -35,12 +36,10 @@ def show(desk: Desk, screen: Screen) -> None:
     left, right = side_by_side("tables", [2, 3])
     with left:
         heading("Operators")
-        st.dataframe(
-            [{"operator": op, "calls": n} for op, n in facts["operators"].items()], hide_index=True
-        )
+        table([{"operator": op, "calls": n} for op, n in facts["operators"].items()])
     with right:
         heading("Arguments")
-        st.dataframe(
+        table(
             [
                 {
                     "name": a["name"],
@@ -50,9 +49,7 @@ def show(desk: Desk, screen: Screen) -> None:
                     "bytes": a["bytes"],
                 }
                 for a in tables.argument_rows(info)
-            ],
-            hide_index=True,
-            column_config={"bytes": st.column_config.NumberColumn(format="localized")},
+            ]
         )
     for note in info.notes:
         st.info(note)

@@ -24,6 +24,7 @@ from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import boundary, heading, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.spare import desk_of_session
+from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import Row, formats, tables
 
 HEIGHT = 580
@@ -281,19 +282,12 @@ def _rows(both: Alignment, document: Row) -> None:
         for row in document[kind]
     ]
     if kind == "groups":
-        st.dataframe(
-            rows,
-            hide_index=True,
-            key="both_table",
-            on_select=_row_picked,
-            selection_mode="single-row",
-            column_config={"Relay": _WIDE, "Relax": _WIDE},
-        )
+        wide = {"Relay": 300, "Relax": 300}
+        table(rows, key="both_table", on_select=_row_picked, wide=wide)
     else:
-        st.dataframe(rows, hide_index=True)
+        table(rows)
 
 
-_WIDE = st.column_config.TextColumn(width=300)
 _SHOWN = {
     "groups": ("scope", "source", *ENGINES, "only"),
     "operators": ("source", "modules", *ENGINES, "only"),

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import streamlit as st
 
 from relascope.passes.cuts.cut import Cut
 from relascope.viz import charts
 from relascope.viz.panels.shell.frame import heading, side_by_side
+from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row, formats
-
-_BYTES = st.column_config.NumberColumn(format="localized")
-_WIDE = st.column_config.TextColumn(width="large")
 
 
 def show(document: Row) -> None:
@@ -72,10 +68,9 @@ def focus(cut: Cut) -> str | None:
     }
     rows = {}
     for key, ids in listed.items():
-        event: Any = state.get(key)
-        picked = event["selection"]["rows"] if event else []
-        if picked and picked[0] < len(ids):
-            rows[key] = ids[picked[0]]
+        row = picked(key, len(ids))
+        if row is not None:
+            rows[key] = ids[row]
     before: dict[str, str] = state.get("captures_rows") or {}
     changed = [key for key in rows if rows[key] != before.get(key)]
     state.captures_rows = rows
@@ -85,11 +80,4 @@ def focus(cut: Cut) -> str | None:
 
 
 def _table(key: str, rows: list[Row]) -> None:
-    st.dataframe(
-        rows,
-        hide_index=True,
-        key=key,
-        on_select="rerun",
-        selection_mode="single-row",
-        column_config={"bytes": _BYTES, "why": _WIDE},
-    )
+    table(rows, key=key, on_select="rerun", wide={"why": "large"})

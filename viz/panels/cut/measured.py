@@ -14,6 +14,7 @@ from relascope.viz.panels.shell.cut_choice import cut_of, joint_of
 from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import heading, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats
 
 CHOSEN = "chosen"
@@ -85,9 +86,7 @@ def _place(screen: Screen) -> str:
 
 
 def _table(points: list[cutting.Point]) -> None:
-    ms = st.column_config.NumberColumn(format="%.3f ms")
-    percent = st.column_config.NumberColumn(format="percent")
-    st.dataframe(
+    table(
         [
             {
                 "cut": p.title,
@@ -99,20 +98,11 @@ def _table(points: list[cutting.Point]) -> None:
                 "peak, measured": formats.size(p.peak_bytes),
                 "forward": p.forward_ms,
                 "forward + backward": p.forward_backward_ms,
-                "against eager": p.ratio,
+                "times eager": p.ratio,
                 "max abs error": p.max_abs_error,
             }
             for p in points
-        ],
-        hide_index=True,
-        column_config={
-            "work again, estimated": percent,
-            "work again, measured": percent,
-            "forward": ms,
-            "forward + backward": ms,
-            "against eager": st.column_config.NumberColumn(format="%.2f"),
-            "max abs error": st.column_config.NumberColumn(format="%.1e"),
-        },
+        ]
     )
     st.caption(
         "Work again is a share of the forward's time. Measured, it is how much longer forward and "

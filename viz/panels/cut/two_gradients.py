@@ -15,6 +15,7 @@ from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, heading
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import Row, tables
 
 
@@ -60,6 +61,6 @@ def _tables(rows: list[Row]) -> None:
     def named(line: Row) -> Row:
         return {GRADIENTS.get(k, k): v for k, v in line.items()}
 
-    st.dataframe([named(line) for line in tables.gradients_beside(rows)], hide_index=True)
+    table([named(line) for line in tables.gradients_beside(rows)])
     heading("Operators")
-    st.dataframe([named(line) for line in tables.operators_beside(rows)], hide_index=True)
+    table([named(line) for line in tables.operators_beside(rows)])

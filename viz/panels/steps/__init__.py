@@ -202,7 +202,7 @@ def _changes(desk: Desk, screen: Screen, model: ModelInfo) -> None:
     """What the chosen step changed, below list and graph."""
     index = _chosen(screen)
     if errors.wanted():
-        errors.table(desk, screen, index)
+        errors.nodes(desk, screen, index)
     elif index >= 0:
         place = f"{screen.source} {screen.pipeline.upto(index)}"
         changes.show(desk, screen, index, place, *_difference(desk, screen, model, index))

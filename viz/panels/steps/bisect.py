@@ -14,6 +14,7 @@ from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import table
 from relascope.viz.panels.steps import reduce
 from relascope.viz.rows import Row, tables
 
@@ -125,25 +126,19 @@ def _wish() -> tuple[str, float]:
 
 def _table(screen: Screen, found: Search) -> None:
     rows = [tables.try_row(screen.pipeline, one) for one in found.log]
-    if not rows:
-        return
-    number = st.column_config.NumberColumn(format="%.1e")
-    times = st.column_config.NumberColumn(format="%.2f")
-    st.dataframe(
-        [
-            {
-                "steps up to": f"{r['last']['index'] + 1} {r['last']['pass']}",
-                "outcome": r["outcome"],
-                **_measured(r),
-                "error": (r["error"] or {}).get("message"),
-            }
-            for r in rows
-        ],
-        hide_index=True,
-        key="bisect_table",
-        placeholder="–",
-        column_config={"relative to scale": number, "limit": number, "times PyTorch": times},
-    )
+    if rows:
+        table(
+            [
+                {
+                    "steps up to": f"{r['last']['index'] + 1} {r['last']['pass']}",
+                    "outcome": r["outcome"],
+                    **_measured(r),
+                    "error": (r["error"] or {}).get("message"),
+                }
+                for r in rows
+            ],
+            key="bisect_table",
+        )
 
 
 def _measured(row: Row) -> Row:

@@ -12,6 +12,7 @@ from relascope.viz.compare import changes
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import heading, strip
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row, formats
 
 VIEWS = ("Nodes", "Operators", "Text")
@@ -111,14 +112,14 @@ def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
     key = f"changes_{place}"
 
     def select() -> None:
-        picked = st.session_state[key].selection.rows
-        if picked and picked[0] < len(shown):
-            st.session_state[_CHOSEN] = (place, shown[picked[0]]["id"])
-            st.session_state["change"] = -1  # the walk over the changes begins anew
-        else:
+        row = picked(key, len(shown))
+        if row is None:
             forget()
+        else:
+            st.session_state[_CHOSEN] = (place, shown[row]["id"])
+            st.session_state["change"] = -1  # the walk over the changes begins anew
 
-    st.dataframe(
+    table(
         [
             {
                 "what": r["what"],
@@ -129,15 +130,10 @@ def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
             }
             for r in shown
         ],
-        hide_index=True,
         key=key,
         on_select=select,
-        selection_mode="single-row",
         height=min(36 * (len(shown) + 1), 380) if shown else "content",
-        column_config={
-            "what": st.column_config.TextColumn(width="small"),
-            "where it came from, or went": st.column_config.TextColumn(width="large"),
-        },
+        wide={"what": "small", "where it came from, or went": "large"},
     )
     st.caption("Click a row's box to go to the node in the graph.")
 
@@ -165,15 +161,8 @@ def _operators(desk: Desk, place: str, before: Graph, after: Graph) -> None:
             (both("flops", formats.flops), "FLOPs, estimated"),
         ]
     )
-    st.dataframe(
-        [
-            {**r, "difference": r["after"] - r["before"]}
-            for r in changes.operator_rows(before, after)
-        ],
-        hide_index=True,
-        width="content",
-        column_config={"difference": st.column_config.NumberColumn(format="%+d")},
-    )
+    operators = changes.operator_rows(before, after)
+    table([{**r, "difference": r["after"] - r["before"]} for r in operators], width="content")
 
 
 def _text(desk: Desk, screen: Screen, index: int) -> None:

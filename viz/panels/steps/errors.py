@@ -16,11 +16,17 @@ from relascope.viz.drawing import palette
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, heading
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import picked, renamed, table
 from relascope.viz.rows import tables
 
 CHANGES, ERRORS = "What changed", "Error against PyTorch"
 _COLOURS = "keep_step_colours"
 _DTYPE = "keep_error_dtype"
+_COLUMNS = (
+    "node: op, error / limit: ratio, max abs: max_abs, mean abs: mean_abs, "
+    "median abs: median_abs, max rel: max_rel, mean rel: mean_rel, median rel: median_rel, "
+    "NaN: nans, Inf: infinities, held against: counterpart, module: scope, id"
+)
 _CHOSEN = "error_chosen"  # (what was compared, id of the node that was clicked in the table)
 
 
@@ -95,7 +101,7 @@ def show(
         )
 
 
-def table(desk: Desk, screen: Screen, index: int) -> None:
+def nodes(desk: Desk, screen: Screen, index: int) -> None:
     """The verdict, and one row a node, the farthest over its limit first."""
     heading("How far each node is from PyTorch")
     dtype = _dtype(screen)
@@ -117,45 +123,12 @@ def table(desk: Desk, screen: Screen, index: int) -> None:
     key = f"errors_{hash(_place(screen, index, dtype))}"
 
     def select() -> None:
-        picked = st.session_state[key].selection.rows
+        chosen = picked(key, len(rows))
         st.session_state.pop(_CHOSEN, None)
-        if picked and picked[0] < len(rows):
-            st.session_state[_CHOSEN] = _place(screen, index, dtype), rows[picked[0]]["id"]
+        if chosen is not None:
+            st.session_state[_CHOSEN] = _place(screen, index, dtype), rows[chosen]["id"]
 
-    number = st.column_config.NumberColumn(format="%.1e")
-    st.dataframe(
-        [
-            {
-                "node": r["op"],
-                "error / limit": r["ratio"],
-                "max abs": r["max_abs"],
-                "mean abs": r["mean_abs"],
-                "median abs": r["median_abs"],
-                "max rel": r["max_rel"],
-                "mean rel": r["mean_rel"],
-                "median rel": r["median_rel"],
-                "NaN": r["nans"],
-                "Inf": r["infinities"],
-                "held against": r["counterpart"],
-                "module": r["scope"],
-                "id": r["id"],
-            }
-            for r in rows
-        ],
-        hide_index=True,
-        key=key,
-        on_select=select,
-        selection_mode="single-row",
-        height=min(36 * (len(rows) + 1), 380),
-        column_config=dict.fromkeys(
-            ("max abs", "mean abs", "median abs", "max rel", "mean rel", "median rel"), number
-        )
-        | {"error / limit": st.column_config.NumberColumn(format="%.2g", pinned=True)},
-    )
-    st.caption(
-        "Relative errors are relative to the largest magnitude in PyTorch's tensor. NaN and Inf "
-        "count elements that are so here and not in PyTorch. Click a row's box to go to the node."
-    )
+    table(renamed(rows, _COLUMNS), key=key, on_select=select, height=min(36 * (len(rows) + 1), 380))
 
 
 def _verdict(desk: Desk, screen: Screen, index: int) -> None:

@@ -17,6 +17,7 @@ from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import plain_text, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import fault as reports
 
 _BEFORE, _AFTER = "before the pass", "after the pass"
@@ -96,17 +97,8 @@ def _table(log: list[PieceTry]) -> None:
         }
         for one in log
     ]
-    told = [name for name in rows[0] if any(r[name] is not None for r in rows)]
-    st.dataframe(
-        [{name: r[name] for name in told} for r in rows],
-        hide_index=True,
-        key="reduce_table",
-        placeholder="–",
-        column_config={
-            "relative to scale": st.column_config.NumberColumn(format="%.1e"),
-            "times as long": st.column_config.NumberColumn(format="%.2f"),
-        },
-    )
+    said = [name for name in rows[0] if any(r[name] is not None for r in rows)]
+    table([{name: r[name] for name in said} for r in rows], key="reduce_table")
 
 
 def _result(desk: Desk, screen: Screen, made: Reduction) -> None:

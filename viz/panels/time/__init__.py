@@ -11,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import variants
+from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.times import BASELINES, TimeResult, TimeRow, Variant
@@ -21,6 +22,7 @@ from relascope.viz.panels.shell.cut_choice import chosen, cut_of
 from relascope.viz.panels.shell.desk import Desk, Request
 from relascope.viz.panels.shell.frame import heading, show_error, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import renamed, table
 from relascope.viz.panels.time import accuracy, artefact, fleets, hazards, profile, tuning
 from relascope.viz.rows import artefact as artefacts
 from relascope.viz.rows import formats, timings
@@ -335,55 +337,21 @@ def _table(result: TimeResult, compared: bool) -> None:
         for r in result.rows
     ]
     always = ("what", "phase", "median")
-    columns = [c for c in rows[0] if c in always or any(r[c] is not None for r in rows)]
-    ms = st.column_config.NumberColumn(format="%.3f ms")
-    st.dataframe(
+    table(
         rows,
-        hide_index=True,
-        placeholder="–",
-        column_order=columns,
-        column_config={
-            "what": st.column_config.TextColumn(width="medium"),
-            "median": ms,
-            "q1": ms,
-            "q3": ms,
-            "ratio": st.column_config.NumberColumn(
-                format="%.2f", help="Median over the rounds of our time over eager's beside it."
-            ),
-            "of minima": st.column_config.NumberColumn(
-                format="%.2f", help="Our best run over eager's best."
-            ),
-            "ours over it": st.column_config.NumberColumn(
-                format="%.2f",
-                help="The median of our time over this compiler's; below 1, ours is faster.",
-            ),
-            "max abs error": st.column_config.NumberColumn(format="%.1e"),
-            "peak memory": st.column_config.TextColumn(
-                help="The most that one run takes at a time beside inputs and parameters: what "
-                "PyTorch's allocator has out, and what TVM's functions hold."
-            ),
+        column_order=[c for c in rows[0] if c in always or any(r[c] is not None for r in rows)],
+        wide={"what": "medium"},
+        help={
+            "ratio": "Median over the rounds of our time over eager's beside it.",
+            "of minima": "Our best run over eager's best.",
+            "ours over it": "The median of our time over this compiler's; below 1, ours is faster.",
+            "peak memory": "The most that one run takes at a time beside inputs and parameters: "
+            "what PyTorch's allocator has out, and what TVM's functions hold.",
         },
     )
 
 
 def _comparisons(result: TimeResult) -> None:
     heading("Against PyTorch, tensor by tensor")
-    number = st.column_config.NumberColumn(format="%.1e")
-    st.dataframe(
-        [
-            {
-                "tensor": c.name,
-                "max abs error": c.max_abs,
-                "relative to scale": c.max_rel,
-                "scale": c.scale,
-                "dtype": c.dtype,
-            }
-            for c in result.comparisons
-        ],
-        hide_index=True,
-        column_config={
-            "max abs error": number,
-            "relative to scale": number,
-            "scale": st.column_config.NumberColumn(format="%.3g"),
-        },
-    )
+    names = "tensor: name, max abs error: max_abs, relative to scale: max_rel, scale, dtype"
+    table(renamed(plain(result.comparisons), names))

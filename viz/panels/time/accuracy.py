@@ -1,4 +1,4 @@
-"""The truth table below the timings: every stage of the way against PyTorch, in both precisions."""
+"""The accuracy report below the timings: every stage against PyTorch, in both precisions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import boundary, heading, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import table
 
 _HEIGHT = 480
 
@@ -27,8 +28,8 @@ def show(desk: Desk, screen: Screen, target: str) -> None:
     stages = _stages(screen)
     if st.button("Check every stage", key="check_all"):
         desk.forget_errors()
-        st.session_state.truth = (stages, target)
-    if st.session_state.get("truth") != (stages, target):
+        st.session_state.accuracy = (stages, target)
+    if st.session_state.get("accuracy") != (stages, target):
         st.caption(
             "Compares the forward, the gradient, and the cut and split of each strategy with "
             "PyTorch, in float32 and float64, and names the node where an error first jumps."
@@ -47,7 +48,7 @@ def show(desk: Desk, screen: Screen, target: str) -> None:
         waiting(desk)
     except EngineError as error:  # cancelled
         show_error(error)
-        st.session_state.truth = None
+        st.session_state.accuracy = None
     if complete:
         say = st.success if all(r.passed for r in rows) else st.error
         say(accuracy.verdict(rows))
@@ -67,15 +68,14 @@ def _stages(screen: Screen) -> tuple[accuracy.Stage, ...]:
 
 
 def _run(desk: Desk, stage: accuracy.Stage, target: str) -> tuple[accuracy.Row, ...]:
-    return desk.derive(lambda: accuracy.run(desk.ask, stage, target), "truth", stage, target)
+    return desk.derive(lambda: accuracy.run(desk.ask, stage, target), "accuracy", stage, target)
 
 
 def _table(rows: list[accuracy.Row]) -> int | None:
     """The rows; the index of the chosen one."""
     if not rows:
         return None
-    number = st.column_config.NumberColumn(format="%.1e")
-    event = st.dataframe(
+    chosen = table(
         [
             {
                 "stage": r["stage"],
@@ -92,15 +92,10 @@ def _table(rows: list[accuracy.Row]) -> int | None:
             }
             for r in plain(rows)
         ],
-        hide_index=True,
-        key="truth_table",
+        key="accuracy_table",
         on_select="rerun",
-        selection_mode="single-row",
-        placeholder="–",
-        column_config={"max abs error": number, "relative to scale": number, "limit": number},
     )
-    chosen = event["selection"]["rows"]
-    return chosen[0] if chosen and chosen[0] < len(rows) else None
+    return chosen[0] if chosen else None
 
 
 def _node(desk: Desk, screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode | None) -> None:
@@ -114,5 +109,5 @@ def _node(desk: Desk, screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNo
         graph_view(
             graph,
             View(_HEIGHT, screen.fewer_than, focus=bad.id, highlight={bad.id: "changed"}),
-            key="truth_view",
+            key="accuracy_view",
         )

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import streamlit as st
 
-from relascope.core.errors import EngineError
 from relascope.engine.protocol.artefact import Artefact, KernelCode
 from relascope.engine.protocol.request import BuildRequest
-from relascope.viz.panels.shell.desk import Desk, Request, Waiting
-from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
+from relascope.viz.panels.shell.desk import Desk, Request
+from relascope.viz.panels.shell.frame import boundary, heading, strip
+from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import artefact as artefacts
 from relascope.viz.rows import formats
 
@@ -32,17 +32,10 @@ def show(desk: Desk, request: BuildRequest) -> None:
             "library is, and each kernel's machine code, LLVM IR, assembly or GPU source."
         )
         return
-    try:
+    with boundary(desk, "_compile"):
         found: Artefact = desk.ask("compile", request)
-    except Waiting:
-        waiting(desk)
-        return
-    except EngineError as error:
-        show_error(error)
-        st.session_state.compile_of = None
-        return
-    _facts(found)
-    _code(desk, found, request)
+        _facts(found)
+        _code(desk, found, request)
 
 
 def _facts(found: Artefact) -> None:
@@ -112,7 +105,7 @@ def _text(kernel: KernelCode, language: str) -> str:
 def _table(kernels: list[tuple[KernelCode, str]]) -> tuple[str, str]:
     """The kernels, the largest first; the chosen one's phase and name."""
     ordered = sorted(kernels, key=lambda k: -(k[0].bytes or 0))
-    event = st.dataframe(
+    rows = table(
         [
             {
                 "kernel": kernel.name,
@@ -122,13 +115,9 @@ def _table(kernels: list[tuple[KernelCode, str]]) -> tuple[str, str]:
             }
             for kernel, text in ordered
         ],
-        hide_index=True,
         key="code_table",
         on_select="rerun",
-        selection_mode="single-row",
-        placeholder="–",
         height="auto" if len(ordered) < 9 else 320,
     )
-    rows = event["selection"]["rows"]
-    kernel = ordered[rows[0] if rows and rows[0] < len(ordered) else 0][0]
+    kernel = ordered[rows[0] if rows else 0][0]
     return kernel.phase, kernel.name

@@ -13,9 +13,10 @@ from relascope.passes.lint import LINTERS
 from relascope.passes.lint.rules.adding import with_remedy
 from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell import sidebar
-from relascope.viz.panels.shell.desk import Desk, Waiting
-from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import boundary, heading, strip
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows import profile as explained
 
@@ -39,14 +40,12 @@ def show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
             "removes each."
         )
         return
-    try:
-        profile, document, graph = _found(desk, screen, request)
-    except Waiting:
-        waiting(desk, "_lint")
-        return
-    except EngineError as error:
-        show_error(error, desk, "_lint")
-        return
+    with boundary(desk, "_lint"):
+        _show(desk, screen, request)
+
+
+def _show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
+    profile, document, graph = _found(desk, screen, request)
     if not document["findings"]:
         st.success(f"None of {len(LINTERS)} linters finds anything.")
         return
@@ -128,7 +127,7 @@ def _hazard(screen: Screen, hazard: Row, index: int) -> None:
 
 def _table(findings: list[Row]) -> Row | None:
     """Each place, the most expensive first; the chosen one."""
-    event = st.dataframe(
+    chosen = table(
         [
             {
                 "hazard": f["title"],
@@ -142,12 +141,7 @@ def _table(findings: list[Row]) -> Row | None:
             }
             for f in findings
         ],
-        hide_index=True,
         key="hazard_table",
         on_select="rerun",
-        selection_mode="single-row",
-        placeholder="–",
-        column_config={"costs": st.column_config.NumberColumn(format="%.4g ms")},
     )
-    chosen = event["selection"]["rows"]
-    return findings[chosen[0]] if chosen and chosen[0] < len(findings) else None
+    return findings[chosen[0]] if chosen else None

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import streamlit as st
 
-from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
@@ -14,9 +13,10 @@ from relascope.passes.catalogue import last_built
 from relascope.viz.charts.roofline import CHOICE, roofline
 from relascope.viz.component import View, graph_view
 from relascope.viz.drawing import palette
-from relascope.viz.panels.shell.desk import Desk, Request, Waiting
-from relascope.viz.panels.shell.frame import heading, show_error, strip, waiting
+from relascope.viz.panels.shell.desk import Desk, Request
+from relascope.viz.panels.shell.frame import boundary, heading, strip
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.panels.time.trace import trace_button
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows import profile as explained
@@ -39,17 +39,14 @@ def show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
             "its results, and which nodes of the graph it computes."
         )
         return
-    try:
-        profile: Profile = desk.ask("profile", request)
-        built = last_built(screen.ir, screen.pipeline)
-        graph: Graph = desk.ask("graph_after", screen.source, screen.pipeline, built)
-    except Waiting:
-        waiting(desk)
-        return
-    except EngineError as error:
-        show_error(error)
-        st.session_state.profile_of = None
-        return
+    with boundary(desk, "_profile"):
+        _show(desk, screen, request)
+
+
+def _show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
+    profile: Profile = desk.ask("profile", request)
+    built = last_built(screen.ir, screen.pipeline)
+    graph: Graph = desk.ask("graph_after", screen.source, screen.pipeline, built)
     peaks = _peaks(desk, profile, request)
     document = desk.derive(
         lambda: explained.profile_document(replace(profile, peaks=peaks), graph),
@@ -102,21 +99,16 @@ def _peaks(desk: Desk, profile: Profile, request: BuildRequest) -> Peaks | None:
     if not turn:
         return profile.peaks
     types = tuple(dict.fromkeys(k.dtype for k in profile.kernels if k.dtype))
-    try:
+    with boundary(desk, "_peaks"):
         found: Peaks = desk.ask("peaks", request.target, request.threads, types, turn)
-    except Waiting:
-        waiting(desk, "_peaks")
-        return profile.peaks
-    except EngineError as error:
-        show_error(error, desk, "_peaks")
-        return profile.peaks
-    return found
+        return found
+    return profile.peaks
 
 
 def _roofline(document: Row) -> None:
     """The kernels under the machine's roofs; a click on one chooses it, as one in the table."""
-    table, at = _selected("kernel_table"), st.session_state.get(_CHOSEN)
-    chart = roofline(document, at if table else None)
+    chosen = picked("kernel_table", len(document["kernels"]))
+    chart = roofline(document, None if chosen is None else st.session_state.get(_CHOSEN))
     if chart is not None:
         st.altair_chart(chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE])
     words, again = st.columns([3, 1.2], vertical_alignment="center")
@@ -137,12 +129,6 @@ def _roofline(document: Row) -> None:
         )
 
 
-def _selected(key: str) -> list[int]:
-    """The rows that are selected in a table of the run before."""
-    state = st.session_state.get(key)
-    return list(state["selection"]["rows"]) if state else []
-
-
 def _from_chart() -> None:
     """A click on a dot, or beside one."""
     points = st.session_state["roofline_chart"]["selection"].get(CHOICE) or []
@@ -154,12 +140,10 @@ def _table(kernels: list[Row]) -> Row | None:
     rows = sorted(kernels, key=lambda k: -k["median_ms"])
 
     def from_table() -> None:
-        chosen = _selected("kernel_table")
-        here = chosen and chosen[0] < len(rows)
-        st.session_state[_CHOSEN] = rows[chosen[0]]["index"] if here else None
+        row = picked("kernel_table", len(rows))
+        st.session_state[_CHOSEN] = None if row is None else rows[row]["index"]
 
-    number = st.column_config.NumberColumn(format="%.4g")
-    st.dataframe(
+    table(
         [
             {
                 "kernel": k["name"],
@@ -181,25 +165,12 @@ def _table(kernels: list[Row]) -> Row | None:
             }
             for k in rows
         ],
-        hide_index=True,
         key="kernel_table",
         on_select=from_table,
-        selection_mode="single-row",
-        placeholder="–",
-        column_config={
-            "median": st.column_config.NumberColumn(format="%.3f ms"),
-            "share": st.column_config.NumberColumn(format="%.1f %%"),
-            "of peak": st.column_config.ProgressColumn(
-                format="%.0f %%",
-                min_value=0,
-                max_value=100,
-                help="The least time that the machine's peaks allow, over the time it takes; "
-                "empty where its FLOPs are unknown.",
-            ),
-            "FLOPs a byte": number,
-            "min": number,
-            "max": number,
-            "mean": number,
+        bars=["of peak"],
+        help={
+            "of peak": "The least time that the machine's peaks allow, over the time it takes; "
+            "empty where its FLOPs are unknown."
         },
     )
     return next((k for k in rows if k["index"] == st.session_state.get(_CHOSEN)), None)

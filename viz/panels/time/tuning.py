@@ -26,6 +26,7 @@ from relascope.viz.charts.tuning import best_so_far
 from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import heading, plain_text, show_error, strip, waiting
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import tuning as tuned
 
 _RUNNING = "tuning"  # the run under way, or the last
@@ -145,39 +146,23 @@ def _table(
     ]
     if not any(row["computes"] for row in rows):
         rows = [{k: v for k, v in row.items() if k != "computes"} for row in rows]
-    ms = st.column_config.NumberColumn(format="%.4f ms")
-    event: Any = st.dataframe(
+    chosen = table(
         rows,
-        hide_index=True,
         key=_TABLE if chooses else f"{_TABLE}_running",
         on_select="rerun" if chooses else "ignore",
         selection_mode="multi-row",
-        placeholder="–",
-        column_config={
-            "share": st.column_config.ProgressColumn(
-                format="%.1f %%",
-                min_value=0,
-                max_value=100,
-                help="Of the time of all kernels, with the records that there are.",
-            ),
-            "without": st.column_config.NumberColumn(
-                format="%.4f ms", help="As it is built without records."
-            ),
-            "best": ms,
-            "gain": st.column_config.NumberColumn(
-                format="%.2f×", help="How much faster the best record is; below 1, slower."
-            ),
-            "trials": st.column_config.NumberColumn(help="Measurements on disk."),
-            "built with": st.column_config.TextColumn(
-                help="A build with records takes the best where nothing known is faster."
-            ),
+        bars=["share"],
+        help={
+            "share": "Of the time of all kernels, with the records that there are.",
+            "without": "As it is built without records.",
+            "gain": "How much faster the best record is; below 1, slower.",
+            "trials": "Measurements on disk.",
+            "built with": "A build with records takes the best where nothing known is faster.",
         },
     )
     for note in book.notes:
         st.warning(note)
-    if not chooses:
-        return ()
-    return tuple(listed[k].key for k in event["selection"]["rows"] if k < len(listed))
+    return tuple(listed[k].key for k in chosen)
 
 
 def _start(

@@ -1,0 +1,83 @@
+"""Tables: a figure is written the same way wherever it stands, and a row can be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from relascope.viz.rows import Row
+
+_FORMATS = {
+    "%.1e": "max abs error, relative to scale, limit, max abs, mean abs, median abs, max rel, "
+    "mean rel, median rel",
+    "%.3f ms": "median, q1, q3, forward, forward + backward",
+    "%.4f ms": "without, best",
+    "%.4g ms": "costs",
+    "%.4g": "FLOPs a byte, min, max, mean",
+    "%.3g": "scale",
+    "%.2f": "ratio, of minima, ours over it, times eager, times PyTorch, times as long",
+    "%.2f×": "gain",
+    "%.1f %%": "share",
+    "%.0f %%": "of peak",
+    "%+d": "difference",
+    "localized": "bytes",
+}
+_BY_NAME = {name: written for written, names in _FORMATS.items() for name in names.split(", ")}
+_BY_NAME |= dict.fromkeys(("work again, estimated", "work again, measured"), "percent")
+
+
+def table(
+    rows: Sequence[Row],
+    *,
+    help: Mapping[str, str] | None = None,
+    bars: Sequence[str] = (),
+    wide: Mapping[str, Any] | None = None,
+    on_select: Any = "ignore",
+    **more: Any,
+) -> list[int]:
+    """Draw rows; what is None is a dash.
+
+    Args:
+        help: by a column's name, what it says.
+        bars: columns of percentages that are drawn as bars.
+        wide: by a column's name, how wide it is.
+        on_select: "rerun" or a callback, where rows can be chosen.
+        more: of `st.dataframe`.
+
+    Returns:
+        Indices of the rows that are chosen.
+    """
+    help, wide = help or {}, wide or {}
+    config: dict[str, Any] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        about: dict[str, Any] = {"help": help.get(name), "width": wide.get(name)}
+        if name in bars:
+            config[name] = st.column_config.ProgressColumn(
+                format=_BY_NAME[name], min_value=0, max_value=100, **about
+            )
+        elif name in _BY_NAME:
+            config[name] = st.column_config.NumberColumn(format=_BY_NAME[name], **about)
+        elif any(about.values()):
+            config[name] = st.column_config.Column(**about)
+    more = {"hide_index": True, "placeholder": "–", "selection_mode": "single-row", **more}
+    event: Any = st.dataframe(rows, on_select=on_select, column_config=config, **more)
+    return [] if on_select == "ignore" else [k for k in event["selection"]["rows"] if k < len(rows)]
+
+
+def picked(key: str, count: int) -> int | None:
+    """The row that was chosen in a table of the run before, if it has so many rows."""
+    state = st.session_state.get(key)
+    rows = state["selection"]["rows"] if state else []
+    return rows[0] if rows and rows[0] < count else None
+
+
+def renamed(rows: Sequence[Row], columns: str) -> list[Row]:
+    """Rows under titles for people.
+
+    Args:
+        columns: each title and, where it is another, the field behind a colon: "node: op, dtype".
+    """
+    pairs = [column.partition(": ") for column in columns.split(", ")]
+    return [{title: row[field or title] for title, _, field in pairs} for row in rows]
