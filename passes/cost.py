@@ -17,17 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+from relascope.core import operators
 from relascope.core.graph import Graph, Kind, Node, TensorType
-from relascope.core.operators import (
-    MOVES,
-    PARTIAL,
-    ROWWISE,
-    TRANSCENDENTAL,
-    VIEWS,
-    cost_class,
-    is_convolution,
-    is_known,
-)
 
 _POLYNOMIAL = 8
 """FLOPs of a transcendental function: about the length of its polynomial."""
@@ -62,7 +53,7 @@ NOMINAL = Machine()
 
 def is_view(node: Node) -> bool:
     """Whether a node's result is the storage of its first input under another shape."""
-    return node.op in VIEWS and node.kind is Kind.CALL and bool(node.edges)
+    return node.op in operators.VIEWS and node.kind is Kind.CALL and bool(node.edges)
 
 
 def is_product(node: Node) -> bool:
@@ -70,7 +61,7 @@ def is_product(node: Node) -> bool:
     todo = [node]
     while todo:
         current = todo.pop()
-        if current.kind is Kind.CALL and cost_class(current.op) == "product":
+        if current.kind is Kind.CALL and operators.cost_class(current.op) == "product":
             return True
         if current.body is not None:
             todo.extend(current.body.nodes)
@@ -79,19 +70,23 @@ def is_product(node: Node) -> bool:
 
 def is_random(node: Node) -> bool:
     """Whether a node draws random numbers, so that it gives others the second time."""
-    return node.kind is Kind.CALL and cost_class(node.op) == "random"
+    return node.kind is Kind.CALL and operators.cost_class(node.op) == "random"
 
 
 def is_reduction(node: Node) -> bool:
     """Whether a node sums, or the like, over many elements for each that it writes."""
-    return node.kind is Kind.CALL and cost_class(node.op) == "reduction"
+    return node.kind is Kind.CALL and operators.cost_class(node.op) == "reduction"
 
 
 def is_fusible(node: Node) -> bool:
     """Whether a node computes each element by itself, so that a reader can do it on the way."""
     if node.kind in (Kind.TUPLE, Kind.ITEM):
         return True
-    return node.kind is Kind.CALL and cost_class(node.op) == "other" and len(node.outputs) == 1
+    return (
+        node.kind is Kind.CALL
+        and operators.cost_class(node.op) == "other"
+        and len(node.outputs) == 1
+    )
 
 
 def storages(graph: Graph) -> dict[str, str]:
@@ -121,14 +116,14 @@ def _flops(graph: Graph, node: Node) -> float:
     told = node.attrs.get("flops")
     if isinstance(told, int | float):  # a kernel, whose loop nest the compiler has counted
         return float(told)
-    if node.kind is not Kind.CALL or node.op in VIEWS or node.op in MOVES:
+    if node.kind is not Kind.CALL or node.op in operators.VIEWS or node.op in operators.MOVES:
         return 0.0
-    work = cost_class(node.op)
+    work = operators.cost_class(node.op)
     written = sum([_elements(t) for t in node.outputs])
     if work in ("other", "random"):
-        return float(written * (_POLYNOMIAL if node.op in TRANSCENDENTAL else 1))
-    if node.op in ROWWISE:
-        return float(ROWWISE[node.op] * written)
+        return float(written * (_POLYNOMIAL if node.op in operators.TRANSCENDENTAL else 1))
+    if node.op in operators.ROWWISE:
+        return float(operators.ROWWISE[node.op] * written)
     read = [t for e in node.edges for t in _fields(graph.by_id[e])]
     if work == "product":
         return 2.0 * _multiplications(node, read, written)
@@ -147,7 +142,7 @@ def known_flops(graph: Graph, node_id: str) -> float | None:
         return sum(known) if len(known) == len(inside) else None
     if node.kind is Kind.CALL and "flops" not in node.attrs:
         types = (*node.outputs, *(t for e in node.edges for t in graph.by_id[e].outputs))
-        if not is_known(node.op) or any(t.elements is None for t in types):
+        if not operators.is_known(node.op) or any(t.elements is None for t in types):
             return None
     return _flops(graph, node)
 
@@ -191,7 +186,7 @@ def reads(graph: Graph, nodes: Collection[str]) -> Read:
             source = base(edge)
             if source in kernel:
                 continue
-            if node.op in PARTIAL and index == 0:
+            if node.op in operators.PARTIAL and index == 0:
                 parts[source] = parts.get(source, 0) + (node.bytes or 0)
             else:
                 whole.add(source)
@@ -214,7 +209,7 @@ def _multiplications(node: Node, read: list[TensorType], written: int) -> int:
     """How many pairs of numbers a matrix product or a convolution multiplies."""
     if len(read) < 2 or not read[1].shape:
         return written
-    if is_convolution(node.op):
+    if operators.is_convolution(node.op):
         backwards = "transpose" in node.op
         # Of a transposed convolution, the axis of what it reads; else of what it writes.
         layout, axis = str(node.attrs.get("kernel_layout", "")), "I" if backwards else "O"

@@ -7,16 +7,8 @@ from typing import Any
 from tvm import relax
 
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import (
-    Maker,
-    bindings,
-    op_name,
-    results,
-    rewrite,
-    shape,
-    variables,
-)
 from relascope.passes.relax.transpose_dedup import axes_of
 
 
@@ -32,31 +24,33 @@ def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
     After: Such a product is written with its operands transposed.
     """
     main = program.main
-    bound = bindings(main)
+    bound = rewrite.bindings(main)
     readers: dict[int, int] = {}
-    for read in [v for _, value in bound for v in variables(value)] + results(main, bound):
+    for read in [v for _, value in bound for v in rewrite.variables(value)] + rewrite.results(
+        main, bound
+    ):
         readers[read.__chandle__()] = readers.get(read.__chandle__(), 0) + 1
 
-    def rule(call: Any, maker: Maker) -> Any:
-        if op_name(call) != "permute_dims":
+    def rule(call: Any, maker: rewrite.Maker) -> Any:
+        if rewrite.op_name(call) != "permute_dims":
             return None
         order, product = axes_of(call), maker.look(call.args[0])
         rank = len(order)
-        if order != [*range(rank - 2), rank - 1, rank - 2] or op_name(product) != "matmul":
+        if order != [*range(rank - 2), rank - 1, rank - 2] or rewrite.op_name(product) != "matmul":
             return None
         left, right = product.args
-        if len(shape(left)) != rank or len(shape(right)) != rank:
+        if len(rewrite.shape(left)) != rank or len(rewrite.shape(right)) != rank:
             return None
         if readers.get(call.args[0].__chandle__(), 0) > 1:
             return None
         return relax.op.matmul(_turned(right, order, maker), _turned(left, order, maker))
 
-    return rewrite(program, rule)
+    return rewrite.rewrite(program, rule)
 
 
-def _turned(operand: Any, order: list[int], maker: Maker) -> Any:
+def _turned(operand: Any, order: list[int], maker: rewrite.Maker) -> Any:
     """An operand transposed; of one that is a transpose itself, what that is of."""
     inner = maker.look(operand)
-    if op_name(inner) == "permute_dims" and axes_of(inner) == order:
+    if rewrite.op_name(inner) == "permute_dims" and axes_of(inner) == order:
         return inner.args[0]
     return relax.op.permute_dims(operand, order)

@@ -7,10 +7,7 @@ from tvm import relay
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.builtin import applied
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.training.decompose_norms import (
-    decompose_batch_norm,
-    decompose_layer_norm,
-)
+from relascope.passes.relay.training import decompose_norms
 
 
 @listed("SimplifyInference", "TVM; norms in float64 are spelled out by ours")
@@ -25,5 +22,6 @@ def simplify_inference(program: RelayProgram) -> RelayProgram:
         of weights.
     """
     if any(str(value.dtype).endswith("float64") for value in program.params.values()):
-        program = decompose_layer_norm(decompose_batch_norm(program))
+        without = decompose_norms.decompose_batch_norm(program)
+        program = decompose_norms.decompose_layer_norm(without)
     return applied(program, relay.transform.SimplifyInference())

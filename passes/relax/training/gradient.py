@@ -11,16 +11,8 @@ from tvm import relax
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import (
-    Binding,
-    Provenance,
-    bindings,
-    function_of,
-    is_floating,
-    results,
-    with_main,
-)
 from relascope.passes.relax.training.gradient_table import check
 from relascope.passes.relax.training.recorder import Recorder, recording
 
@@ -49,8 +41,8 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
         EngineError: kind "pass", if an operator on the way has no gradient; names it.
     """
     main = program.main
-    bound = bindings(main)
-    returned = results(main, bound)
+    bound = rewrite.bindings(main)
+    returned = rewrite.results(main, bound)
     if program.gradients or not program.grad_outs:
         raise EngineError(
             "pass",
@@ -59,7 +51,7 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
             "put root_grad_out before it",
         )
     without = {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
-    wanted = [p for p in main.params if str(p.name) not in without and is_floating(p)]
+    wanted = [p for p in main.params if str(p.name) not in without and rewrite.is_floating(p)]
     check(bound, returned[0], wanted, program.provenance)
     recorder = Recorder(program.provenance)
     rooted = _with_target(main, bound, returned).with_attr("global_symbol", "main")
@@ -72,17 +64,17 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
                 raise recorder.refused from error
             raise
     adjoint = taken["main_adjoint"]
-    bound = bindings(adjoint)
+    bound = rewrite.bindings(adjoint)
     # ((root, outputs...), gradients)
-    _, *rest = results(adjoint, bound)
-    function = function_of(adjoint.params, bound, rest, main.attrs)
+    _, *rest = rewrite.results(adjoint, bound)
+    function = rewrite.function_of(adjoint.params, bound, rest, main.attrs)
     provenance = {**program.provenance, **recorder.provenance}
     provenance.update(_of_adjoints(bound, provenance))
     names = tuple(str(p.name) for p in wanted)
-    return with_main(replace(program, gradients=names, provenance=provenance), function)
+    return rewrite.with_main(replace(program, gradients=names, provenance=provenance), function)
 
 
-def _with_target(main: Any, bound: Sequence[Binding], returned: Sequence[Any]) -> Any:
+def _with_target(main: Any, bound: Sequence[rewrite.Binding], returned: Sequence[Any]) -> Any:
     """The function as TVM's Gradient reads it: its results are variables of their own."""
     outs = [relax.Var(f"returned_{i}", r.ty) for i, r in enumerate(returned)]
     ends = [relax.VarBinding(o, r) for o, r in zip(outs, returned, strict=True)]
@@ -92,7 +84,9 @@ def _with_target(main: Any, bound: Sequence[Binding], returned: Sequence[Any]) -
     return relax.Function(main.params, body, relax.TupleType([o.ty for o in outs]), True)
 
 
-def _of_adjoints(bound: Sequence[Binding], known: Provenance) -> dict[str, tuple[str, str]]:
+def _of_adjoints(
+    bound: Sequence[rewrite.Binding], known: rewrite.Provenance
+) -> dict[str, tuple[str, str]]:
     """Where the sums come from that TVM makes of the gradients of one variable."""
     found = {}
     for variable, _ in bound:

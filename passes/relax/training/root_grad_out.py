@@ -8,15 +8,8 @@ from tvm import relax
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import (
-    Maker,
-    bindings,
-    function_of,
-    is_floating,
-    results,
-    with_main,
-)
 
 
 @listed("grad_out rooted", "the tutorial", required=True, excludes=("bind",))
@@ -44,14 +37,14 @@ def root_grad_out(program: RelaxProgram) -> RelaxProgram:
             "root_grad_out",
             "take the gradient once; a joint graph by PyTorch comes with its gradients",
         )
-    bound = bindings(main)
-    outputs = results(main, bound)
-    maker = Maker({str(v.name) for v in (*(v for v, _ in bound), *main.params)}, {})
+    bound = rewrite.bindings(main)
+    outputs = rewrite.results(main, bound)
+    maker = rewrite.Maker({str(v.name) for v in (*(v for v, _ in bound), *main.params)}, {})
     maker.origin = "root"
     taken = {str(p.name) for p in main.params}
     variables, root = [], None
     for index, output in enumerate(outputs[: len(outputs) - len(program.updates)]):
-        if not is_floating(output):
+        if not rewrite.is_floating(output):
             continue
         name = f"grad_out_{index}"
         while name in taken:
@@ -67,8 +60,8 @@ def root_grad_out(program: RelaxProgram) -> RelaxProgram:
             "choose a module with a floating output",
         )
     made = maker.emit(root)
-    function = function_of(
+    function = rewrite.function_of(
         [*main.params, *variables], [*bound, *maker.bound], [made, *outputs], main.attrs
     )
     rooted = replace(program, grad_outs=tuple(str(v.name) for v in variables))
-    return with_main(rooted, function)
+    return rewrite.with_main(rooted, function)

@@ -10,16 +10,8 @@ from tvm import relax
 
 from relascope.core.graph import Graph
 from relascope.passes.cuts.halves import Halves, chosen_cut, part, saved_names
+from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import (
-    Binding,
-    bindings,
-    function_of,
-    late,
-    results,
-    substituted,
-    variables,
-)
 
 
 def split(
@@ -39,8 +31,8 @@ def split(
     """
     cut = chosen_cut(graph, captures)
     main = program.main
-    bound = bindings(main)
-    returned = results(main, bound)
+    bound = rewrite.bindings(main)
+    returned = rewrite.results(main, bound)
     outputs, gradients = returned[: program.outputs], returned[program.outputs :]
     saved = [exprs[i] for i in cut.ids]
     names = saved_names(cut)
@@ -48,16 +40,16 @@ def split(
     instead = {v.__chandle__(): s for v, s in zip(saved, stand_ins, strict=True)}
     forward = _half(program, "forward", bound, [*outputs, *saved], [])
     again = {exprs[i].__chandle__() for i in cut.recomputed}
-    kept = late(
+    kept = rewrite.late(
         [
-            (variable, substituted(value, instead))
+            (variable, rewrite.substituted(value, instead))
             for variable, value in bound
             if variable.__chandle__() not in instead
         ],
         again,
     )
     backward = _half(
-        program, "backward", kept, [substituted(g, instead) for g in gradients], stand_ins
+        program, "backward", kept, [rewrite.substituted(g, instead) for g in gradients], stand_ins
     )
     return Halves.of(program, forward, backward, cut)
 
@@ -65,17 +57,17 @@ def split(
 def _half(
     program: RelaxProgram,
     name: str,
-    bound: Sequence[Binding],
+    bound: Sequence[rewrite.Binding],
     returned: Sequence[Any],
     more: Sequence[Any],
 ) -> RelaxProgram:
     """A function of the given results; it takes what it needs of the arguments, and all `more`."""
-    function = function_of([], bound, returned)
+    function = rewrite.function_of([], bound, returned)
     read = {
         v.__chandle__()
         for block in function.body.blocks
         for binding in block.bindings
-        for v in variables(binding.value)
+        for v in rewrite.variables(binding.value)
     }
     params = [p for p in program.main.params if p.__chandle__() in read]
     function = relax.Function([*params, *more], function.body, function.ret_ty, True)

@@ -23,18 +23,9 @@ None to keep the call (with its rewritten arguments)."""
 
 def post_order(root: Any) -> list[Any]:
     """Every expression below `root`, producers first, each once, nested functions left out."""
-    inside: set[int] = set()
     nodes: list[Any] = []
-
-    def visit(expr: Any) -> None:
-        nodes.append(expr)
-
-    relay.analysis.post_order_visit(root, visit)
-    functions = [n for n in nodes if isinstance(n, relay.Function) and not n.same_as(root)]
-    if functions:
-        for function in functions:
-            relay.analysis.post_order_visit(function.body, lambda e: inside.add(e.handle.value))
-            inside.update(p.handle.value for p in function.params)
+    relay.analysis.post_order_visit(root, lambda expr: nodes.append(expr))
+    if any(isinstance(n, relay.Function) and not n.same_as(root) for n in nodes):
         outside = _reachable_outside(root)
         nodes = [n for n in nodes if n.handle.value in outside]
     return nodes
@@ -67,6 +58,20 @@ def children(expr: Any) -> Iterable[Any]:
     if isinstance(expr, relay.Let):
         return [expr.var, expr.value, expr.body]
     return []
+
+
+def with_children(expr: Any, fresh: Sequence[Any], span: Any = None) -> Any:
+    """A call, tuple or item that reads other expressions, in the order of `children`.
+
+    Args:
+        span: where it has none.
+    """
+    span = expr.span or span
+    if isinstance(expr, relay.Call):
+        return relay.Call(fresh[0], list(fresh[1:]), expr.attrs, expr.type_args, span)
+    if isinstance(expr, relay.Tuple):
+        return relay.Tuple(list(fresh), span)
+    return relay.TupleGetItem(fresh[0], expr.index, span)
 
 
 def op_name(expr: Any) -> str:
@@ -158,13 +163,9 @@ def spanned(result: Any, span: Any, stop: Iterable[Any]) -> Any:
         elif not ready:
             todo.append((expr, True))
             todo.extend((c, False) for c in children(expr))
-        elif isinstance(expr, relay.Call):
-            args = [made[a.handle.value] for a in expr.args]
-            made[handle] = relay.Call(expr.op, args, expr.attrs, expr.type_args, span)
-        elif isinstance(expr, relay.Tuple):
-            made[handle] = relay.Tuple([made[f.handle.value] for f in expr.fields], span)
         else:
-            made[handle] = relay.TupleGetItem(made[expr.tuple_value.handle.value], expr.index, span)
+            fresh = [made.get(c.handle.value, c) for c in children(expr)]
+            made[handle] = with_children(expr, fresh, span)
     return made[result.handle.value]
 
 

@@ -10,15 +10,8 @@ from typing import Any
 import tvm
 from tvm import relay
 
+from relascope.passes.relay.ir import rewrite
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import (
-    children,
-    copied,
-    op_name,
-    post_order,
-    rewrite_body,
-    with_mod,
-)
 from relascope.passes.relay.ir.spans import NEAR, key
 
 Identity = tuple[str, Any]
@@ -36,10 +29,10 @@ def with_origins(program: RelayProgram, mod: Any) -> RelayProgram:
     old, new = _calls(program.main), _calls(after)
     made = {h: e for h, e in new.items() if h not in old}
     if not any(e.span is None for e in made.values()):
-        return with_mod(program, mod)
+        return rewrite.with_mod(program, mod)
     labels = _labels({h: e for h, e in old.items() if h not in new}, made)
     if not labels:
-        return with_mod(program, mod)
+        return rewrite.with_mod(program, mod)
     provenance = dict(program.provenance)
     for label in set(labels.values()):
         provenance[NEAR + label] = provenance.get(label, ("", ""))
@@ -51,15 +44,15 @@ def with_origins(program: RelayProgram, mod: Any) -> RelayProgram:
         span = tvm.ir.Span(tvm.ir.SourceName(NEAR + label), 0, 0, 0, 0)
         return relay.Call(call.op, args, call.attrs, call.type_args, span)
 
-    body = rewrite_body(after.body, spanned)
-    mod = copied(mod)
+    body = rewrite.rewrite_body(after.body, spanned)
+    mod = rewrite.copied(mod)
     mod["main"] = relay.Function(after.params, body, after.ret_type, [], after.attrs)
-    return replace(with_mod(program, mod), provenance=provenance)
+    return replace(rewrite.with_mod(program, mod), provenance=provenance)
 
 
 def _calls(function: Any) -> dict[int, Any]:
     """The calls of a function by handle, producers first."""
-    return {e.handle.value: e for e in post_order(function) if isinstance(e, relay.Call)}
+    return {e.handle.value: e for e in rewrite.post_order(function) if isinstance(e, relay.Call)}
 
 
 def _labels(old: Mapping[int, Any], new: Mapping[int, Any]) -> dict[int, str]:
@@ -114,7 +107,7 @@ class _Names:
     def __call__(self, call: Any) -> tuple[str, str]:
         op, span = call.op, call.span
         if op.handle.value not in self._ops:
-            self._ops[op.handle.value] = op_name(call)
+            self._ops[op.handle.value] = rewrite.op_name(call)
             self._alive.append(op)
         if span is None:
             return self._ops[op.handle.value], ""
@@ -130,7 +123,7 @@ def _operands(call: Any) -> Iterator[Any]:
     while stack:
         expr = stack.pop()
         if isinstance(expr, relay.Tuple | relay.TupleGetItem):
-            stack.extend(reversed(list(children(expr))))
+            stack.extend(reversed(list(rewrite.children(expr))))
         else:
             yield expr
 
@@ -141,4 +134,6 @@ def _identity(expr: Any) -> Identity:
         return "variable", str(expr.name_hint)
     if isinstance(expr, relay.Constant):
         return "constant", int(expr.data.handle.contents.data or 0)
-    return ("call", (op_name(expr), key(expr))) if key(expr) else ("other", expr.handle.value)
+    return (
+        ("call", (rewrite.op_name(expr), key(expr))) if key(expr) else ("other", expr.handle.value)
+    )

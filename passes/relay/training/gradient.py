@@ -11,8 +11,8 @@ from tvm import relay
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.relay.ir import rewrite
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite_body, with_main
 from relascope.passes.relay.ir.spans import Spans
 from relascope.passes.relay.training.operator_gradients import Recorder, prepare, recording
 
@@ -49,7 +49,7 @@ def gradient(program: RelayProgram) -> RelayProgram:
             "put root_grad_out before it",
         )
     root, *outputs = main.body.fields
-    calls = [e for e in post_order(root) if isinstance(e, relay.Call)]
+    calls = [e for e in rewrite.post_order(root) if isinstance(e, relay.Call)]
     spans = Spans(program.provenance)
     prepare(calls, spans.where)
     recorder = Recorder(calls, spans.of_gradient)
@@ -65,7 +65,7 @@ def gradient(program: RelayProgram) -> RelayProgram:
     for variable, value in reversed(bindings):
         body = relay.Let(variable, value, body)
     function = relay.Function(taken.params, body, None, [], main.attrs)
-    return replace(with_main(program, function), provenance=spans.provenance)
+    return replace(rewrite.with_main(program, function), provenance=spans.provenance)
 
 
 def _bindings(body: Any) -> tuple[list[Binding], tuple[Any, Any]]:
@@ -99,7 +99,7 @@ def _with_provenance(
         return copies.get(call.handle.value)
 
     for variable, value in bindings:
-        handle, name = value.handle.value, op_name(value)
+        handle, name = value.handle.value, rewrite.op_name(value)
         if handle in recorder.forward:
             copy, original = recorder.forward[handle]
             value = relay.Call(copy.op, copy.args, copy.attrs, copy.type_args, original.span)
@@ -109,7 +109,7 @@ def _with_provenance(
             if value.name_hint in program.params:
                 origin[variable.handle.value] = spans.of_parameter(value.name_hint)
         elif isinstance(value, relay.Call):
-            value = rewrite_body(value, read_variable)
+            value = rewrite.rewrite_body(value, read_variable)
             # What is left without a span starts or adds to the gradient of one variable.
             if name in ("zeros_like", "add") and value.span is None:
                 span = origin.get(value.args[0].handle.value)
@@ -123,21 +123,15 @@ def _with_provenance(
 def _in_terms_of(expr: Any, bound: Mapping[int, Any], parameters: Mapping[str, Any]) -> Any:
     """An expression of the program over the variables that its parts are bound to."""
     new: dict[int, Any] = {}
-    for part in post_order(expr):
+    for part in rewrite.post_order(expr):
         handle = part.handle.value
         if handle in bound:
             new[handle] = bound[handle]
         elif isinstance(part, relay.Var):
             new[handle] = parameters[part.name_hint]
-        elif isinstance(part, relay.Call):
-            args = [new[a.handle.value] for a in part.args]
-            new[handle] = relay.Call(part.op, args, part.attrs, part.type_args, part.span)
-        elif isinstance(part, relay.Tuple):
-            new[handle] = relay.Tuple([new[f.handle.value] for f in part.fields], part.span)
-        elif isinstance(part, relay.TupleGetItem):
-            new[handle] = relay.TupleGetItem(
-                new[part.tuple_value.handle.value], part.index, part.span
-            )
+        elif isinstance(part, relay.Call | relay.Tuple | relay.TupleGetItem):
+            fresh = [new.get(c.handle.value, c) for c in rewrite.children(part)]
+            new[handle] = rewrite.with_children(part, fresh)
         else:
             new[handle] = part
     return new[expr.handle.value]

@@ -11,7 +11,7 @@ from tvm import relay
 from relascope.core.graph import Graph
 from relascope.passes.cuts.halves import Halves, chosen_cut, part, saved_names
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import children
+from relascope.passes.relay.ir.rewrite import children, with_children
 
 
 def split(
@@ -72,12 +72,6 @@ def _replaced(results: Iterable[Any], instead: Mapping[int, Any]) -> dict[int, A
             todo.extend((c, False) for c in reversed(below))
             continue
         fresh = [new[c.handle.value] for c in below]
-        if all(a.same_as(b) for a, b in zip(below, fresh, strict=True)):
-            new[handle] = expr
-        elif isinstance(expr, relay.Call):
-            new[handle] = relay.Call(fresh[0], fresh[1:], expr.attrs, expr.type_args, expr.span)
-        elif isinstance(expr, relay.Tuple):
-            new[handle] = relay.Tuple(fresh, expr.span)
-        else:
-            new[handle] = relay.TupleGetItem(fresh[0], expr.index, expr.span)
+        same = all(a.same_as(b) for a, b in zip(below, fresh, strict=True))
+        new[handle] = expr if same else with_children(expr, fresh)
     return new
