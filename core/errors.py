@@ -26,3 +26,8 @@ class EngineError(Exception):
     def to_json(self) -> dict[str, str]:
         """The four parts, as the command line prints them."""
         return {"kind": self.kind, "message": self.message, "where": self.where, "hint": self.hint}
+
+
+def no_gradient(operator: str, why: str, hint: str = "", of: str = "") -> EngineError:
+    """That an operator's gradient is not known: "the gradient of `of`, or the operator, ..."."""
+    return EngineError("pass", f"the gradient of {of or operator} {why}", operator, hint)

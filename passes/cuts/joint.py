@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import cached_property
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.passes.cost import Kernels, MeasuredKernels, Work
 
 
+@dataclass(eq=False)
 class Joint:
     """What strategies need to know of a joint graph.
 
@@ -22,16 +24,15 @@ class Joint:
         ValueError: it is no joint graph.
     """
 
-    def __init__(
-        self, graph: Graph, kernels: Kernels | None = None, measured: MeasuredKernels | None = None
-    ) -> None:
-        if graph.forward_outputs is None:
-            raise ValueError(f"graph {graph.name} is no joint graph: take the gradient first")
-        self.graph = graph
-        self.kernels = kernels
-        self.measured = measured
-        self.outputs = frozenset(graph.outputs[: graph.forward_outputs])
-        self.gradients = graph.outputs[graph.forward_outputs :]
+    graph: Graph
+    kernels: Kernels | None = None
+    measured: MeasuredKernels | None = None
+
+    def __post_init__(self) -> None:
+        if self.graph.forward_outputs is None:
+            raise ValueError(f"graph {self.graph.name} is no joint graph: take the gradient first")
+        self.outputs = frozenset(self.graph.outputs[: self.graph.forward_outputs])
+        self.gradients = self.graph.outputs[self.graph.forward_outputs :]
 
     @cached_property
     def edges(self) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm.relax import op
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import no_gradient
 from relascope.passes.relax.ir.rewrite import shape
 
 
@@ -24,12 +24,8 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     data, weight = call.args
     groups = int(attrs.groups)
     if str(attrs.data_layout) != "NCHW" or str(attrs.kernel_layout) != "OIHW":
-        raise EngineError(
-            "pass",
-            "the gradient of nn.conv2d is known in the layouts NCHW and OIHW only",
-            "nn.conv2d",
-            "take the gradient before layouts are changed",
-        )
+        known = "is known in the layouts NCHW and OIHW only"
+        raise no_gradient("nn.conv2d", known, "take the gradient before layouts are changed")
     batch, channels, tall, wide = shape(data)
     out, _, height, width = shape(weight)
     _, _, rows, columns = shape(variable)

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import no_gradient
 from relascope.passes.relax.ir.rewrite import dtype, is_floating, shape
 from relascope.passes.relax.training.conv_gradient import conv2d
 from relascope.passes.relax.training.recorder import Gradient, operator_of
@@ -163,12 +163,8 @@ def _strided_slice(variable: Any, call: Any, grad: Any, builder: Any) -> list[An
     axes, begin = [a % len(size) for a in rest[0]], rest[1]
     steps = rest[3] if len(rest) > 3 else [1] * len(axes)
     if min(steps) < 1:
-        raise EngineError(
-            "pass",
-            "the gradient of a slice with a negative step is not known",
-            "strided_slice",
-            "use flip",
-        )
+        of = "a slice with a negative step"
+        raise no_gradient("strided_slice", "is not known", "use flip", of)
     widths = [(0, 0)] * len(size)
     for axis, first, step in zip(axes, begin, steps, strict=True):
         first = max(0, first + size[axis]) if first < 0 else min(first, size[axis])
@@ -190,9 +186,7 @@ def _around(data: Any, widths: list[tuple[int, int]]) -> Any:
 def _pad(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     attrs, size = call.attrs, shape(call.args[0])
     if str(attrs.pad_mode) != "constant":
-        raise EngineError(
-            "pass", "the gradient of nn.pad is known for constant padding only", "nn.pad"
-        )
+        raise no_gradient("nn.pad", "is known for constant padding only")
     begin = [int(p) for p in attrs.pad_width][::2]
     end = [b + d for b, d in zip(begin, size, strict=True)]
     return [op.strided_slice(grad, list(range(len(size))), begin, end), *_none(call, 1)]
@@ -250,13 +244,9 @@ def _adaptive_avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> l
     batch, channels, *size = shape(data)
     _, _, *places = shape(variable)
     if str(call.attrs.layout) != "NCHW" or any(s % p for s, p in zip(size, places, strict=True)):
-        raise EngineError(
-            "pass",
-            f"the gradient of adaptive pooling from {size} to {places} is not known: its windows "
-            "overlap",
-            "nn.adaptive_avg_pool2d",
-            "pool to a size that divides the image's",
-        )
+        why = f"from {size} to {places} is not known: its windows overlap"
+        hint = "pool to a size that divides the image's"
+        raise no_gradient("nn.adaptive_avg_pool2d", why, hint, "adaptive pooling")
     (rows, columns), (down, across) = places, (size[0] // places[0], size[1] // places[1])
     share = op.multiply(grad, number(1 / (down * across), data))
     apart = op.reshape(share, [batch, channels, rows, 1, columns, 1])
@@ -276,7 +266,7 @@ def _take(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     data, indices = call.args
     size = list(shape(data))
     if call.attrs.axis is None:
-        raise EngineError("pass", "the gradient of take is known along an axis only", "take")
+        raise no_gradient("take", "is known along an axis only")
     axis = int(call.attrs.axis) % len(size)
     if isinstance(indices, tvm.ir.GenericConst) and indices.value.numpy().ndim == 0:
         # One slice: zeros around it, which fuses, where a scatter would not.
@@ -314,12 +304,8 @@ def _einsum(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     left, arrow, result = str(call.attrs.subscripts).replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow or "." in left or any(len(set(t)) < len(t) for t in terms):
-        raise EngineError(
-            "pass",
-            f"the gradient of einsum is not known for {call.attrs.subscripts!r}",
-            "einsum",
-            "write the product with matmul",
-        )
+        why = f"is not known for {call.attrs.subscripts!r}"
+        raise no_gradient("einsum", why, "write the product with matmul")
     found = []
     for place, (term, operand) in enumerate(zip(terms, operands, strict=True)):
         others = [o for i, o in enumerate(operands) if i != place]
@@ -339,11 +325,7 @@ def _conv1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """As a 2D convolution of an image that is one row high."""
     attrs = call.attrs
     if str(attrs.data_layout) != "NCW" or str(attrs.kernel_layout) != "OIW":
-        raise EngineError(
-            "pass",
-            "the gradient of nn.conv1d is known in the layouts NCW and OIW only",
-            "nn.conv1d",
-        )
+        raise no_gradient("nn.conv1d", "is known in the layouts NCW and OIW only")
     left, right = (int(p) for p in attrs.padding)
     data, weight = (builder.emit(op.expand_dims(a, 2)) for a in call.args)
     image = builder.normalize(
@@ -367,13 +349,9 @@ def _resize2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     _, _, *places = shape(variable)
     whole = not any(p % s for s, p in zip(size, places, strict=True))
     if str(attrs.method) != "nearest_neighbor" or str(attrs.layout) != "NCHW" or not whole:
-        raise EngineError(
-            "pass",
-            f"the gradient of image.resize2d by {attrs.method} from {size} to {places} is not "
-            "known",
-            "image.resize2d",
-            "resize by copying pixels a whole number of times",
-        )
+        why = f"by {attrs.method} from {size} to {places} is not known"
+        hint = "resize by copying pixels a whole number of times"
+        raise no_gradient("image.resize2d", why, hint)
     down, across = (p // s for s, p in zip(size, places, strict=True))
     apart = op.reshape(grad, [batch, channels, size[0], down, size[1], across])
     return [op.sum(apart, [3, 5]), *_none(call, 1)]

@@ -13,7 +13,7 @@ from typing import Any
 from tvm import relay
 from tvm.topi.nn.utils import get_pad_tuple
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, no_gradient
 from relascope.passes.relay.ir.rewrite import op_name, shape, spanned
 
 Gradient = Callable[[Any, Any], Sequence[Any]]
@@ -39,9 +39,7 @@ def _take(call: Any, grad: Any) -> list[Any]:
     """
     data, indices = call.args
     if call.attrs.axis is None or int(call.attrs.batch_dims):
-        raise EngineError(
-            "pass", "the gradient of take is known for one axis and no batch axes", "take"
-        )
+        raise no_gradient("take", "is known for one axis and no batch axes")
     size, places = shape(data), shape(indices)
     axis = int(call.attrs.axis) % len(size)
     dtype = data.checked_type.dtype
@@ -114,12 +112,8 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     data, weight = call.args
     groups = int(attrs.groups)
     if str(attrs.data_layout) != "NCHW" or str(attrs.kernel_layout) != "OIHW":
-        raise EngineError(
-            "pass",
-            "the gradient of nn.conv2d is known in the layouts NCHW and OIHW only",
-            "nn.conv2d",
-            "take the gradient before layouts are changed",
-        )
+        known = "is known in the layouts NCHW and OIHW only"
+        raise no_gradient("nn.conv2d", known, "take the gradient before layouts are changed")
     batch, channels, tall, wide = shape(data)
     out, _, height, width = shape(weight)
     _, _, rows, columns = shape(call)
@@ -221,9 +215,7 @@ def _extremum(compare: Callable[[Any, Any], Any]) -> Gradient:
 def _pad(call: Any, grad: Any) -> list[Any]:
     data = call.args[0]
     if str(call.attrs.pad_mode) != "constant":
-        raise EngineError(
-            "pass", "the gradient of nn.pad is known for constant padding only", "nn.pad"
-        )
+        raise no_gradient("nn.pad", "is known for constant padding only")
     begin = [int(p[0]) for p in call.attrs.pad_width]
     end = [b + d for b, d in zip(begin, shape(data), strict=True)]
     return [relay.strided_slice(grad, begin, end), *map(relay.zeros_like, call.args[1:])]
@@ -243,13 +235,9 @@ def _adaptive_avg_pool2d(call: Any, grad: Any) -> list[Any]:
     batch, channels, *size = shape(data)
     _, _, *places = shape(call)
     if str(call.attrs.layout) != "NCHW" or any(s % p for s, p in zip(size, places, strict=True)):
-        raise EngineError(
-            "pass",
-            f"the gradient of adaptive pooling from {size} to {places} is not known: its windows "
-            "overlap",
-            "nn.adaptive_avg_pool2d",
-            "pool to a size that divides the image's",
-        )
+        why = f"from {size} to {places} is not known: its windows overlap"
+        hint = "pool to a size that divides the image's"
+        raise no_gradient("nn.adaptive_avg_pool2d", why, hint, "adaptive pooling")
     (rows, columns), (down, across) = places, (size[0] // places[0], size[1] // places[1])
     share = grad * relay.const(1 / (down * across), data.checked_type.dtype)
     apart = relay.reshape(share, [batch, channels, rows, 1, columns, 1])
