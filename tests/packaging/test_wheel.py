@@ -46,7 +46,7 @@ class Environment:
             env=self.variables(relay),
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=1800,
             check=False,
         )
         assert done.returncode == status, done.stderr
