@@ -62,10 +62,10 @@ test-page: $(VENV)/.test chromium
 test-relay test-relax: test-%: $(VENV)/.test
 	$(PYTEST) tests/$* $(ARGS)
 
-# What needs neither torch, nor a TVM, nor a browser.
+# What needs neither torch, nor a TVM, nor a browser, nor an environment of its own.
 quick: $(VENV)/.test
-	$(PYTEST) -m "not exhaustive and not engine" \
-	  $(addprefix --ignore=tests/,relay relax compilers browser) $(ARGS)
+	$(PYTEST) -m "not exhaustive and not engine and not browser" \
+	  $(addprefix --ignore=tests/,relay relax compilers browser packaging) $(ARGS)
 
 # What `make test` leaves out for time, too.
 exhaustive: $(VENV)/.test
