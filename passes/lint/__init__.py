@@ -8,25 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 
 from relascope.core.graph import Graph
 from relascope.passes.cost import Kernels, MeasuredKernels
-from relascope.passes.lint.rules import (
-    casts,
-    constants,
-    dead,
-    duplicates,
-    layouts,
-    no_ops,
-    paddings,
-    parallel,
-    recomputed,
-    scales,
-    tiny,
-    transposes,
-    unfused,
-)
 from relascope.passes.lint.subject import Finding, Subject
 
 __all__ = ["LINTERS", "Finding", "Linter", "Subject", "lint"]
@@ -51,65 +37,22 @@ class Linter:
     kernels: bool = False
 
 
-def _linter(rule: ModuleType, title: str, summary: str, kernels: bool = False) -> Linter:
-    return Linter(rule.NAME, title, summary, rule.find, kernels)
+def _linter(rule: ModuleType) -> Linter:
+    """What a rule's file says: its docstring is the summary."""
+    summary = " ".join(str(rule.__doc__).split())
+    return Linter(rule.NAME, rule.TITLE, summary, rule.find, getattr(rule, "KERNELS", False))
 
 
-_ALL = (
-    _linter(
-        transposes,
-        "Transposed copies",
-        "A matrix is written out transposed, though its reader could read it as it lies.",
-    ),
-    _linter(
-        layouts,
-        "Layout changes",
-        "A tensor is written out in another layout, and then in yet another, or back.",
-    ),
-    _linter(
-        casts,
-        "Casts",
-        "A tensor is written out in another type for nothing, or the program computes in float64 "
-        "though the model does not.",
-    ),
-    _linter(constants, "Constant work", "What depends on weights alone is computed in every call."),
-    _linter(duplicates, "Duplicates", "The same is computed more than once."),
-    _linter(
-        parallel,
-        "Parallel products",
-        "Products with several weights read one operand, one after the other.",
-    ),
-    _linter(
-        scales,
-        "Scales beside weights",
-        "A result is multiplied by one number a channel, which its weight could hold.",
-    ),
-    _linter(
-        paddings,
-        "Paddings",
-        "A tensor is written out padded for a convolution that could pad by itself.",
-    ),
-    _linter(
-        no_ops,
-        "Operators that change nothing",
-        "A sum with zeros, a product with ones, and the like.",
-    ),
-    _linter(dead, "Dead code", "No result needs it."),
-    _linter(
-        unfused,
-        "Unfused chains",
-        "A value goes from one kernel to the next by way of memory, though one could do both.",
-        kernels=True,
-    ),
-    _linter(
-        tiny, "Tiny kernels", "Calling the kernel takes longer than what it does.", kernels=True
-    ),
-    _linter(
-        recomputed, "Computed again", "The backward computes again what is expensive.", kernels=True
-    ),
+_RULES = (
+    "transposes layouts casts constants duplicates parallel scales paddings no_ops dead unfused "
+    "tiny recomputed"
 )
+"""The files of `passes.lint.rules`, in the order in which they are listed."""
 
-LINTERS: dict[str, Linter] = {one.name: one for one in _ALL}
+LINTERS: dict[str, Linter] = {
+    rule.NAME: _linter(rule)
+    for rule in (import_module(f"{__name__}.rules.{name}") for name in _RULES.split())
+}
 
 
 def lint(
@@ -131,5 +74,5 @@ def lint(
         phases: of each kernel, "forward" or "backward", where the program was split.
     """
     subject = Subject(graph, kernels, measured, target, phases)
-    found = [f for one in _ALL for f in one.find(subject) if subject.remains(f)]
+    found = [f for one in LINTERS.values() for f in one.find(subject) if subject.remains(f)]
     return tuple(sorted(found, key=lambda f: (-f.seconds, -f.bytes)))

@@ -1,4 +1,5 @@
-"""Casts that undo each other or change nothing, and float64 in a model that has none."""
+"""A tensor is written out in another type for nothing, or the program computes in float64 though
+the model does not."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from relascope.core.operators import CASTS
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "casts"
+TITLE = "Casts"
 
 
 def find(subject: Subject) -> Iterator[Finding]:

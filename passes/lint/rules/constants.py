@@ -1,4 +1,4 @@
-"""Work that depends on weights alone."""
+"""What depends on weights alone is computed in every call."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from relascope.passes.cost import is_view
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "constants"
+TITLE = "Constant work"
 
 
 def find(subject: Subject) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What no result needs."""
+"""No result needs it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from relascope.core.graph import Kind
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "dead"
+TITLE = "Dead code"
 
 
 def find(subject: Subject) -> Iterator[Finding]:

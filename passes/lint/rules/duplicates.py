@@ -1,4 +1,4 @@
-"""The same value computed more than once."""
+"""The same is computed more than once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from relascope.passes.cost import is_random, is_view
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "duplicates"
+TITLE = "Duplicates"
 
 
 def find(subject: Subject) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Layout changes in a row."""
+"""A tensor is written out in another layout, and then in yet another, or back."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from relascope.core.operators import LAYOUTS
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "layouts"
+TITLE = "Layout changes"
 
 
 def find(subject: Subject) -> Iterator[Finding]:

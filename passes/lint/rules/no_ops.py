@@ -1,4 +1,4 @@
-"""Operators whose result is their operand."""
+"""A sum with zeros, a product with ones, and the like."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from relascope.core.operators import BROADCASTS, FACTORS, ONES, RESHAPES, SUMS, 
 from relascope.passes.lint.subject import Finding, Subject, axes_of, is_transpose
 
 NAME = "no_ops"
+TITLE = "Operators that change nothing"
 
 
 def find(subject: Subject) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Padding by an operator of its own."""
+"""A tensor is written out padded for a convolution that could pad by itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from relascope.core.operators import PADS
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "paddings"
+TITLE = "Paddings"
 
 
 def find(subject: Subject) -> Iterator[Finding]:

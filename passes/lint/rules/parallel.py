@@ -1,4 +1,4 @@
-"""Products of one operand with several weights."""
+"""Products with several weights read one operand, one after the other."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from relascope.core.operators import WEIGHTED
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "parallel"
+TITLE = "Parallel products"
 _BRANCHES = {"combine_dense": 3, "combine_batch_matmul": 3, "combine_conv2d": 3}
 """How many products Relay's passes join at least, unless they are told."""
 _COUNTED = ("channels", "units")  # attributes that say how wide a weight is, which may differ

@@ -1,4 +1,4 @@
-"""What the backward computes again of the forward, though it is expensive."""
+"""The backward computes again what is expensive."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from relascope.passes.cost import is_product, is_reduction
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "recomputed"
+TITLE = "Computed again"
+KERNELS = True
 
 
 def find(subject: Subject) -> Iterator[Finding]:

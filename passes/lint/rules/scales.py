@@ -1,4 +1,4 @@
-"""Products with one number a channel, behind a weight that could hold it."""
+"""A result is multiplied by one number a channel, which its weight could hold."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from relascope.core.operators import FACTORS, SUMS, WEIGHTED
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "scales"
+TITLE = "Scales beside weights"
 
 
 def find(subject: Subject) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Kernels that are called for next to nothing."""
+"""Calling the kernel takes longer than what it does."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from relascope.passes.lint.rules import unfused
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "tiny"
+TITLE = "Tiny kernels"
+KERNELS = True
 MOST_BYTES = 16 * 1024
 """Any memory has moved so much within the microsecond that a call takes."""
 MOST_SECONDS = 5e-6

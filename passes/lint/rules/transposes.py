@@ -1,4 +1,4 @@
-"""Transposed copies: of transposes, before products, and of products."""
+"""A matrix is written out transposed, though its reader could read it as it lies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from relascope.passes.cost import is_product, is_view
 from relascope.passes.lint.subject import Finding, Subject, axes_of, is_transpose, turns_matrix
 
 NAME = "transposes"
+TITLE = "Transposed copies"
 
 
 def find(subject: Subject) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Values that go through memory between two kernels that could be one."""
+"""A value goes from one kernel to the next by way of memory, though one could do both."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from relascope.passes.cost import is_fusible, is_view
 from relascope.passes.lint.subject import Finding, Subject
 
 NAME = "unfused"
+TITLE = "Unfused chains"
+KERNELS = True
 
 
 def find(subject: Subject) -> Iterator[Finding]:
