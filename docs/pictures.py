@@ -31,7 +31,7 @@ LONG = 600_000  # ms
 
 def graph(page: Page) -> None:
     """One BERT layer as it was imported."""
-    ask(page, 0, "v.center(v.index.get(d.node.id[d.node.title.indexOf('nn.batch_matmul')]))")
+    _center(page, "title", "nn.batch_matmul")
 
 
 def passes(page: Page) -> None:
@@ -48,7 +48,7 @@ def gradient(page: Page) -> None:
     page.get_by_text("Training", exact=True).click()
     page.get_by_text("kept for the backward").first.wait_for()
     _settle(page)
-    ask(page, 0, "v.center(v.index.get(d.node.id[d.node.style.indexOf('captured')]))")
+    _center(page, "style", "captured")
 
 
 def time(page: Page) -> None:
@@ -98,6 +98,12 @@ def main(names: list[str]) -> None:
                 _write(page, ROOT / "docs" / "images" / f"{name}.png")
                 page.close()
         browser.close()
+
+
+def _center(page: Page, column: str, value: str) -> None:
+    """Put the first node that is drawn and has a value in a column into the middle."""
+    find = "v.index.get(d.node.id.find((id, i) => d.node[a[0]][i] === a[1] && v.index.has(id)))"
+    ask(page, 0, f"v.center({find})", [column, value])
 
 
 def _tab(page: Page, name: str) -> None:
