@@ -68,37 +68,22 @@ def add_tvm_dispatch(
     from relascope.passes.cuts.cut import STRATEGIES
 
     if engine not in ENGINES:
-        raise EngineError(
-            "usage",
-            f"There is no dispatch through {engine!r}.",
-            engine,
-            f"Use one of {', '.join(ENGINES)}.",
-        )
+        message, hint = f"There is no dispatch through {engine!r}.", f"Use {' or '.join(ENGINES)}."
+        raise EngineError("usage", message, engine, hint)
     if captures not in STRATEGIES:
-        raise EngineError(
-            "usage",
-            f"No capture strategy is called {captures!r}.",
-            captures,
-            f"Choose one of {', '.join(STRATEGIES)}.",
-        )
+        message = f"No capture strategy is called {captures!r}."
+        raise EngineError("usage", message, captures, f"Choose one of {', '.join(STRATEGIES)}.")
     if budget is not None and not (STRATEGIES[captures].has_budget and budget >= 0):
-        raise EngineError(
-            "usage",
-            f"The strategy {captures} takes no budget of {budget}.",
-            "budget",
-            "Strategies with a budget of 0 or more: "
-            + ", ".join(s.name for s in STRATEGIES.values() if s.has_budget)
-            + ".",
-        )
+        message = f"The strategy {captures} takes no budget of {budget}."
+        having = ", ".join(s.name for s in STRATEGIES.values() if s.has_budget)
+        hint = f"Strategies with a budget of 0 or more: {having}."
+        raise EngineError("usage", message, "budget", hint)
     given = [sample_inputs] if isinstance(sample_inputs, torch.Tensor) else list(sample_inputs)
     for position, value in enumerate(given):
         if not isinstance(value, torch.Tensor):
-            raise EngineError(
-                "usage",
-                f"Sample input {position} is a {type(value).__name__}, not a tensor.",
-                str(position),
-                "Give tensors, the first positional arguments of forward().",
-            )
+            message = f"Sample input {position} is a {type(value).__name__}, not a tensor."
+            hint = "Give tensors, the first positional arguments of forward()."
+            raise EngineError("usage", message, str(position), hint)
     from relascope.engine.in_process import load_engine
 
     backend = load_engine(engine)

@@ -4,8 +4,8 @@ A stage is one way to compute what the model computes: the forward as inference,
 train mode, the joint function built whole, and, for each capture strategy, the cut (what the
 forward half returns: outputs and captures) and the split (both halves: outputs and gradients).
 
-Knows no TVM: it asks an engine through the functions of `engine.protocol.session.Session`, so the
-page and the command line run it in the same way, stage by stage.
+Knows no TVM: it asks an engine by the names of its functions, so the page and the command line run
+it in the same way, stage by stage.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Bisection with an engine: which pass makes a pipeline wrong, slow, or crash?
 
-Each try of `passes.search.bisect.search` is one question to the engine, asked through the functions
-of `engine.protocol.session.Session`; so a try that ends the engine's process is a finding like any
-other, and the next one finds a new process. Knows no TVM; the page and the command line run it
-alike.
+Each try of `passes.search.bisect.search` is one question to the engine, asked by the name
+of its function; so a try that ends the engine's process is a finding like any other, and the next
+one finds a new process. Knows no TVM; the page and the command line run it alike.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Question:
             program cannot be built or run, or the engine's process ends); "" for wrong or crash,
             whichever it is.
         factor: slow is what takes longer than this times PyTorch eager, measured beside it.
-        threads, repeats: of the timing; see `engine.protocol.session.Session.time`.
+        threads, repeats: of the timing; see `engine.server.session.PipelineSession.time`.
     """
 
     source: ModelSource

@@ -20,7 +20,7 @@ from relascope.core.graph import Graph, Kind, TensorType
 from relascope.engine.measure import timing
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
-from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.session import Progress, part
 from relascope.passes.cost import known_flops, reads
 from relascope.passes.peak_memory import plan
 
@@ -84,65 +84,37 @@ def profile(
     if "backward" in watched:
         runs["backward"] = lambda: built.backward(masks, captures)
     kernels: list[Kernel] = []
-    written: dict[str, int] = {}
-    whole: dict[str, list[float]] = {}
+    phases: list[Phase] = []
     for index, (phase, run) in enumerate(runs.items()):
-        low, share = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs)
+        low, share, graph = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs), graphs[phase]
         alone = _Alone(run, built.model.device)
-        found, written[phase] = _kernels(
-            phase,
-            watched[phase],
-            graphs[phase],
-            values,
-            repeats,
-            alone,
-            lambda f, t, low=low, share=share: progress(low + 0.98 * share * f, t),  # type: ignore[misc]
-        )
-        whole[phase] = alone.taken
+        step = part(progress, low, low + 0.98 * share)
+        found, written = _kernels(phase, watched[phase], graph, values, repeats, alone, step)
+        others = [0 if k.nodes else k.bytes_out for k in found]
+        planned = plan(graph, [k.nodes for k in found], others)
+        median, memory = statistics.median(alone.taken), watched[phase].memory_bytes or written
+        times = sum(k.median_ms for k in found), sum(k.median_ms for k in found if not k.nodes)
+        phases.append(Phase(phase, median, *times, memory, planned.bytes, planned.results))
         kernels += found
-    plans = {
-        name: plan(
-            graphs[name],
-            [k.nodes for k in kernels if k.phase == name],
-            [0 if k.nodes else k.bytes_out for k in kernels if k.phase == name],
-        )
-        for name in whole
-    }
-    held = {name: watched[name].memory_bytes for name in whole}
     measured = None
     if peaks is not None:
         progress(0.98, "what the machine does at best")
         measured = peaks(tuple(dict.fromkeys(k.dtype for k in kernels if k.dtype)))
-    weights = {
-        n.id: n.bytes or 0
-        for name in whole
-        for n in graphs[name]
-        if n.kind in (Kind.PARAMETER, Kind.CONSTANT)
-    }
-    total = sum(statistics.median(samples) for samples in whole.values())
+    nodes = (n for phase in runs for n in graphs[phase])
+    weights = {n.id: n.bytes or 0 for n in nodes if n.kind in (Kind.PARAMETER, Kind.CONSTANT)}
+    total = sum(p.median_ms for p in phases)
     return Profile(
         machine=timing.machine(),
         target=target,
         threads=torch.get_num_threads(),
         repeats=repeats,
         kernels=tuple(replace(k, share=k.median_ms / total) for k in kernels),
-        phases=tuple(
-            Phase(
-                name,
-                statistics.median(samples),
-                sum(k.median_ms for k in kernels if k.phase == name),
-                sum(k.median_ms for k in kernels if k.phase == name and not k.nodes),
-                held.get(name) or written[name],
-                plans[name].bytes,
-                plans[name].results,
-            )
-            for name, samples in whole.items()
-        ),
+        phases=tuple(phases),
         comparisons=comparisons,
         build_seconds=built.seconds,
         notes=tuple(w.note for w in watched.values() if w.note),
         peaks=measured,
-        working_set=sum(weights.values()) + sum(held.get(n) or written[n] for n in whole),
+        working_set=sum(weights.values()) + sum(p.memory_bytes for p in phases),
     )
 
 

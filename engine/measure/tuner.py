@@ -22,7 +22,7 @@ from relascope.engine.measure import timing
 from relascope.engine.measure.profile import Tensors, Watched
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
-from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.tuning import Trial, Tuned, TuneResult, TuneTask
 
 RUNS = 3
@@ -134,21 +134,9 @@ def tasks(
         if measured is None and runs:
             measured = statistics.mean(watched[key])
         best = book.with_record_ms(key)
-        found.append(
-            TuneTask(
-                key,
-                workload.name,
-                workload.arguments,
-                tuple(nodes[key]),
-                calls[key],
-                workload.flops,
-                None,
-                measured,
-                best,
-                len(book.of(key)),
-                book.takes(key),
-            )
-        )
+        task = key, workload.name, workload.arguments, tuple(nodes[key]), calls[key], workload.flops
+        known = measured, best, len(book.of(key)), book.takes(key)
+        found.append(TuneTask(*task, None, *known))
     if not runs:
         return tuple(found)
     rest = sum(watched[None])
@@ -190,18 +178,8 @@ def tune(
     with records.held(place), tuner as measuring:
         notes = records.read(place).notes
         for index, workload in enumerate(chosen):
-            low, share = index / len(chosen), 1 / len(chosen)
-            done.append(
-                _tune_one(
-                    workload,
-                    place,
-                    trials,
-                    run,
-                    began,
-                    measuring,
-                    lambda f, t, low=low, share=share: progress(low + share * f, t),  # type: ignore[misc]
-                )
-            )
+            step = part(progress, index / len(chosen), (index + 1) / len(chosen))
+            done.append(_tune_one(workload, place, trials, run, began, measuring, step))
         notes += measuring.notes
     seconds = time.perf_counter() - began
     return TuneResult(
@@ -235,18 +213,8 @@ def _tune_one(
                 failed += 1
             elif best is None or measured.ms < best:
                 best = measured.ms
-            lines.append(
-                Trial(
-                    key,
-                    run,
-                    number,
-                    measured.ms,
-                    best,
-                    time.perf_counter() - began,
-                    measured.candidate,
-                    measured.error,
-                )
-            )
+            seconds, named = time.perf_counter() - began, (measured.candidate, measured.error)
+            lines.append(Trial(key, run, number, measured.ms, best, seconds, *named))
         records.add(place, records.CURVE, lines)
         made += len(batch)
         progress(min(1.0, made / trials), _words(workload, made, trials, best, before))

@@ -198,12 +198,9 @@ class Model:
         floats = [o for o in outputs if o.is_floating_point()]
         used = [(o, g) for o, g in zip(floats, grad_outs, strict=True) if o.requires_grad]
         if not used:
-            raise EngineError(
-                "operator",
-                "No output depends on a floating input or parameter.",
-                self.source.model,
-                "There is no gradient to take; leave training off.",
-            )
+            message = "No output depends on a floating input or parameter."
+            hint = "There is no gradient to take; leave training off."
+            raise EngineError("operator", message, self.source.model, hint)
         return torch.autograd.grad(
             [o for o, _ in used], leaves, [g for _, g in used], allow_unused=True
         )
@@ -223,12 +220,9 @@ def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
         value = tuple(value.values())
     if isinstance(value, list | tuple):
         return tuple(t for v in value for t in flat_tensors(v))
-    raise EngineError(
-        "operator",
-        f"The model returns a {type(value).__name__}, not a tensor.",
-        "forward()",
-        "Return tensors, or tuples, lists or dicts of them.",
-    )
+    message = f"The model returns a {type(value).__name__}, not a tensor."
+    hint = "Return tensors, or tuples, lists or dicts of them."
+    raise EngineError("operator", message, "forward()", hint)
 
 
 def load_model(source: ModelSource, progress: Progress) -> Model:
@@ -243,14 +237,8 @@ def load_model(source: ModelSource, progress: Progress) -> Model:
     if source.model in SAMPLES:
         progress(0.0, f"building {source.model}")
         try:
-            module, inputs = build(
-                source.model,
-                source.batch,
-                source.tokens,
-                source.training,
-                source.seed,
-                source.dtype,
-            )
+            about = source.model, source.batch, source.tokens, source.training
+            module, inputs = build(*about, source.seed, source.dtype)
         except ValueError as wrong:
             raise EngineError("usage", f"{wrong}.".capitalize(), source.model) from wrong
         names = SAMPLES[source.model].inputs
@@ -329,13 +317,8 @@ def _types(
 def _checked_path(source: ModelSource) -> Path:
     path = Path(source.model)
     if not path.is_file():
-        samples = ", ".join(SAMPLES)
-        raise EngineError(
-            "file",
-            f"There is neither a sample nor a file called {source.model!r}.",
-            source.model,
-            f"The samples are {samples}.",
-        )
+        message = f"There is neither a sample nor a file called {source.model!r}."
+        raise EngineError("file", message, source.model, f"The samples: {', '.join(SAMPLES)}.")
     if source.digest and file_digest(path) != source.digest:
         raise EngineError(
             "file", "The file has changed since it was opened.", source.model, "Open it again."
@@ -377,39 +360,24 @@ def _file_inputs(
     example = ", ".join(
         f"{n}={e}" for (n, _), e in zip(expected, ["1x14x768:float32"] * len(expected), strict=True)
     )
+    hint = f"Give one type an input, such as {example or EXAMPLE}."
     wrong = [f"{n}: {t}" for n, t in expected if t != "Tensor"]
     if wrong:
-        raise EngineError(
-            "input",
-            f"forward() takes something else than tensors: {', '.join(wrong)}.",
-            wrong[0],
-            "Trace a module whose inputs are tensors.",
-        )
+        message = f"forward() takes something else than tensors: {', '.join(wrong)}."
+        raise EngineError("input", message, wrong[0], "Trace a module whose inputs are tensors.")
     names = tuple(n for n, _ in expected)
     given = source.inputs or tuple(("", t) for t in recorded)
     if not given and names:
-        raise EngineError(
-            "input",
-            f"The file does not say what shapes its inputs have: {listed}.",
-            listed,
-            f"Give one type an input, such as {example or EXAMPLE}.",
-        )
+        message = f"The file does not say what shapes its inputs have: {listed}."
+        raise EngineError("input", message, listed, hint)
     if len(given) != len(expected):
-        raise EngineError(
-            "input",
-            f"forward() takes {len(expected)} inputs ({listed}), not {len(given)}.",
-            listed,
-            f"Give one type an input, such as {example}.",
-        )
+        message = f"forward() takes {len(expected)} inputs ({listed}), not {len(given)}."
+        raise EngineError("input", message, listed, hint)
     by_name = {n: t for n, t in given if n}
     strange = [n for n in by_name if n not in names]
     if strange:
-        raise EngineError(
-            "input",
-            f"forward() has no input {strange[0]!r}; it takes {listed}.",
-            strange[0],
-            f"Give one type an input, such as {example}.",
-        )
+        message = f"forward() has no input {strange[0]!r}; it takes {listed}."
+        raise EngineError("input", message, strange[0], hint)
     rest = iter([t for n, t in given if not n])
     generator = torch.Generator().manual_seed(source.seed)
     types = [by_name[n] if n in by_name else next(rest) for n in names]
@@ -442,12 +410,9 @@ def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> No
     """A trace holds dropout on or off for good; what was asked for must be what it holds."""
     active = flat.active_dropouts()
     if active and not source.training:
-        raise EngineError(
-            "input",
-            "This trace was taken in train mode, so its dropout is on for good.",
-            active[0].where,
-            "Open it for training, or trace the module after eval().",
-        )
+        message = "This trace was taken in train mode, so its dropout is on for good."
+        hint = "Open it for training, or trace the module after eval()."
+        raise EngineError("input", message, active[0].where, hint)
     if source.training and flat.dropouts() and not active:
         notes.append("The trace was taken in eval mode: its dropout is off, in training too.")
 
@@ -551,11 +516,8 @@ def _trace(
             state = torch.get_rng_state()
     finally:
         hook.remove()
-    kept = {
-        str(w.message).splitlines()[0]
-        for w in caught
-        if issubclass(w.category, torch.jit.TracerWarning)
-    }
+    warned = [w for w in caught if issubclass(w.category, torch.jit.TracerWarning)]
+    kept = {str(w.message).splitlines()[0] for w in warned}
     if kept:
         notes.append(
             "The trace holds for these input shapes only: the model decides by values in "

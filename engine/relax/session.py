@@ -90,7 +90,7 @@ class RelaxBackend:
 
 
 class RelaxSession(PipelineSession):
-    """See `engine.protocol.session.Session`."""
+    """See `engine.server.session.PipelineSession`."""
 
     def __init__(self) -> None:
         super().__init__(RelaxBackend())

@@ -94,7 +94,7 @@ class RelayBackend:
 
 
 class RelaySession(PipelineSession):
-    """See `engine.protocol.session.Session`."""
+    """See `engine.server.session.PipelineSession`."""
 
     def __init__(self) -> None:
         super().__init__(RelayBackend())

@@ -52,7 +52,7 @@ from relascope.engine.protocol.fault import Report, Shown, Suspects, Told, Where
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import ModelInfo, PassExample, SplitResult, StepRecord
-from relascope.engine.protocol.session import Progress, Session, part
+from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.times import TimeResult, TorchSaved, Variant
@@ -83,8 +83,12 @@ MOST_TEXT = 400_000
 """A program's text is cut after so many characters: more is not read, and slow to compare."""
 
 
-class PipelineSession(Session):
-    """`engine.protocol.session.Session` over a backend."""
+class PipelineSession:
+    """One engine, over its backend: what the app can ask for.
+
+    Every method may raise EngineError; results are plain data that pickles. `progress` may be
+    called often; it is cheap.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self.ir, self._backend = backend.ir, backend
@@ -96,14 +100,21 @@ class PipelineSession(Session):
         self._starts: Memo[Start] = Memo(1)
 
     def describe(self, *, progress: Progress) -> EngineInfo:
+        """Say which TVM runs and what it can compile for."""
         progress(0.0, "looking for devices")
         return replace(self._backend.describe(), machine=timing.machine())
 
     def target(self, text: str, *, progress: Progress) -> Target:
+        """What a target that somebody wrote is for, and whether that can be run here.
+
+        Raises:
+            EngineError: kind "target"; TVM refuses it, or cannot write code for it.
+        """
         progress(0.0, "looking at the target")
         return self._backend.target(text)
 
     def load(self, source: ModelSource, *, progress: Progress) -> ModelInfo:
+        """Trace or read the model, import it, and return its graph."""
         loaded = self._load(source, progress)
         model, program = loaded.model, loaded.state.program
         types = {n.name: n.outputs[0] for n in loaded.state.graph if n.name}
@@ -121,16 +132,27 @@ class PipelineSession(Session):
     def step(
         self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
     ) -> tuple[StepRecord, ...]:
+        """Run the pipeline over the imported program, one record a step."""
         records = [s.record for s in self._run(source, pipeline, progress)[1:]]
         return tuple(r for r in records if r is not None)
 
     def example(self, name: str, *, progress: Progress) -> PassExample | None:
+        """Run a pass of the catalogue on its small program; None where it has none.
+
+        Raises:
+            EngineError: kind "usage"; no pass has this name.
+        """
         progress(0.0, name)
         return run_example(self._backend, entry_of(self.ir, Step(name)))
 
     def graph_after(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> Graph:
+        """The graph after step `index` of the pipeline; -1 is the imported program.
+
+        After the gradient it is a joint graph: `forward_outputs` is set, and roles are those of
+        the cut that keeps everything that crosses.
+        """
         return self._run(source, pipeline.upto(index), progress)[-1].graph
 
     def program_after(
@@ -150,6 +172,11 @@ class PipelineSession(Session):
     def text(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> str:
+        """The IR's own text after step `index`; -1 is the imported program.
+
+        Constants stand without their values, and what is very long is cut short, which its last
+        line then says.
+        """
         state = self._run(source, pipeline.upto(index), progress)[-1]
         text = self._backend.text(state.program if state.shown is None else state.shown)
         if len(text) <= MOST_TEXT:
@@ -166,6 +193,11 @@ class PipelineSession(Session):
         *,
         progress: Progress,
     ) -> SplitResult:
+        """Saw the joint graph at the end of the pipeline into forward and backward.
+
+        Args:
+            captures: as of a `BuildRequest`.
+        """
         began = time.perf_counter()
         request = BuildRequest(source, pipeline, "").split_at(captures)
         state, halves = self._programs(request, progress)
@@ -176,6 +208,12 @@ class PipelineSession(Session):
     def check(
         self, request: BuildRequest, captures: bool = False, *, progress: Progress
     ) -> tuple[Comparison, ...]:
+        """Build and run once; compare every output (and gradient) with PyTorch.
+
+        Args:
+            captures: compare what the forward saves as well, as far as PyTorch has it too; such a
+                comparison is named "capture" and the node's id.
+        """
         state, halves, built = self._build(request, part(progress, 0.0, 0.9))
         found = compare(built, part(progress, 0.9, 1.0))
         if not captures or halves is None:
@@ -186,6 +224,16 @@ class PipelineSession(Session):
         return *found, *compare_captures(values, self._results(request, reference))
 
     def inside(self, request: BuildRequest, *, progress: Progress) -> tuple[NodeError, ...]:
+        """Compare the tensors inside what `check` builds with those inside PyTorch's run.
+
+        Every node is kept, so what is run here is fused less than what `check` runs. See
+        `engine.measure.intermediates` for what a node is held against; one that has no counterpart
+        is left out.
+
+        Returns:
+            In graph order; of a program that was split, the forward's nodes, then the backward's,
+            by their ids in the joint graph. A node that both compute stands there twice.
+        """
         source, target = request.source, request.target
         _check_runs(self._backend.target(target))
         state = self._end(source, request.pipeline, part(progress, 0.0, 0.2))
@@ -221,6 +269,7 @@ class PipelineSession(Session):
         return tuple(found)
 
     def torch_saved(self, source: ModelSource, *, progress: Progress) -> TorchSaved:
+        """Measure what PyTorch keeps for the backward of a model in training."""
         model = self._load(source, part(progress, 0.0, 0.5)).model
         progress(0.5, "asking PyTorch what it keeps")
         return self._torch_saved.get(source, lambda: torch_saved(model.module, model.inputs))
@@ -253,6 +302,18 @@ class PipelineSession(Session):
         *,
         progress: Progress,
     ) -> TimeResult:
+        """Build, compare, and time against PyTorch eager, interleaved.
+
+        Of a program that is split, forward and forward+backward are timed.
+
+        Args:
+            baselines: names in `BASELINES`, timed with them.
+            variants: built, compared and timed with them too, on the same device; one that cannot
+                be is left out, and a note says why.
+
+        Raises:
+            EngineError: kind "usage"; a joint graph is not split.
+        """
         own, share = f"{self.ir}, {request.target}", 0.5 / (1 + len(variants))
         *_, built = self._build(request, part(progress, 0.0, share), "timed")
         contenders, notes = [Contender(own, request.target, built)], []
@@ -269,6 +330,11 @@ class PipelineSession(Session):
         return replace(result, notes=(*notes, *result.notes))
 
     def time_remote(self, request: BuildRequest, fleet: Fleet, *, progress: Progress) -> TimeResult:
+        """Build, run once on a device of a fleet to compare with PyTorch here, and time there.
+
+        Times are of the program alone, by the device's clock; PyTorch does not run beside it. The
+        target is the device's, without PyTorch's BLAS, which is not there; so are the threads.
+        """
         state, halves = self._programs(request, part(progress, 0.0, 0.3), "timed")
         target, model = request.target, self._load(request.source, progress).model
         functions: dict[str, Remote] = {}
@@ -294,6 +360,11 @@ class PipelineSession(Session):
             return measure_remote(built, functions, about, fleet, request.repeats, last)
 
     def compile(self, request: BuildRequest, folder: str = "", *, progress: Progress) -> Artefact:
+        """Build for a target that need not be here; the library's size, and each kernel's code.
+
+        Args:
+            folder: where the engine's process leaves object files and code; "" to leave none.
+        """
         known = self._backend.target(request.target)
         programs = self._programs(request, part(progress, 0.0, 0.3), "compiled")
         functions = self._functions(*programs)
@@ -321,6 +392,14 @@ class PipelineSession(Session):
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress
     ) -> tuple[tuple[str, ...], ...] | None:
+        """The nodes of the forward alone, by id, that TVM's FuseOps makes one kernel each.
+
+        The pipeline must take the gradient. It says what the forward writes to memory, and so what
+        recomputing costs (`passes.cost`). None where fusion cannot be followed back to nodes.
+
+        Args:
+            whole: of the program as it is built instead, with a gradient or without, not split.
+        """
         state = self._end(source, pipeline, progress)
         if whole:
             progress(0.9, "fusing")
@@ -331,6 +410,7 @@ class PipelineSession(Session):
         return forward_kernels(self._backend, state.program, state.base, state.exprs)
 
     def profile(self, request: BuildRequest, *, progress: Progress) -> Profile:
+        """Build, compare, and time every kernel by itself."""
         state, halves, built = self._build(request, part(progress, 0.0, 0.3), "profiled")
         progress(0.3, "building it to be watched")
         target, functions = request.target, self._functions(state, halves)
@@ -355,6 +435,14 @@ class PipelineSession(Session):
         *,
         progress: Progress,
     ) -> Peaks:
+        """What the device of a target does at best; see `engine.measure.peaks`.
+
+        Args:
+            threads: as of `time`.
+            dtypes: in which products are timed.
+            turn: 0 for what profiles are held against, which is measured once; another number
+                measures anew.
+        """
         set_threads(threads)
         progress(0.0, "what the machine does at best")
         return self._peaks_of(target, dtypes, turn)
@@ -367,6 +455,13 @@ class PipelineSession(Session):
     def tasks(
         self, request: BuildRequest, fleet: Fleet | None = None, *, progress: Progress
     ) -> tuple[TuneTask, ...]:
+        """The kernels that can be tuned, those that take the largest share first.
+
+        A target with `engine.protocol.tuning.RECORDS` has the tasks that it has without.
+
+        Args:
+            fleet: whose records count; None for this machine's.
+        """
         functions = self._tunable(request, True, part(progress, 0.0, 0.7))
         values: Mapping[str, Any] = {}
         set_threads(request.threads)
@@ -388,6 +483,20 @@ class PipelineSession(Session):
         *,
         progress: Progress,
     ) -> TuneResult:
+        """Measure schedules of some of the tasks, and keep what was found on disk.
+
+        The records (`engine.protocol.records`) grow batch by batch while this works, so it may be
+        killed; called again it goes on from them, and measures no schedule twice.
+
+        Args:
+            keys: of tasks; one after the other, in this order. None of them means all.
+            trials: how many schedules to measure of each task, besides those measured before.
+            fleet: devices to measure on; None for this machine.
+
+        Raises:
+            EngineError: kind "usage", where a key is no task's; kind "target", where nothing can be
+                measured; kind "file", where records cannot be kept or another process is tuning.
+        """
         set_threads(request.threads)
         functions = self._tunable(request, False, part(progress, 0.0, 0.05))
         about = request.target, request.threads or len(os.sched_getaffinity(0))
@@ -410,6 +519,10 @@ class PipelineSession(Session):
         return records.folder(self.ir, version, request.target, request.threads, fleet)
 
     def suspects(self, source: ModelSource, where: Where, *, progress: Progress) -> Suspects:
+        """The program before suspected passes, and the nodes where values first differ after them.
+
+        Of a crash, and of what is slow, no such nodes are known.
+        """
         start = self._start(source, where, part(progress, 0.0, 0.5))
         if where.kind != "wrong" or where.tail:
             return Suspects(start.graph, ())
@@ -427,6 +540,14 @@ class PipelineSession(Session):
         *,
         progress: Progress,
     ) -> Shown:
+        """What the suspected passes do to a piece of the program before them.
+
+        What goes wrong is part of the answer, unless the process ends.
+
+        Args:
+            piece: of the graph of `suspects`.
+            bare: leave the suspected passes out: whether the piece can be run at all.
+        """
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")
         return narrow.look(self._backend, start, where, piece, bare)
@@ -434,6 +555,7 @@ class PipelineSession(Session):
     def report(
         self, source: ModelSource, where: Where, piece: Piece, told: Told, *, progress: Progress
     ) -> Report:
+        """Make a report of such a piece, which runs by itself."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, "writing the report")
         steps = [named(self.ir, s) for s in suspected(where)]
