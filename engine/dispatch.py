@@ -141,12 +141,9 @@ class Dispatch:
         return copy
 
     def __reduce__(self) -> Any:
-        raise EngineError(
-            "usage",
-            "A module with TVM dispatch cannot be pickled.",
-            type(self.module).__name__,
-            "Call remove_tvm_dispatch first, or save its state_dict().",
-        )
+        message = "A module with TVM dispatch cannot be pickled."
+        hint = "Call remove_tvm_dispatch first, or save its state_dict()."
+        raise EngineError("usage", message, type(self.module).__name__, hint)
 
 
 class _Route:

@@ -59,12 +59,8 @@ class Stepwise:
                 program is then the one before it.
         """
         if name not in names(self._session.ir):
-            raise EngineError(
-                "usage",
-                f"There is no {self._session.ir} pass called {name!r}.",
-                name,
-                "`relascope passes` lists them.",
-            )
+            message = f"There is no {self._session.ir} pass called {name!r}."
+            raise EngineError("usage", message, name, "`relascope passes` lists them.")
         told = tuple((k, _text(v)) for k, v in parameters.items())
         pipeline = self.pipeline.inserted(len(self.pipeline), Step(name, True, told))
         record = self._session.step(self.source, pipeline, progress=_silent)[-1]

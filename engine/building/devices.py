@@ -182,12 +182,9 @@ class Tvm:
                 return Target(target, words, False, missing)
             return self._tried(target, words, self.module.cpu(0))
         if not self._writes(kind):
-            raise EngineError(
-                "target",
-                f"This TVM was built without {kind}, so it cannot write code for it.",
-                target,
-                "Choose another kind, such as llvm or cuda.",
-            )
+            message = f"This TVM was built without {kind}, so it cannot write code for it."
+            hint = "Choose another kind, such as llvm or cuda."
+            raise EngineError("target", message, target, hint)
         index = gpu_index(target)
         words = _GPUS.get(kind, f"a device, by {kind}")
         if kind not in _GPUS or not self._drives(kind) or not self.module.device(kind, 0).exist:
@@ -259,23 +256,17 @@ class Tvm:
 def _check_processor(target: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         close = difflib.get_close_matches(name, known, 5, 0.4) or sorted(known)[:8]
-        raise EngineError(
-            "target",
-            f"LLVM knows no processor {name!r} of this architecture.",
-            target,
-            f"Perhaps one of {', '.join(close)}; or leave -mcpu out.",
-        )
+        message = f"LLVM knows no processor {name!r} of this architecture."
+        hint = f"Perhaps one of {', '.join(close)}; or leave -mcpu out."
+        raise EngineError("target", message, target, hint)
 
 
 def _check_features(target: str, features: str, has: Collection[str]) -> None:
     for feature in features.split(","):
         if feature[:1] == "+" and feature[1:] not in has:
-            raise EngineError(
-                "target",
-                f"LLVM knows no feature {feature[1:]!r} of this architecture.",
-                target,
-                "Write -mattr=+avx2,+fma, say, or leave it out.",
-            )
+            message = f"LLVM knows no feature {feature[1:]!r} of this architecture."
+            hint = "Write -mattr=+avx2,+fma, say, or leave it out."
+            raise EngineError("target", message, target, hint)
 
 
 def _check_triple(target: str, known: Collection[str]) -> None:

@@ -177,8 +177,5 @@ def check_type(value: torch.Tensor, name: str, kind: TensorType) -> None:
     """
     dtype = str(value.dtype).removeprefix("torch.")
     if tuple(value.shape) != kind.shape or dtype != kind.dtype:
-        raise EngineError(
-            "input",
-            f"{name} is {dtype}{list(value.shape)}, and the function was built for {kind}.",
-            name,
-        )
+        message = f"{name} is {dtype}{list(value.shape)}, and the function was built for {kind}."
+        raise EngineError("input", message, name)

@@ -198,12 +198,9 @@ def _request(ask: Ask, stage: Stage, target: str) -> BuildRequest:
     try:
         return with_cut(ask, request, lambda joint: cut(joint, stage.strategy, stage.budget))
     except ValueError as wrong:
-        raise EngineError(
-            "pass",
-            f"The program cannot be cut: {wrong}.",
-            stage.strategy,
-            "See what the steps of the training pipeline say.",
-        ) from wrong
+        message = f"The program cannot be cut: {wrong}."
+        hint = "See what the steps of the training pipeline say."
+        raise EngineError("pass", message, stage.strategy, hint) from wrong
 
 
 def _of(stage: str, found: Iterable[Comparison]) -> list[Comparison]:

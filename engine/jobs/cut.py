@@ -56,12 +56,9 @@ def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
     """
     graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
     if graph.forward_outputs is None:
-        raise EngineError(
-            "usage",
-            "There is no gradient to cut: the pipeline does not take one.",
-            str(pipeline),
-            "Use the default training pipeline, or add the gradient step.",
-        )
+        message = "There is no gradient to cut: the pipeline does not take one."
+        hint = "Use the default training pipeline, or add the gradient step."
+        raise EngineError("usage", message, str(pipeline), hint)
     return graph
 
 

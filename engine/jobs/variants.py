@@ -81,12 +81,8 @@ def chosen(text: str, offered: Iterable[Offer]) -> tuple[Offer, ...]:
     wanted = [n.strip() for n in text.split(",") if n.strip()]
     unknown = [n for n in wanted if n not in known]
     if unknown or not wanted:
-        raise EngineError(
-            "usage",
-            f"There is no way called {', '.join(unknown) or text!r} here.",
-            "--ways",
-            f"Name some of {', '.join(known)}, or all.",
-        )
+        message = f"There is no way called {', '.join(unknown) or text!r} here."
+        raise EngineError("usage", message, "--ways", f"Name some of {', '.join(known)}, or all.")
     return tuple(known[n] for n in dict.fromkeys(wanted))
 
 

@@ -90,12 +90,9 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
         gradients = built.backward(masks, captures)
         found.update({f"gradient of {n}": t for n, t in gradients.items()})
     if set(found) != set(expected):
-        raise EngineError(
-            "engine",
-            "What was built does not return what the model returns.",
-            ", ".join(sorted(set(found) ^ set(expected))),
-            "Report this; it is a fault of ours.",
-        )
+        message = "What was built does not return what the model returns."
+        hint = "Report this; it is a fault of ours."
+        raise EngineError("engine", message, ", ".join(sorted(set(found) ^ set(expected))), hint)
     scales = {name: scale_of(tensor) for name, tensor in expected.items()}
     floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
     return tuple(
@@ -135,12 +132,8 @@ def comparison(
     """
     dtype = str(theirs.dtype).removeprefix("torch.")
     if ours.shape != theirs.shape:
-        raise EngineError(
-            "engine",
-            f"{name} has the shape {list(ours.shape)}, PyTorch's {list(theirs.shape)}.",
-            name,
-            "Report this; it is a fault of ours.",
-        )
+        message = f"{name} has the shape {list(ours.shape)}, PyTorch's {list(theirs.shape)}."
+        raise EngineError("engine", message, name, "Report this; it is a fault of ours.")
     if not theirs.numel():
         return Comparison(name, 0.0, 0.0, 0.0, dtype)
     a, b = ours.to(theirs.device, torch.float64), theirs.to(torch.float64)

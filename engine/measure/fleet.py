@@ -69,12 +69,9 @@ def _connect(fleet: Fleet, progress: Progress, seconds: float) -> Any:
     count, until = check(fleet), time.monotonic() + seconds
     while not _free(fleet):
         if time.monotonic() >= until:
-            raise EngineError(
-                "target",
-                f"All devices with the key {fleet.key!r} are in use ({count}).",
-                fleet.tracker,
-                "Wait until others are done, or add a device.",
-            )
+            message = f"All devices with the key {fleet.key!r} are in use ({count})."
+            hint = "Wait until others are done, or add a device."
+            raise EngineError("target", message, fleet.tracker, hint)
         progress(0.0, f"waiting for a device with the key {fleet.key}")
         time.sleep(0.5)
     found: list[Any] = []

@@ -57,12 +57,8 @@ def refuse_library(target: str, ours: Collection[str]) -> None:
     """
     name = library(target, ours)
     if name:
-        raise EngineError(
-            "target",
-            "A device of a fleet has no PyTorch and no OpenBLAS to call.",
-            target,
-            f"Leave out -libs={name}.",
-        )
+        message = "A device of a fleet has no PyTorch and no OpenBLAS to call."
+        raise EngineError("target", message, target, f"Leave out -libs={name}.")
 
 
 @contextmanager

@@ -166,12 +166,8 @@ def tune(
     workloads = {w.key: w for f in functions.values() for w in f.workloads}
     unknown = [k for k in keys if k not in workloads]
     if unknown:
-        raise EngineError(
-            "usage",
-            f"The program has no such task: {', '.join(unknown)}.",
-            unknown[0],
-            "`relascope tasks` lists them.",
-        )
+        message = f"The program has no such task: {', '.join(unknown)}."
+        raise EngineError("usage", message, unknown[0], "`relascope tasks` lists them.")
     chosen = [workloads[k] for k in keys or workloads]
     run, began, target, threads = uuid.uuid4().hex[:12], time.perf_counter(), *about
     done: list[Tuned] = []

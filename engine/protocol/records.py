@@ -210,12 +210,9 @@ def held(place: Path) -> Iterator[None]:
         place.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout as wrong:
-        raise EngineError(
-            "file",
-            "Another process is tuning for this target.",
-            str(place),
-            "Wait until it is done, or stop it: two at once would disturb each other's times.",
-        ) from wrong
+        message = "Another process is tuning for this target."
+        hint = "Wait until it is done, or stop it: two at once would disturb each other's times."
+        raise EngineError("file", message, str(place), hint) from wrong
     except OSError as wrong:
         raise _unusable(place, wrong) from wrong
     try:
@@ -254,9 +251,5 @@ def _lines(path: Path, kind: type[Any], notes: list[str]) -> Iterable[Any]:
 
 
 def _unusable(place: Path, wrong: OSError) -> EngineError:
-    return EngineError(
-        "file",
-        f"The records cannot be kept there: {wrong.strerror or wrong}.",
-        str(place),
-        f"Name another folder in {VARIABLE}.",
-    )
+    message = f"The records cannot be kept there: {wrong.strerror or wrong}."
+    return EngineError("file", message, str(place), f"Name another folder in {VARIABLE}.")

@@ -47,20 +47,12 @@ def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
     for item in filter(None, (part.strip() for part in re.split(r"[,;\n]", text))):
         match = _INPUT.fullmatch(item)
         if match is None:
-            raise EngineError(
-                "input",
-                f"Cannot read the input type {item!r}.",
-                item,
-                f"Write one shape an input, such as {EXAMPLE} or hidden=1x14x768:float32.",
-            )
+            hint = f"Write one shape an input, such as {EXAMPLE} or hidden=1x14x768:float32."
+            raise EngineError("input", f"Cannot read the input type {item!r}.", item, hint)
         dtype = match["dtype"] or "float32"
         if dtype not in _DTYPES:
-            raise EngineError(
-                "input",
-                f"{dtype!r} is no dtype of an input.",
-                item,
-                f"Use one of {', '.join(_DTYPES)}.",
-            )
+            message = f"{dtype!r} is no dtype of an input."
+            raise EngineError("input", message, item, f"Use one of {', '.join(_DTYPES)}.")
         shape = match["shape"]
         sizes = () if shape == "scalar" else tuple(int(s) for s in shape.split("x"))
         name = match["name"] or ""
@@ -92,12 +84,8 @@ def source_from_file(
     """
     file = Path(path)
     if not file.is_file():
-        raise EngineError(
-            "file",
-            f"There is no file {str(path)!r}.",
-            str(path),
-            "Give a sample's name, or the path of a trace written by torch.jit.save.",
-        )
+        hint = "Give a sample's name, or the path of a trace written by torch.jit.save."
+        raise EngineError("file", f"There is no file {str(path)!r}.", str(path), hint)
     return ModelSource(
         model=str(file.resolve()),
         seed=seed,

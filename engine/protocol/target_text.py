@@ -99,9 +99,5 @@ def refused(error: Exception, target: str) -> EngineError:
     reason = re.sub(r"^.*?Check failed: .*?(?:false|\)) ?: ", "", lines[-1] if lines else "")
     while re.match(r"\w*Error: ?", reason):
         reason = reason.partition(":")[2].strip()
-    return EngineError(
-        "target",
-        f"TVM refuses this target: {reason.rstrip('.') or 'it does not say why'}.",
-        target,
-        _HINT,
-    )
+    message = f"TVM refuses this target: {reason.rstrip('.') or 'it does not say why'}."
+    return EngineError("target", message, target, _HINT)

@@ -71,19 +71,13 @@ class Fleet:
     def __post_init__(self) -> None:
         host, colon, port = self.tracker.rpartition(":")
         if not host or not colon or not port.isdigit() or not 0 < int(port) < 65536:
-            raise EngineError(
-                "usage",
-                f"Cannot read {self.tracker!r} as the address of a tracker.",
-                "--tracker",
-                "Write host:port, such as 127.0.0.1:9190.",
-            )
+            message = f"Cannot read {self.tracker!r} as the address of a tracker."
+            hint = "Write host:port, such as 127.0.0.1:9190."
+            raise EngineError("usage", message, "--tracker", hint)
         if not self.key:
-            raise EngineError(
-                "usage",
-                "Which of the tracker's devices is to measure is not said.",
-                "--key",
-                "Give the key that the devices registered with.",
-            )
+            message = "Which of the tracker's devices is to measure is not said."
+            hint = "Give the key that the devices registered with."
+            raise EngineError("usage", message, "--key", hint)
 
     @property
     def host(self) -> str:

@@ -40,21 +40,15 @@ def read_exported(
         module = torch.export.unflatten(program)
     except Exception as wrong:  # torch raises whatever it stumbles on
         lines = str(wrong).strip().splitlines()
-        raise EngineError(
-            "file",
-            f"This file is not an exported program: {lines[0] if lines else wrong!r}",
-            path.name,
-            "Write it with torch.export.save, and open only files that you trust.",
-        ) from wrong
+        message = f"This file is not an exported program: {lines[0] if lines else wrong!r}"
+        hint = "Write it with torch.export.save, and open only files that you trust."
+        raise EngineError("file", message, path.name, hint) from wrong
     if program.call_spec.in_spec is not None and program.example_inputs:
         named = program.example_inputs[1]
         if named:
-            raise EngineError(
-                "input",
-                f"The program takes inputs by name only: {', '.join(named)}.",
-                path.name,
-                "Export the module with all its inputs by position.",
-            )
+            message = f"The program takes inputs by name only: {', '.join(named)}."
+            hint = "Export the module with all its inputs by position."
+            raise EngineError("input", message, path.name, hint)
     nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     values: dict[str, Any] = {
         str(n): nodes[n].meta["val"] if n in nodes else None
@@ -62,12 +56,8 @@ def read_exported(
     }
     strange = [n for n, v in values.items() if not isinstance(v, torch.Tensor)]
     if strange:
-        raise EngineError(
-            "input",
-            f"The input {strange[0]} of the program is no tensor.",
-            strange[0],
-            "Export a module whose inputs are tensors.",
-        )
+        message = f"The input {strange[0]} of the program is no tensor."
+        raise EngineError("input", message, strange[0], "Export a module whose inputs are tensors.")
     types = tuple(_type(v) for v in values.values())
     fixed = all(isinstance(d, int) for t in types for d in t.shape)
     return module, tuple((n, "Tensor") for n in values), types if fixed else ()

@@ -124,24 +124,17 @@ class _Flattener:
         results = self.inline(graph, "", [_Module(""), *self.inputs])
         for value in _flat_outputs(results):
             if value.type().kind() != "TensorType":
-                raise EngineError(
-                    "operator",
-                    f"The model returns a {value.type()}, not a tensor.",
-                    self.where(value),
-                    "Return tensors, or tuples, lists or dicts of them.",
-                )
+                message = f"The model returns a {value.type()}, not a tensor."
+                hint = "Return tensors, or tuples, lists or dicts of them."
+                raise EngineError("operator", message, self.where(value), hint)
             self.graph.registerOutput(value)
         torch._C._jit_pass_lower_all_tuples(self.graph)
         drawn = self.flat.active_dropouts()
         torch._C._jit_pass_dce(self.graph)
         lost = [o for o in drawn if o not in self.flat.active_dropouts()]
         if lost:
-            raise EngineError(
-                "operator",
-                "Nothing reads what this dropout makes, yet it draws random numbers.",
-                lost[0].where,
-                "Remove it from the model.",
-            )
+            message = "Nothing reads what this dropout makes, yet it draws random numbers."
+            raise EngineError("operator", message, lost[0].where, "Remove it from the model.")
         self.flat.tensors = {n: t for n, t in self.flat.tensors.items() if self.is_read(n)}
         return self.flat
 
@@ -193,12 +186,8 @@ class _Flattener:
         kind = node.kind()
         for block in node.blocks():
             if _uses_modules(block):
-                raise EngineError(
-                    "operator",
-                    f"A branch or loop ({kind}) uses a submodule or parameter.",
-                    scope or "the top",
-                    _TRACE_HINT,
-                )
+                message = f"A branch or loop ({kind}) uses a submodule or parameter."
+                raise EngineError("operator", message, scope or "the top", _TRACE_HINT)
         clone = self.graph.createClone(node, resolve)
         self.graph.insertNode(clone)
         origin = Origin(scope, kind, self.ordinal)

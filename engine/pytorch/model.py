@@ -331,12 +331,9 @@ def _read(source: ModelSource, path: Path) -> torch.jit.ScriptModule:
         # torch.jit.load reads TorchScript archives only: nothing is unpickled into Python.
         module = torch.jit.load(str(path), map_location="cpu")
     except (RuntimeError, ValueError, EOFError, OSError) as wrong:
-        raise EngineError(
-            "file",
-            "This file is not a TorchScript trace.",
-            path.name,
-            f"{_TRACE_HINT} A file written by torch.save holds no program.",
-        ) from wrong
+        message = "This file is not a TorchScript trace."
+        hint = f"{_TRACE_HINT} A file written by torch.save holds no program."
+        raise EngineError("file", message, path.name, hint) from wrong
     return module.to(getattr(torch, source.dtype)).train(source.training)
 
 
@@ -452,12 +449,9 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
                         'For attention, build the model with attn_implementation="eager"; '
                         "else draw outside of the model and make it an input.",
                     )
-            raise EngineError(
-                "operator",
-                "The model draws random numbers outside the dropouts of its trace.",
-                source.model,
-                "Use nn.Dropout, read its result, and draw nothing else.",
-            )
+            message = "The model draws random numbers outside the dropouts of its trace."
+            hint = "Use nn.Dropout, read its result, and draw nothing else."
+            raise EngineError("operator", message, source.model, hint)
 
 
 def _first_run(

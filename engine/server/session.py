@@ -721,12 +721,9 @@ class PipelineSession:
         joint = bool(state.program.gradients)
         if not request.split:
             if done and joint:
-                raise EngineError(
-                    "usage",
-                    f"The pipeline ends in a joint graph, which is {done} as two functions.",
-                    "captures",
-                    "Choose a capture strategy, or leave out the gradient's steps.",
-                )
+                message = f"The pipeline ends in a joint graph, which is {done} as two functions."
+                hint = "Choose a capture strategy, or leave out the gradient's steps."
+                raise EngineError("usage", message, "captures", hint)
             return state, None
         if not joint:
             raise _no_gradient(request.pipeline)
@@ -773,21 +770,15 @@ def _check_runs(target: Target) -> None:
         EngineError: kind "target"; says what is missing.
     """
     if not target.runs_here:
-        raise EngineError(
-            "target",
-            f"What is built for this target cannot run here. {target.missing}",
-            target.name,
-            "Building for it, and its code, can be had: `relascope compile`.",
-        )
+        message = f"What is built for this target cannot run here. {target.missing}"
+        hint = "Building for it, and its code, can be had: `relascope compile`."
+        raise EngineError("target", message, target.name, hint)
 
 
 def _no_gradient(pipeline: Pipeline) -> EngineError:
-    return EngineError(
-        "pass",
-        "The pipeline ends without a gradient, so there is nothing to split.",
-        str(pipeline),
-        "Load the model for training and keep the gradient's steps on.",
-    )
+    message = "The pipeline ends without a gradient, so there is nothing to split."
+    hint = "Load the model for training and keep the gradient's steps on."
+    return EngineError("pass", message, str(pipeline), hint)
 
 
 def _masks(program: Program, source: ModelSource, model: Model) -> dict[str, Any]:

@@ -57,12 +57,9 @@ def check_gradient_of(ir: str, source: ModelSource) -> None:
         if source.training:
             check_gradient(ir, source.gradient)
     except ValueError as wrong:
-        raise EngineError(
-            "usage",
-            f"{str(wrong)[0].upper()}{str(wrong)[1:]}.",
-            "gradient",
-            "Choose TVM's gradient, or the engine Relax.",
-        ) from wrong
+        message = f"{str(wrong)[0].upper()}{str(wrong)[1:]}."
+        hint = "Choose TVM's gradient, or the engine Relax."
+        raise EngineError("usage", message, "gradient", hint) from wrong
 
 
 def entry_of(ir: str, step: Step) -> PassInfo:
@@ -74,12 +71,8 @@ def entry_of(ir: str, step: Step) -> PassInfo:
     try:
         return info(ir, step)
     except KeyError:
-        raise EngineError(
-            "usage",
-            f"There is no {ir} pass called {step.name!r}.",
-            str(step),
-            "`relascope passes` lists them.",
-        ) from None
+        message = f"There is no {ir} pass called {step.name!r}."
+        raise EngineError("usage", message, str(step), "`relascope passes` lists them.") from None
 
 
 def check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
@@ -103,21 +96,13 @@ def check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
     missing = [n for n in entry.needs if n not in done]
     if missing:
         names = ", ".join(missing)
-        raise EngineError(
-            "pass",
-            f"{entry.title} needs {names} before it.",
-            entry.name,
-            f"Switch {names} on in front of it, or see why it failed.",
-        )
+        hint = f"Switch {names} on in front of it, or see why it failed."
+        raise EngineError("pass", f"{entry.title} needs {names} before it.", entry.name, hint)
     wrong = [n for n in entry.excludes if n in done]
     if wrong:
         names = ", ".join(wrong)
-        raise EngineError(
-            "pass",
-            f"{entry.title} cannot work after {names}.",
-            entry.name,
-            f"Switch {names} off, or move it behind the gradient's steps.",
-        )
+        hint = f"Switch {names} off, or move it behind the gradient's steps."
+        raise EngineError("pass", f"{entry.title} cannot work after {names}.", entry.name, hint)
 
 
 def arguments_of(entry: PassInfo, step: Step) -> dict[str, Any]:
