@@ -15,6 +15,7 @@ from relascope.engine.client import EngineClient
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue import default_pipeline, read_pipeline
 from relascope.passes.cuts import cut as cuts
@@ -167,10 +168,8 @@ def first_target(ask: Callable[..., Any]) -> str:
     Raises:
         EngineError: kind "target"; there is none.
     """
-    here = [t for t in ask("describe").targets if t.runs_here]
-    if not here:
-        raise EngineError("target", "This machine can run none of the engine's targets.")
-    return here[0].name
+    engine: EngineInfo = ask("describe")
+    return engine.best
 
 
 def request_of(args: argparse.Namespace, ask: Callable[..., Any]) -> BuildRequest:

@@ -100,10 +100,7 @@ class Stepwise:
             EngineError: it cannot be built or run.
         """
         if target is None:
-            here = [t for t in self._session.describe(progress=_silent).targets if t.runs_here]
-            if not here:
-                raise EngineError("target", "This machine can run none of the engine's targets.")
-            target = here[0].name
+            target = self._session.describe(progress=_silent).best
         upto = self.pipeline.upto(last_built(self._session.ir, self.pipeline))
         found = self._session.check(BuildRequest(self.source, upto, target), progress=_silent)
         limit = LIMITS[self.source.dtype]

@@ -100,22 +100,9 @@ def report(
         changed = replay.applied(found.program, start.steps)
         after_text = backend.text(changed)
         after_graph = carry_identity(graph, backend.to_graph(changed)[0]).graph
-    written = backend.written(found.program)
-    facts = Facts(
-        ir,
-        version,
-        start.graph,
-        where,
-        piece,
-        start.floor,
-        found,
-        written,
-        *passes,
-        told,
-        backend.text(found.program),
-        after_text,
-        results,
-    )
+    written, text = backend.written(found.program), backend.text(found.program)
+    about = ir, version, start.graph, where, piece, start.floor, found, written
+    facts = Facts(*about, *passes, told, text, after_text, results)
     return Report(title(facts), facts.before, facts.after, files(facts), graph, after_graph)
 
 

@@ -134,21 +134,11 @@ def measure(
         eager = next(r for r in base.rows if r.ratio_to_eager is None and r.phase == _WHOLE)
         # Of ratios, so that what slowed the machine between two timings is none of the cut's.
         more = (_ratio(mine) - _ratio(base)) * eager.median_ms
-        points.append(
-            Point(
-                title,
-                len(one.ids),
-                one.bytes,
-                one.share,
-                more / _ours(base, "forward").median_ms,
-                _ours(mine, "forward").median_ms,
-                _ours(mine, _WHOLE).median_ms,
-                _ratio(mine),
-                profile.estimated_peak_bytes,
-                profile.peak_bytes,
-                max(c.max_abs for c in profile.comparisons),
-            )
-        )
+        shares = one.share, more / _ours(base, "forward").median_ms
+        took = _ours(mine, "forward").median_ms, _ours(mine, _WHOLE).median_ms, _ratio(mine)
+        peaks = profile.estimated_peak_bytes, profile.peak_bytes
+        error = max(c.max_abs for c in profile.comparisons)
+        points.append(Point(title, len(one.ids), one.bytes, *shares, *took, *peaks, error))
         tell(points[-1])
     return tuple(points)
 

@@ -98,21 +98,11 @@ def narrow(
     found = reduce(graph, search.judge(where), near, most)
     assert found.piece is not None, "the whole shows the fault, or there would be no question"
     shown = search.known[found.piece]
-    made = Reduction(
-        bisection,
-        source,
-        where,
-        total,
-        found.piece,
-        shown,
-        tuple(operators(graph, found.piece)),
-        found.minimal,
-        tuple(log),
-        None,
-    )
-    told = Told(
-        Path(source.model).name, shown, how_found(made, calls(graph, found.piece)), found.minimal
-    )
+    about = bisection, source, where, total, found.piece, shown
+    named = tuple(operators(graph, found.piece))
+    made = Reduction(*about, named, found.minimal, tuple(log), None)
+    words = how_found(made, calls(graph, found.piece))
+    told = Told(Path(source.model).name, shown, words, found.minimal)
     return replace(made, report=ask("report", source, where, found.piece, told))
 
 

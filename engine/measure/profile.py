@@ -169,22 +169,10 @@ def _kernels(
     counts = Counter(i for site in function.kernels for i in site.nodes)
     found = []
     for site, taken, (read, outputs) in zip(function.kernels, times, first, strict=True):
-        known = reads(graph, site.nodes)
-        found.append(
-            Kernel(
-                site.name,
-                phase,
-                site.nodes,
-                statistics.median(taken),
-                0.0,
-                read,
-                sum(TensorType(o.shape, o.dtype).bytes or 0 for o in outputs),
-                outputs,
-                _flops(graph, site, counts),
-                known.unread,
-                known.weights,
-            )
-        )
+        known, median = reads(graph, site.nodes), statistics.median(taken)
+        wrote = sum(TensorType(o.shape, o.dtype).bytes or 0 for o in outputs)
+        work = _flops(graph, site, counts), known.unread, known.weights
+        found.append(Kernel(site.name, phase, site.nodes, median, 0.0, read, wrote, outputs, *work))
     return found, _covered(places)
 
 

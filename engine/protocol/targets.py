@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relascope.core.errors import EngineError
+
 
 @dataclass(frozen=True)
 class Target:
@@ -35,3 +37,15 @@ class EngineInfo:
     path: str
     targets: tuple[Target, ...]
     machine: str = ""
+
+    @property
+    def best(self) -> str:
+        """The best target that runs here.
+
+        Raises:
+            EngineError: kind "target"; there is none.
+        """
+        found = next((t.name for t in self.targets if t.runs_here), None)
+        if found is None:
+            raise EngineError("target", "This machine can run none of the engine's targets.")
+        return found

@@ -380,14 +380,11 @@ class PipelineSession:
         notes = [] if known.runs_here else [f"It cannot be timed here. {known.missing}"]
         notes += dict.fromkeys(n for t in taken for n in t.notes)
         files = sorted(str(f.relative_to(place)) for f in place.rglob("*.*")) if place else []
-        return Artefact(
-            known,
+        kernels, size = (
             tuple(k for t in taken for k in t.kernels),
             sum(t.library_bytes for t in taken),
-            seconds,
-            tuple(notes),
-            tuple(files),
         )
+        return Artefact(known, kernels, size, seconds, tuple(notes), tuple(files))
 
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress
@@ -416,15 +413,9 @@ class PipelineSession:
         target, functions = request.target, self._functions(state, halves)
         watched = {phase: self._backend.watched(f, target) for phase, f in functions.items()}
         set_threads(request.threads)
-        return profile(
-            built,
-            watched,
-            {phase: f.graph for phase, f in functions.items()},
-            target,
-            request.repeats,
-            part(progress, 0.6, 1.0),
-            lambda dtypes: self._peaks_of(target, dtypes, 0),
-        )
+        graphs, repeats = {phase: f.graph for phase, f in functions.items()}, request.repeats
+        best = partial(self._peaks_of, target, turn=0)
+        return profile(built, watched, graphs, target, repeats, part(progress, 0.6, 1.0), best)
 
     def peaks(
         self,
@@ -581,14 +572,9 @@ class PipelineSession:
             if where.building:
                 progress(0.5, "recording what is inside the program")
                 recorded = self._recorded(source, program, graph, exprs, where.target)
-            return Start(
-                program,
-                graph,
-                exprs,
-                [as_pass(self.ir, s) for s in steps],
-                [as_pass(self.ir, s) for s in tail_of(self.ir, where)],
-                recorded,
-            )
+            tail = [as_pass(self.ir, s) for s in tail_of(self.ir, where)]
+            suspects = [as_pass(self.ir, s) for s in steps]
+            return Start(program, graph, exprs, suspects, tail, recorded)
 
         return self._starts.get((source, where), make)
 
@@ -668,16 +654,8 @@ class PipelineSession:
         graph = matched.graph
         if graph.forward_outputs is not None:
             graph = graph.with_roles(roles(graph))
-        record = StepRecord(
-            step.name,
-            True,
-            len(matched.changed),
-            len(matched.added),
-            len(matched.removed),
-            len(graph),
-            seconds,
-            graph.operators,
-        )
+        counts = len(matched.changed), len(matched.added), len(matched.removed), len(graph)
+        record = StepRecord(step.name, True, *counts, seconds, graph.operators)
         if entry.looking:
             return replace(before, graph=graph, record=record, shown=program)
         exprs = {matched.renamed[i]: e for i, e in exprs.items()}
@@ -687,17 +665,8 @@ class PipelineSession:
         self, before: State, step: Step, seconds: float, error: EngineError | None
     ) -> State:
         """The state after a step that is switched off, or that failed: the program before it."""
-        record = StepRecord(
-            step.name,
-            step.enabled,
-            0,
-            0,
-            0,
-            len(before.graph),
-            seconds,
-            before.graph.operators,
-            error,
-        )
+        counts, operators = (0, 0, 0, len(before.graph)), before.graph.operators
+        record = StepRecord(step.name, step.enabled, *counts, seconds, operators, error)
         return replace(before, record=record)
 
     def _end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> State:

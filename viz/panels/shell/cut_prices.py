@@ -44,14 +44,12 @@ def request_of(desk: Desk, screen: Screen) -> BuildRequest:
     """
     state = st.session_state
     engine: EngineInfo = desk.ask("describe")
-    here = [t.name for t in engine.targets if t.runs_here]
-    if not here:
-        raise EngineError("target", "This machine can run none of the engine's targets.")
+    best, here = engine.best, [t.name for t in engine.targets if t.runs_here]
     target = state.get("keep_target")
     return BuildRequest(
         screen.source,
         screen.pipeline,
-        target if target in here else here[0],
+        target if target in here else best,
         int(state.get("keep_threads", 0)),
         int(state.get("keep_repeats", 30)),
     )

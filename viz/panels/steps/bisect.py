@@ -66,10 +66,8 @@ def search(desk: Desk, screen: Screen) -> Search | None:
         return None
     found = Search()
     try:
-        here = [t.name for t in desk.ask("describe").targets if t.runs_here]
-        if not here:
-            raise EngineError("target", "This machine can run none of the engine's targets.")
-        question = Question(screen.source, screen.pipeline, here[0], asked.kind, asked.factor)
+        best = desk.ask("describe").best
+        question = Question(screen.source, screen.pipeline, best, asked.kind, asked.factor)
         found.result = bisection.bisect(desk.ask, screen.ir, question, found.log.append)
     except Waiting as wait:
         found.wait = wait

@@ -8,7 +8,6 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from relascope.core.errors import EngineError
 from relascope.engine.jobs import node_accuracy as nodewise
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.viz.component import View, graph_view
@@ -154,12 +153,10 @@ def _place(screen: Screen, index: int, dtype: str) -> tuple[object, ...]:
 
 
 def _inside(desk: Desk, screen: Screen, index: int, dtype: str) -> Inside:
-    here = [t.name for t in desk.ask("describe").targets if t.runs_here]
-    if not here:
-        raise EngineError("target", "This machine can run none of the engine's targets.")
+    best = desk.ask("describe").best
     source = replace(screen.source, dtype=dtype)
     return desk.derive(
-        lambda: nodewise.look(desk.ask, screen.ir, source, screen.pipeline, index, here[0]),
+        lambda: nodewise.look(desk.ask, screen.ir, source, screen.pipeline, index, best),
         "inside",
         *_place(screen, index, dtype),
     )
