@@ -140,12 +140,8 @@ class EngineClient:
 
     def __init__(self, ir: str, session: str | None = None) -> None:
         if session is None and ir not in ENGINES:
-            raise EngineError(
-                "usage",
-                f"There is no engine for {ir!r}.",
-                where=ir,
-                hint=f"Engines: {', '.join(ENGINES)}.",
-            )
+            message = f"There is no engine for {ir!r}."
+            raise EngineError("usage", message, ir, f"Engines: {', '.join(ENGINES)}.")
         self.ir = ir
         self._engine = _Engine(ir, session)
         # The engine's thread holds the engine, never the client: so the client can be collected.
@@ -300,12 +296,8 @@ class _Engine:
         try:
             payload = pickle.dumps((args, kwargs))
         except Exception as error:
-            raise EngineError(
-                "usage",
-                f"The arguments of {method} cannot be sent to the engine: {error}",
-                where=method,
-                hint="Pass plain data.",
-            ) from error
+            message = f"The arguments of {method} cannot be sent to the engine: {error}"
+            raise EngineError("usage", message, method, "Pass plain data.") from error
         job = Job(self, next(self.numbers), method, payload)
         with self.changed:
             if self.closed:
@@ -458,21 +450,15 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def _unreadable(error: Exception, ir: str) -> EngineError:
-    return EngineError(
-        "engine",
-        f"The {ir} engine sent something that the app cannot read: {error}",
-        where=ir,
-        hint="This is a fault of the engine: its answers must be plain data.",
-    )
+    message = f"The {ir} engine sent something that the app cannot read: {error}"
+    hint = "This is a fault of the engine: its answers must be plain data."
+    return EngineError("engine", message, ir, hint)
 
 
 def _cannot_start(error: Exception, ir: str) -> EngineError:
-    return EngineError(
-        "engine",
-        f"The {ir} engine's process could not be started: {error}",
-        where=sys.executable,
-        hint="Check that this Python can be run and that memory and processes are not used up.",
-    )
+    message = f"The {ir} engine's process could not be started: {error}"
+    hint = "Check that this Python can be run and that memory and processes are not used up."
+    return EngineError("engine", message, sys.executable, hint)
 
 
 def _fate(status: int) -> str:

@@ -21,12 +21,8 @@ def explain(error: BaseException, method: str) -> EngineError:
     kind = _FAILED_KIND.get(method, "engine")
     hint = "The engine goes on working; its log has the whole story."
     if isinstance(error, RecursionError):
-        return EngineError(
-            kind,
-            "The program is nested too deeply for a pass written in Python.",
-            where=method,
-            hint="Try a smaller model, or a part of this one.",
-        )
+        message = "The program is nested too deeply for a pass written in Python."
+        return EngineError(kind, message, method, "Try a smaller model, or a part of this one.")
     if isinstance(error, MemoryError):
         return EngineError(
             kind, "There was not enough memory.", where=method, hint="Try a smaller batch."
