@@ -40,7 +40,7 @@ _COMMANDS = (
     ("graph", "graphs", f"{_MODEL} output", "the graph of a model"),
     ("step", "stepping", f"{_MODEL} check output", "what each pass of a pipeline does"),
     ("compare", "graphs", _MODEL, "one model in Relay and in Relax"),
-    ("check", "stepping", f"{_MODEL} truth output", "every stage against PyTorch"),
+    ("check", "stepping", f"{_MODEL} accuracy output", "every stage against PyTorch"),
     ("bisect", "faults", f"{_MODEL} bisect time output", "the first pass that makes it bad"),
     ("reduce", "faults", f"{_MODEL} bisect time reduce", "narrow a fault inside a pass"),
     ("captures", "cuts", f"{_MODEL} captures time output", "what the forward saves for later"),

@@ -169,8 +169,8 @@ def check(command: argparse.ArgumentParser) -> None:
     strategy(command)
 
 
-def truth(command: argparse.ArgumentParser) -> None:
-    """What the truth table holds."""
+def accuracy(command: argparse.ArgumentParser) -> None:
+    """What the accuracy report holds."""
     command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
     strategy(command)
     command.set_defaults(dtype=None, strategy=None)

@@ -66,7 +66,7 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
 
 
 def check(args: argparse.Namespace, connect: Connect) -> Document:
-    """Every stage of the way against PyTorch, in float32 and float64: the truth table."""
+    """Every stage of the way against PyTorch, in float32 and float64: the accuracy report."""
     dtypes = (args.dtype,) if args.dtype else accuracy.DTYPES
     args.dtype = dtypes[0]
     sample = SAMPLES.get(args.model)

@@ -94,7 +94,7 @@ class Stepwise:
             target: a TVM target; the best one that runs here otherwise.
 
         Returns:
-            Whether all is within the limits of the truth table (`engine.jobs.accuracy`).
+            Whether all is within the limits of the accuracy report (`engine.jobs.accuracy`).
 
         Raises:
             EngineError: it cannot be built or run.

@@ -117,7 +117,7 @@ class TrainingExecutable(Executable):
     has_backward = True
 
     def __init__(self, program: Program, halves: Any, build: Build) -> None:
-        self.captures: tuple[str, ...] = halves.saved
+        self.captures: tuple[str, ...] = halves.capture_names
         self.outputs, self.gradients = program.outputs, program.gradients
         self.grad_outs = program.grad_outs
         self.parameters = tuple(program.params)

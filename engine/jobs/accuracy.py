@@ -1,4 +1,4 @@
-"""The truth table: every stage of the way, in float32 and float64, against PyTorch.
+"""The accuracy report: every stage of the way, in float32 and float64, against PyTorch.
 
 A stage is one way to compute what the model computes: the forward as inference, the forward in
 train mode, the joint function built whole, and, for each capture strategy, the cut (what the

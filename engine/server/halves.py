@@ -19,7 +19,7 @@ def _half(backend: Backend, joint: Graph, halves: Halves, name: str) -> Function
     """One half; an argument that is handed a capture has the capture's id."""
     program = getattr(halves, name)
     graph, exprs = backend.to_graph(program, name)
-    handed = dict(zip(halves.saved, halves.captures, strict=True))
+    handed = dict(zip(halves.capture_names, halves.captures, strict=True))
     known = {n.id: handed[n.name] for n in graph if n.name in handed}
     matched = carry_identity(joint, graph, known)
     return Function(program, name, matched.graph, {matched.renamed[i]: e for i, e in exprs.items()})

@@ -219,7 +219,7 @@ class PipelineSession:
         if not captures or halves is None:
             return found
         _, saved = built.forward(_masks(state.program, request.source, built.model))
-        values = {i: saved[n] for i, n in zip(halves.captures, halves.saved, strict=True)}
+        values = {i: saved[n] for i, n in zip(halves.captures, halves.capture_names, strict=True)}
         reference = self._reference(request.source, state, progress)
         return *found, *compare_captures(values, self._results(request, reference))
 
@@ -256,7 +256,7 @@ class PipelineSession:
             return compare_inside(whole, values, results, reference, {})
         state, halves = self._programs(request, progress)
         assert halves is not None
-        saved = dict(zip(halves.captures, halves.saved, strict=True))
+        saved = dict(zip(halves.captures, halves.capture_names, strict=True))
         given = {name: values[ident] for ident, name in saved.items() if ident in values}
         found: list[NodeError] = []
         for name, function in self._functions(state, halves).items():

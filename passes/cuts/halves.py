@@ -26,14 +26,14 @@ class Halves:
             parameters, masks and grad_outs, in the joint program's order, then the captures, and
             returns a flat tuple of gradients in the order of `Program.gradients`.
         captures: ids of the captures, in the order in which both functions have them.
-        saved: names of the backward's arguments that the captures are handed to.
+        capture_names: of the backward's arguments that the captures are handed to.
         cut: the same captures with what is to be known of them.
     """
 
     forward: Program
     backward: Program
     captures: tuple[str, ...]
-    saved: tuple[str, ...]
+    capture_names: tuple[str, ...]
     cut: Cut
 
     @classmethod
@@ -43,14 +43,14 @@ class Halves:
         Args:
             forward, backward: parts of it, see `part`.
         """
-        names = saved_names(cut)
+        names = capture_names(cut)
         return cls(
             forward=replace(forward, grad_outs=(), outputs=joint.outputs + len(names)),
             backward=replace(
                 backward, inputs=(*backward.inputs, *names), outputs=len(joint.gradients)
             ),
             captures=cut.ids,
-            saved=names,
+            capture_names=names,
             cut=cut,
         )
 
@@ -72,7 +72,7 @@ def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
         ) from wrong
 
 
-def saved_names(cut: Cut) -> tuple[str, ...]:
+def capture_names(cut: Cut) -> tuple[str, ...]:
     """The backward's names for what it is handed."""
     return tuple(f"saved_{i}".replace("#", "_") for i in cut.ids)
 

@@ -1,4 +1,4 @@
-"""Running the truth table on a session in this process."""
+"""Running the accuracy report on a session in this process."""
 
 from quick import QUICK
 from relascope.engine.jobs import accuracy

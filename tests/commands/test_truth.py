@@ -1,4 +1,4 @@
-"""The truth table's judgement, without a TVM: limits, the first bad node, the verdict."""
+"""The accuracy report's judgement, without a TVM: limits, the first bad node, the verdict."""
 
 import pytest
 

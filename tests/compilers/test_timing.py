@@ -64,7 +64,7 @@ class Function:
 
 
 class Halves:
-    saved = ("c",)
+    capture_names = ("c",)
     forward = backward = None
 
 

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from relascope.core.graph import Graph
-from relascope.passes.cuts.halves import Halves, chosen_cut, part, saved_names
+from relascope.passes.cuts.halves import Halves, capture_names, chosen_cut, part
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -35,7 +35,7 @@ def split(
     returned = rewrite.results(main, bound)
     outputs, gradients = returned[: program.outputs], returned[program.outputs :]
     saved = [exprs[i] for i in cut.ids]
-    names = saved_names(cut)
+    names = capture_names(cut)
     stand_ins = [relax.Var(n, v.ty) for n, v in zip(names, saved, strict=True)]
     instead = {v.__chandle__(): s for v, s in zip(saved, stand_ins, strict=True)}
     forward = _half(program, "forward", bound, [*outputs, *saved], [])

@@ -9,7 +9,7 @@ import tvm
 from tvm import relay
 
 from relascope.core.graph import Graph
-from relascope.passes.cuts.halves import Halves, chosen_cut, part, saved_names
+from relascope.passes.cuts.halves import Halves, capture_names, chosen_cut, part
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import children, with_children
 
@@ -34,7 +34,7 @@ def split(
     results = list(main.body.fields)
     outputs, gradients = results[: program.outputs], results[program.outputs :]
     saved = [exprs[i] for i in cut.ids]
-    names = saved_names(cut)
+    names = capture_names(cut)
     variables = [relay.var(n, e.checked_type) for n, e in zip(names, saved, strict=True)]
     instead = {e.handle.value: v for e, v in zip(saved, variables, strict=True)}
     forward = _half(program, "forward", [*outputs, *saved], {})

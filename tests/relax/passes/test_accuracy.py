@@ -1,4 +1,4 @@
-"""The truth table in Relax: right where it is right, and where a fault was put it is found."""
+"""The accuracy report in Relax: right where it is right, and where a fault was put it is found."""
 
 import pytest
 import tvm

@@ -39,7 +39,13 @@ def test_arguments_and_results_stand_in_order(net):
     parts = halves(program)
     forward, backward = parts.forward.mod["forward"], parts.backward.mod["backward"]
     assert names(forward) == ["x0", "fc.weight", "fc.bias", "dropout_mask_0"]
-    assert names(backward) == ["x0", "fc.weight", "dropout_mask_0", "grad_out_0", *parts.saved]
+    assert names(backward) == [
+        "x0",
+        "fc.weight",
+        "dropout_mask_0",
+        "grad_out_0",
+        *parts.capture_names,
+    ]
     assert len(forward.ret_ty.fields) == 1 + len(parts.captures)
     wanted = [str(p.ty) for p in program.main.params if str(p.name) in program.gradients]
     assert types(backward.ret_ty) == wanted

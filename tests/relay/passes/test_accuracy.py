@@ -1,4 +1,4 @@
-"""The truth table in Relay: right where it is right, and where a fault was put it is found."""
+"""The accuracy report in Relay: right where it is right, and where a fault was put it is found."""
 
 import pytest
 from tvm import relay

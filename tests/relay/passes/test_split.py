@@ -37,7 +37,13 @@ def test_arguments_and_results_stand_in_order(net):
     parts = halves(program)
     forward, backward = parts.forward.mod["forward"], parts.backward.mod["backward"]
     assert names(forward) == ["x0", "fc.weight", "fc.bias", "dropout_mask_0"]
-    assert names(backward) == ["x0", "fc.weight", "dropout_mask_0", "grad_out_0", *parts.saved]
+    assert names(backward) == [
+        "x0",
+        "fc.weight",
+        "dropout_mask_0",
+        "grad_out_0",
+        *parts.capture_names,
+    ]
     assert len(forward.ret_type.fields) == 1 + len(parts.captures)
     types = [str(p.checked_type) for p in program.main.params if p.name_hint in program.gradients]
     assert [str(t) for t in backward.ret_type.fields] == types
@@ -134,4 +140,4 @@ def test_a_deep_chain_is_split_without_recursion():
     )
     parts = halves(program)
     assert len(parts.captures) == 1500
-    assert names(parts.backward.mod["backward"]) == ["grad_out_0", *parts.saved]
+    assert names(parts.backward.mod["backward"]) == ["grad_out_0", *parts.capture_names]
