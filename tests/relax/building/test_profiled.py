@@ -100,7 +100,7 @@ def test_peaks_are_measured_once_for_a_number_of_threads_and_anew_on_request(mon
         asked.append((device, torch.get_num_threads(), tuple(dtypes)))
         return Peaks("m", 1, (), ((1, 1.0),), float(len(asked)))
 
-    monkeypatch.setattr(pipeline_session, "measure_peaks", measure)
+    monkeypatch.setattr(pipeline_session.peaks, "measure", measure)
     own, before = RelaxSession(), torch.get_num_threads()
     try:
         first = own.peaks(TARGET, 1, ("float32",), progress=quiet)
