@@ -368,7 +368,7 @@ def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
     compile(script, "script", "exec")
     assert f'\n# run.do("{TRAINING.steps[11].name}")' in script
     lines = commands.splitlines()
-    made = [line.split()[2] for line in lines]
+    made = [line.split()[1] for line in lines]
     assert made == ["graph", "step", "captures", "check", "time", "compare"]
     assert "--engine" not in lines[-1]
     assert str(TRAINING.switched(11, False)) in lines[1]
