@@ -38,8 +38,7 @@ from relascope.engine.protocol.times import TimeResult
 from relascope.engine.protocol.tuning import RECORDS, TuneResult, TuneTask
 from relascope.passes.catalogue import default_pipeline
 from relascope.samples import SAMPLES
-from relascope.viz.rows.formats import text_table
-from relascope.viz.rows.tuning import duration
+from relascope.viz.rows.formats import duration, text_table
 
 MOST_ERROR = 1e-5
 """Of the scale of an output, in float32."""

@@ -13,7 +13,6 @@ from relascope.commands.shared import (
     Engine,
     cut_request,
     fleet_of,
-    fleet_options,
     pipeline_of,
     request_of,
     source_of,
@@ -23,41 +22,6 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import variants
 from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.rows import artefact, timings
-
-
-def compile_options(command: argparse.ArgumentParser) -> None:
-    """What is built for, and what is kept of it."""
-    command.add_argument(
-        "--target",
-        metavar="T",
-        required=True,
-        help="a TVM target, whose device need not be here: 'cuda -arch=sm_90'",
-    )
-    command.add_argument("--code", action="store_true", help="print each kernel's code, too")
-    command.add_argument(
-        "-o",
-        dest="output",
-        type=Path,
-        metavar="FOLDER",
-        help="write the library's object files and the code into this new folder",
-    )
-
-
-def time_options(command: argparse.ArgumentParser) -> None:
-    """What is timed in the same run, and where runs are kept."""
-    command.add_argument(
-        "--ways",
-        metavar="NAMES",
-        help=f"time other ways of building in the same run: some of {', '.join(variants.WAYS)}, "
-        "separated by commas, or all",
-    )
-    command.add_argument(
-        "--history",
-        type=Path,
-        metavar="FILE",
-        help="add the run to a file: lines of CSV where it ends in .csv, else one line of JSON",
-    )
-    fleet_options(command)
 
 
 def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
@@ -87,15 +51,15 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
     with Engine(args, connect) as ask:
         request = request_of(args, ask)
         taken: tuple[variants.Offer, ...] = ()
-        if args.ways:
+        if args.variants:
             offered = variants.offers(args.engine, ask("describe").targets, request.target)
-            taken = variants.chosen(args.ways, offered)
+            taken = variants.chosen(args.variants, offered)
         made = variants.variants(request, taken, lambda one: cut_request(args, ask, one))
         request = cut_request(args, ask, request)
         if fleet is not None:
             result = ask("time_remote", request, fleet)
         else:
-            result = ask("time", request, tuple(args.rival), made)
+            result = ask("time", request, tuple(args.baseline), made)
     document = timings.run_document(
         result,
         args.engine,
@@ -127,11 +91,11 @@ def _check_there(args: argparse.Namespace) -> None:
     Raises:
         EngineError: kind "usage".
     """
-    if args.rival or args.ways:
+    if args.baseline or args.variants:
         raise EngineError(
             "usage",
             "On a device of a fleet the program is timed by itself.",
-            "--rival, --ways",
+            "--baseline, --variants",
             "Leave them out: PyTorch is not there.",
         )
     if not args.target:
@@ -149,16 +113,7 @@ def _append(path: Path, document: Document) -> None:
         text = timings.history_csv([document], head=new)
     else:
         text = json.dumps(document, ensure_ascii=False) + "\n"
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as wrong:
-        raise EngineError(
-            "file",
-            f"Cannot write: {wrong.strerror or wrong}.",
-            str(path),
-            "Give another --history.",
-        ) from wrong
+    write(path, text, "--history", "a")
 
 
 def _check_folder(folder: Path) -> None:

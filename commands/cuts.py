@@ -12,18 +12,17 @@ from relascope.commands.shared import (
     Document,
     Engine,
     cut_of,
-    first_target,
     pipeline_of,
     request_of,
     source_of,
     write,
 )
-from relascope.engine.jobs import cut as cutting
-from relascope.engine.jobs.cut import joint_of
+from relascope.engine.jobs.cut import forward_times, joint_of, measure
+from relascope.engine.jobs.target import first_target
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
 from relascope.passes.catalogue import default_pipeline, gradients
-from relascope.passes.cuts import cut as cuts
+from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.viz.rows import tables
 
 
@@ -35,26 +34,26 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
     with Engine(args, connect) as ask:
         measured = None
         if args.prices == "measured":
-            measured = cutting.forward_times(ask, request_of(args, ask))
-        cut = cut_of(joint_of(ask, source, pipeline, measured), args)
+            measured = forward_times(ask, request_of(args, ask))
+        chosen = cut_of(joint_of(ask, source, pipeline, measured), args)
         document = {
             "model": source.model,
             "engine": args.engine,
             "pipeline": str(pipeline),
-            **tables.cut_document(cut),
+            **tables.cut_document(chosen),
             "seconds": time.perf_counter() - started,
             "rivals": tables.torch_saved_document(ask("torch_saved", source)),
         }
         if args.frontier:
-            document |= tables.frontier_document(cut.joint)
+            document |= tables.frontier_document(chosen.joint)
         if args.measure:
-            points = [(args.strategy, cut)]
+            points = [(args.strategy, chosen)]
             if args.frontier:
-                others = (n for n, s in cuts.STRATEGIES.items() if not s.has_budget)
-                points += [(n, cuts.cut(cut.joint, n)) for n in others if n != args.strategy]
-            document["measured"] = plain(cutting.measure(ask, request_of(args, ask), points))
+                others = (n for n, s in STRATEGIES.items() if not s.has_budget)
+                points += [(n, cut(chosen.joint, n)) for n in others if n != args.strategy]
+            document["measured"] = plain(measure(ask, request_of(args, ask), points))
         if args.output:
-            split = ask("split", source, pipeline, cut.ids)
+            split = ask("split", source, pipeline, chosen.ids)
             write(args.output, json.dumps(plain(split), ensure_ascii=False))
     return document
 
@@ -69,7 +68,7 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
         for source in ways:
             pipeline = default_pipeline(args.engine, True, source.gradient)
             joint = joint_of(ask, source, pipeline)
-            request = BuildRequest(source, pipeline, target).split_at(cuts.cut(joint).ids)
+            request = BuildRequest(source, pipeline, target).split_at(cut(joint).ids)
             errors = ask("check", request)
             rows.append(tables.gradient_row(source.gradient, joint, errors))
     return {

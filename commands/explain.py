@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
 
 from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
     cut_request,
-    first_target,
+    kept,
     pipeline_of,
     source_of,
     write,
 )
 from relascope.core.graph import Graph
+from relascope.engine.jobs.target import first_target
 from relascope.engine.protocol.profile import Profile
 from relascope.engine.protocol.session import Ask
 from relascope.passes.catalogue import last_built
-from relascope.viz.rows import profile as explained
 from relascope.viz.rows.chrome_trace import trace_json
-
-
-def trace_option(command: argparse.ArgumentParser) -> None:
-    """A file that shows the kernels on a line of time."""
-    command.add_argument(
-        "--trace",
-        type=Path,
-        metavar="FILE",
-        help="write one run's kernels as a trace for chrome://tracing or Perfetto",
-    )
+from relascope.viz.rows.profile import findings, lint_document, profile_document
 
 
 def profile(args: argparse.Namespace, connect: Connect) -> Document:
@@ -45,11 +34,11 @@ def profile(args: argparse.Namespace, connect: Connect) -> Document:
         "engine": args.engine,
         "pipeline": str(pipeline),
         "strategy": args.strategy if source.training else None,
-        **explained.profile_document(result, graph),
+        **profile_document(result, graph),
     }
     if args.trace:
         write(args.trace, trace_json(document))
-    return _kept(args, document)
+    return kept(args, document)
 
 
 def lint(args: argparse.Namespace, connect: Connect) -> Document:
@@ -63,7 +52,7 @@ def lint(args: argparse.Namespace, connect: Connect) -> Document:
             result = _profile(args, ask)
         else:
             kernels = ask("kernels", source, pipeline, True)
-    return _kept(
+    return kept(
         args,
         {
             "model": source.model,
@@ -71,7 +60,7 @@ def lint(args: argparse.Namespace, connect: Connect) -> Document:
             "pipeline": str(pipeline),
             "target": target,
             "measured": args.measure,
-            **explained.lint_document(explained.findings(graph, kernels, result, target)),
+            **lint_document(findings(graph, kernels, result, target)),
         },
     )
 
@@ -79,10 +68,3 @@ def lint(args: argparse.Namespace, connect: Connect) -> Document:
 def _profile(args: argparse.Namespace, ask: Ask) -> Profile:
     found: Profile = ask("profile", cut_request(args, ask))
     return found
-
-
-def _kept(args: argparse.Namespace, document: Document) -> Document:
-    """The document, written to a file as well where one is named."""
-    if args.output:
-        write(args.output, json.dumps(document, ensure_ascii=False))
-    return document

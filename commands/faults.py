@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable
-from typing import Any
 
-from relascope.commands.shared import (
-    Connect,
-    Document,
-    Engine,
-    first_target,
-    pipeline_of,
-    source_of,
-    write,
-)
-from relascope.engine.jobs import bisect as bisection
-from relascope.engine.jobs import reduce as reduction
+from relascope.commands.shared import Connect, Document, Engine, kept, pipeline_of, source_of
+from relascope.engine import jobs
+from relascope.engine.jobs.bisect import Bisection, Question
+from relascope.engine.jobs.reduce import cannot, narrow
+from relascope.engine.jobs.target import first_target
+from relascope.engine.protocol.session import Ask
 from relascope.viz.rows import fault, tables
 
 
@@ -25,10 +17,7 @@ def bisect(args: argparse.Namespace, connect: Connect) -> Document:
     """The first pass that makes a pipeline wrong, slow, or crash."""
     with Engine(args, connect) as ask:
         result = _bisected(args, ask)
-    document = tables.bisect_document(args.engine, result)
-    if args.output:
-        write(args.output, json.dumps(document, ensure_ascii=False))
-    return document
+    return kept(args, tables.bisect_document(args.engine, result))
 
 
 def reduce(args: argparse.Namespace, connect: Connect) -> Document:
@@ -37,17 +26,17 @@ def reduce(args: argparse.Namespace, connect: Connect) -> Document:
     with Engine(args, connect) as ask:
         found = _bisected(args, ask)
         made = None
-        if not reduction.cannot(found):
-            made = reduction.narrow(ask, args.engine, found, most=args.tries)
+        if not cannot(found):
+            made = narrow(ask, args.engine, found, most=args.tries)
     if made is not None and made.report is not None:
         fault.write(made.report, args.out)
     return fault.document(args.engine, found, made, str(args.out))
 
 
-def _bisected(args: argparse.Namespace, ask: Callable[..., Any]) -> bisection.Bisection:
+def _bisected(args: argparse.Namespace, ask: Ask) -> Bisection:
     source, pipeline = source_of(args), pipeline_of(args)
     ask("load", source)  # what cannot be opened is no fault of a pass
-    question = bisection.Question(
+    question = Question(
         source,
         pipeline,
         args.target or first_target(ask),
@@ -56,4 +45,4 @@ def _bisected(args: argparse.Namespace, ask: Callable[..., Any]) -> bisection.Bi
         args.threads,
         args.repeats,
     )
-    return bisection.bisect(ask, args.engine, question)
+    return jobs.bisect.bisect(ask, args.engine, question)

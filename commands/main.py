@@ -45,11 +45,11 @@ _COMMANDS = (
     ("reduce", "faults", f"{_MODEL} bisect time reduce", "narrow a fault inside a pass"),
     ("captures", "cuts", f"{_MODEL} captures time output", "what the forward saves for later"),
     ("gradients", "cuts.both_gradients", "model target", "TVM's gradient beside PyTorch's"),
-    ("compile", "building.compile_model", f"{_CUT} building.compile_options", "build for a target"),
-    ("time", "building.time_model", f"{_CUT} rivals building.time_options output", "time a build"),
-    ("profile", "explain", f"{_CUT} time explain.trace_option output", "time every kernel"),
-    ("tasks", "tuning", f"{_CUT} tuning.options output", "the kernels that can be tuned"),
-    ("tune", "tuning", f"{_CUT} tuning.options tuning.more_options output", "tune the kernels"),
+    ("compile", "building.compile_model", f"{_CUT} building", "build for a target"),
+    ("time", "building.time_model", f"{_CUT} baselines output", "time a build"),
+    ("profile", "explain", f"{_CUT} time trace output", "time every kernel"),
+    ("tasks", "tuning", f"{_CUT} tasks output", "the kernels that can be tuned"),
+    ("tune", "tuning", f"{_CUT} tune output", "tune the kernels"),
     ("lint", "explain", f"{_MODEL} lint output", "what could be faster, and the pass for it"),
 )
 

@@ -2,223 +2,215 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from pathlib import Path
+from typing import Any
 
-from relascope.engine.jobs import bisect as bisection
+from relascope.engine.jobs import variants
+from relascope.engine.jobs.bisect import FACTOR, KINDS
 from relascope.engine.protocol.times import BASELINES
 from relascope.passes.catalogue import GRADIENTS
-from relascope.passes.cuts import cut as cuts
 from relascope.passes.cuts.budget import parse_budget
+from relascope.passes.cuts.cut import DEFAULT, STRATEGIES
 from relascope.passes.search.reduce import MOST
 
+_REPEATED: dict[str, Any] = {"action": "append", "default": []}
+_SWITCH: dict[str, Any] = {"action": "store_true"}
 
-def model(command: argparse.ArgumentParser) -> None:
+
+def model(command: ArgumentParser) -> None:
     """Which model, and its inputs."""
-    command.add_argument("model", metavar="MODEL", help="a sample's name, or a TorchScript file")
-    command.add_argument("--training", action="store_true", help="train mode, with the gradient")
-    command.add_argument("--batch", type=_positive, metavar="N", help="batch size of a sample")
-    command.add_argument("--tokens", type=_positive, metavar="N", help="tokens of a sample")
-    command.add_argument("--seed", type=int, default=0, metavar="N", help="of all random values")
+    add = command.add_argument
+    count: dict[str, Any] = {"type": _positive, "metavar": "N"}
+    add("model", metavar="MODEL", help="a sample's name, or a TorchScript file")
+    add("--training", **_SWITCH, help="train mode, with the gradient")
+    add("--batch", **count, help="batch size of a sample")
+    add("--tokens", **count, help="tokens of a sample")
+    add("--seed", type=int, default=0, metavar="N", help="of all random values")
     about = "of parameters and floating inputs"
-    command.add_argument("--dtype", choices=("float32", "float64"), default="float32", help=about)
-    command.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=SHAPE:DTYPE",
-        help="one input of a file, such as hidden=1x14x768:float32; repeat in order",
-    )
+    add("--dtype", choices=("float32", "float64"), default="float32", help=about)
+    about = "one input of a file, such as hidden=1x14x768:float32; repeat in order"
+    add("--input", **_REPEATED, metavar="NAME=SHAPE:DTYPE", help=about)
 
 
-def gradient(command: argparse.ArgumentParser) -> None:
+def program(command: ArgumentParser) -> None:
+    """Which model, whose gradient, and which passes."""
+    model(command)
+    gradient(command)
+    passes(command)
+
+
+def gradient(command: ArgumentParser) -> None:
     """Whose gradient."""
-    command.add_argument(
-        "--gradient",
-        choices=list(GRADIENTS),
-        default="tvm",
-        help="whose gradient, in training: TVM's, or PyTorch's joint graph imported whole",
-    )
+    about = "whose gradient, in training: TVM's, or PyTorch's joint graph imported whole"
+    command.add_argument("--gradient", choices=list(GRADIENTS), default="tvm", help=about)
 
 
-def passes(command: argparse.ArgumentParser) -> None:
+def passes(command: ArgumentParser) -> None:
     """The pipeline, and passes of one's own."""
-    command.add_argument(
-        "--passes", metavar="TEXT", help="a pipeline such as 'cse|bind|fold', or 'default'"
-    )
+    about = "a pipeline such as 'cse|bind|fold', or 'default'"
+    command.add_argument("--passes", metavar="TEXT", help=about)
     pass_file(command)
 
 
-def one_pass(command: argparse.ArgumentParser) -> None:
+def one_pass(command: ArgumentParser) -> None:
     """A pass by its name."""
     command.add_argument("name", metavar="NAME", nargs="?", help="a pass, to be shown in full")
 
 
-def pass_file(command: argparse.ArgumentParser) -> None:
+def pass_file(command: ArgumentParser) -> None:
     """Passes of one's own."""
-    command.add_argument(
-        "--pass-file",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="Python file with passes of your own, which can stand in pipelines, or a folder of "
-        "such files; repeat",
-    )
+    about = "Python file with passes of your own, which can stand in pipelines, or a folder of "
+    about += "such files; repeat"
+    command.add_argument("--pass-file", **_REPEATED, metavar="FILE", help=about)
 
 
-def bisect(command: argparse.ArgumentParser) -> None:
+def bisect(command: ArgumentParser) -> None:
     """What a search looks for."""
-    command.add_argument(
-        "--kind", choices=bisection.KINDS, help="what to look for; wrong or crash otherwise"
-    )
-    command.add_argument(
-        "--factor",
-        type=_ratio,
-        default=bisection.FACTOR,
-        metavar="F",
-        help="slow is what takes longer than F times PyTorch eager",
-    )
+    add = command.add_argument
+    add("--kind", choices=KINDS, help="what to look for; wrong or crash otherwise")
+    about = "slow is what takes longer than F times PyTorch eager"
+    add("--factor", type=_ratio, default=FACTOR, metavar="F", help=about)
 
 
-def reduce(command: argparse.ArgumentParser) -> None:
+def reduce(command: ArgumentParser) -> None:
     """Where a report goes, and how long it may be looked for."""
-    command.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="where to write the report"
-    )
-    command.add_argument(
-        "--tries", type=_positive, default=MOST, metavar="N", help="pieces to try at most"
-    )
+    add = command.add_argument
+    add("--out", type=Path, required=True, metavar="FOLDER", help="where to write the report")
+    add("--tries", type=_positive, default=MOST, metavar="N", help="pieces to try at most")
 
 
-def strategy(command: argparse.ArgumentParser) -> None:
+def strategy(command: ArgumentParser) -> None:
     """The cut."""
-    command.add_argument(
-        "--strategy",
-        choices=list(cuts.STRATEGIES),
-        default=cuts.DEFAULT,
-        help="which values the forward saves",
-    )
-    command.add_argument(
-        "--budget",
-        type=_budget,
-        metavar="B",
-        help="for the strategies frontier and budget: a fraction of keep_all's bytes (0.5, 50%%) "
-        "or bytes (4MiB)",
-    )
+    add = command.add_argument
+    about = "which values the forward saves"
+    add("--strategy", choices=list(STRATEGIES), default=DEFAULT, help=about)
+    about = "for the strategies frontier and budget: a fraction of keep_all's bytes (0.5, 50%%) "
+    add("--budget", type=_budget, metavar="B", help=about + "or bytes (4MiB)")
     command.set_defaults(save=[], recompute=[])
 
 
-def by_hand(command: argparse.ArgumentParser) -> None:
+def by_hand(command: ArgumentParser) -> None:
     """The cut, with what is forced by hand."""
     strategy(command)
     for name, does in (("--save", "save"), ("--recompute", "compute again")):
-        command.add_argument(
-            name,
-            action="append",
-            default=[],
-            metavar="ID",
-            help=f"{does} this node of the joint graph and choose the rest around it; repeat",
-        )
+        about = f"{does} this node of the joint graph and choose the rest around it; repeat"
+        command.add_argument(name, **_REPEATED, metavar="ID", help=about)
 
 
-def captures(command: argparse.ArgumentParser) -> None:
+def captures(command: ArgumentParser) -> None:
     """The cut, what its work costs, and what is measured of it."""
     by_hand(command)
-    command.add_argument(
-        "--prices",
-        choices=("estimated", "measured"),
-        default="estimated",
-        help="what computing again costs: by a roofline, or as the forward's kernels took here",
-    )
-    command.add_argument(
-        "--measure",
-        action="store_true",
-        help="build and time the split, and its peak memory; with --frontier, of the strategies "
-        "too",
-    )
-    command.add_argument(
-        "--frontier",
-        action="store_true",
-        help="also every best cut of bytes against work, and the strategies beside them",
-    )
+    add = command.add_argument
+    about = "what computing again costs: by a roofline, or as the forward's kernels took here"
+    add("--prices", choices=("estimated", "measured"), default="estimated", help=about)
+    about = "build and time the split, and its peak memory; with --frontier, of the strategies too"
+    add("--measure", **_SWITCH, help=about)
+    about = "also every best cut of bytes against work, and the strategies beside them"
+    add("--frontier", **_SWITCH, help=about)
 
 
-def check(command: argparse.ArgumentParser) -> None:
+def check(command: ArgumentParser) -> None:
     """What is said of each step."""
-    command.add_argument("--check", action="store_true", help="compare with PyTorch after each")
-    command.add_argument(
-        "--changes",
-        action="store_true",
-        help="every node that a step added, removed or changed, with its origin; counts and sizes",
-    )
-    command.add_argument(
-        "--export",
-        type=Path,
-        metavar="FILE.py",
-        help="write the pipeline as a Python script that runs it pass by pass and checks it",
-    )
-    command.add_argument(
-        "--inside",
-        action="store_true",
-        help="each node after each step against PyTorch's own tensor, and whether it is rounding",
-    )
-    command.add_argument(
-        "--text", dest="text_diff", action="store_true", help="the IR's text, as a difference"
-    )
-    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
+    add = command.add_argument
+    add("--check", **_SWITCH, help="compare with PyTorch after each")
+    about = "every node that a step added, removed or changed, with its origin; counts and sizes"
+    add("--changes", **_SWITCH, help=about)
+    about = "write the pipeline as a Python script that runs it pass by pass and checks it"
+    add("--export", type=Path, metavar="FILE.py", help=about)
+    about = "each node after each step against PyTorch's own tensor, and whether it is rounding"
+    add("--inside", **_SWITCH, help=about)
+    add("--text", dest="text_diff", **_SWITCH, help="the IR's text, as a difference")
+    target(command)
     strategy(command)
 
 
-def accuracy(command: argparse.ArgumentParser) -> None:
+def accuracy(command: ArgumentParser) -> None:
     """What the accuracy report holds."""
-    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
+    target(command)
     strategy(command)
     command.set_defaults(dtype=None, strategy=None)
 
 
-def target(command: argparse.ArgumentParser) -> None:
+def target(command: ArgumentParser) -> None:
     """What is compiled for."""
     command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
 
 
-def time(command: argparse.ArgumentParser) -> None:
+def time(command: ArgumentParser) -> None:
     """How it is timed."""
-    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
-    command.add_argument(
-        "--threads",
-        type=_positive,
-        default=0,
-        metavar="N",
-        help="for TVM and PyTorch alike; all cores otherwise",
-    )
-    command.add_argument("--repeats", type=_positive, default=30, metavar="N", help="runs a row")
+    target(command)
+    add, about = command.add_argument, "for TVM and PyTorch alike; all cores otherwise"
+    add("--threads", type=_positive, default=0, metavar="N", help=about)
+    add("--repeats", type=_positive, default=30, metavar="N", help="runs a row")
 
 
-def rivals(command: argparse.ArgumentParser) -> None:
-    """How it is timed, and beside what."""
+def baselines(command: ArgumentParser) -> None:
+    """How it is timed, beside what, in which variants, and where runs are kept."""
     time(command)
-    command.add_argument(
-        "--rival",
-        action="append",
-        default=[],
-        choices=BASELINES,
-        help="time this beside PyTorch eager, too; it compiles first, which takes a while; repeat",
-    )
+    add = command.add_argument
+    about = "time this beside PyTorch eager, too; it compiles first, which takes a while; repeat"
+    add("--baseline", **_REPEATED, choices=BASELINES, help=about)
+    add("--rival", dest="baseline", action="append", choices=BASELINES, help=SUPPRESS)
+    about = "time other variants of building in the same run: some of "
+    about += f"{', '.join(variants.WAYS)}, separated by commas, or all"
+    add("--variants", metavar="NAMES", help=about)
+    add("--ways", dest="variants", default=SUPPRESS, help=SUPPRESS)
+    about = "add the run to a file: lines of CSV where it ends in .csv, else one line of JSON"
+    add("--history", type=Path, metavar="FILE", help=about)
+    fleet(command)
 
 
-def lint(command: argparse.ArgumentParser) -> None:
+def fleet(command: ArgumentParser) -> None:
+    """Whose device measures."""
+    add = command.add_argument
+    add("--tracker", metavar="HOST:PORT", help="TVM's RPC tracker, whose devices measure")
+    add("--key", metavar="KEY", help="which of the tracker's devices")
+
+
+def tasks(command: ArgumentParser) -> None:
+    """Whose records count, and which threads."""
+    target(command)
+    about = "that kernels run with; all cores otherwise"
+    command.add_argument("--threads", type=int, default=0, metavar="N", help=about)
+    fleet(command)
+
+
+def tune(command: ArgumentParser) -> None:
+    """What is tuned, and for how long."""
+    tasks(command)
+    add, about = command.add_argument, "keys or names of tasks, with commas between; else all"
+    add("--tasks", metavar="KEYS", help=about)
+    add("--top", type=int, metavar="N", help="the N tasks that take the largest share")
+    about = "schedules to measure of each task, besides those measured before"
+    add("--trials", type=int, default=64, metavar="N", help=about)
+
+
+def trace(command: ArgumentParser) -> None:
+    """A file that shows the kernels on a line of time."""
+    about = "write one run's kernels as a trace for chrome://tracing or Perfetto"
+    command.add_argument("--trace", type=Path, metavar="FILE", help=about)
+
+
+def lint(command: ArgumentParser) -> None:
     """What findings cost, and what is timed for that."""
     by_hand(command)
     time(command)
-    command.add_argument(
-        "--measure",
-        action="store_true",
-        help="time the kernels: each finding has its time, and what the build removed by itself "
-        "is left out",
-    )
+    about = "time the kernels: each finding has its time, and what the build removed by itself "
+    command.add_argument("--measure", **_SWITCH, help=about + "is left out")
 
 
-def output(command: argparse.ArgumentParser) -> None:
+def building(command: ArgumentParser) -> None:
+    """What is built for, and what is kept of it."""
+    add = command.add_argument
+    about = "a TVM target, whose device need not be here: 'cuda -arch=sm_90'"
+    add("--target", metavar="T", required=True, help=about)
+    add("--code", **_SWITCH, help="print each kernel's code, too")
+    about = "write the library's object files and the code into this new folder"
+    add("-o", dest="output", type=Path, metavar="FOLDER", help=about)
+
+
+def output(command: ArgumentParser) -> None:
     """A file to write."""
     command.add_argument("-o", dest="output", type=Path, metavar="FILE", help="write a file, too")
 
@@ -227,18 +219,18 @@ def _budget(text: str) -> float | int:
     try:
         return parse_budget(text)
     except ValueError as wrong:
-        raise argparse.ArgumentTypeError(str(wrong)) from wrong
+        raise ArgumentTypeError(str(wrong)) from wrong
 
 
 def _ratio(text: str) -> float:
     value = float(text)
     if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+        raise ArgumentTypeError(f"{text} is not a positive number")
     return value
 
 
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+        raise ArgumentTypeError(f"{text} is not a positive number")
     return value

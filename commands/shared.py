@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.cut import with_cut
+from relascope.engine.jobs.target import first_target
 from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource, source_from_file
-from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue import default_pipeline, read_pipeline
-from relascope.passes.cuts import cut as cuts
+from relascope.passes.cuts.cut import Cut, Joint, cut
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
-from relascope.viz.rows import tuning as tuned
+from relascope.viz.rows.formats import duration
 
 Connect = Callable[[str], EngineClient]
 Document = dict[str, Any]
@@ -54,7 +56,7 @@ class Engine:
             (first, start), last = began[0], began.pop() if len(began) > 1 else began[0]
             if last[0] > first:
                 left = (1 - last[0]) * (last[1] - start) / (last[0] - first)
-                text += f"; {tuned.duration(left)} left"
+                text += f"; {duration(left)} left"
             self._line(fraction, text)
 
         return self._client.call(method, *arguments, on_progress=show)
@@ -90,36 +92,18 @@ def source_of(args: argparse.Namespace) -> ModelSource:
         EngineError: kind "usage" or "file"; they do not fit each other, or there is no such model.
     """
     if args.gradient != "tvm" and not args.training:
-        raise EngineError(
-            "usage",
-            "Without training there is no gradient to choose.",
-            "--gradient",
-            "Add --training.",
-        )
+        said = "Without training there is no gradient to choose."
+        raise EngineError("usage", said, "--gradient", "Add --training.")
     if args.model in SAMPLES:
         if args.input:
-            raise EngineError(
-                "usage",
-                f"The sample {args.model} brings its own inputs.",
-                "--input",
-                "Use --batch and --tokens, or give a file.",
-            )
-        return ModelSource(
-            args.model,
-            batch=args.batch,
-            tokens=args.tokens,
-            seed=args.seed,
-            training=args.training,
-            dtype=args.dtype,
-            gradient=args.gradient,
-        )
+            said = f"The sample {args.model} brings its own inputs."
+            hint = "Use --batch and --tokens, or give a file."
+            raise EngineError("usage", said, "--input", hint)
+        names = ("batch", "tokens", "seed", "training", "dtype", "gradient")
+        return ModelSource(args.model, **{name: getattr(args, name) for name in names})
     if not Path(args.model).exists():
-        raise EngineError(
-            "file",
-            "No sample and no file has this name.",
-            args.model,
-            f"Samples: {', '.join(SAMPLES)}.",
-        )
+        samples = f"Samples: {', '.join(SAMPLES)}."
+        raise EngineError("file", "No sample and no file has this name.", args.model, samples)
     source = source_from_file(
         args.model, "\n".join(args.input), seed=args.seed, training=args.training, dtype=args.dtype
     )
@@ -145,14 +129,14 @@ def pipeline_of(args: argparse.Namespace) -> Pipeline:
         ) from wrong
 
 
-def cut_of(joint: cuts.Joint, args: argparse.Namespace) -> cuts.Cut:
+def cut_of(joint: Joint, args: argparse.Namespace) -> Cut:
     """The cut that --strategy and the options beside it ask for.
 
     Raises:
         EngineError: kind "usage"; the graph cannot be cut so.
     """
     try:
-        return cuts.cut(joint, args.strategy, args.budget, args.save, args.recompute)
+        return cut(joint, args.strategy, args.budget, args.save, args.recompute)
     except ValueError as wrong:
         raise EngineError(
             "usage",
@@ -162,17 +146,7 @@ def cut_of(joint: cuts.Joint, args: argparse.Namespace) -> cuts.Cut:
         ) from wrong
 
 
-def first_target(ask: Callable[..., Any]) -> str:
-    """The best target that runs here.
-
-    Raises:
-        EngineError: kind "target"; there is none.
-    """
-    engine: EngineInfo = ask("describe")
-    return engine.best
-
-
-def request_of(args: argparse.Namespace, ask: Callable[..., Any]) -> BuildRequest:
+def request_of(args: argparse.Namespace, ask: Ask) -> BuildRequest:
     """What is built and how it is run, as the options say; the program whole."""
     return BuildRequest(
         source_of(args),
@@ -184,7 +158,7 @@ def request_of(args: argparse.Namespace, ask: Callable[..., Any]) -> BuildReques
 
 
 def cut_request(
-    args: argparse.Namespace, ask: Callable[..., Any], request: BuildRequest | None = None
+    args: argparse.Namespace, ask: Ask, request: BuildRequest | None = None
 ) -> BuildRequest:
     """The same; for training, split at the cut that the options ask for.
 
@@ -194,37 +168,35 @@ def cut_request(
     return with_cut(ask, request or request_of(args, ask), lambda joint: cut_of(joint, args))
 
 
-def fleet_options(command: argparse.ArgumentParser) -> None:
-    """Whose device measures."""
-    command.add_argument(
-        "--tracker", metavar="HOST:PORT", help="TVM's RPC tracker, whose devices measure"
-    )
-    command.add_argument("--key", metavar="KEY", help="which of the tracker's devices")
-
-
 def fleet_of(args: argparse.Namespace) -> Fleet | None:
     """Whose device measures; None for this machine."""
     if args.tracker is None and args.key is None:
         return None
     if args.tracker is None:
-        raise EngineError(
-            "usage",
-            "Where the tracker of these devices is, is not said.",
-            "--tracker",
-            "Give its host:port, too.",
-        )
+        said = "Where the tracker of these devices is, is not said."
+        raise EngineError("usage", said, "--tracker", "Give its host:port, too.")
     return Fleet(args.tracker, args.key or "")
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file.
+def kept(args: argparse.Namespace, document: Document) -> Document:
+    """The document, written to the file of -o as well where one is named."""
+    if args.output:
+        write(args.output, json.dumps(document, ensure_ascii=False))
+    return document
+
+
+def write(path: Path, text: str, option: str = "-o", mode: Literal["w", "a"] = "w") -> None:
+    """Write a file, or add to it.
+
+    Args:
+        option: that named it.
 
     Raises:
         EngineError: kind "file"; it cannot be written.
     """
     try:
-        path.write_text(text, encoding="utf-8")
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
     except OSError as wrong:
-        raise EngineError(
-            "file", f"Cannot write: {wrong.strerror or wrong}.", str(path), "Give another -o."
-        ) from wrong
+        said = f"Cannot write: {wrong.strerror or wrong}."
+        raise EngineError("file", said, str(path), f"Give another {option}.") from wrong

@@ -13,18 +13,19 @@ from relascope.commands.shared import (
     Document,
     Engine,
     cut_request,
-    first_target,
+    kept,
     pipeline_of,
     source_of,
     write,
 )
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
-from relascope.engine.jobs import step as stepping
+from relascope.engine.jobs.step import step as run_steps
+from relascope.engine.jobs.target import first_target
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.cuts import cut as cuts
+from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.compare.changes import step_details
@@ -38,7 +39,7 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
     errors: dict[int, Row] = {}
     details: list[Row] = []
     with Engine(args, connect) as ask:
-        stepped = stepping.step(ask, source, pipeline)
+        stepped = run_steps(ask, source, pipeline)
         alive = stepped.pipeline
         if args.changes or args.text_diff:
             details = step_details(ask, args.engine, source, alive, args.changes, args.text_diff)
@@ -77,7 +78,7 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
     if args.training or (trains and not args.passes):
         args.training = True
         training = pipeline_of(args)
-    strategies = (args.strategy,) if args.strategy else tuple(cuts.STRATEGIES)
+    strategies = (args.strategy,) if args.strategy else tuple(STRATEGIES)
     stages = accuracy.plan(
         args.engine, source_of(args), inference, training, strategies, args.budget, dtypes
     )
@@ -85,10 +86,7 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
         ask("load", stages[0].source)  # what cannot be opened is no row of the table
         target = args.target or first_target(ask)
         rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
-    document = tables.accuracy_document(args.model, args.engine, target, rows)
-    if args.output:
-        write(args.output, json.dumps(document, ensure_ascii=False))
-    return document
+    return kept(args, tables.accuracy_document(args.model, args.engine, target, rows))
 
 
 def _check_steps(

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relascope.viz.rows import Row, formats, tables, timings
-from relascope.viz.rows import profile as explained
-from relascope.viz.rows.artefact import text as compile  # noqa: F401
 from relascope.viz.rows.example import Document, example_block
-from relascope.viz.rows.fault import text as reduce  # noqa: F401
-from relascope.viz.rows.tuning import tasks_text as tasks  # noqa: F401
-from relascope.viz.rows.tuning import tune_text as tune  # noqa: F401
+from relascope.viz.rows.profile import peaks_text, phase_text, rate_text, share_text
+from relascope.viz.rows.tuning import shapes_text
 
 MOST_FINDINGS = 60
 
@@ -48,10 +45,10 @@ def passes(document: Document) -> str:
     if "pass" in document:
         return _one_pass(document["pass"], document["example"])
     lines = [formats.text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
-    told = [{"pass": p["name"], **q} for p in document["passes"] for q in p["parameters"]]
-    if told:
+    declared = [{"pass": p["name"], **q} for p in document["passes"] for q in p["parameters"]]
+    if declared:
         columns = ["pass", "name", "default", "choices", "unit", "about"]
-        lines += ["Parameters, as in name(key=value):", formats.text_table(told, columns), ""]
+        lines += ["Parameters, as in name(key=value):", formats.text_table(declared, columns), ""]
     lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
     return "\n".join(lines)
 
@@ -336,10 +333,10 @@ def profile(document: Document) -> str:
         {
             **k,
             "share": formats.work_text(k["share"], 1.0),
-            "of_peak": explained.share_text(k["of_peak"]),
+            "of_peak": share_text(k["of_peak"]),
             "flops": formats.flops(k["flops"]),
-            "FLOP/s": explained.rate_text(k["flops_per_second"], ""),
-            "B/s": explained.rate_text(k["bytes_per_second"], ""),
+            "FLOP/s": rate_text(k["flops_per_second"], ""),
+            "B/s": rate_text(k["bytes_per_second"], ""),
             "reads": formats.size(k["bytes_in"]),
             "writes": formats.size(k["bytes_out"]),
             "computes": ", ".join(k["operators"]) or "no node of the graph",
@@ -361,8 +358,8 @@ def profile(document: Document) -> str:
         "scope",
         "computes",
     ]
-    lines = [head, explained.peaks_text(document["peaks"])]
-    lines += [*map(explained.phase_text, document["phases"]), *document["notes"]]
+    lines = [head, peaks_text(document["peaks"])]
+    lines += [*map(phase_text, document["phases"]), *document["notes"]]
     if document["first_bad"] is not None:
         bad = document["kernels"][document["first_bad"]]
         lines.append(f"The first kernel that puts out NaN or infinity: {bad['name']}.")
@@ -398,3 +395,109 @@ def lint(document: Document) -> str:
         ),
     ]
     return "\n\n".join([*parts, f"{more} more; --json has all."] if more else parts)
+
+
+def compile(document: Document) -> str:
+    """What `compile` says; with `--code`, every kernel's code below its table."""
+    target = document["target"]
+    code = document["code_bytes"]
+    head = (
+        f"{target['name']}: {target['device']}; library {formats.size(document['library_bytes'])}, "
+        f"machine code of the kernels {formats.size(code) if code is not None else 'not known'}; "
+        f"built in {document['build_seconds']:.1f} s"
+    )
+    kernels: Sequence[Row] = document["kernels"]
+    table = [
+        {
+            "kernel": k["name"],
+            "phase": k["phase"],
+            "machine code": formats.size(k["bytes"]) if k["bytes"] is not None else "-",
+            "lines": ", ".join(f"{language} {n}" for language, n in k["lines"].items()),
+        }
+        for k in kernels
+    ]
+    parts = ["\n".join([head, *document["notes"]])]
+    parts.append(formats.text_table(table, ["kernel", "phase", "machine code", "lines"]))
+    for kernel in kernels:
+        for language, written in kernel.get("code", {}).items():
+            parts.append(f"== {kernel['phase']} {kernel['name']}, {language}\n{written}")
+    if document["files"]:
+        parts.append(f"{len(document['files'])} files written.")
+    return "\n\n".join(parts)
+
+
+def reduce(document: Document) -> str:
+    """What `reduce` says."""
+    head = f"{document['model']} ({document['engine']}), target {document['target']}"
+    parts = [head, f"{document['bisection']} {document['compiles']} compiles."]
+    if document["tries"]:
+        rows = [
+            {**r, "error": (r["error"] or {}).get("message", "").partition("\n")[0]}
+            for r in document["tries"]
+        ]
+        told = [c for c in ("max_rel", "ratio", "error") if any(r[c] for r in rows)]
+        parts.append(formats.text_table(rows, ["nodes", "results", "outcome", *told]))
+    parts.append(document["verdict"])
+    if document["report"] is not None:
+        parts += [document["title"], f"before:\n{document['before']}"]
+        parts += [f"after:\n{document['after']}"] if document["after"] else []
+        parts.append(f"Written to {document['report']['folder']}; run report.py there.")
+    return "\n\n".join(part.rstrip() for part in parts)
+
+
+def tasks(document: Document) -> str:
+    """What `tasks` says."""
+    rows = [
+        {
+            **t,
+            "shapes": shapes_text(t["shapes"], t["dtypes"]),
+            "flops": "-" if t["flops"] is None else formats.flops(t["flops"]),
+            "share": "-" if t["share"] is None else f"{t['share']:.1%}",
+            "built with": "its record" if t["uses_record"] else "",
+        }
+        for t in document["tasks"]
+    ]
+    columns = [
+        "key",
+        "name",
+        "shapes",
+        "calls",
+        "flops",
+        "share",
+        "before_ms",
+        "best_ms",
+        "trials",
+        "built with",
+    ]
+    return "\n".join([_tuned_on(document), "", formats.text_table(rows, columns)])
+
+
+def tune(document: Document) -> str:
+    """What `tune` says."""
+    rows = [
+        {**t, "built with": "its record" if t["uses_record"] else "no record"}
+        for t in document["tasks"]
+    ]
+    columns = [
+        "key",
+        "name",
+        "trials",
+        "failed",
+        "before_ms",
+        "earlier_ms",
+        "best_ms",
+        "built with",
+    ]
+    made = sum(t["trials"] for t in document["tasks"])
+    done = f"{made} trials in {formats.duration(document['seconds'])}"
+    if document["cancelled"]:
+        done = f"Stopped after {done}; what was found is kept"
+    lines = [_tuned_on(document), done, f"Records: {document['records']}", *document["notes"]]
+    return "\n".join([*lines, "", formats.text_table(rows, columns)])
+
+
+def _tuned_on(document: Document) -> str:
+    return (
+        f"{document['model']} ({document['engine']}); target {document['target']}; "
+        f"{document['threads']} threads"
+    )

@@ -3,58 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from relascope.commands.shared import (
-    Connect,
-    Document,
-    Engine,
-    cut_request,
-    fleet_of,
-    fleet_options,
-    write,
-)
+from relascope.commands.shared import Connect, Document, Engine, cut_request, fleet_of, kept
 from relascope.core.errors import EngineError
 from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.protocol.tuning import Tuned, TuneResult, TuneTask
 from relascope.passes.catalogue import last_built
-from relascope.viz.rows import tuning as tuned
-
-
-def options(command: argparse.ArgumentParser) -> None:
-    """Whose records count, and which threads."""
-    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
-    command.add_argument(
-        "--threads",
-        type=int,
-        default=0,
-        metavar="N",
-        help="that kernels run with; all cores otherwise",
-    )
-    fleet_options(command)
-
-
-def more_options(command: argparse.ArgumentParser) -> None:
-    """What is tuned, and for how long."""
-    command.add_argument(
-        "--tasks", metavar="KEYS", help="keys or names of tasks, with commas between; else all"
-    )
-    command.add_argument(
-        "--top", type=int, metavar="N", help="the N tasks that take the largest share"
-    )
-    command.add_argument(
-        "--trials",
-        type=int,
-        default=64,
-        metavar="N",
-        help="schedules to measure of each task, besides those measured before",
-    )
+from relascope.viz.rows.tuning import curve_rows, task_rows, tuned_rows
 
 
 def tasks(args: argparse.Namespace, connect: Connect) -> Document:
@@ -66,10 +27,8 @@ def tasks(args: argparse.Namespace, connect: Connect) -> Document:
         graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
         place = _place(args, ask("describe"), request)
     document = {**_about(args, request), "records": str(place)}
-    document["tasks"] = tuned.task_rows(found, graph)
-    if args.output:
-        write(args.output, json.dumps(document, ensure_ascii=False))
-    return document
+    document["tasks"] = task_rows(found, graph)
+    return kept(args, document)
 
 
 def tune(args: argparse.Namespace, connect: Connect) -> Document:
@@ -99,12 +58,10 @@ def tune(args: argparse.Namespace, connect: Connect) -> Document:
         "seconds": result.seconds,
         "cancelled": result.cancelled,
         "notes": list(result.notes),
-        "tasks": tuned.tuned_rows(result, found),
-        "curve": tuned.curve_rows(book.in_run(result.run), {t.key: t.name for t in found}),
+        "tasks": tuned_rows(result, found),
+        "curve": curve_rows(book.in_run(result.run), {t.key: t.name for t in found}),
     }
-    if args.output:
-        write(args.output, json.dumps(document, ensure_ascii=False))
-    return document
+    return kept(args, document)
 
 
 def _about(args: argparse.Namespace, request: BuildRequest) -> Document:

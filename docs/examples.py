@@ -53,7 +53,7 @@ def options() -> str:
 def _rows(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     """An option of a command and its meaning, as Markdown."""
     for action in command._actions:
-        if not action.option_strings or action.dest == "help":
+        if not action.option_strings or action.dest == "help" or action.help == argparse.SUPPRESS:
             continue
         takes = f" {action.metavar}" if action.metavar else ""
         meaning = (action.help or "").replace("|", "\\|") % vars(action)

@@ -153,8 +153,8 @@ def test_a_program_is_timed_on_a_fleet():
     ("more", "where"),
     [
         ((), "--target"),
-        (("--target", "llvm", "--rival", "torch.compile"), "--rival, --ways"),
-        (("--target", "llvm", "--ways", "all"), "--rival, --ways"),
+        (("--target", "llvm", "--rival", "torch.compile"), "--baseline, --variants"),
+        (("--target", "llvm", "--ways", "all"), "--baseline, --variants"),
     ],
 )
 def test_what_is_not_done_on_a_fleet_is_refused(more, where):

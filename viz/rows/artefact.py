@@ -5,11 +5,9 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Sequence
 
 from relascope.engine.protocol.artefact import Artefact, extension
 from relascope.viz.rows import Row, fields
-from relascope.viz.rows.formats import size, text_table
 
 TYPED = (
     "cuda -arch=sm_90",
@@ -74,32 +72,3 @@ def archive(found: Artefact) -> bytes:
                 name = re.sub(r"[^\w.-]", "_", kernel.name)
                 opened.writestr(f"{kernel.phase}/{name}.{extension(language)}", text + "\n")
     return made.getvalue()
-
-
-def text(document: Row) -> str:
-    """What `compile` says; with `--code`, every kernel's code below its table."""
-    target = document["target"]
-    code = document["code_bytes"]
-    head = (
-        f"{target['name']}: {target['device']}; library {size(document['library_bytes'])}, "
-        f"machine code of the kernels {size(code) if code is not None else 'not known'}; "
-        f"built in {document['build_seconds']:.1f} s"
-    )
-    kernels: Sequence[Row] = document["kernels"]
-    table = [
-        {
-            "kernel": k["name"],
-            "phase": k["phase"],
-            "machine code": size(k["bytes"]) if k["bytes"] is not None else "-",
-            "lines": ", ".join(f"{language} {n}" for language, n in k["lines"].items()),
-        }
-        for k in kernels
-    ]
-    parts = ["\n".join([head, *document["notes"]])]
-    parts.append(text_table(table, ["kernel", "phase", "machine code", "lines"]))
-    for kernel in kernels:
-        for language, written in kernel.get("code", {}).items():
-            parts.append(f"== {kernel['phase']} {kernel['name']}, {language}\n{written}")
-    if document["files"]:
-        parts.append(f"{len(document['files'])} files written.")
-    return "\n\n".join(parts)

@@ -13,7 +13,7 @@ from relascope.engine.jobs.bisect import Bisection
 from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
 from relascope.engine.protocol.plain import plain
-from relascope.viz.rows import Row, formats, tables
+from relascope.viz.rows import Row, tables
 
 Document = dict[str, Any]
 
@@ -64,25 +64,6 @@ def piece_row(one: PieceTry) -> Row:
     shown = plain(one.shown)
     shown.pop("outputs")  # ids that say nothing without the graph
     return {"nodes": one.nodes, "results": one.outputs, **shown}
-
-
-def text(document: Document) -> str:
-    """What `reduce` says."""
-    head = f"{document['model']} ({document['engine']}), target {document['target']}"
-    parts = [head, f"{document['bisection']} {document['compiles']} compiles."]
-    if document["tries"]:
-        rows = [
-            {**r, "error": (r["error"] or {}).get("message", "").partition("\n")[0]}
-            for r in document["tries"]
-        ]
-        told = [c for c in ("max_rel", "ratio", "error") if any(r[c] for r in rows)]
-        parts.append(formats.text_table(rows, ["nodes", "results", "outcome", *told]))
-    parts.append(document["verdict"])
-    if document["report"] is not None:
-        parts += [document["title"], f"before:\n{document['before']}"]
-        parts += [f"after:\n{document['after']}"] if document["after"] else []
-        parts.append(f"Written to {document['report']['folder']}; run report.py there.")
-    return "\n\n".join(part.rstrip() for part in parts)
 
 
 def check_folder(folder: Path) -> None:

@@ -92,3 +92,12 @@ def _cell(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     return str(value)
+
+
+def duration(seconds: float) -> str:
+    """A time for people."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"

@@ -9,7 +9,7 @@ from relascope.core.graph import Graph, TensorType
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.records import Book
 from relascope.engine.protocol.tuning import Trial, TuneResult, TuneTask
-from relascope.viz.rows import Row, fields, formats
+from relascope.viz.rows import Row, fields
 
 
 def task_rows(tasks: Sequence[TuneTask], graph: Graph | None = None) -> list[Row]:
@@ -89,57 +89,6 @@ def _now(task: TuneTask) -> float:
     return ms or 0.0
 
 
-def tasks_text(document: Row) -> str:
-    """What `tasks` says."""
-    rows = [
-        {
-            **t,
-            "shapes": shapes_text(t["shapes"], t["dtypes"]),
-            "flops": "-" if t["flops"] is None else formats.flops(t["flops"]),
-            "share": "-" if t["share"] is None else f"{t['share']:.1%}",
-            "built with": "its record" if t["uses_record"] else "",
-        }
-        for t in document["tasks"]
-    ]
-    columns = [
-        "key",
-        "name",
-        "shapes",
-        "calls",
-        "flops",
-        "share",
-        "before_ms",
-        "best_ms",
-        "trials",
-        "built with",
-    ]
-    return "\n".join([_head(document), "", formats.text_table(rows, columns)])
-
-
-def tune_text(document: Row) -> str:
-    """What `tune` says."""
-    rows = [
-        {**t, "built with": "its record" if t["uses_record"] else "no record"}
-        for t in document["tasks"]
-    ]
-    columns = [
-        "key",
-        "name",
-        "trials",
-        "failed",
-        "before_ms",
-        "earlier_ms",
-        "best_ms",
-        "built with",
-    ]
-    made = sum(t["trials"] for t in document["tasks"])
-    done = f"{made} trials in {duration(document['seconds'])}"
-    if document["cancelled"]:
-        done = f"Stopped after {done}; what was found is kept"
-    lines = [_head(document), done, f"Records: {document['records']}", *document["notes"]]
-    return "\n".join([*lines, "", formats.text_table(rows, columns)])
-
-
 def shapes_text(shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> str:
     """Arguments of a kernel in one line; the dtype once where it is the same."""
     plain_shapes = ["x".join(map(str, s)) or "1" for s in shapes]
@@ -151,19 +100,3 @@ def shapes_text(shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> str:
 def types_text(arguments: Sequence[TensorType]) -> str:
     """The same of types."""
     return shapes_text([[int(d) for d in a.shape] for a in arguments], [a.dtype for a in arguments])
-
-
-def duration(seconds: float) -> str:
-    """A time for people."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
-
-
-def _head(document: Row) -> str:
-    return (
-        f"{document['model']} ({document['engine']}); target {document['target']}; "
-        f"{document['threads']} threads"
-    )

@@ -27,6 +27,7 @@ from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import heading, plain_text, show_error, strip, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
+from relascope.viz.rows import formats
 from relascope.viz.rows import tuning as tuned
 
 _RUNNING = "tuning"  # the run under way, or the last
@@ -242,8 +243,8 @@ def _live(desk: Desk, run: _Run) -> None:
     strip(
         [
             (f"{len(made)} of {run.total}", "trials"),
-            (tuned.duration(seconds), "so far"),
-            *([(tuned.duration(left), "left")] if left is not None else []),
+            (formats.duration(seconds), "so far"),
+            *([(formats.duration(left), "left")] if left is not None else []),
             *([(str(failed), "that did not build or run")] if failed else []),
         ]
     )
@@ -271,7 +272,7 @@ def _outcome(desk: Desk, run: _Run) -> None:
     strip(
         [
             (str(sum(t.trials for t in result.tasks)), "trials"),
-            (tuned.duration(result.seconds), ""),
+            (formats.duration(result.seconds), ""),
             (str(result.threads), "threads"),
             (f"{len(faster)} of {len(result.tasks)}", "kernels have a record that is the fastest"),
         ]
