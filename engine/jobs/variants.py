@@ -98,7 +98,7 @@ def with_pass(pipeline: Pipeline, name: str, training: bool) -> Pipeline:
 def variants(
     request: BuildRequest, taken: Iterable[Offer], cut: Callable[[BuildRequest], BuildRequest]
 ) -> tuple[Variant, ...]:
-    """What `Session.time` is asked for, without the way that the target is by itself.
+    """What `PipelineSession.time` is asked for, without the way that the target is by itself.
 
     Args:
         request: what they are variants of.

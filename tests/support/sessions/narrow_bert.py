@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from relascope.engine.registry import SESSIONS
+from relascope.engine.registry import REGISTRY
 
 WIDTH = 32
 PARAMETERS = 8_544
@@ -25,7 +25,7 @@ def relax() -> Any:
 
 
 def _session(ir: str) -> Any:
-    module, name = SESSIONS[ir].split(":")
+    module, name = REGISTRY[ir].session.split(":")
     session = getattr(import_module(module), name)  # first, since it loads the TVM
     from relascope.samples import bert_layer
 
