@@ -1,7 +1,7 @@
 """How far each node of a step is from PyTorch: is it rounding, or is it wrong?
 
-On top of `PipelineSession.inside`. Knows no TVM and asks through a function, so that the page and the
-command line say the same. A tensor is over its limit by the limits of the accuracy report.
+On top of what a session says of `inside`. Knows no TVM and asks through a function, so that the
+page and the command line say the same. Limits are those of the accuracy report.
 """
 
 from __future__ import annotations
