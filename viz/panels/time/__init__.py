@@ -185,7 +185,7 @@ def _baselines(place: DeltaGenerator, target: str) -> tuple[str, ...]:
 def _variants(
     place: DeltaGenerator, desk: Desk, screen: Screen, engine: EngineInfo, request: BuildRequest
 ) -> tuple[Variant, ...]:
-    """In which other ways it is built, to be timed in the same run."""
+    """Which variants are built, too, to be timed in the same run."""
     target = request.target
     try:
         offered = variants.offers(screen.ir, engine.targets, target) if target else ()
@@ -193,7 +193,7 @@ def _variants(
         offered = ()
     others = {o.name: o for o in offered if o.added or o.target != target}
     taken = place.pills(
-        "Compare ways of building",
+        "Compare variants",
         list(others),
         selection_mode="multi",
         key="keep_ways",
