@@ -5,51 +5,41 @@ Run `python bench/cuts.py` from the project's root; name samples to have only th
 batch 8 and 128 tokens where a sample has tokens, `--check` to compare every output and gradient of
 the split functions with PyTorch's, `--memory` to measure the peak memory of the default strategy's
 step beside its estimate, `--size` for the time of cuts of made-up graphs of 10,000 and 100,000
-nodes, `-o FILE` for the figures as JSON. The bars are those of `min_cut`: bytes, what it computes
+nodes. The bars are those of `min_cut`: bytes, what it computes
 again, and how long a cut takes.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+
+import common
+from common import ENGINES, SAMPLES, Row
 
 from graphs import joint as transformer
-from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.cut import joint_of
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import GRADIENTS, default_pipeline
 from relascope.passes.cost import is_product
 from relascope.passes.cuts.cut import STRATEGIES, Cut, Joint, cut
-from relascope.samples import SAMPLES
-from relascope.viz.rows.formats import text_table
 
 BUDGETS = (0.25, 0.5, 0.75)
 LIMIT = 1e-4
 """Of an output's or a gradient's scale, in float32."""
-Row = dict[str, Any]
 
 
 def main() -> int:
     """Measure, print, and return 0 where every bar is met."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("samples", nargs="*", choices=[[], *SAMPLES], metavar="SAMPLE")
-    parser.add_argument("--engine", choices=ENGINES, action="append")
+    parser = common.options(__doc__, repeats=0)
     parser.add_argument("--gradient", choices=list(GRADIENTS), default="tvm")
-    parser.add_argument("--large", action="store_true")
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--memory", action="store_true")
-    parser.add_argument("--size", action="store_true")
-    parser.add_argument("-o", dest="output", type=Path)
+    for flag in ("--large", "--check", "--memory", "--size"):
+        parser.add_argument(flag, action="store_true")
     args = parser.parse_args()
     rows: list[Row] = _sizes() if args.size else []
     names = args.samples or [s.name for s in SAMPLES.values() if s.training]
@@ -57,33 +47,12 @@ def main() -> int:
         with EngineClient(ir) as client:
             for name in names:
                 for source in _sources(name, args.large):
-                    try:
-                        rows += _rows(client, ir, replace(source, gradient=args.gradient), args)
-                    except EngineError as error:
-                        print(f"{ir}, {name}: {error.message}", file=sys.stderr)
-    columns = [
-        "engine",
-        "sample",
-        "batch",
-        "tokens",
-        "strategy",
-        "captures",
-        "bytes",
-        "to_min_cut",
-        "products",
-        "flops_share",
-        "time_share",
-        "seconds",
-        "max_rel",
-        "peak_bytes",
-        "estimated_peak",
-    ]
-    print(text_table(rows, columns))
-    if args.output:
-        args.output.write_text(json.dumps(rows), encoding="utf-8")
-    missed = [m for row in rows for m in _missed(row)]
-    print("\n".join(missed) or "Every bar is met.")
-    return 1 if missed else 0
+                    asked = (client, ir, replace(source, gradient=args.gradient), args)
+                    rows += common.tried(lambda a=asked: _rows(*a), engine=ir, sample=name)
+    hidden = ("budget", "eager", "most")
+    common.table(rows, [c for c in dict.fromkeys(c for r in rows for c in r) if c not in hidden])
+    common.write(args.output, rows)
+    return common.verdict([m for row in rows for m in _missed(row)])
 
 
 def _sources(name: str, large: bool) -> list[ModelSource]:
@@ -108,41 +77,37 @@ def _sizes() -> list[Row]:
 
 def _rows(
     client: EngineClient, ir: str, source: ModelSource, args: argparse.Namespace
-) -> list[Row]:
-    """One row a strategy and one a rival."""
+) -> Iterator[Row]:
+    """One row a strategy, and one for each way of PyTorch's."""
     pipeline = default_pipeline(ir, True, source.gradient)
     known = joint_of(client.call, source, pipeline)
-    target = client.call("describe").targets[0].name
-    joint = known.graph
+    once = BuildRequest(source, pipeline, common.best_target(client), 1, 1)
     sizes = {"engine": ir, "sample": source.model, "batch": source.batch, "tokens": source.tokens}
     saved = client.call("torch_saved", source)
     eager, rival = saved.eager_bytes, saved.min_cut_bytes
-    rows: list[Row] = [
-        {**sizes, "strategy": "pytorch eager", "bytes": eager, "to_min_cut": _over(eager, rival)},
-        {**sizes, "strategy": "pytorch min-cut", "bytes": rival, "to_min_cut": _over(rival, rival)},
-    ]
+    for name, held in (("pytorch eager", eager), ("pytorch min-cut", rival)):
+        yield {**sizes, "strategy": name, "bytes": held, "to_min_cut": _over(held, rival)}
     asked: list[tuple[str, float | None]] = [
-        (s.name, None) for s in STRATEGIES.values() if not s.has_budget
+        *((s.name, None) for s in STRATEGIES.values() if not s.has_budget),
+        *(("budget", b) for b in BUDGETS),
+        ("frontier", None),
     ]
-    asked += [("budget", b) for b in BUDGETS] + [("frontier", None)]
     for strategy, budget in asked:
-        fresh = Joint(joint, known.kernels)  # every cut is timed from nothing
+        fresh = Joint(known.graph, known.kernels)  # every cut is timed from nothing
         began = time.process_time()
         found = cut(fresh, strategy, budget)
         seconds = time.process_time() - began
         label = strategy if budget is None else f"{strategy} {budget}"
-        rows.append({**sizes, **_figures(joint, found, label, seconds), "eager": eager})
-        rows[-1]["to_min_cut"] = _over(found.bytes or 0, rival)
+        row = {**sizes, **_figures(known.graph, found, label, seconds), "eager": eager}
+        row["to_min_cut"] = _over(found.bytes or 0, rival)
         if args.check:
-            request = BuildRequest(source, pipeline, target).split_at(found.ids)
-            compared = client.call("check", request)
-            rows[-1]["max_rel"] = max(c.max_rel for c in compared)
+            compared = client.call("check", once.split_at(found.ids))
+            row["max_rel"] = max(c.max_rel for c in compared)
         if args.memory and strategy == "min_cut":
-            request = BuildRequest(source, pipeline, target, 1, 1).split_at(found.ids)
-            measured = client.call("profile", request)
-            rows[-1]["peak_bytes"] = measured.peak_bytes
-            rows[-1]["estimated_peak"] = measured.estimated_peak_bytes
-    return rows
+            measured = client.call("profile", once.split_at(found.ids))
+            row["peak_bytes"] = measured.peak_bytes
+            row["estimated_peak"] = measured.estimated_peak_bytes
+        yield row
 
 
 def _over(held: int | None, rival: int | None) -> float | None:
@@ -167,6 +132,8 @@ def _missed(row: Row) -> list[str]:
     """What a row promises and does not keep, in words."""
     names = ("engine", "sample", "batch", "tokens", "strategy")
     where = ", ".join(f"{n} {row[n]}" for n in names if row.get(n) is not None)
+    if "strategy" not in row:
+        return [f"{where}: {row['missed']}"]
     missed = []
     if row.get("most") is not None and row["seconds"] > row["most"]:
         missed.append(f"{where}: {row['seconds']:.2f} s, {row['most']} s promised")

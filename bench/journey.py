@@ -1,51 +1,44 @@
 """Measure what the journey on one BertLayer promises: errors, captures, speed, waiting times.
 
 Run `python bench/journey.py` from the project's root, on a machine that does nothing else; add
-`-o FILE` for the figures as JSON, `--page` for the page too (it needs Chromium and playwright).
+`--page` for the page too (it needs Chromium and playwright).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import version
-from pathlib import Path
+
+import common
+from accuracy import worst
+from common import ROOT
 
 from relascope.engine.client import EngineClient
-from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TimeResult
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 
-ROOT = Path(__file__).resolve().parents[1]
-
-
 Bar = Callable[[str, float, float | None, str], None]
 LAYER = ModelSource("bert_layer", batch=1, tokens=14)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", dest="file", type=Path, help="write the figures as JSON")
+    parser = common.options(__doc__, samples=False)
     parser.add_argument("--page", action="store_true", help="measure the page in Chromium too")
-    parser.add_argument("--repeats", type=int, default=30, help="rounds of each timing")
     options = parser.parse_args()
     rows: list[dict[str, object]] = []
 
     def bar(what: str, value: float, limit: float | None, unit: str) -> None:
         held = None if limit is None else value <= limit
         rows.append({"what": what, "value": value, "limit": limit, "unit": unit, "held": held})
-        words = {None: "", True: "held", False: "MISSED"}[held]
-        against = "" if limit is None else f"at most {limit:g}"
-        print(f"{what:<62} {value:>12.6g} {unit:<5} {against:<14} {words}", flush=True)
+        words = "" if limit is None else f"at most {limit:g} " + ("held" if held else "MISSED")
+        print(f"{what:<62} {value:>12.6g} {unit:<5} {words}", flush=True)
 
     with EngineClient("relay") as client:
         targets = client.call("describe").targets
@@ -55,13 +48,10 @@ def main() -> None:
         speed(client, [t.name for t in targets if t.runs_here], options.repeats, bar)
     bar("graph bert on the command line, all in", command_line(), 20.0, "s")
     if options.page:
-        bar("page: bert_layer chosen to graph drawn, warm engine", page(), 3.0, "s")
-    if options.file:
-        packages = ("torch", "bitblas", "transformers", "streamlit", "numpy")
-        machine = {"device": targets[0].device, "python": platform.python_version()}
-        machine.update({p: version(p) for p in packages})
-        options.file.parent.mkdir(parents=True, exist_ok=True)
-        options.file.write_text(json.dumps({"machine": machine, "bars": rows}, indent=1) + "\n")
+        from page import choose_to_drawn
+
+        bar("page: bert_layer chosen to graph drawn, warm engine", choose_to_drawn(), 3.0, "s")
+    common.write(options.output, {"machine": common.machine(), "bars": rows})
     sys.exit(any(r["held"] is False for r in rows))
 
 
@@ -112,11 +102,6 @@ def speed(client: EngineClient, targets: list[str], repeats: int, bar: Bar) -> N
             bar(f"forward+backward over eager: {words}", both, None, "x")
 
 
-def worst(found: Iterable[Comparison], kind: str) -> Comparison:
-    """The worst comparison whose name begins with `kind`."""
-    return max((c for c in found if c.name.startswith(kind)), key=lambda c: c.max_rel)
-
-
 def ratio(timed: TimeResult, phase: str) -> float:
     """Our time over eager's."""
     return next(r.ratio_to_eager for r in timed.rows if r.phase == phase and r.ratio_to_eager)
@@ -130,13 +115,6 @@ def command_line() -> float:
     seconds = time.perf_counter() - began
     assert json.loads(done.stdout)["nodes"] > 1000
     return seconds
-
-
-def page() -> float:
-    """Seconds from choosing bert_layer in a warm page to its drawn graph."""
-    from bench.page import choose_to_drawn
-
-    return choose_to_drawn()
 
 
 if __name__ == "__main__":

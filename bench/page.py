@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+import common
+from common import ROOT
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 _DRAWN = """before => {
     for (const element of document.querySelectorAll('*')) {
@@ -162,7 +160,9 @@ def _settle(page: Page) -> None:
         page.wait_for_timeout(500)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measure and print."""
+    common.options(__doc__, samples=False, repeats=0).parse_args()
     print(f"from choosing the BERT layer to its drawn graph: {choose_to_drawn():.2f} s")
     for title, ir in product(("BERT layer", "BERT base"), ("Relay", "Relax")):
         clicks = sorted(step_to_repainted(title, ir))
@@ -172,3 +172,7 @@ if __name__ == "__main__":
         )
     for what, took in choice_to_recoloured().items():
         print(f"BERT base, from the choice to the recoloured graph: {what}: {took:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

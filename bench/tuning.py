@@ -2,9 +2,8 @@
 
 Run `python bench/tuning.py` from the project's root on a machine that does nothing else; name
 samples to have only those (mlp and bert_layer otherwise), add `--engine`, `--threads N`, `--trials
-N`, `--top N` (the tasks with the largest share), `--target T`, `--repeats N`, `-o FILE` for the
-figures as JSON. The records are new ones, in a folder that is taken away at the end, unless
-`--records FOLDER` names one to go on from.
+N`, `--top N` (the tasks with the largest share), `--target T`. The records are new ones, in a
+folder that is taken away at the end, unless `--records FOLDER` names one to go on from.
 
 First a run is killed (SIGKILL of the process that the app is) in the middle of its batches and
 another goes on from its records. Then each sample is timed as built without records, tuned, and
@@ -17,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -25,43 +23,40 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+
+import common
+from common import Row
 
 from relascope.engine.client import EngineClient
-from relascope.engine.measure import timing
 from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TimeResult
 from relascope.engine.protocol.tuning import RECORDS, TuneResult, TuneTask
 from relascope.passes.catalogue import default_pipeline
-from relascope.samples import SAMPLES
-from relascope.viz.rows.formats import duration, text_table
+from relascope.viz.rows.formats import duration
 
 MOST_ERROR = 1e-5
 """Of the scale of an output, in float32."""
+_LONG = ("seconds", "tasks", "notes")
 AT_LEAST = 2
 """Batches that are on disk when the run is killed."""
-Row = dict[str, Any]
 
 
 def main() -> int:
     """Measure, print, and return 0 where nothing is lost and nothing wrong."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("samples", nargs="*", choices=[[], *SAMPLES], metavar="SAMPLE")
-    parser.add_argument("--engine", choices=("relax", "relay"), default="relax")
+    parser = common.options(__doc__)
+    parser.set_defaults(engine=["relax"])
     parser.add_argument("--threads", type=int, default=1, metavar="N")
     parser.add_argument("--trials", type=int, default=64, metavar="N")
     parser.add_argument("--top", type=int, default=4, metavar="N")
     parser.add_argument("--target", metavar="T")
-    parser.add_argument("--repeats", type=int, default=30, metavar="N")
     parser.add_argument("--records", type=Path, metavar="FOLDER")
-    parser.add_argument("-o", dest="output", type=Path, metavar="FILE")
     # What the run that is killed calls; not for people.
     parser.add_argument("--run", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    args.engine = args.engine[-1]
     if args.run:
         with EngineClient(args.engine) as client:
             _tune(client, args, ModelSource("mlp"), args.run, (), 1 << 20)
@@ -74,8 +69,7 @@ def main() -> int:
         if args.records is None:
             shutil.rmtree(made)
     _print(document)
-    if args.output:
-        args.output.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    common.write(args.output, document)
     wrong = [r["sample"] for r in document["samples"] if not r["error"] <= MOST_ERROR]
     if wrong:
         print(f"With its records {', '.join(wrong)} is wrong.")
@@ -90,12 +84,7 @@ def _measure(args: argparse.Namespace) -> Row:
     place = records.folder(args.engine, info.version, plain, args.threads)
     killed = _killed(args, plain, place)
     return {
-        "machine": {
-            "processor": timing.machine(),
-            "python": platform.python_version(),
-            "cores": os.cpu_count(),
-            **{name: version(name) for name in ("torch", "apache-tvm", "bitblas")},
-        },
+        "machine": common.machine(),
         "engine": args.engine,
         "target": plain,
         "threads": args.threads,
@@ -221,19 +210,9 @@ def _print(document: Row) -> None:
         f"{killed['trials_after']} afterwards, {killed['went_on_with']} more when it went on: "
         f"{verdict}."
     )
-    columns = [
-        "sample",
-        "eager_ms",
-        "untuned_ms",
-        "tuned_ms",
-        "untuned_ratio",
-        "tuned_ratio",
-        "untuned_again_ratio",
-        "error",
-        "trials",
-        "seconds_a_trial",
-    ]
-    print("\n" + text_table(document["samples"], columns))
+    listed = [{k: v for k, v in s.items() if k not in _LONG} for s in document["samples"]]
+    print()
+    common.table(listed)
     for sample in document["samples"]:
         print(f"\n{sample['sample']}: {duration(sample['seconds'])} of tuning")
         for note in sample["notes"]:
@@ -243,19 +222,7 @@ def _print(document: Row) -> None:
             curve = task["curve"]
             at = {n: c["best_ms"] for n in (1, 4, 16, 64) for c in curve[n - 1 : n]}
             rows.append({**task, **{f"best of {n}": ms for n, ms in at.items()}})
-        columns = [
-            "name",
-            "trials",
-            "failed",
-            "before_ms",
-            "best of 1",
-            "best of 4",
-            "best of 16",
-            "best of 64",
-            "best_ms",
-            "uses_record",
-        ]
-        print(text_table(rows, columns))
+        common.table([{k: v for k, v in r.items() if k not in ("key", "curve")} for r in rows])
 
 
 if __name__ == "__main__":
