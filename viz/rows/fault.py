@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relascope.core.errors import EngineError
-from relascope.engine.jobs import reduce as reduction
+from relascope.engine.jobs import reduce
 from relascope.engine.jobs.bisect import Bisection
 from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
@@ -55,7 +55,7 @@ def document(ir: str, found: Bisection, made: Reduction | None, folder: str = ""
         "before": None if report is None else report.before,
         "after": None if report is None else report.after,
         "report": None if report is None else {"folder": folder, "files": sorted(report.files)},
-        "verdict": reduction.cannot(found) if made is None else reduction.verdict(ir, made),
+        "verdict": reduce.cannot(found) if made is None else reduce.verdict(ir, made),
     }
 
 

@@ -8,8 +8,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.viz.component import View, graph_view
 from relascope.viz.drawing.modules import module_groups
-from relascope.viz.panels.cut import by_hand, captures, frontier, two_gradients
-from relascope.viz.panels.cut import measured as points
+from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, joint_graph
 from relascope.viz.panels.shell.desk import Desk
@@ -86,7 +85,7 @@ def show(desk: Desk, screen: Screen) -> None:
         cut_prices.control()
     by_hand.show(screen, cut, node_id)
     captures.show(document)
-    points.show(desk, screen)
+    measured.show(desk, screen)
     two_gradients.show(desk, screen)
     with right:
         frontier.ask_torch_saved(desk, screen)

@@ -10,7 +10,7 @@ from relascope.engine.jobs.cut import joint_of
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import GRADIENTS, gradients
-from relascope.passes.cuts import cut as cuts
+from relascope.passes.cuts import cut
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, heading
@@ -51,7 +51,7 @@ def _row(desk: Desk, screen: Screen, source: ModelSource, target: str | None) ->
 
     if target is None:
         return desk.derive(row, "gradient_row", source, str(pipeline))
-    captures = desk.derive(lambda: cuts.cut(joint).ids, "captures", source, str(pipeline))
+    captures = desk.derive(lambda: cut.cut(joint).ids, "captures", source, str(pipeline))
     errors = desk.ask("check", BuildRequest(source, pipeline, target).split_at(captures))
     found = desk.derive(row, "gradient_row", source, str(pipeline))
     return {**found, "error": tables.worst_gradient(errors)}

@@ -11,7 +11,7 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.core.identity import Matched, carry_identity
-from relascope.engine.jobs import step as stepping
+from relascope.engine.jobs import step
 from relascope.engine.protocol.results import ModelInfo, StepRecord
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.changes import start_of
@@ -65,14 +65,14 @@ def _draw(desk: Desk, screen: Screen, model: ModelInfo) -> None:
             _changes(desk, replace(screen, pipeline=stepped.pipeline), model)
 
 
-def _stepped(desk: Desk, screen: Screen) -> tuple[stepping.Stepped | None, Exception | None]:
+def _stepped(desk: Desk, screen: Screen) -> tuple[step.Stepped | None, Exception | None]:
     """What each step did, or each up to the chosen one, where no more is wished for; or None with
     what to raise where the graph would stand."""
     pipeline = screen.pipeline
     if st.session_state.get(_ONLY_TO):
         pipeline = pipeline.upto(_chosen(screen))
     try:
-        return stepping.step(desk.ask, screen.source, pipeline), None
+        return step.step(desk.ask, screen.source, pipeline), None
     except (Waiting, EngineError) as problem:
         return None, problem
 
@@ -144,7 +144,7 @@ def _idle(row: Row) -> bool:
     return row.enabled and row.idle and not row.failure
 
 
-def _after(desk: Desk, screen: Screen, stepped: stepping.Stepped, model: ModelInfo) -> None:
+def _after(desk: Desk, screen: Screen, stepped: step.Stepped, model: ModelInfo) -> None:
     """The graph after the chosen step, with what the step added and changed in colour."""
     index = _chosen(screen)
     failure = stepped.records[index].error if index >= 0 else None

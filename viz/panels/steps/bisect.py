@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from relascope.core.errors import EngineError
-from relascope.engine.jobs import bisect as bisection
+from relascope.engine.jobs import bisect
 from relascope.engine.jobs.bisect import FACTOR, Bisection, Question, Try
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
@@ -68,7 +68,7 @@ def search(desk: Desk, screen: Screen) -> Search | None:
     try:
         best = desk.ask("describe").best
         question = Question(screen.source, screen.pipeline, best, asked.kind, asked.factor)
-        found.result = bisection.bisect(desk.ask, screen.ir, question, found.log.append)
+        found.result = bisect.bisect(desk.ask, screen.ir, question, found.log.append)
     except Waiting as wait:
         found.wait = wait
     except EngineError as error:
@@ -100,7 +100,7 @@ def show(desk: Desk, screen: Screen, found: Search | None) -> None:
             st.session_state.bisect = None
     elif found.result is not None:
         say = st.error if found.result.kind else st.success
-        say(bisection.verdict(screen.ir, found.result))
+        say(bisect.verdict(screen.ir, found.result))
         reduce.show(desk, screen, found.result)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from relascope.engine.jobs import node_accuracy as nodewise
+from relascope.engine.jobs import node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.viz.component import View, graph_view
 from relascope.viz.drawing import palette
@@ -45,11 +45,11 @@ def choose(screen: Screen) -> DeltaGenerator:
         required=True,
         label_visibility="collapsed",
     )
-    if wanted() and screen.source.dtype == nodewise.SINGLE:
+    if wanted() and screen.source.dtype == node_accuracy.SINGLE:
         row.segmented_control(
             "Precision",
-            nodewise.DTYPES,
-            default=nodewise.SINGLE,
+            node_accuracy.DTYPES,
+            default=node_accuracy.SINGLE,
             key=_DTYPE,
             required=True,
             label_visibility="collapsed",
@@ -74,7 +74,7 @@ def show(
     """
     inside = _inside(desk, screen, index, _dtype(screen))
     at, ident = st.session_state.get(_CHOSEN, ("", None))
-    compared = nodewise.compared_step(screen.ir, screen.pipeline, index)
+    compared = node_accuracy.compared_step(screen.ir, screen.pipeline, index)
     graph_view(
         inside.graph,
         View(
@@ -134,17 +134,17 @@ def _verdict(desk: Desk, screen: Screen, index: int) -> None:
     """Is it rounding, or is it wrong: where float32 is over its limit, float64 tells."""
     first = _inside(desk, screen, index, screen.source.dtype)
     second = None
-    if first.over and first.dtype == nodewise.SINGLE:
-        second = _inside(desk, screen, index, nodewise.DOUBLE)
-    said = nodewise.verdict(first, second)
+    if first.over and first.dtype == node_accuracy.SINGLE:
+        second = _inside(desk, screen, index, node_accuracy.DOUBLE)
+    said = node_accuracy.verdict(first, second)
     wrong = first if second is None else second
     (st.error if wrong.over else st.warning if first.over else st.success)(said)
 
 
 def _dtype(screen: Screen) -> str:
-    if screen.source.dtype != nodewise.SINGLE:
+    if screen.source.dtype != node_accuracy.SINGLE:
         return screen.source.dtype
-    chosen: str = st.session_state.get(_DTYPE) or nodewise.SINGLE
+    chosen: str = st.session_state.get(_DTYPE) or node_accuracy.SINGLE
     return chosen
 
 
@@ -156,7 +156,7 @@ def _inside(desk: Desk, screen: Screen, index: int, dtype: str) -> Inside:
     best = desk.ask("describe").best
     source = replace(screen.source, dtype=dtype)
     return desk.derive(
-        lambda: nodewise.look(desk.ask, screen.ir, source, screen.pipeline, index, best),
+        lambda: node_accuracy.look(desk.ask, screen.ir, source, screen.pipeline, index, best),
         "inside",
         *_place(screen, index, dtype),
     )

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from relascope.core.errors import EngineError
-from relascope.engine.jobs import reduce as reduction
+from relascope.engine.jobs import reduce
 from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
@@ -18,7 +18,7 @@ from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import plain_text, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
-from relascope.viz.rows import fault as reports
+from relascope.viz.rows import fault
 
 _BEFORE, _AFTER = "before the pass", "after the pass"
 
@@ -51,7 +51,7 @@ class _Asked:
 
 def show(desk: Desk, screen: Screen, found: Bisection) -> None:
     """Draw the button and, once it is pressed, the pieces as they are tried and the report."""
-    if reduction.cannot(found):
+    if reduce.cannot(found):
         return
     if st.button(
         "Reduce",
@@ -68,7 +68,7 @@ def show(desk: Desk, screen: Screen, found: Bisection) -> None:
         return
     log: list[PieceTry] = []
     try:
-        made = reduction.narrow(
+        made = reduce.narrow(
             lambda method, *rest: asked.ask(desk, method, *rest), screen.ir, found, log.append
         )
     except Waiting:
@@ -103,7 +103,7 @@ def _table(log: list[PieceTry]) -> None:
 
 def _result(desk: Desk, screen: Screen, made: Reduction) -> None:
     say = st.warning if made.report is None else st.info
-    say(plain_text(reduction.verdict(screen.ir, made)))
+    say(plain_text(reduce.verdict(screen.ir, made)))
     report = made.report
     if report is None:
         return
@@ -111,7 +111,7 @@ def _result(desk: Desk, screen: Screen, made: Reduction) -> None:
     step = made.where.pipeline.steps[made.where.last]
     folder = f"report_{screen.ir}_{step.name}"
     packed = desk.derive(
-        lambda: reports.zipped(report, folder), "report", made.bisection.question, made.piece
+        lambda: fault.zipped(report, folder), "report", made.bisection.question, made.piece
     )
     st.download_button(
         "Download the report",

@@ -11,8 +11,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.panels.shell.desk import Desk, Request
 from relascope.viz.panels.shell.frame import boundary, heading, strip
 from relascope.viz.panels.shell.table import table
-from relascope.viz.rows import artefact as artefacts
-from relascope.viz.rows import formats
+from relascope.viz.rows import artefact, formats
 
 _HEIGHT = 420
 _MOST_LINES = 2000
@@ -54,7 +53,7 @@ def _facts(found: Artefact) -> None:
 
 def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
     """The kernels as a table, and the code of one of them."""
-    languages = artefacts.languages(found)
+    languages = artefact.languages(found)
     if not languages:
         return
     pick, sought, save = st.columns([3, 3, 1.6], vertical_alignment="bottom")
@@ -66,7 +65,7 @@ def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
     )
     save.download_button(
         "Code (.zip)",
-        desk.derive(lambda: artefacts.archive(found), "code", request),
+        desk.derive(lambda: artefact.archive(found), "code", request),
         "code.zip",
         "application/zip",
         key="code_zip",
@@ -75,7 +74,7 @@ def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
     kernels = {
         (k.phase, k.name): (k, text) for k in found.kernels if (text := _text(k, language or ""))
     }
-    lines = {at: artefacts.search(text, wanted) for at, (_, text) in kernels.items()}
+    lines = {at: artefact.search(text, wanted) for at, (_, text) in kernels.items()}
     if wanted:
         kernels = {at: kernels[at] for at in kernels if lines[at]}
         count = sum(map(len, lines.values()))

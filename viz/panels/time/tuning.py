@@ -27,8 +27,7 @@ from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import heading, plain_text, show_error, strip, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
-from relascope.viz.rows import formats
-from relascope.viz.rows import tuning as tuned
+from relascope.viz.rows import formats, tuning
 
 _RUNNING = "tuning"  # the run under way, or the last
 _LISTED = "tasks_of"  # the arguments that kernels were listed for
@@ -106,7 +105,7 @@ def _tasks(desk: Desk, asked: tuple[Any, ...], book: Book) -> tuple[TuneTask, ..
         state[_LISTED] = asked
     known = desk.known("tasks", *asked)
     found: tuple[TuneTask, ...] = known if known is not None else desk.ask("tasks", *asked)
-    return tuned.refreshed(found, book)
+    return tuning.refreshed(found, book)
 
 
 def _records_text(book: Book) -> str:
@@ -133,17 +132,17 @@ def _table(
     rows = [
         {
             "kernel": row["name"],
-            "shapes": tuned.shapes_text(row["shapes"], row["dtypes"]),
+            "shapes": tuning.shapes_text(row["shapes"], row["dtypes"]),
             "calls": row["calls"],
             "share": None if row["share"] is None else 100 * row["share"],
             "without": row["before_ms"],
             "best": row["best_ms"],
-            "gain": tuned.gain(row["before_ms"], row["best_ms"]),
+            "gain": tuning.gain(row["before_ms"], row["best_ms"]),
             "trials": row["trials"],
             "built with": "its record" if row["uses_record"] else "no record",
             "computes": ", ".join(row["operators"]),
         }
-        for row in tuned.task_rows(listed, graph)
+        for row in tuning.task_rows(listed, graph)
     ]
     if not any(row["computes"] for row in rows):
         rows = [{k: v for k, v in row.items() if k != "computes"} for row in rows]
@@ -194,7 +193,7 @@ def _start(
         request, *fleet = asked
         arguments = (request, keys, int(each), *fleet)
         desk.forget(Request("tune", arguments))
-        names = tuple(tuned.labels(listed).items())
+        names = tuple(tuning.labels(listed).items())
         state[_RUNNING] = _Run(arguments, place, len(book.trials), names)
         st.rerun()
 
@@ -283,7 +282,7 @@ def _outcome(desk: Desk, run: _Run) -> None:
 
 def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
     """The curve of the latest run, and how to build with what the records hold."""
-    names = tuned.labels(listed)
+    names = tuning.labels(listed)
     latest = book.in_run(book.trials[-1].run) if book.trials else ()
     mine = [t for t in latest if t.task in names]
     chart = best_so_far(mine, names) if mine else None
