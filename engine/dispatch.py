@@ -27,7 +27,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from relascope.core.errors import EngineError
-from relascope.engine.cpu_kernels.buffer_pool import Room
+from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.registry import ENGINES
@@ -244,7 +244,7 @@ class _Mode:
             finally:
                 hook.remove()
         self.live = LiveProgram(route.backend, model, route.captures, route.target)
-        self.room = Room()  # of the masks
+        self.room = BufferPool()  # of the masks
         self.name = type(module).__name__
         self.inputs = model.input_names
         leaves, self.spec = pytree.tree_flatten(outputs[-1])

@@ -16,7 +16,7 @@ import torch
 _LARGE = 1 << 17  # bytes, from which an allocator takes pages from the system
 
 
-class Room:
+class BufferPool:
     """Memory of large tensors on the CPU, by what they are called."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 from relascope.engine.cpu_kernels import mersenne_twister
-from relascope.engine.cpu_kernels.buffer_pool import Room
+from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.pytorch.model import seeded
 
 _FEW = 1 << 15
@@ -55,7 +55,7 @@ def draw_masks(
     masks: Iterable[MaskLike],
     seed: int | None,
     device: torch.device | str = "cpu",
-    room: Room | None = None,
+    room: BufferPool | None = None,
 ) -> dict[str, torch.Tensor]:
     """Draw dropout masks as PyTorch draws them in a forward pass under the same seed.
 
@@ -70,10 +70,10 @@ def draw_masks(
         draws exactly what the model's own dropout draws (of a contiguous tensor on the CPU).
     """
     with nullcontext() if seed is None else seeded(seed):
-        return {m.name: _mask(m, torch.device(device), room or Room()) for m in masks}
+        return {m.name: _mask(m, torch.device(device), room or BufferPool()) for m in masks}
 
 
-def _mask(mask: MaskLike, device: torch.device, room: Room) -> torch.Tensor:
+def _mask(mask: MaskLike, device: torch.device, room: BufferPool) -> torch.Tensor:
     dtype = getattr(torch, mask.dtype)
     if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does it, without a pass over ones
         made = room.again(mask.name)

@@ -25,9 +25,6 @@ FLAGS = ("fast-math-reassoc", "fast-math-contract", "fast-math-nsz")
 """What such a target lets LLVM do: sum in any order, and join products with sums, which vectors
 need. NaN and infinities stay what they are."""
 
-FEW_FLOPS = 1_000_000
-"""Below so many multiplications and additions a product of two results is small."""
-
 _PARALLEL = 1 << 17
 """Elements from which a kernel is worth waking other threads for."""
 

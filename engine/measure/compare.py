@@ -12,7 +12,7 @@ import torch
 
 from relascope.core.errors import EngineError
 from relascope.engine.building.executables import Executable, Tensors
-from relascope.engine.cpu_kernels.buffer_pool import Room
+from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.measure import timing
 from relascope.engine.measure.memory import torch_peak
@@ -40,7 +40,7 @@ class Built:
     step: Executable
     capture_bytes: int | None
     seconds: float
-    room: Room = field(default_factory=Room, compare=False)
+    room: BufferPool = field(default_factory=BufferPool, compare=False)
     """Of the masks."""
 
     @cached_property

@@ -20,7 +20,6 @@ from tvm.ir.expr import GenericConst as Constant
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from relascope.engine.cpu_kernels import packed_matmul
-from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
 from relascope.engine.relax.kernels.convolution import dispatched
 from relascope.passes.relax.ir.rewrite import op_name
 from relascope.passes.relax.transpose_dedup import axes_of
@@ -30,6 +29,8 @@ _SERVED = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv2d_transpose")
 _FUSES_WHAT_FOLLOWS = 4
 """kOutEWiseFusable of TVM's operator patterns."""
 _FLOATS = ("float32", "float64")
+_FEW_FLOPS = 1_000_000
+"""Below so many multiplications and additions calling a library costs more than multiplying."""
 OPAQUE = 8
 """TVM's mark of a kernel that nothing is fused with."""
 
@@ -184,4 +185,4 @@ def _is_small(call: Any) -> bool:
     """Whether calling a library costs more than multiplying."""
     extents = [*call.ty.shape, call.args[0].ty.shape[-1]]
     known = all(isinstance(d, tvm.tirx.IntImm) for d in extents)
-    return known and 2 * math.prod(int(d) for d in extents) < FEW_FLOPS
+    return known and 2 * math.prod(int(d) for d in extents) < _FEW_FLOPS

@@ -25,7 +25,7 @@ from tvm.s_tir import meta_schedule as ms
 from relascope.engine.measure.tuner import Measured, Workload
 from relascope.engine.protocol import records
 from relascope.engine.relax.building.kernel_tasks import key_of
-from relascope.engine.relax.building.records import RECORD, WORKLOAD, _lines, kept, stored
+from relascope.engine.relax.building.records import RECORD, WORKLOAD, kept, lines_of, stored
 
 BATCH = 16
 """Schedules that are measured before they are written down, and the next are proposed."""
@@ -145,7 +145,7 @@ class Search(AbstractContextManager["Search"]):
 
 def store(place: Path, workload: Any, record: Any) -> None:
     """Add a record of TVM's to a task's folder."""
-    if not _lines(place / WORKLOAD):
+    if not lines_of(place / WORKLOAD):
         records.append(place / WORKLOAD, json.dumps(_plain(workload.as_json())) + "\n")
     records.append(place / RECORD, json.dumps([0, _plain(record.as_json())]) + "\n")
 

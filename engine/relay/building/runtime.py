@@ -25,7 +25,7 @@ from relascope.core.graph import TensorType
 from relascope.engine.building import executables
 from relascope.engine.building.options import Builder, BuildOptions
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openblas
-from relascope.engine.cpu_kernels.buffer_pool import Room
+from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.relay.tvm.boot import boot
 
 boot()
@@ -97,7 +97,7 @@ class Compiled:
         pointed = {given[n] for n in self._pointed_in}
         self._own_bytes = _pool_bytes(layout, pointed)
         self._held: dict[str, tuple[int, Any]] = {}
-        self._room = Room()
+        self._room = BufferPool()
 
     def run(
         self, values: Mapping[str, torch.Tensor], keep: Iterable[str] = ()

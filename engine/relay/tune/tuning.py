@@ -35,7 +35,7 @@ from relascope.engine.relay.building.templates import (
     optimised,
     workload,
 )
-from relascope.engine.relay.tune import trial as measuring
+from relascope.engine.relay.tune import trial
 from relascope.engine.relay.tune.trial import CannotMeasure, Place
 from relascope.engine.relay.tvm.boot import spawning
 from relascope.passes.relay.ir.program import RelayProgram
@@ -166,7 +166,7 @@ class RelayTuner:
         record = best_record(place)
         try:
             found: tuple[float, float | None] = self._process.ask(
-                _ALONE_SECONDS, measuring.alone, task.module, task.constants, record, self._place
+                _ALONE_SECONDS, trial.alone, task.module, task.constants, record, self._place
             )
         except CannotMeasure as wrong:
             self.notes += (f"{workload.name} without records could not be timed: {wrong}",)
@@ -200,7 +200,7 @@ class RelayTuner:
         candidate = f"{choice.name} {index}"
         try:
             ms: float = self._process.ask(
-                self._seconds, measuring.template, choice.name, choice.arguments, index, self._place
+                self._seconds, trial.template, choice.name, choice.arguments, index, self._place
             )
         except CannotMeasure as wrong:
             return Measured(candidate, None, str(wrong))

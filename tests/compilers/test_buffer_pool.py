@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from relascope.engine.cpu_kernels.buffer_pool import Room
+from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 
 CPU = torch.device("cpu")
 
 
 def test_memory_is_given_again_when_nobody_has_it():
-    room = Room()
+    room = BufferPool()
     assert room.again("a") is None
     first = room.fresh("a", (500, 100), torch.float32, CPU)
     address, view = first.data_ptr(), first[3:]
@@ -27,7 +27,7 @@ def test_memory_is_given_again_when_nobody_has_it():
 
 
 def test_one_that_is_held_is_replaced():
-    room = Room()
+    room = BufferPool()
     held = room.fresh("a", (50_000,), torch.float64, CPU).fill_(1)
     other = room.fresh("a", (50_000,), torch.float64, CPU).fill_(2)
     assert held.eq(1).all()
@@ -37,7 +37,7 @@ def test_one_that_is_held_is_replaced():
 
 @pytest.mark.parametrize(("count", "dtype"), [(100, torch.float32), (100_000, torch.bfloat16)])
 def test_what_is_small_or_unknown_to_numpy_is_not_kept(count, dtype):
-    room = Room()
+    room = BufferPool()
     assert room.fresh("a", (count,), dtype, CPU).dtype == dtype
     assert room.again("a") is None
     assert room.nbytes == 0
@@ -47,7 +47,7 @@ def test_masks_take_the_memory_of_earlier_ones():
     masks = [
         SimpleNamespace(name=name, rate=0.1, shape=(300, 200), dtype="float32") for name in "ab"
     ]
-    room = Room()
+    room = BufferPool()
     first = draw_masks(masks, 0, CPU, room)
     kept = {n: (m.data_ptr(), m.clone()) for n, m in first.items()}
     second = draw_masks(masks, 1, CPU, room)  # while somebody has the first
