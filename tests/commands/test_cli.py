@@ -525,7 +525,6 @@ def test_a_file_that_cannot_be_written(tmp_path):
 @pytest.mark.parametrize(
     "args",
     [
-        [],
         ["frobnicate"],
         ["graph"],
         ["graph", "mlp", "--engine", "none"],
@@ -541,6 +540,18 @@ def test_wrong_usage_is_status_2_and_prints_nothing_on_stdout(args):
     assert done.returncode == 2
     assert done.stdout == ""
     assert "usage:" in done.stderr
+
+
+def test_without_a_command_the_page_opens(monkeypatch):
+    given = []
+
+    def become(program, command, environment):
+        given.extend(command)
+        sys.exit(0)
+
+    monkeypatch.setattr(os, "execve", become)
+    assert run().returncode == 0
+    assert given[1:4] == ["-m", "streamlit", "run"]
 
 
 def test_wrong_usage_of_a_process_is_status_2():
