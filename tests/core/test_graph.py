@@ -40,11 +40,11 @@ def test_json_round_trip_of_everything_a_node_can_hold():
 
 
 def test_a_long_chain_is_as_good_as_any():
-    graph = chain(30_000)
+    graph = chain(10_000)
     graph.validate()
     again = Graph.from_json(json.loads(json.dumps(graph.to_json())))
     assert again.nodes == graph.nodes
-    assert len(again.ancestors([again.outputs[0]])) == 30_000
+    assert len(again.ancestors([again.outputs[0]])) == 10_000
     assert again.readers["n0"] == ("n1",)
 
 
