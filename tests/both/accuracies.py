@@ -34,7 +34,7 @@ def table(session, source, strategies=("min_cut",), dtypes=accuracy.DTYPES, stag
     return {(r.stage, r.dtype): r for r in rows}
 
 
-def check_all_passed(rows):
+def check_all_passed(rows, dtypes):
     """Every row agrees with PyTorch, and says of what; no node is blamed."""
     for key, row in rows.items():
         assert row.failure is None, (key, row.failure)
@@ -42,4 +42,4 @@ def check_all_passed(rows):
         assert row.first_bad_node is None
         assert 0 < row.max_rel <= row.limit
     names = {"forward", "training forward", "gradient", "cut", "split"}
-    assert set(rows) == {(n, d) for n in names for d in accuracy.DTYPES}
+    assert set(rows) == {(n, d) for n in names for d in dtypes}

@@ -5,6 +5,7 @@ import pytest
 import tvm
 from tvm import relax
 
+from quick import combinations
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.relax.building.runtime import dispatched, make
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES
@@ -49,8 +50,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("columns", [16, 48, 192, 768])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "columns"), combinations(SHAPES, [16, 48, 192, 768]))
 def test_products_agree_with_numpy(shape, columns):
     mod, weight, bias = layer(shape, columns, turned=len(shape) == 3, last=relax.op.nn.relu)
     assert "packed_matmul" in kernels(mod)
@@ -118,13 +118,16 @@ def product(shape, weight, turned, dtype="float32"):
     return builder.get()
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("inner", [64, 128, 768, 96])
 @pytest.mark.parametrize(
-    ("shape", "columns"),
-    [((14,), 48), ((1, 14), 192), ((3, 5), 768), ((7,), 64), ((2, 3, 4), 96), ((48,), 16)],
+    ("size", "inner"),
+    combinations(
+        [((14,), 48), ((1, 14), 192), ((3, 5), 768), ((7,), 64), ((2, 3, 4), 96), ((48,), 16)],
+        [64, 128, 768, 96],
+    ),
 )
-def test_few_rows_by_a_weight_that_is_an_argument(shape, columns, inner, turned):
+@pytest.mark.parametrize("turned", [False, True])
+def test_few_rows_by_a_weight_that_is_an_argument(size, inner, turned):
+    shape, columns = size
     weight = (columns, inner) if turned else (inner, columns)
     mod = product((*shape, inner), weight, turned)
     assert "packed_matmul" in kernels(mod)

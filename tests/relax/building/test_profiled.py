@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -17,14 +20,36 @@ from relascope.engine.server import session as pipeline_session
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.pipeline import Pipeline
 
+LAYER = ModelSource("bert_layer", tokens=6)
+
+
+@pytest.fixture(scope="module")
+def profiled(session):
+    """A profile of the layer for a target, in training or not; each is made once."""
+
+    @functools.cache
+    def make(training, target):
+        source = replace(LAYER, training=training)
+        return profile(session, source, default_pipeline("relax", training), target)
+
+    return make
+
 
 @pytest.mark.parametrize(
-    "target", [TARGET, f"{TARGET} {BLAS}", f"{TARGET} {OPENBLAS}", f"{TARGET} {BLAS} {SCHEDULES}"]
+    ("training", "target"),
+    [
+        (False, TARGET),
+        (False, f"{TARGET} {BLAS}"),
+        (True, f"{TARGET} {OPENBLAS}"),
+        (True, f"{TARGET} {BLAS} {SCHEDULES}"),
+        pytest.param(True, TARGET, marks=pytest.mark.exhaustive),
+        pytest.param(True, f"{TARGET} {BLAS}", marks=pytest.mark.exhaustive),
+        pytest.param(False, f"{TARGET} {OPENBLAS}", marks=pytest.mark.exhaustive),
+        pytest.param(False, f"{TARGET} {BLAS} {SCHEDULES}", marks=pytest.mark.exhaustive),
+    ],
 )
-@pytest.mark.parametrize("training", [False, True])
-def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(session, training, target):
-    source = ModelSource("bert_layer", tokens=6, training=training)
-    found, graph, values = profile(session, source, default_pipeline("relax", training), target)
+def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(profiled, training, target):
+    found, graph, values = profiled(training, target)
     check_figures(found)
     order = {n.id: i for i, n in enumerate(graph)}
     for kernel in found.kernels:
@@ -48,23 +73,18 @@ def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(session, tr
 
 
 def test_every_call_of_the_forward_is_in_one_kernel(session):
-    source = ModelSource("bert_layer", tokens=6, training=True)
-    pipeline = default_pipeline("relax", True)
-    check_fusion(session, source, pipeline)
+    check_fusion(session, replace(LAYER, training=True), default_pipeline("relax", True))
 
 
-def test_what_no_kernel_computes_is_a_view_or_is_read_turned(session):
-    source = ModelSource("bert_layer", tokens=6)
-    pipeline = default_pipeline("relax", False)
-    found, graph, _ = profile(session, source, pipeline, f"{TARGET} {BLAS}")
+def test_what_no_kernel_computes_is_a_view_or_is_read_turned(profiled):
+    found, graph, _ = profiled(False, f"{TARGET} {BLAS}")
     computed = {i for k in found.kernels for i in k.nodes}
     left = {n.op for n in graph if n.kind.value == "call" and n.id not in computed}
     assert left <= {"reshape", "permute_dims", "squeeze", "expand_dims"}
 
 
-def test_equal_kernels_are_told_apart_by_their_place(session):
-    source = ModelSource("bert_layer", tokens=6)
-    found, _, _ = profile(session, source, default_pipeline("relax", False))
+def test_equal_kernels_are_told_apart_by_their_place(profiled):
+    found, _, _ = profiled(False, TARGET)
     norms = [k for k in found.kernels if k.name == "layer_norm"]
     assert len(norms) == 2
     assert norms[0].nodes != norms[1].nodes

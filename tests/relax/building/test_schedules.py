@@ -9,6 +9,7 @@ from scipy import special
 from torch import nn
 from tvm import relax, tirx
 
+from quick import combinations
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.relax.building.runtime import make
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse
@@ -98,8 +99,9 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("shape", [(2, 3, 5), (3, 40, 384), (2, 64, 770)])
+@pytest.mark.parametrize(
+    ("name", "shape"), combinations(list(FUNCTIONS), [(2, 3, 5), (3, 40, 384), (2, 64, 770)])
+)
 def test_scheduled_kernels_compute_what_pytorch_does(name, shape):
     check(Function(FUNCTIONS[name]), draw(*shape), target=OURS)
 

@@ -13,6 +13,7 @@ import torch
 import tvm
 from torch import nn
 from tvm.s_tir import meta_schedule as ms
+from tvm.support.popen_pool import PopenWorker
 
 from place import ROOT
 from relascope.core.errors import EngineError
@@ -26,7 +27,8 @@ from relascope.engine.protocol.tuning import RECORDS
 from relascope.engine.relax.building import apply_records, kernel_tasks, runtime
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse, targets
 from relascope.engine.relax.session import RelaxSession
-from relascope.engine.relax.tune import search, tuning, workers
+from relascope.engine.relax.tune import search, trial, tuning, workers
+from relascope.engine.relax.tune.workers import Workers
 from relascope.passes.catalogue import default_pipeline, last_built
 from relax_modules import LIMIT, Function, draw, errors, imported, quiet
 
@@ -36,10 +38,27 @@ SOURCE = ModelSource("mlp", batch=2)
 PIPELINE = default_pipeline("relax", False)
 
 
+@pytest.fixture(scope="module")
+def kept():
+    """One process builds and times all kernels, which each tuner would start anew."""
+    worker = PopenWorker(trial.start, (1,))
+
+    class Kept(workers.Workers):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self._workers = [worker]
+
+        def close(self):
+            """The last test does."""
+
+    yield Kept
+    worker.kill()
+
+
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """One process builds, and the search breeds from few."""
-    monkeypatch.setattr(tuning, "MOST_BUILDERS", 1)
+def quick(kept, monkeypatch):
+    """The search breeds from few."""
+    monkeypatch.setattr(tuning, "Workers", kept)
     for name, value in (("POPULATION", 8), ("SAMPLED", 4), ("GENERATIONS", 1)):
         monkeypatch.setattr(search, name, value)
 
@@ -313,7 +332,7 @@ def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(monkeypa
     _, program = imported(Function(lambda x: x * 2 + 1), draw(8, 16))
     (task,) = tuning.tunable(program, "main", {}, "llvm", False).workloads
     good = task.program.mod
-    local = workers.Workers(parse("llvm"), False, 1, 1)
+    local = Workers(parse("llvm"), False, 1, 1)
     try:
         found = local.measure([good, None, good], task.arguments)
         assert found[0][0] > 0 and found[2][0] > 0

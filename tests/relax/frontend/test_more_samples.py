@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import small_models  # noqa: F401
 from gradients import compare, quiet
 from image_parts import PARTS, norms, part
 from relascope.engine.protocol.source import ModelSource
@@ -13,7 +14,15 @@ from training import joint, step
 LIMITS = {"float32": (1e-5, 1e-4), "float64": (1e-12, 1e-10)}
 
 
-@pytest.mark.parametrize(("name", "dtype"), zip(["gpt2_block", "llama_block"], LIMITS, strict=True))
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("small_gpt2", "float32"),
+        ("small_llama", "float64"),
+        pytest.param("gpt2_block", "float32", marks=pytest.mark.exhaustive),
+        pytest.param("llama_block", "float64", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_every_gradient_of_a_block_agrees_with_pytorch(name, dtype):
     source = ModelSource(name, batch=2, tokens=3, training=True, dtype=dtype)
     model = load_model(source, quiet)
@@ -24,7 +33,11 @@ def test_every_gradient_of_a_block_agrees_with_pytorch(name, dtype):
 @pytest.mark.parametrize(
     ("name", "dtype"),
     # In float32, which side of relu6's bends a number falls on may depend on rounding.
-    [("resnet", "float32"), ("resnet", "float64"), ("mobilenet_v2", "float64")],
+    [
+        ("resnet", "float32"),
+        pytest.param("resnet", "float64", marks=pytest.mark.exhaustive),
+        ("mobilenet_v2", "float64"),
+    ],
 )
 def test_gradients_and_running_statistics_agree(name, dtype):
     module, image = part(PARTS[name])

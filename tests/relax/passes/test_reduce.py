@@ -7,7 +7,9 @@ import pytest
 
 pytest.register_assert_rewrite("reducing")
 
-from bisecting import Tiny, small
+from torch import nn
+
+from bisecting import small
 from reducing import *  # noqa: F403
 from reducing import Case, run_alone, written
 from relascope.engine.client import EngineClient
@@ -21,10 +23,17 @@ def case():
     return Case("relax", {"slow": "decompose_inference"}, "")
 
 
+class Gelu(nn.Module):
+    """Gelu, and one operator more."""
+
+    def forward(self, x):
+        return nn.functional.gelu(x).sin()
+
+
 def test_a_pass_that_ends_the_process_is_found_and_narrowed(case, tmp_path):
     pipeline = Pipeline.parse("kills|bind")
     with EngineClient("relax") as client:
-        question = bisection.Question(small(tmp_path, Tiny), pipeline, "llvm")
+        question = bisection.Question(small(tmp_path, Gelu), pipeline, "llvm")
         found = bisection.bisect(client.call, "relax", question)
         assert (found.kind, found.found.suspects) == ("crash", (0,))
         made = reduce.narrow(client.call, "relax", found)

@@ -78,8 +78,15 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("fixed", [True, False], ids=["constant weight", "weight"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("dtype", "fixed"),
+    [
+        pytest.param("float32", True, id="float32-constant weight"),
+        pytest.param("float64", False, id="float64-weight"),
+        pytest.param("float64", True, id="float64-constant weight", marks=pytest.mark.exhaustive),
+        pytest.param("float32", False, id="float32-weight", marks=pytest.mark.exhaustive),
+    ],
+)
 @pytest.mark.parametrize("name", CASES)
 def test_the_numbers_are_pytorchs(name, dtype, fixed):
     shape, kernel, options = CASES[name]

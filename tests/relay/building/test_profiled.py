@@ -6,22 +6,36 @@ import re
 
 import pytest
 
+import small_models  # noqa: F401
 from kernels import check_figures, check_fusion, check_node, profile
+from quick import QUICK
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.relay.session import RelaySession
 from relascope.passes.catalogue import default_pipeline
 
+LAYER = ModelSource("bert_layer", tokens=6)
 
-@pytest.mark.parametrize("training", [False, True])
-def test_kernels_of_one_operator_put_out_the_value_of_their_node(training):
-    source = ModelSource("bert_layer", tokens=6, training=training)
-    pipeline = default_pipeline("relay", training)
-    session = RelaySession()
-    found, graph, values = profile(session, source, pipeline)
+
+@pytest.fixture(scope="module")
+def inference(session):
+    return profile(session, LAYER, default_pipeline("relay", False))
+
+
+def test_kernels_of_one_operator_put_out_the_value_of_their_node(inference):
+    check_nodes(*inference)
+
+
+def test_kernels_of_a_training_step_put_out_the_values_of_their_nodes(session):
+    source = ModelSource("small_bert", batch=4, tokens=8, training=True)
+    pipeline = default_pipeline("relay", True)
+    found, graph, values = profile(session, source, pipeline, QUICK)
+    check_nodes(found, graph, values)
+    assert found.estimated_peak_bytes == pytest.approx(found.peak_bytes, rel=0.1)
+    check_fusion(session, source, pipeline)
+
+
+def check_nodes(found, graph, values):
+    """Figures, and what each kernel of one operator puts out."""
     check_figures(found)
-    if training:
-        assert found.estimated_peak_bytes == pytest.approx(found.peak_bytes, rel=0.1)
-        check_fusion(session, source, pipeline)
     checked = 0
     for kernel in found.kernels:
         if not kernel.nodes:
@@ -39,8 +53,7 @@ def test_kernels_of_one_operator_put_out_the_value_of_their_node(training):
     assert len(set(mapped)) > 0.7 * len(calls)
 
 
-def test_the_same_node_is_computed_twice_only_where_it_is_computed_again():
-    source = ModelSource("bert_layer", tokens=6)
-    found, _, _ = profile(RelaySession(), source, default_pipeline("relay", False))
+def test_the_same_node_is_computed_twice_only_where_it_is_computed_again(inference):
+    found, _, _ = inference
     mapped = [i for k in found.kernels for i in k.nodes]
     assert len(mapped) == len(set(mapped))

@@ -5,12 +5,15 @@ import torch
 from torch.nn import functional as F
 from tvm import relay
 
+from quick import combinations
 from relascope.engine.relay.kernels import schedules
 from relay_functions import OURS, compiled, constant, var
 
 
-@pytest.mark.parametrize("shape", [(14, 32), (3, 48), (42, 64), (129, 24), (2, 8), (500, 16)])
-@pytest.mark.parametrize("columns", [16, 48, 768])
+@pytest.mark.parametrize(
+    ("shape", "columns"),
+    combinations([(14, 32), (3, 48), (42, 64), (129, 24), (2, 8), (500, 16)], [16, 48, 768]),
+)
 def test_products_with_constant_weights(shape, columns):
     weight, bias = torch.randn(columns, shape[1]), torch.randn(columns)
     product = relay.nn.dense(var("x", *shape), constant(weight))
@@ -24,10 +27,12 @@ def test_products_with_constant_weights(shape, columns):
         assert (found - exact).abs().max() < 1e-6 * exact.abs().max() * shape[1] ** 0.5
 
 
+@pytest.mark.parametrize(
+    ("size", "columns"), combinations([(14, 768), (6, 64), (48, 128), (500, 64)], [48, 192, 10])
+)
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize(("rows", "inner"), [(14, 768), (6, 64), (48, 128), (500, 64)])
-@pytest.mark.parametrize("columns", [48, 192, 10])
-def test_products_with_weights_that_are_arguments(rows, inner, columns, turned):
+def test_products_with_weights_that_are_arguments(size, columns, turned):
+    rows, inner = size
     shape = (columns, inner) if turned else (inner, columns)
     product = relay.nn.matmul(var("x", rows, inner), var("w", *shape), transpose_b=turned)
     function = compiled(relay.nn.relu(product), OURS)

@@ -2,9 +2,11 @@
 
 import os
 import time
+from unittest.mock import patch
 
 import pytest
 import tvm
+from tvm.contrib.popen_pool import PopenWorker
 
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
@@ -22,7 +24,6 @@ from relascope.engine.relay.building.templates import (
     optimised,
     workload,
 )
-from relascope.engine.relay.session import RelaySession
 from relascope.engine.relay.tune import trial, tuning
 from relascope.engine.relay.tune.trial import CannotMeasure, Place
 from relascope.engine.relay.tune.tuning import Process
@@ -51,10 +52,22 @@ def folder(tmp_path_factory):
         os.environ[records.VARIABLE] = before
 
 
-@pytest.fixture(scope="module")
-def session():
-    tuning._SECONDS = 4.0  # some schedules compile forever
-    return RelaySession()
+@pytest.fixture(scope="module", autouse=True)
+def worker():
+    """One process for all that is measured, which each tuner would start anew."""
+    shared = PopenWorker()
+
+    class Kept(Process):
+        def __init__(self):
+            self._worker = shared
+
+        def close(self):
+            """The last test does."""
+
+    # Some schedules compile forever.
+    with patch.object(tuning, "Process", Kept), patch.object(tuning, "_SECONDS", 4.0):
+        yield
+    shared.kill()
 
 
 def place_of(session):

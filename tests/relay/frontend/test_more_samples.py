@@ -6,6 +6,7 @@ from torch import nn
 from transformers import ViTForImageClassification
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
+import small_models  # noqa: F401
 from gradients import compare
 from image_parts import PARTS, norms, part
 from numerics import error, imported, quiet
@@ -42,7 +43,13 @@ def test_the_forward_of_a_sample_agrees_with_pytorch(session, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "limits"), zip(["gpt2_block", "llama_block"], LIMITS, strict=True)
+    ("name", "limits"),
+    [
+        ("small_gpt2", LIMITS[0]),
+        ("small_llama", LIMITS[1]),
+        pytest.param("gpt2_block", LIMITS[0], marks=pytest.mark.exhaustive),
+        pytest.param("llama_block", LIMITS[1], marks=pytest.mark.exhaustive),
+    ],
 )
 def test_every_gradient_of_a_block_agrees_with_pytorch(session, name, limits):
     dtype, output_limit, limit = limits
@@ -102,7 +109,11 @@ def traced(module, image, dtype="float32"):
 @pytest.mark.parametrize(
     ("name", "limits"),
     # In float32, which side of relu6's bends a number falls on may depend on rounding.
-    [("resnet", LIMITS[0]), ("resnet", LIMITS[1]), ("mobilenet_v2", LIMITS[1])],
+    [
+        ("resnet", LIMITS[0]),
+        pytest.param("resnet", LIMITS[1], marks=pytest.mark.exhaustive),
+        ("mobilenet_v2", LIMITS[1]),
+    ],
 )
 def test_gradients_and_running_statistics_agree(name, limits):
     dtype, output_limit, limit = limits
@@ -145,7 +156,7 @@ def test_dispatch_writes_running_statistics_back():
 
     module, image = part(make)
     other, _ = part(make)
-    add_tvm_dispatch(module, (image,))
+    add_tvm_dispatch(module, (image,), target=QUICK)
     for grad in (True, False):  # with autograd, and without
         for seed in range(2):
             for m in (module, other):
