@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 from tvm import relay
 
+import small_models  # noqa: F401
 from gradients import OPERATORS, Branches, Fn, Several, bert_layer, compare, draw
 from numerics import imported
 from relascope.core.errors import EngineError
@@ -28,10 +29,15 @@ def test_gradients_of_operators_agree_with_autograd_in_float64(name):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "output_limit", "gradient_limit"),
-    [("float32", 1e-5, 1e-4), ("float64", 1e-12, 1e-10)],
+    ("sample", "dtype", "output_limit", "gradient_limit"),
+    [
+        ("mlp", "float32", 1e-5, 1e-4),
+        ("mlp", "float64", 1e-12, 1e-10),
+        ("bert_layer", "float32", 1e-5, 1e-4),
+        ("small_bert", "float64", 1e-12, 1e-10),
+        pytest.param("bert_layer", "float64", 1e-12, 1e-10, marks=pytest.mark.exhaustive),
+    ],
 )
-@pytest.mark.parametrize("sample", ["mlp", "bert_layer"])
 def test_samples_in_train_mode_agree_with_pytorch(sample, dtype, output_limit, gradient_limit):
     model = load_model(ModelSource(sample, training=True, dtype=dtype), lambda *_: None)
     program = joint(import_model(model, lambda *_: None))
