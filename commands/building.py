@@ -92,19 +92,13 @@ def _check_there(args: argparse.Namespace) -> None:
         EngineError: kind "usage".
     """
     if args.baseline or args.variants:
-        raise EngineError(
-            "usage",
-            "On a device of a fleet the program is timed by itself.",
-            "--baseline, --variants",
-            "Leave them out: PyTorch is not there.",
-        )
+        message = "On a device of a fleet the program is timed by itself."
+        hint = "Leave them out: PyTorch is not there."
+        raise EngineError("usage", message, "--baseline, --variants", hint)
     if not args.target:
-        raise EngineError(
-            "usage",
-            "What the devices of the fleet are is not said.",
-            "--target",
-            "Give a target, such as 'llvm -mtriple=aarch64-linux-gnu' or 'cuda -arch=sm_90'.",
-        )
+        message = "What the devices of the fleet are is not said."
+        hint = "Give a target, such as 'llvm -mtriple=aarch64-linux-gnu' or 'cuda -arch=sm_90'."
+        raise EngineError("usage", message, "--target", hint)
 
 
 def _append(path: Path, document: Document) -> None:
@@ -118,9 +112,5 @@ def _append(path: Path, document: Document) -> None:
 
 def _check_folder(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise EngineError(
-            "usage",
-            "The library needs a folder of its own, and there is something here.",
-            str(folder),
-            "Give another -o.",
-        )
+        message = "The library needs a folder of its own, and there is something here."
+        raise EngineError("usage", message, str(folder), "Give another -o.")

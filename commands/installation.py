@@ -58,12 +58,8 @@ def install_relay(args: argparse.Namespace, connect: Connect) -> Document:
     """
     check_platform()
     if os.environ.get(SETTING):
-        raise EngineError(
-            "usage",
-            f"{SETTING} names another TVM with Relay, which goes before the one in the wheel.",
-            os.environ[SETTING],
-            "Unset it, or use that TVM.",
-        )
+        message = f"{SETTING} names another TVM with Relay, which goes before the one in the wheel."
+        raise EngineError("usage", message, os.environ[SETTING], "Unset it, or use that TVM.")
     command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
     command += ["--force-reinstall"] if args.force else []
     done = subprocess.run([*command, WHEEL], stdout=sys.stderr, check=False)

@@ -92,12 +92,8 @@ def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, .
     for word in args.tasks.split(","):
         named = [t.key for t in found if t.name == word or t.key.startswith(word)]
         if not word or not named:
-            raise EngineError(
-                "usage",
-                f"The program has no task {word!r}.",
-                "--tasks",
-                "`relascope tasks` lists keys and names.",
-            )
+            hint = "`relascope tasks` lists keys and names."
+            raise EngineError("usage", f"The program has no task {word!r}.", "--tasks", hint)
         keys.update(dict.fromkeys(named))
     return tuple(keys)[: args.top]
 

@@ -74,12 +74,9 @@ def load() -> None:
     """
     file = _file()
     if file is None:
-        raise EngineError(
-            "target",
-            f"OpenBLAS is not here: the SciPy installed has no {_FILE}.",
-            OPENBLAS,
-            f"Install SciPy's wheel by requirements.txt, or leave out {OPENBLAS}.",
-        )
+        message = f"OpenBLAS is not here: the SciPy installed has no {_FILE}."
+        hint = f"Install SciPy's wheel by requirements.txt, or leave out {OPENBLAS}."
+        raise EngineError("target", message, OPENBLAS, hint)
     library = ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
     library.scipy_openblas_set_num_threads(1)
 

@@ -64,12 +64,9 @@ def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
     try:
         return cut_at(graph, captured)
     except ValueError as wrong:
-        raise EngineError(
-            "usage",
-            f"The program cannot be split there: {wrong}.",
-            "split",
-            "Capture tensors that the forward computes.",
-        ) from wrong
+        message = f"The program cannot be split there: {wrong}."
+        hint = "Capture tensors that the forward computes."
+        raise EngineError("usage", message, "split", hint) from wrong
 
 
 def capture_names(cut: Cut) -> tuple[str, ...]:

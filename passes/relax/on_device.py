@@ -40,12 +40,9 @@ def on_device(
     """
     wanted = set(operators.split())
     if not any(op_name(value) in wanted for _, value in bindings(program.main)):
-        raise EngineError(
-            "pass",
-            "The program has none of the operators that are to run elsewhere.",
-            operators,
-            "Name operators that it has: on_device(operators=matmul).",
-        )
+        message = "The program has none of the operators that are to run elsewhere."
+        hint = "Name operators that it has: on_device(operators=matmul)."
+        raise EngineError("pass", message, operators, hint)
     places = {HOST: tvm.device(HOST, 0), device: tvm.device(device, 0)}
     known: dict[tuple[int, str], Any] = {}  # marked values, by variable and where they go
 

@@ -236,10 +236,6 @@ def _cpu(name: str | None) -> Any:
     if not name:
         return generic
     if name not in map(str, tvm.target.codegen.llvm_get_cpu_archlist(generic)):
-        raise EngineError(
-            "target",
-            f"LLVM knows no CPU called {name!r}.",
-            f"cpu={name}",
-            "Take a name of LLVM's, such as skylake-avx512 or znver2.",
-        )
+        hint = "Take a name of LLVM's, such as skylake-avx512 or znver2."
+        raise EngineError("target", f"LLVM knows no CPU called {name!r}.", f"cpu={name}", hint)
     return tvm.target.Target(f"llvm -mcpu={name}")

@@ -43,12 +43,9 @@ def on_device(
     wanted = set(operators.split())
     calls = [e for e in post_order(program.main.body) if isinstance(e, relay.Call)]
     if not any(op_name(c) in wanted for c in calls):
-        raise EngineError(
-            "pass",
-            "The program has none of the operators that are to run elsewhere.",
-            operators,
-            "Name operators that it has: on_device(operators=nn.dense).",
-        )
+        message = "The program has none of the operators that are to run elsewhere."
+        hint = "Name operators that it has: on_device(operators=nn.dense)."
+        raise EngineError("pass", message, operators, hint)
     places = {HOST: tvm.device(HOST, 0), device: tvm.device(device, 0)}
 
     def place(expr: Any) -> str:
@@ -99,12 +96,9 @@ def plan_devices(
     read = Counter(c.handle.value for e in nodes for c in children(e))
     shared = [e for e in nodes if op_name(e) == "on_device" and read[e.handle.value] > 1]
     if shared:
-        raise EngineError(
-            "pass",
-            "An on_device mark is read twice, which TVM's PlanDevices does not survive.",
-            op_name(shared[0].args[0]) or "on_device",
-            "Give each reader a mark of its own.",
-        )
+        message = "An on_device mark is read twice, which TVM's PlanDevices does not survive."
+        hint = "Give each reader a mark of its own."
+        raise EngineError("pass", message, op_name(shared[0].args[0]) or "on_device", hint)
     host = tvm.target.Target("llvm")
     targets = [tvm.target.Target(t, host=host) for t in ("llvm", _target(device))]
     fallback = {"relay.fallback_device_type": tvm.device(HOST, 0).device_type}

@@ -73,12 +73,8 @@ def check_folder(folder: Path) -> None:
         EngineError: kind "usage"; there is something already, or a file has this name.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise EngineError(
-            "usage",
-            "A report needs a folder of its own, and there is something here.",
-            str(folder),
-            "Give another --out.",
-        )
+        message = "A report needs a folder of its own, and there is something here."
+        raise EngineError("usage", message, str(folder), "Give another --out.")
 
 
 def write(report: Report, folder: Path) -> None:

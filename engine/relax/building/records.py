@@ -30,12 +30,8 @@ def kept(place: Path, mod: Any) -> Any:
         except ValueError:  # a line that was not finished
             continue
         if not tvm_ffi.structural_equal(found.mod, mod):
-            raise EngineError(
-                "file",
-                "The records of a kernel are another's.",
-                str(place),
-                "Take this folder away, and tune the kernel anew.",
-            )
+            hint = "Take this folder away, and tune the kernel anew."
+            raise EngineError("file", "The records of a kernel are another's.", str(place), hint)
         return found
     return ms.database.Workload(mod)
 

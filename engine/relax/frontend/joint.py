@@ -171,12 +171,9 @@ class _Joint:
         used = [(o, g) for o, g in pairs if o.requires_grad]
         leaves = [given[index] for _, index in self.leaves]
         if not used or not leaves:
-            raise EngineError(
-                "operator",
-                "No output depends on a floating input or parameter.",
-                self.model.source.model,
-                "There is no gradient to take; leave training off.",
-            )
+            message = "No output depends on a floating input or parameter."
+            hint = "There is no gradient to take; leave training off."
+            raise EngineError("operator", message, self.model.source.model, hint)
         try:
             found = torch.autograd.grad(
                 [o for o, _ in used], leaves, [g for _, g in used], allow_unused=True

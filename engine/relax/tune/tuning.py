@@ -81,12 +81,9 @@ def tuner(target: str, threads: int, fleet: Fleet | None) -> AbstractContextMana
         remote.check(text)
         check(fleet)
     elif not _is_here(made):
-        raise EngineError(
-            "target",
-            "What is built for this target cannot be measured here.",
-            target,
-            "Measure on a fleet: give its tracker and key.",
-        )
+        message = "What is built for this target cannot be measured here."
+        hint = "Measure on a fleet: give its tracker and key."
+        raise EngineError("target", message, target, hint)
     ours = SCHEDULES in text.split()
     builders = min(MOST_BUILDERS, len(os.sched_getaffinity(0)))
     measurer = Workers(made, ours, threads, builders, fleet)

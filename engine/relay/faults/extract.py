@@ -61,11 +61,8 @@ def _again(expr: Any, node: Node, of: Callable[[Any], Any]) -> Any:
         return relay.TupleGetItem(of(expr.tuple_value), expr.index)
     if isinstance(expr, relay.Function) and not len(relay.analysis.free_vars(expr)):
         return expr
-    raise EngineError(
-        "pass",
-        f"This part of the program cannot be cut out: it has a {type(expr).__name__}.",
-        node.title,
-    )
+    message = f"This part of the program cannot be cut out: it has a {type(expr).__name__}."
+    raise EngineError("pass", message, node.title)
 
 
 def written(program: RelayProgram) -> Written:

@@ -104,12 +104,9 @@ def tuner(target: str, threads: int, fleet: Fleet | None) -> Iterator[RelayTuner
     """
     target = without(target, (RECORDS,))
     if fleet is None and not (known := examined(target)).runs_here:
-        raise EngineError(
-            "target",
-            f"Nothing can be measured for it here. {known.missing}",
-            target,
-            "Name a tracker and a key of devices that can, or tune for a target of this machine.",
-        )
+        message = f"Nothing can be measured for it here. {known.missing}"
+        hint = "Name a tracker and a key of devices that can, or tune for a target of this machine."
+        raise EngineError("target", message, target, hint)
     if fleet is not None:
         check_target(target)
         check(fleet)

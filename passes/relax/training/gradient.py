@@ -44,12 +44,8 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     bound = rewrite.bindings(main)
     returned = rewrite.results(main, bound)
     if program.gradients or not program.grad_outs:
-        raise EngineError(
-            "pass",
-            "there is no scalar to take the gradient of",
-            "gradient",
-            "put root_grad_out before it",
-        )
+        message = "there is no scalar to take the gradient of"
+        raise EngineError("pass", message, "gradient", "put root_grad_out before it")
     without = {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
     wanted = [p for p in main.params if str(p.name) not in without and rewrite.is_floating(p)]
     check(bound, returned[0], wanted, program.provenance)

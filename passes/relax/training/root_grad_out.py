@@ -31,12 +31,8 @@ def root_grad_out(program: RelaxProgram) -> RelaxProgram:
     """
     main = program.main
     if program.grad_outs:
-        raise EngineError(
-            "pass",
-            "the gradient's root is there already",
-            "root_grad_out",
-            "take the gradient once; a joint graph by PyTorch comes with its gradients",
-        )
+        hint = "take the gradient once; a joint graph by PyTorch comes with its gradients"
+        raise EngineError("pass", "the gradient's root is there already", "root_grad_out", hint)
     bound = rewrite.bindings(main)
     outputs = rewrite.results(main, bound)
     maker = rewrite.Maker({str(v.name) for v in (*(v for v, _ in bound), *main.params)}, {})

@@ -42,12 +42,8 @@ def gradient(program: RelayProgram) -> RelayProgram:
     """
     main = program.main
     if not program.grad_outs or not isinstance(main.body, relay.Tuple):
-        raise EngineError(
-            "pass",
-            "there is no scalar to take the gradient of",
-            "gradient",
-            "put root_grad_out before it",
-        )
+        message = "there is no scalar to take the gradient of"
+        raise EngineError("pass", message, "gradient", "put root_grad_out before it")
     root, *outputs = main.body.fields
     calls = [e for e in rewrite.post_order(root) if isinstance(e, relay.Call)]
     spans = Spans(program.provenance)

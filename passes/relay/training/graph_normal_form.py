@@ -28,12 +28,8 @@ def graph_normal_form(program: RelayProgram) -> RelayProgram:
     mod = relay.transform.ToGraphNormalForm()(tvm.IRModule.from_expr(program.main))
     main = mod["main"]
     if program.gradients or not isinstance(main.body, relay.Tuple):
-        raise EngineError(
-            "pass",
-            "there is no gradient to keep",
-            "graph_normal_form",
-            "put it once, after the gradient",
-        )
+        message = "there is no gradient to keep"
+        raise EngineError("pass", message, "graph_normal_form", "put it once, after the gradient")
     outputs, gradients = main.body.fields
     without = {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
     wanted = [

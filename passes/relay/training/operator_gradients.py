@@ -319,12 +319,9 @@ class Recorder:
         original = self._expected.pop() if self._expected else None
         if original is None or original.op != copy.op:
             name = op_name(original) if original is not None else "nothing"
-            raise EngineError(
-                "pass",
-                f"TVM asked for the gradient of {op_name(copy)} where {name} was expected",
-                op_name(copy),
-                "this TVM walks programs in another order than the one relascope was made for",
-            )
+            message = f"TVM asked for the gradient of {op_name(copy)} where {name} was expected"
+            hint = "this TVM walks programs in another order than the one relascope was made for"
+            raise EngineError("pass", message, op_name(copy), hint)
         self.forward[copy.handle.value] = (copy, original)
         self.current = original
         ends = [copy, grad, *copy.args]

@@ -89,12 +89,9 @@ def cut_of(desk: Desk, screen: Screen) -> tuple[cuts.Cut, Graph]:
     try:
         return desk.derive(make, "cut", screen.source, str(screen.pipeline), choice, joint.measured)
     except ValueError as wrong:
-        raise EngineError(
-            "usage",
-            f"The graph cannot be cut so: {wrong}.",
-            choice.rule.title,
-            "Choose another strategy or budget, or take back what is forced by hand.",
-        ) from wrong
+        message = f"The graph cannot be cut so: {wrong}."
+        hint = "Choose another strategy or budget, or take back what is forced by hand."
+        raise EngineError("usage", message, choice.rule.title, hint) from wrong
 
 
 def controls(desk: Desk, screen: Screen) -> None:
