@@ -9,7 +9,7 @@ INSTALL = $(PIP) install --quiet \
 FRONT := relascope/__init__.py relascope/__main__.py relascope/py.typed
 ROOMS := $(patsubst %/__init__.py,%,$(filter-out relascope/%,$(wildcard */__init__.py)))
 
-.PHONY: app env constraints test test-page test-relay test-relax quick exhaustive lint lint-style lint-types \
+.PHONY: app env constraints test test-page test-relay test-relax quick exhaustive coverage lint lint-style lint-types \
   docs pictures chromium clean
 
 app: env
@@ -71,6 +71,14 @@ quick: $(VENV)/.test
 exhaustive: $(VENV)/.test
 	@began=$$(date +%s); $(MAKE) --no-print-directory test ARGS='-m "" $(ARGS)'; failed=$$?; \
 	  echo "make exhaustive took $$(( $$(date +%s) - began )) s"; exit $$failed
+
+# How many of the lines outside tests they run.
+coverage: $(VENV)/.test
+	rm -rf out/coverage && mkdir -p out/coverage
+	-COVERAGE_RCFILE=$(CURDIR)/pyproject.toml $(MAKE) --no-print-directory test \
+	  PYTEST='$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal'
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --ignore-errors | tail -1
 
 lint: $(VENV)/.test
 	@$(MAKE) --no-print-directory -j2 -k --output-sync=target lint-style lint-types
