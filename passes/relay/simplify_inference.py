@@ -7,7 +7,10 @@ from tvm import relay
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.builtin import applied
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.training import decompose_norms
+from relascope.passes.relay.training.decompose_norms import (
+    decompose_batch_norm,
+    decompose_layer_norm,
+)
 
 
 @listed("SimplifyInference", "TVM; norms in float64 are spelled out by ours")
@@ -22,6 +25,5 @@ def simplify_inference(program: RelayProgram) -> RelayProgram:
         of weights.
     """
     if any(str(value.dtype).endswith("float64") for value in program.params.values()):
-        without = decompose_norms.decompose_batch_norm(program)
-        program = decompose_norms.decompose_layer_norm(without)
+        program = decompose_layer_norm(decompose_batch_norm(program))
     return applied(program, relay.transform.SimplifyInference())

@@ -7,6 +7,7 @@ Importing this lists them beside the samples, in this process alone: `small_bert
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from unittest.mock import patch
@@ -69,6 +70,6 @@ for _name, _like, _make in _SAMPLES:
     _module = ModuleType(f"{samples.__name__}.{_name}")
     _module.make = _make
     sys.modules[_module.__name__] = _module
-    samples.SAMPLES[_name] = samples.Sample(
-        _name, _name, "For tests.", 0, samples.SAMPLES[_like].inputs, True, 1, 6
+    samples.SAMPLES[_name] = replace(
+        samples.SAMPLES[_like], name=_name, title=_name, default_tokens=6
     )
