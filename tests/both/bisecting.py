@@ -4,6 +4,7 @@ A file that imports them defines `case`, what is the engine's own, and `session`
 """
 
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,9 +147,13 @@ def test_an_eps_in_the_wrong_place_on_the_way_to_the_gradient(case, session, tmp
     assert all({"root_grad_out", "gradient"} <= names for names in on)
 
 
-def slow_pipeline(case, session, source):
-    """The inference pipeline with a pass that makes it slow, its index, and a factor: four
-    times what it takes without that pass, as measured here."""
+def slow_pipeline(case, session, source, monkeypatch):
+    """The inference pipeline with a pass that makes it slow, its index, and a factor: ten
+    times what it takes without that pass, as measured here.
+
+    From here on the test measures CPU time, so that what else the machine does decides nothing.
+    """
+    monkeypatch.setattr(time, "perf_counter", time.process_time)
     pipeline, index = planted(case.ir, "slow", case.spots["slow"])
     for last, step in enumerate(pipeline):
         if catalogue.info(case.ir, step).looking:
@@ -159,12 +164,12 @@ def slow_pipeline(case, session, source):
         for r in asking(session)("time", BuildRequest(source, right, "llvm", 1, 10)).rows
         if r.ratio_to_eager
     ]
-    return pipeline, index, 4 * ratio
+    return pipeline, index, 10 * ratio
 
 
-def test_a_pass_that_makes_it_slow_is_found(case, session, tmp_path):
+def test_a_pass_that_makes_it_slow_is_found(case, session, tmp_path, monkeypatch):
     source = small(tmp_path, Wide)
-    pipeline, index, factor = slow_pipeline(case, session, source)
+    pipeline, index, factor = slow_pipeline(case, session, source, monkeypatch)
     result = search(session, source, pipeline, kind="slow", factor=factor, threads=1)
     assert (result.kind, result.found.suspects) == ("slow", (index,))
     assert result.compiles <= most(pipeline)
