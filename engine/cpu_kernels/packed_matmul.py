@@ -34,6 +34,9 @@ OUTER = "outer_products"
 TILE_ROWS, TILE_COLUMNS = "relascope.tile_rows", "relascope.tile_columns"
 """Annotations of these stages: the size of a tile."""
 
+AHEAD = "relascope.ahead"
+"""Annotation of a loop over a weight that may ask memory for what comes next: the stage's name."""
+
 STRIPS = "strip_product"
 """Name of the stage that multiplies with some rows of a weight as it lies."""
 

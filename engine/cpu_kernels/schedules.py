@@ -25,6 +25,12 @@ FLAGS = ("fast-math-reassoc", "fast-math-contract", "fast-math-nsz")
 """What such a target lets LLVM do: sum in any order, and join products with sums, which vectors
 need. NaN and infinities stay what they are."""
 
+SMALL = "small_product"
+"""Name of a stage that multiplies small matrices, where a library's call would cost more."""
+
+FEW_FLOPS = 1_000_000
+"""Below so many multiplications and additions a product of two results is small."""
+
 _PARALLEL = 1 << 17
 """Elements from which a kernel is worth waking other threads for."""
 
@@ -39,6 +45,9 @@ _SHARES = 16
 
 _PRODUCTS = (packed_matmul.PRODUCT, packed_matmul.DOTS, packed_matmul.OUTER)
 """Stages that are laid out in tiles."""
+
+_STEPS = 8
+"""Rows of a weight at most, or vectors of one, between two looks ahead."""
 
 _DEAR = frozenset(("exp", "erf", "tanh", "sigmoid", "log", "pow", "sin", "cos", "rsqrt"))
 """What is not to be computed once for each of several readers."""
@@ -56,6 +65,10 @@ class Dialect:
         parallel, reduced: kinds of a block's axes.
         buffer: the buffer of a region that is read.
         called: names of the intrinsics that a statement calls, without their dialect's prefix.
+        tir: the module of the IR.
+        walk: visit everything in a statement.
+        loops: a statement with other loops; what is asked gives one in place of a loop, or None.
+        put: an expression with values in place of variables, given as pairs.
     """
 
     open: Callable[[Any], Any]
@@ -66,6 +79,10 @@ class Dialect:
     reduced: int
     buffer: Callable[[Any], Any]
     called: Callable[[Any], frozenset[str]]
+    tir: Any
+    walk: Callable[[Any, Callable[[Any], None]], Any]
+    loops: Callable[[Any, Callable[[Any], Any | None]], Any]
+    put: Callable[[Any, Sequence[tuple[Any, Any]]], Any]
 
 
 def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None:
@@ -93,7 +110,7 @@ class _Kernel:
     def known(self) -> bool:
         """Whether the rules do well here: no reduction over windows, or of two matrices."""
         return all(
-            self._name(b) in (*_PRODUCTS, packed_matmul.STRIPS)
+            self._name(b) in (*_PRODUCTS, packed_matmul.STRIPS, SMALL)
             or not self._is_hard(self.sch.get(b))
             for b in self._blocks()
             if self._is_reduction(b)
@@ -116,6 +133,7 @@ class _Kernel:
         """Schedule every block whose shape is known."""
         opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
         ways = dict(zip(_PRODUCTS, (self._product, self._dots, self._outer), strict=True))
+        ways[SMALL] = self._small
         for name in map(self._name, self._blocks()):
             if name in ways and not opaque:
                 ways[name]()
@@ -280,6 +298,29 @@ class _Kernel:
         self._inline({packed_matmul.OUTER})
         self._tiled(self.tvm.block(self.sch, packed_matmul.OUTER), panels_first=False)
 
+    def _small(self) -> None:
+        """Multiply small matrices one pair after another, each in tiles that stay in registers."""
+        sch = self.sch
+        self._inline({SMALL, packed_matmul.ROWS})
+        product = self.tvm.block(sch, SMALL)
+        high, wide = self._tile(product)
+        others = self._but(product)
+        filled = [b for b in sch.get_producers(product) if self._name(b) == packed_matmul.ROWS]
+        out = sch.cache_write(product, 0, "global")
+        pair, rows, columns, inner = sch.get_loops(product)
+        tile, row = sch.split(rows, factors=[None, high])
+        lanes = next(n for n in (packed_matmul.LANES, packed_matmul.LANES // 2) if wide % n == 0)
+        panel, vectors, lane = sch.split(columns, factors=[None, wide // lanes, lanes])
+        sch.reorder(pair, panel, tile, inner, row, vectors, lane)
+        sch.reverse_compute_at(out, tile)
+        self._in_registers(product, inner, row, vectors, lane)
+        for block in filled:
+            sch.compute_at(block, pair)
+        done = set(map(self._name, filled))
+        for block in others:
+            if self._name(block) not in done:
+                self._pointwise(block)
+
     def _tile(self, product: Any) -> tuple[int, int]:
         notes = self.sch.get(product).annotations
         return int(notes[packed_matmul.TILE_ROWS]), int(notes[packed_matmul.TILE_COLUMNS])
@@ -315,9 +356,23 @@ class _Kernel:
                 _, last = sch.split(last, factors=[None, packed_matmul.LANES])
                 sch.vectorize(last)
         sch.parallel(first if self._extent(first) >= _SHARES else sch.fuse(first, second))
+        if panels_first:
+            inner = self._ahead(inner, packed_matmul.PRODUCT)
         self._in_registers(product, inner, row, vectors, lane)
         for block in others:
             self._pointwise(block)
+
+    def _ahead(self, loop: Any, stage: str) -> Any:
+        """Do a loop's work in steps, before each of which memory may be asked for what comes.
+
+        Returns:
+            The loop of the steps.
+        """
+        extent = self._extent(loop)
+        step = next(n for n in range(min(extent, _STEPS), 0, -1) if extent % n == 0)
+        steps, _ = self.sch.split(loop, factors=[None, step])
+        self.sch.annotate(steps, packed_matmul.AHEAD, stage)
+        return steps
 
     def _in_registers(self, product: Any, inner: Any, row: Any, column: Any, lane: Any) -> None:
         """Write the loops of a tile out, and set its sums to zero before the loop `inner`."""
@@ -346,7 +401,7 @@ class _Kernel:
         for reader in (sums, *after):
             sch.reverse_compute_at(reader, pair)
         sch.parallel(block)
-        self._in_registers(products, inner, row, column, lane)
+        self._in_registers(products, self._ahead(inner, packed_matmul.DOTS), row, column, lane)
         for other in others:
             self._pointwise(other)
 
@@ -381,7 +436,7 @@ class _Kernel:
         sch.reorder(inner, row, vectors, lane)
         sch.parallel(part)
         sch.decompose_reduction(product, strips)
-        self._in_registers(parts, inner, row, vectors, lane)
+        self._in_registers(parts, self._ahead(inner, packed_matmul.STRIPS), row, vectors, lane)
         for block in others:
             self._pointwise(block)
 

@@ -29,7 +29,7 @@ from relascope.engine.relax.building import apply_records
 from relascope.engine.relax.building.targets import GRAPHS, LIBRARIES, SCHEDULES, parse, processor
 from relascope.engine.relax.building.vm_memory import held
 from relascope.engine.relax.draw.to_graph import tensor_types
-from relascope.engine.relax.kernels import blas, layer_norm, openblas, schedules
+from relascope.engine.relax.kernels import attention, blas, layer_norm, openblas, schedules
 from relascope.passes.relax.ir.program import RelaxProgram
 
 layer_norm.register()
@@ -46,6 +46,10 @@ def mask_kernel() -> mersenne_twister.Kernel:
 dropout_masks.DRAWING.provide(mask_kernel)
 
 _ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
+
+_LONG = 512
+"""Keys from which attention goes to PyTorch's kernel although that has threads of its own, beside
+TVM's: from about here on the scores of a head are larger than a core's caches."""
 
 
 class Compiled:
@@ -213,6 +217,7 @@ def dispatched(mod: Any, target: str) -> Any:
         return mod
     if served:
         blas.register()
+        mod = attention.dispatch(mod, _LONG if OPENBLAS in target.split() else 0)
     return blas.dispatch(mod, served, ours)
 
 

@@ -4,7 +4,7 @@ TVM has no fast matmuls for the CPU of its own. For a target with `building.targ
 each `relax.matmul` becomes a call of a function registered here, which has PyTorch write the
 product into the tensor that TVM gives it. A transpose of an operand's last two axes is taken along:
 BLAS reads a matrix either way. Convolutions go the same way, see
-`engine.relax.kernels.convolution`.
+`engine.relax.kernels.convolution`; attention as a whole, see `engine.relax.kernels.attention`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
@@ -9,6 +10,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.relax.backend.cpu_generic import pipeline as cpu
 
+from relascope.engine.cpu_kernels.prefetch import read_ahead
 from relascope.engine.cpu_kernels.schedules import Dialect, scheduled
 from relascope.engine.cpu_kernels.vector_math import VectorMath
 
@@ -48,7 +50,7 @@ def schedule_kernels(mod: Any, context: Any) -> Any:
 
 
 def _function(schedule: Any, before: Any) -> Any:
-    return schedule.mod["main"].with_attrs(dict(before.attrs))
+    return read_ahead(_DIALECT, schedule.mod["main"]).with_attrs(dict(before.attrs))
 
 
 def _open(function: Any) -> Any:
@@ -66,6 +68,19 @@ def _called(statement: Any) -> frozenset[str]:
     return frozenset(found)
 
 
+def _loops(body: Any, visit: Callable[[Any], Any | None]) -> Any:
+    def instead(loop: Any) -> Any:
+        made = visit(loop)
+        return loop if made is None else made
+
+    return tvm_ffi.structural_map(body, (tirx.For, instead))
+
+
+def _put(value: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
+    known = {variable.__chandle__(): other for variable, other in pairs}
+    return tvm_ffi.structural_map(value, (tvm.ir.Var, lambda v: known.get(v.__chandle__(), v)))
+
+
 _DIALECT = Dialect(
     open=_open,
     block=lambda sch, name: sch.get_sblock(name),
@@ -75,4 +90,8 @@ _DIALECT = Dialect(
     reduced=tirx.IterVar.CommReduce,
     buffer=lambda region: region.source,
     called=_called,
+    tir=tirx,
+    walk=lambda statement, visit: tvm_ffi.structural_walk(statement, visit),
+    loops=_loops,
+    put=_put,
 )

@@ -19,7 +19,9 @@ from tvm import te
 from tvm.contrib import mkl
 
 from relascope.engine.cpu_kernels import openblas, packed_matmul
+from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
 from relascope.engine.relay.kernels import schedules
+from relascope.engine.relay.kernels.small_matmul import small_products
 
 
 @functools.cache
@@ -58,6 +60,9 @@ def _batch_matmul_stage(
     rows = left.shape[2 if turn_a else 1]
     columns = right.shape[1 if turn_b else 2]
     shape = (batch, rows, columns)
+    inner = left.shape[1 if turn_a else 2]
+    if schedules.active() and 2 * batch * rows * columns * inner < FEW_FLOPS:
+        return small_products(left, right, turn_a, turn_b)
     return _stage("tvm.contrib.mkl.batch_matmul", shape, left, right, turn_a, turn_b)
 
 

@@ -18,14 +18,22 @@ from tvm import meta_schedule, relay, te, tir
 from tvm.meta_schedule.database.database import _PyDatabase
 
 from relascope.engine.cpu_kernels import packed_matmul
+from relascope.engine.cpu_kernels.prefetch import read_ahead
 from relascope.engine.cpu_kernels.schedules import Dialect, scheduled
 from relascope.engine.cpu_kernels.vector_math import LOWERING, VectorMath
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
 
+
+@tir.transform.prim_func_pass(opt_level=0, name="relascope.read_ahead")
+def _read_ahead(function: Any, module: Any, context: Any) -> Any:
+    return read_ahead(_DIALECT, function)
+
+
 CONFIG = {
     "relay.backend.use_meta_schedule": True,
     "relay.backend.tir_converter": "allow_extern",  # kernels that call a library, too
+    "tir.add_lower_pass": [(0, _read_ahead)],
 }
 """What makes Relay ask, in a pass context."""
 
@@ -273,4 +281,8 @@ _DIALECT = Dialect(
     reduced=tir.IterVar.CommReduce,
     buffer=lambda region: region.buffer,
     called=_called,
+    tir=tir,
+    walk=tir.stmt_functor.post_order_visit,
+    loops=lambda body, visit: tir.stmt_functor.ir_transform(body, None, visit, ["tir.For"]),
+    put=lambda value, pairs: tir.stmt_functor.substitute(value, dict(pairs)),
 )

@@ -165,3 +165,10 @@ def test_the_gradient_of_a_weight_from_few_rows(inner, rows, columns):
 @pytest.mark.parametrize("turned", [False, True])
 def test_many_rows_by_a_weight_that_is_an_argument_go_to_pytorch(turned):
     assert "packed_matmul" not in kernels(product((1024, 128), (128, 128), turned))
+
+
+@pytest.mark.parametrize("columns", [48, 768])
+def test_the_code_asks_memory_for_what_comes_next(columns):
+    mod, _, _ = layer((14, 64), columns)
+    code = str(make(mod, BuildOptions(OURS)).mod.imports[0].inspect_source("asm"))
+    assert "prefetch" in code

@@ -137,6 +137,8 @@ def test_float64_keeps_its_digits(name):
         ((14, 128), (128, 48), (False, False)),
         ((14, 64), (48, 64), (False, True)),
         ((14, 48), (14, 64), (True, False)),
+        ((2, 14, 64), (2, 64, 14), (False, False)),
+        ((2, 14, 64), (2, 14, 64), (False, True)),
     ],
 )
 def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
@@ -147,8 +149,8 @@ def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
         schedules, "scheduled", lambda *a, **k: found.append(own(*a, **k)) or found[-1]
     )
     a, b = turns
-    product = relay.nn.matmul(var("x", *left), var("w", *right), transpose_a=a, transpose_b=b)
-    compiled(product, OURS)
+    multiply = relay.nn.matmul if len(left) == 2 else relay.nn.batch_matmul
+    compiled(multiply(var("x", *left), var("w", *right), transpose_a=a, transpose_b=b), OURS)
     assert found
     assert all(made is not None and "vectorized" in made.mod.script() for made in found)
 

@@ -1,0 +1,112 @@
+"""Reading weights ahead of their use, in products that `engine.cpu_kernels.schedules` laid out.
+
+A weight comes from memory once and is used for several tiles of rows, of which the first alone
+waits for memory. Here, while the tiles of one part of the weight are computed, the lines of the
+next part are asked for, a few at every step, so that memory and arithmetic work at the same time
+(prefetching in the sense of Mowry, Lam and Gupta, ASPLOS 1992).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relascope.engine.cpu_kernels import packed_matmul as packed
+from relascope.engine.cpu_kernels.packed_matmul import Tile
+from relascope.engine.cpu_kernels.schedules import Dialect
+
+_LINE = 16  # float32 numbers in a line of the cache
+
+
+def read_ahead(dialect: Dialect, function: Any) -> Any:
+    """A scheduled kernel in which loops marked with `packed.AHEAD` ask for what comes next."""
+    tir = dialect.tir
+    prefix = tir.__name__.rpartition(".")[2]
+    found = False
+
+    def fetch(buffer: Any, place: Sequence[Any]) -> Any:
+        address = tir.call_intrin("handle", f"{prefix}.address_of", tir.BufferLoad(buffer, place))
+        read, keep, data = 0, 3, 1
+        asked = tir.call_intrin("void", f"{prefix}.prefetch", address, read, keep, data)
+        return tir.Evaluate(asked)
+
+    def visit(loop: Any) -> Any:
+        nonlocal found
+        if packed.AHEAD not in loop.annotations:
+            return None
+        found = True
+        kept = {k: v for k, v in loop.annotations.items() if k != packed.AHEAD}
+        weight, places = _asked(dialect, loop)
+        body = tir.stmt_seq(*(fetch(weight, place) for place in places), loop.body)
+        return tir.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, None, kept)
+
+    body = dialect.loops(function.body, visit)
+    return function.with_body(body) if found else function
+
+
+Places = list[list[Any]]
+
+
+def _asked(dialect: Dialect, loop: Any) -> tuple[Any, Places]:
+    """The weight that a loop reads, and places of the lines of it that a step asks for."""
+    inner, blocks = [], []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, dialect.tir.For):
+            inner.append((node.loop_var, node.min))
+        elif hasattr(node, "iter_values"):
+            blocks.append(node)
+
+    dialect.walk(loop.body, visit)
+    (made,) = blocks
+    notes = made.block.annotations
+    find = {packed.PRODUCT: _panel, packed.STRIPS: _strip, packed.DOTS: _rows}
+    places = find[str(loop.annotations[packed.AHEAD])](
+        [dialect.put(value, inner) for value in made.iter_values],
+        [int(v.dom.extent) for v in made.block.iter_vars],
+        Tile(int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS])),
+        loop,
+    )
+    return dialect.buffer(made.block.reads[-1]), places
+
+
+def _panel(at: Sequence[Any], extents: Sequence[int], tile: Tile, loop: Any) -> Places:
+    """Of the next panel of a packed weight, a share for each step of each tile."""
+    (rows, _, inner), (row, column, _) = extents, at
+    panel = column // tile.columns + 1
+    step = row // tile.rows * loop.extent + loop.loop_var
+    lines = _share(inner * tile.columns // _LINE, rows // tile.rows * int(loop.extent), step)
+    return [[panel, 0, line * _LINE] for line in lines]
+
+
+def _strip(at: Sequence[Any], extents: Sequence[int], tile: Tile, loop: Any) -> Places:
+    """Of the columns that come next in a strip, or first in the next, as many rows a step."""
+    (_, rows, columns, deep), (strip, row, column, _) = extents, at
+    step = row // tile.rows * loop.extent + loop.loop_var
+    part = columns // packed.parts(columns // tile.columns)
+    following = column % part + tile.columns
+    strip += following // part
+    column += following % part - column % part
+    lines = _share(deep, rows // tile.rows * int(loop.extent), step)
+    return [
+        [strip * deep + line, column + first]
+        for line in lines
+        for first in range(0, tile.columns, _LINE)
+    ]
+
+
+def _rows(at: Sequence[Any], extents: Sequence[int], tile: Tile, loop: Any) -> Places:
+    """Of the rows of a turned weight that come next, a share for each step of each tile."""
+    (rows, _, lanes, inner), (row, column, _, _) = extents, at
+    block = tile.columns * packed.ROW_BLOCK
+    pair = column % block // tile.columns
+    step = (row // tile.rows * packed.ROW_BLOCK + pair) * loop.extent + loop.loop_var
+    steps = rows // tile.rows * packed.ROW_BLOCK * int(loop.extent)
+    first = (column // block + 1) * block
+    return [[first, line * _LINE] for line in _share(block * inner * lanes // _LINE, steps, step)]
+
+
+def _share(lines: int, steps: int, step: Any) -> list[Any]:
+    """Numbers of the lines that a step asks for, so that all steps ask for all of them."""
+    each = -(-lines // steps)
+    return [step * each + k for k in range(each)]
