@@ -28,6 +28,12 @@ class EngineError(Exception):
         return {"kind": self.kind, "message": self.message, "where": self.where, "hint": self.hint}
 
 
+def lines_of(error: object) -> list[str]:
+    """The lines of what an error says, without empty ones; its type's name where there are none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines or [type(error).__name__]
+
+
 def no_gradient(operator: str, why: str, hint: str = "", of: str = "") -> EngineError:
     """That an operator's gradient is not known: "the gradient of `of`, or the operator, ..."."""
     return EngineError("pass", f"the gradient of {of or operator} {why}", operator, hint)

@@ -29,6 +29,7 @@ from torch.utils import _pytree as pytree
 from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.registry import ENGINES
 
@@ -238,9 +239,7 @@ class _Mode:
         with _own_forwards(module):
             hook = module.register_forward_hook(flatten)
             try:
-                model = model_from_module(
-                    module, route.names, samples, source, lambda fraction, text: None
-                )
+                model = model_from_module(module, route.names, samples, source, silent)
             finally:
                 hook.remove()
         self.live = LiveProgram(route.backend, model, route.captures, route.target)

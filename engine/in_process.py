@@ -19,6 +19,7 @@ from relascope.core.graph import Graph
 from relascope.engine.building.devices import default_target
 from relascope.engine.building.executables import Executable
 from relascope.engine.building.threads import use_torch_threads
+from relascope.engine.protocol.session import silent
 from relascope.engine.pytorch.model import Model
 from relascope.engine.registry import REGISTRY
 from relascope.engine.server.backend import Backend
@@ -81,7 +82,7 @@ class LiveProgram:
         self._backend, self._captures = backend, captures
         use_torch_threads()
         self._target = target or default_target(backend.describe().targets, model.device)
-        self.program = backend.import_model(model, _silent)
+        self.program = backend.import_model(model, silent)
         self.masks = self._run(REGISTRY[backend.ir].masks).masks
         self._joint: Any = None
         self._forward: Executable | None = None
@@ -140,7 +141,3 @@ class LiveProgram:
             entry = info(self._backend.ir, step)
             program = entry.load()(program, **entry.arguments(step))
         return program
-
-
-def _silent(fraction: float, text: str) -> None:
-    """Nobody watches."""

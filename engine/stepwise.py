@@ -21,6 +21,7 @@ from relascope.engine.jobs.accuracy import LIMITS
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import StepRecord
+from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue import info, last_built, names
@@ -42,7 +43,7 @@ class Stepwise:
     def __init__(self, ir: str, source: ModelSource, out: TextIO | None = sys.stdout) -> None:
         self.source, self.pipeline = source, Pipeline()
         self._session, self._out = PipelineSession(load_engine(ir)), out
-        model = self._session.load(source, progress=_silent)
+        model = self._session.load(source, progress=silent)
         for note in model.notes:
             self._say(note)
         self._say(f"{'imported':24} {len(model.graph):6} nodes")
@@ -63,7 +64,7 @@ class Stepwise:
             raise EngineError("usage", message, name, "`relascope passes` lists them.")
         told = tuple((k, _text(v)) for k, v in parameters.items())
         pipeline = self.pipeline.inserted(len(self.pipeline), Step(name, True, told))
-        record = self._session.step(self.source, pipeline, progress=_silent)[-1]
+        record = self._session.step(self.source, pipeline, progress=silent)[-1]
         if record.error is not None:
             raise record.error
         self.pipeline = pipeline
@@ -83,7 +84,7 @@ class Stepwise:
     def graph(self) -> Graph:
         """The neutral graph of it."""
         last = len(self.pipeline) - 1
-        return self._session.graph_after(self.source, self.pipeline, last, progress=_silent)
+        return self._session.graph_after(self.source, self.pipeline, last, progress=silent)
 
     def check(self, target: str | None = None) -> bool:
         """Build what there is now, run it, and compare every output and gradient with PyTorch.
@@ -100,9 +101,9 @@ class Stepwise:
             EngineError: it cannot be built or run.
         """
         if target is None:
-            target = self._session.describe(progress=_silent).best
+            target = self._session.describe(progress=silent).best
         upto = self.pipeline.upto(last_built(self._session.ir, self.pipeline))
-        found = self._session.check(BuildRequest(self.source, upto, target), progress=_silent)
+        found = self._session.check(BuildRequest(self.source, upto, target), progress=silent)
         limit = LIMITS[self.source.dtype]
 
         def share(one: Comparison) -> float:
@@ -126,7 +127,3 @@ class Stepwise:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _silent(fraction: float, text: str) -> None:
-    """Nobody watches."""

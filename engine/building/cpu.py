@@ -15,37 +15,16 @@ _X86 = ("cascadelake", "skylake-avx512", "haswell", "sandybridge", "nehalem", "x
 
 # What a code generator uses without being asked, by LLVM's name, with the kernel's name for it
 # where they differ. Other features of a processor only serve programs that name them.
-_USED = {
-    "sse3": "pni",
-    "ssse3": "",
-    "sse4.1": "sse4_1",
-    "sse4.2": "sse4_2",
-    "popcnt": "",
-    "cx16": "",
-    "avx": "",
-    "avx2": "",
-    "fma": "",
-    "f16c": "",
-    "bmi": "bmi1",
-    "bmi2": "",
-    "lzcnt": "abm",
-    "movbe": "",
-    "avx512f": "",
-    "avx512bw": "",
-    "avx512cd": "",
-    "avx512dq": "",
-    "avx512vl": "",
-    "avx512ifma": "",
-    "avx512vbmi": "",
-    "avx512vbmi2": "avx512_vbmi2",
-    "avx512vnni": "avx512_vnni",
-    "avx512bitalg": "avx512_bitalg",
-    "avx512vpopcntdq": "avx512_vpopcntdq",
-    "avx512bf16": "avx512_bf16",
-    "gfni": "",
-    "vaes": "",
-    "vpclmulqdq": "",
-}
+_SAME = (
+    "ssse3 popcnt cx16 avx avx2 fma f16c bmi2 movbe gfni vaes vpclmulqdq "
+    "avx512f avx512bw avx512cd avx512dq avx512vl avx512ifma avx512vbmi"
+)
+_OTHERS = (
+    "sse3=pni sse4.1=sse4_1 sse4.2=sse4_2 bmi=bmi1 lzcnt=abm avx512vbmi2=avx512_vbmi2 "
+    "avx512vnni=avx512_vnni avx512bitalg=avx512_bitalg avx512vpopcntdq=avx512_vpopcntdq "
+    "avx512bf16=avx512_bf16"
+)
+_USED = {f: f for f in _SAME.split()} | dict(pair.split("=") for pair in _OTHERS.split())
 
 
 def cpu_name(flags: frozenset[str], vendor: str, known: dict[str, frozenset[str]]) -> str:
@@ -65,7 +44,7 @@ def cpu_name(flags: frozenset[str], vendor: str, known: dict[str, frozenset[str]
     names = _X86 if vendor != "AuthenticAMD" or "avx512f" in flags else (*_AMD, *_X86)
     for name in names:
         if name in known:
-            used = {_USED[f] or f for f in known[name] if f in _USED}
+            used = {_USED[f] for f in known[name] if f in _USED}
             if used <= flags:
                 return name
     return ""
@@ -80,7 +59,7 @@ def lacking(features: frozenset[str], info: dict[str, str]) -> list[str]:
     flags = frozenset(info.get("flags", "").split())
     if not flags:
         return []
-    return sorted(f for f in features if f in _USED and (_USED[f] or f) not in flags)
+    return sorted(f for f in features if f in _USED and _USED[f] not in flags)
 
 
 def cpu_target(known: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> tuple[str, str]:
@@ -90,7 +69,7 @@ def cpu_target(known: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> 
         known: from names of processors to those that LLVM knows, with LLVM's names of their
             features.
     """
-    info = cpu_info(Path("/proc/cpuinfo"))
+    info = cpu_info()
     flags = frozenset(info.get("flags", "").split())
     name = ""
     if platform.machine() in ("x86_64", "AMD64"):
@@ -98,7 +77,7 @@ def cpu_target(known: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> 
     return f"llvm -mcpu={name}" if name else "llvm", cpu_words(info, flags)
 
 
-def cpu_info(path: Path) -> dict[str, str]:
+def cpu_info(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
     """The first processor of Linux's list; nothing elsewhere."""
     try:
         first = path.read_text().split("\n\n")[0]

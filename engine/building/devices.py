@@ -11,13 +11,12 @@ import platform
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of
 from relascope.engine.building.cpu import cpu_info, cpu_target, lacking
 from relascope.engine.protocol.target_text import GPU, gpu_index, refused, split
 from relascope.engine.protocol.targets import Target
@@ -79,8 +78,7 @@ class Tvm:
             if not np.array_equal(self.run(target, device, given), given * 2 + 1):
                 return "a small function gave wrong numbers."
         except Exception as error:  # whatever keeps it from running is the answer to the question
-            lines = str(error).strip().splitlines()
-            return lines[-1] if lines else type(error).__name__
+            return lines_of(error)[-1]
         return ""
 
     def known(self, wanted: frozenset[str]) -> dict[str, frozenset[str]]:
@@ -217,7 +215,7 @@ class Tvm:
                 used.discard(word[1:])
             elif word:
                 used.add(word.lstrip("+"))
-        wanting = lacking(frozenset(used), cpu_info(Path("/proc/cpuinfo")))
+        wanting = lacking(frozenset(used), cpu_info())
         if not wanting:
             return ""
         return f"This machine's processor lacks what such code may use: {', '.join(wanting)}."

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from relascope.core.errors import lines_of
 from relascope.engine.building import elf, kernel_code
 from relascope.engine.protocol.artefact import KernelCode, extension
 
@@ -128,9 +129,9 @@ def _on_device(
 
 def _reason(error: Exception) -> str:
     """What a compiler said was wrong, in a line."""
-    lines = [x.strip() for x in str(error).splitlines() if x.strip()]
+    lines = lines_of(error)
     wrong = [x for x in lines if re.search(r"fatal|error\b.*:\s*\S", x, re.IGNORECASE)]
-    return (wrong or lines or [type(error).__name__])[0].rstrip(".")
+    return (wrong or lines)[0].rstrip(".")
 
 
 def _on_host(library: Library, objects: list[bytes], device: _Device | None) -> list[KernelCode]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import relascope.engine.building.threads  # noqa: F401, sets what TVM reads when what was built first runs
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import Graph
 from relascope.core.memo import Memo
 
@@ -99,13 +99,9 @@ class Builder:
         except EngineError:
             raise
         except Exception as error:
-            lines = [x.strip() for x in str(error).splitlines() if x.strip()]
-            raise EngineError(
-                "target",
-                f"TVM cannot build this for {options.target}: {lines[-1] if lines else error!r}",
-                options.target,
-                _hint(options.target),
-            ) from error
+            target = options.target
+            message = f"TVM cannot build this for {target}: {lines_of(error)[-1]}"
+            raise EngineError("target", message, target, _hint(target)) from error
 
 
 def _hint(target: str) -> str:

@@ -62,7 +62,7 @@ def preferred() -> bool:
     On AMD's processors it is as fast as MKL, which PyTorch has there, and needs no second pool of
     threads (`bench/speed.py`). On Intel's, whose own MKL is, that was not measured.
     """
-    return here() and cpu_info(Path("/proc/cpuinfo")).get("vendor_id") != "GenuineIntel"
+    return here() and cpu_info().get("vendor_id") != "GenuineIntel"
 
 
 @functools.cache

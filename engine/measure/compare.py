@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from relascope.engine.building.executables import Executable, Tensors
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.measure import timing
-from relascope.engine.measure.memory import torch_peak
+from relascope.engine.measure.memory import torch_peak, waiting
 from relascope.engine.protocol.accuracy import Comparison, Spread
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.times import TimeResult, TimeRow
@@ -42,6 +42,11 @@ class Built:
     seconds: float
     room: BufferPool = field(default_factory=BufferPool, compare=False)
     """Of the masks."""
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """What each line of a timing table says of it."""
+        return {"build_seconds": self.seconds, "capture_bytes": self.capture_bytes}
 
     @cached_property
     def values(self) -> dict[str, torch.Tensor]:
@@ -95,15 +100,10 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
         raise EngineError("engine", message, ", ".join(sorted(set(found) ^ set(expected))), hint)
     scales = {name: scale_of(tensor) for name, tensor in expected.items()}
     floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
+    least = {name: floor if name.startswith("gradient") else 0.0 for name in expected}
     return tuple(
-        comparison(
-            name,
-            found[name],
-            expected[name],
-            scales[name],
-            max(scales[name], floor if name.startswith("gradient") else 0.0),
-        )
-        for name in expected
+        comparison(name, found[name], theirs, scales[name], max(scales[name], least[name]))
+        for name, theirs in expected.items()
     )
 
 
@@ -143,14 +143,8 @@ def comparison(
     worst, mean = float(difference.max()), float(difference.mean())
     median = float(difference.flatten().median())
     unit = against or 1.0
-    spread = Spread(
-        mean,
-        mean / unit,
-        median,
-        median / unit,
-        int((a.isnan() & ~b.isnan()).sum()),
-        int((a.isinf() & ~b.isinf()).sum()),
-    )
+    odd = int((a.isnan() & ~b.isnan()).sum()), int((a.isinf() & ~b.isinf()).sum())
+    spread = Spread(mean, mean / unit, median, median / unit, *odd)
     return Comparison(name, worst, worst / unit, scale, dtype, spread)
 
 
@@ -187,10 +181,6 @@ def measure(
         for i, c in enumerate(ours)
     }
 
-    def wait() -> None:
-        if model.device.type == "cuda":
-            torch.cuda.synchronize(model.device)
-
     modules, seconds, notes = _compiled(model, baselines, part(progress, 0.2, 0.5))
     start = 0.5 if baselines else 0.2
     rows: list[TimeRow] = []
@@ -201,13 +191,8 @@ def measure(
         runs |= {c.what: _run(c.built, backward) for c in ours}
         runs |= {n: model.eager(backward, module) for n, module in modules.items()}
         step = part(progress, start + share * index, start + share * (index + 1))
-        words = phase.replace("_", " and ")
-        measured = timing.interleave(
-            runs,
-            repeats,
-            wait,
-            lambda f, t, step=step, words=words: step(f, f"{words}, {t}"),  # type: ignore[misc]
-        )
+        said = partial(_saying, step, phase.replace("_", " and "))
+        measured = timing.interleave(runs, repeats, waiting(model.device), said)
         peaks = {name: torch_peak(run, model.device) for name, run in runs.items()}
         eager = measured["pytorch eager"]
         rows.append(timing.row("pytorch eager", phase, eager, None, None, peaks["pytorch eager"]))
@@ -216,29 +201,21 @@ def measure(
             counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
             own = built.step.own_bytes({**built.values, **built.masks(None)}, backward)
             peak = None if own is None else own + built.room.nbytes + peaks[one.what]
-            row = timing.row(one.what, phase, measured[one.what], eager, max(counted), peak)
-            rows.append(
-                replace(
-                    row,
-                    build_seconds=built.seconds,
-                    target=one.target,
-                    capture_bytes=built.capture_bytes,
-                )
-            )
+            known = {**built.known, "target": one.target}
+            taken = measured[one.what]
+            rows.append(timing.row(one.what, phase, taken, eager, max(counted), peak, **known))
         for name, module in modules.items():
             error = error_of(model, module)
-            row = timing.row(name, phase, measured[name], eager, error, peaks[name])
             over = timing.ratio(measured[ours[0].what], measured[name])
-            rows.append(replace(row, ours_over=over, build_seconds=seconds[name]))
-    return TimeResult(
-        timing.machine(),
-        ours[0].target,
-        torch.get_num_threads(),
-        tuple(rows),
-        compared[ours[0].what],
-        first.seconds,
-        (*notes, *timing.unsteady(rows)),
-    )
+            known = {"ours_over": over, "build_seconds": seconds[name]}
+            rows.append(timing.row(name, phase, measured[name], eager, error, peaks[name], **known))
+    where = timing.machine(), ours[0].target, torch.get_num_threads()
+    found, notes = compared[ours[0].what], [*notes, *timing.unsteady(rows)]
+    return TimeResult(*where, tuple(rows), found, first.seconds, tuple(notes))
+
+
+def _saying(progress: Progress, words: str, fraction: float, text: str) -> None:
+    progress(fraction, f"{words}, {text}")
 
 
 def _run(built: Built, backward: bool) -> Callable[[], object]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.tuning import Fleet
 
@@ -34,15 +34,10 @@ def check(fleet: Fleet) -> int:
     """
     keys = [str(s.get("key", "")).partition(":")[2] for s in _summary(fleet)["server_info"]]
     if fleet.key not in keys:
-        known = ", ".join(sorted(set(keys)))
-        raise EngineError(
-            "target",
-            f"No device has registered with the key {fleet.key!r}.",
-            fleet.tracker,
-            f"The tracker has devices with: {known}."
-            if known
-            else "The tracker has no devices at all: start a server with this key on one.",
-        )
+        known = f"The tracker has devices with: {', '.join(sorted(set(keys)))}."
+        none = "The tracker has no devices at all: start a server with this key on one."
+        message = f"No device has registered with the key {fleet.key!r}."
+        raise EngineError("target", message, fleet.tracker, known if keys else none)
     return keys.count(fleet.key)
 
 
@@ -94,15 +89,13 @@ def _connect(fleet: Fleet, progress: Progress, seconds: float) -> Any:
     thread.start()
     thread.join(_HANDSHAKE)
     if not found:
-        lines = str(wrong[0]).strip().splitlines() if wrong else []
-        reason = f" ({lines[-1].strip()[:120]})" if lines else ""
-        raise EngineError(
-            "target",
-            f"The device with the key {fleet.key!r} does not understand this TVM{reason}.",
-            fleet.tracker,
+        reason = f" ({lines_of(wrong[0])[-1][:120]})" if wrong else ""
+        message = f"The device with the key {fleet.key!r} does not understand this TVM{reason}."
+        hint = (
             "Its server must run the same TVM as the engine: start it with "
-            "`python -m relascope.engine.serve relay server` or `relax server`.",
+            "`python -m relascope.engine.serve relay server` or `relax server`."
         )
+        raise EngineError("target", message, fleet.tracker, hint)
     return found[0]
 
 
@@ -115,14 +108,10 @@ def _summary(fleet: Fleet) -> Any:
     from tvm.rpc import base
 
     def fail(problem: str) -> EngineError:
-        return EngineError(
-            "target",
-            f"There is no tracker at this address: {problem}.",
-            fleet.tracker,
-            "Start one with `python -m relascope.engine.serve relax tracker --host 0.0.0.0 "
-            "--port 9190`, "
-            "or give another address.",
-        )
+        message = f"There is no tracker at this address: {problem}."
+        start = "python -m relascope.engine.serve relax tracker --host 0.0.0.0 --port 9190"
+        hint = f"Start one with `{start}`, or give another address."
+        return EngineError("target", message, fleet.tracker, hint)
 
     try:
         with socket.create_connection((fleet.host, fleet.port), timeout=_ANSWER) as connection:

@@ -16,6 +16,13 @@ import torch
 from torch.autograd.profiler import profile
 
 
+def waiting(device: torch.device) -> Callable[[], None]:
+    """What waits until a device has done all that it was given."""
+    if device.type == "cuda":
+        return lambda: torch.cuda.synchronize(device)
+    return lambda: None
+
+
 def torch_peak(run: Callable[[], object], device: torch.device) -> int:
     """The most bytes that PyTorch's allocator had out during a run, beyond those before it.
 

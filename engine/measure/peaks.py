@@ -8,12 +8,14 @@ moment does no harm; on a busy machine they go on for longer. It takes a second 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from relascope.engine.measure import timing
+from relascope.engine.measure.memory import waiting
 from relascope.engine.protocol.profile import Peaks
 
 _ROUNDS = 4
@@ -44,15 +46,12 @@ def measure(name: str, dtypes: Iterable[str]) -> Peaks:
     """
     began = time.perf_counter()
     device = torch.device(name)
-    wait = _wait(device)
+    wait = waiting(device)
     names = [d for d in dict.fromkeys(dtypes) if d in _TYPES]
     with torch.no_grad():
         products = {name: _product(device, getattr(torch, name), wait) for name in names}
         moves = _moves(device)
-        work: dict[Hashable, tuple[float, Work]] = {}
-        work.update(products.items())
-        work.update(moves.items())
-        best = _best(work, wait)
+        best = _best({**products, **moves}, wait)
     sizes = sorted({size for size, _ in moves})
     rates = [max(best[key] for key in moves if key[0] >= size) for size in sizes]
     words = timing.machine() if device.type == "cpu" else torch.cuda.get_device_name(device)
@@ -95,12 +94,6 @@ def _turns(run: Work, wait: Callable[[], object]) -> int:
     return max(1, min(1000, round(_BLOCK_SECONDS / max(time.perf_counter() - began, 1e-9))))
 
 
-def _wait(device: torch.device) -> Callable[[], object]:
-    if device.type == "cuda":
-        return lambda: torch.cuda.synchronize(device)
-    return lambda: None
-
-
 def _product(
     device: torch.device, dtype: torch.dtype, wait: Callable[[], object]
 ) -> tuple[float, Work]:
@@ -109,10 +102,7 @@ def _product(
     for side in (small, large):
         a, b = (torch.ones(side, side, dtype=dtype, device=device) for _ in range(2))
         out = torch.empty_like(a)
-
-        def run(a: torch.Tensor = a, b: torch.Tensor = b, out: torch.Tensor = out) -> object:
-            return torch.mm(a, b, out=out)
-
+        run = partial(torch.mm, a, b, out=out)
         if _turns(run, wait) == 1:  # it takes long enough to be timed
             break
     return 2.0 * side**3, run
@@ -132,23 +122,18 @@ def _moves(device: torch.device) -> dict[tuple[int, str], tuple[float, Work]]:
         half, third = floats.numel() // 2, floats.numel() // 3
         a, b, c = (floats[i * third : (i + 1) * third] for i in range(3))
         x, y = floats[:half], floats[half : 2 * half]
-        found[size, "read"] = (float(size), lambda floats=floats: floats.sum())  # type: ignore[misc]
-        found[size, "copy"] = (8.0 * half, lambda x=x, y=y: y.copy_(x))  # type: ignore[misc]
-        found[size, "triad"] = (
-            12.0 * third,
-            lambda a=a, b=b, c=c: torch.add(a, b, alpha=0.5, out=c),  # type: ignore[misc]
-        )
+        found[size, "read"] = float(size), floats.sum
+        found[size, "copy"] = 8.0 * half, partial(y.copy_, x)
+        found[size, "triad"] = 12.0 * third, partial(torch.add, a, b, alpha=0.5, out=c)
         size *= 2
     return found
 
 
 def _largest(device: torch.device) -> int:
     """A working set that no cache of the machine holds."""
-    cache = 0
+    cache = _last_cache(_CACHES)
     if device.type == "cuda":
         cache = int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0))
-    else:
-        cache = _last_cache(_CACHES)
     largest = _LEAST_LARGEST
     while largest < min(4 * cache, _MOST_LARGEST):
         largest *= 2

@@ -19,6 +19,7 @@ import torch
 from relascope.core.graph import Graph, Kind, TensorType
 from relascope.engine.measure import timing
 from relascope.engine.measure.compare import Built, compare
+from relascope.engine.measure.memory import waiting
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
 from relascope.engine.protocol.session import Progress, part
 from relascope.passes.cost import known_flops, reads
@@ -122,14 +123,13 @@ class _Alone:
     """Runs a function that nobody watches; `taken` has the milliseconds of each run."""
 
     def __init__(self, run: Callable[[], object], device: torch.device) -> None:
-        self._run, self._device = run, device
+        self._run, self._wait = run, waiting(device)
         self.taken: list[float] = []
 
     def __call__(self) -> None:
         began = time.perf_counter()
         self._run()
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        self._wait()
         self.taken.append(1e3 * (time.perf_counter() - began))
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of
 from relascope.engine.building.executables import Compiled
 from relascope.engine.measure import timing
 from relascope.engine.measure.compare import Built, compare
@@ -69,14 +68,12 @@ def understood(what: str) -> Iterator[None]:
     except EngineError:
         raise
     except Exception as wrong:
-        lines = [x.strip() for x in str(wrong).splitlines() if x.strip()]
-        raise EngineError(
-            "target",
-            f"The device cannot run it: {lines[-1][:300] if lines else wrong!r}",
-            what,
+        message = f"The device cannot run it: {lines_of(wrong)[-1][:300]}"
+        hint = (
             "It links what it is sent with its C++ compiler, and needs what the target says: "
-            "its architecture, and a TVM with a runtime for its GPU.",
-        ) from wrong
+            "its architecture, and a TVM with a runtime for its GPU."
+        )
+        raise EngineError("target", message, what, hint) from wrong
 
 
 def threads_of(session: Any, threads: int) -> int:
@@ -114,28 +111,14 @@ def measure_remote(
         phases["forward_backward"] = tuple(a + b for a, b in both)
     what, rows = f"{ir}, {target} on {fleet.key}", []
     for phase, runs in phases.items():
-        seen = [
-            c.max_abs
-            for c in comparisons
-            if phase == "forward_backward" or c.name.startswith("output")
-        ]
-        row = timing.row(what, phase, Measured(tuple((s,) for s in runs)), None, max(seen), None)
-        rows.append(
-            replace(
-                row, build_seconds=built.seconds, target=target, capture_bytes=built.capture_bytes
-            )
-        )
+        backward, taken_in = phase == "forward_backward", Measured(tuple((s,) for s in runs))
+        worst = max(c.max_abs for c in comparisons if backward or c.name.startswith("output"))
+        known = {**built.known, "target": target}
+        rows.append(timing.row(what, phase, taken_in, None, worst, None, **known))
     note = (
         f"These are times of the program alone on a device with the key {fleet.key}, by its own "
         "clock: nothing that crosses the network counts, and PyTorch does not run beside it. "
         "Errors are of a run there on the same inputs, against PyTorch here."
     )
-    return TimeResult(
-        f"{fleet.key} at {fleet.tracker}",
-        target,
-        threads,
-        tuple(rows),
-        comparisons,
-        built.seconds,
-        (note, *timing.unsteady(rows)),
-    )
+    where, notes = f"{fleet.key} at {fleet.tracker}", (note, *timing.unsteady(rows))
+    return TimeResult(where, target, threads, tuple(rows), comparisons, built.seconds, notes)

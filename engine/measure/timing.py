@@ -13,7 +13,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from relascope.engine.building.cpu import cpu_info
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.times import TimeRow
 
@@ -83,22 +85,22 @@ def row(
     rival: Measured | None,
     max_abs_error: float | None,
     peak_bytes: int | None,
+    **known: Any,
 ) -> TimeRow:
-    """A line of the table; `rival` is the eager run of the same rounds, None for eager itself."""
+    """A line of the table; `rival` is the eager run of the same rounds, None for eager itself.
+
+    Args:
+        known: further fields of the line.
+    """
     runs = [1e3 * s for s in measured.runs]
     q1, median, q3 = quartiles(runs)
-    return TimeRow(
-        what,
-        phase,
-        median,
-        q1,
-        q3,
-        None if rival is None else ratio(measured, rival),
-        max_abs_error,
-        peak_bytes,
-        tuple(runs),
-        ratio_of_minima=None if rival is None else ratio_of_minima(measured, rival),
-    )
+    times, by_median = (median, q1, q3), None
+    if rival is not None:
+        by_median, known["ratio_of_minima"] = (
+            ratio(measured, rival),
+            ratio_of_minima(measured, rival),
+        )
+    return TimeRow(what, phase, *times, by_median, max_abs_error, peak_bytes, tuple(runs), **known)
 
 
 def unsteady(rows: Sequence[TimeRow]) -> tuple[str, ...]:
@@ -130,14 +132,8 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 def machine() -> str:
     """The processor in words, as the system names it."""
-    try:
-        with open("/proc/cpuinfo") as cpuinfo:
-            for line in cpuinfo:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass  # another system: the platform module knows less, but something
-    return platform.processor() or platform.machine()
+    # On other systems than Linux the platform module knows less, but something.
+    return cpu_info().get("model name") or platform.processor() or platform.machine()
 
 
 def _warm_up(run: Callable[[], object], wait: Callable[[], object]) -> int:

@@ -181,21 +181,13 @@ def mend(path: Path) -> str:
         What was cut off, "" where nothing was.
     """
     try:
-        with path.open("rb+") as file:
-            size = file.seek(0, os.SEEK_END)
-            tail = b""
-            while size and not tail.endswith(b"\n") and b"\n" not in tail:
-                step = min(size, 1 << 16)
-                size -= step
-                file.seek(size)
-                tail = file.read(step) + tail
-            if not tail or tail.endswith(b"\n"):
-                return ""
-            cut = tail.rpartition(b"\n")[2]
-            file.truncate(file.seek(0, os.SEEK_END) - len(cut))
-            return cut.decode(errors="replace")
+        data = path.read_bytes()
     except FileNotFoundError:
         return ""
+    cut = data.rpartition(b"\n")[2]
+    if cut:
+        os.truncate(path, len(data) - len(cut))
+    return cut.decode(errors="replace")
 
 
 @contextlib.contextmanager

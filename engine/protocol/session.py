@@ -20,5 +20,9 @@ def part(progress: Progress, low: float, high: float) -> Progress:
     return lambda fraction, text: progress(low + (high - low) * fraction, text)
 
 
+def silent(fraction: float, text: str) -> None:
+    """A progress that nobody watches."""
+
+
 Ask = Callable[..., Any]
 """Called with the name of a session's function and its arguments; returns its answer."""

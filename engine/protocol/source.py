@@ -10,18 +10,7 @@ from pathlib import Path
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 
-_DTYPES = (
-    "float16",
-    "float32",
-    "float64",
-    "bfloat16",
-    "int8",
-    "uint8",
-    "int16",
-    "int32",
-    "int64",
-    "bool",
-)
+_DTYPES = "float16, float32, float64, bfloat16, int8, uint8, int16, int32, int64, bool"
 _INPUT = re.compile(
     r"(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<shape>\d+(?:\s*x\s*\d+)*|scalar)"
     r"\s*(?::\s*(?P<dtype>\w+))?"
@@ -50,9 +39,9 @@ def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
             hint = f"Write one shape an input, such as {EXAMPLE} or hidden=1x14x768:float32."
             raise EngineError("input", f"Cannot read the input type {item!r}.", item, hint)
         dtype = match["dtype"] or "float32"
-        if dtype not in _DTYPES:
+        if dtype not in _DTYPES.split(", "):
             message = f"{dtype!r} is no dtype of an input."
-            raise EngineError("input", message, item, f"Use one of {', '.join(_DTYPES)}.")
+            raise EngineError("input", message, item, f"Use one of {_DTYPES}.")
         shape = match["shape"]
         sizes = () if shape == "scalar" else tuple(int(s) for s in shape.split("x"))
         name = match["name"] or ""

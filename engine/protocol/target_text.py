@@ -60,11 +60,11 @@ def without(target: str, ours: Collection[str]) -> str:
     Args:
         ours: such options, with the value ("-schedules=relascope") or as a bare name ("gpu").
     """
-    return " ".join(
-        part
-        for part in target.split()
-        if part not in ours and part.lstrip("-").partition("=")[0] not in ours
-    )
+
+    def is_ours(part: str) -> bool:
+        return part in ours or part.lstrip("-").partition("=")[0] in ours
+
+    return " ".join(part for part in target.split() if not is_ours(part))
 
 
 def library(target: str, ours: Collection[str]) -> str:
@@ -95,8 +95,7 @@ def gpu_index(target: str) -> int:
 def refused(error: Exception, target: str) -> EngineError:
     """TVM's own refusal of a target, in a sentence."""
     text = re.sub(r"\.?\s*Target creation from .*", "", str(error), flags=re.DOTALL)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = re.sub(r"^.*?Check failed: .*?(?:false|\)) ?: ", "", lines[-1] if lines else "")
+    reason = re.sub(r"^.*?Check failed: .*?(?:false|\)) ?: ", "", text.strip().rpartition("\n")[2])
     while re.match(r"\w*Error: ?", reason):
         reason = reason.partition(":")[2].strip()
     message = f"TVM refuses this target: {reason.rstrip('.') or 'it does not say why'}."

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from relascope.core.errors import lines_of
 from relascope.engine.protocol.times import BASELINES
 from relascope.engine.pytorch.model import Model, flat_tensors
 
@@ -43,8 +44,7 @@ def first_run(run: Callable[[], object]) -> None:
     try:
         run()
     except Exception as error:  # a compiler that is missing, an operator: whatever it is, is told
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise CannotCompile(lines[0] if lines else type(error).__name__) from error
+        raise CannotCompile(lines_of(error)[0]) from error
 
 
 def error_of(model: Model, module: Callable[..., Any]) -> float | None:

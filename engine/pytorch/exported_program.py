@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
 
 _FORCE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
@@ -39,8 +39,7 @@ def read_exported(
             program = torch.export.load(str(path))
         module = torch.export.unflatten(program)
     except Exception as wrong:  # torch raises whatever it stumbles on
-        lines = str(wrong).strip().splitlines()
-        message = f"This file is not an exported program: {lines[0] if lines else wrong!r}"
+        message = f"This file is not an exported program: {lines_of(wrong)[0]}"
         hint = "Write it with torch.export.save, and open only files that you trust."
         raise EngineError("file", message, path.name, hint) from wrong
     if program.call_spec.in_spec is not None and program.example_inputs:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import EXAMPLE, ModelSource, file_digest
@@ -103,7 +104,7 @@ class Model:
 
         Dropout draws from the source's seed. Buffers that the run updates are put back.
         """
-        with torch.no_grad(), seeded(self.source.seed), _kept_buffers(self.module):
+        with torch.no_grad(), seeded(self.source.seed), kept_buffers(self.module):
             return tuple(t.detach().clone() for t in flat_tensors(self.module(*self.inputs)))
 
     def updated(self, names: Collection[str]) -> dict[str, torch.Tensor]:
@@ -113,7 +114,7 @@ class Model:
         """
         if not names:
             return {}
-        with torch.no_grad(), seeded(self.source.seed), _kept_buffers(self.module):
+        with torch.no_grad(), seeded(self.source.seed), kept_buffers(self.module):
             self.module(*self.inputs)
             return {n: self.buffers[n].detach().clone() for n in names}
 
@@ -149,7 +150,7 @@ class Model:
             for parameter in floating.values():
                 parameter.requires_grad_(True)
             # Buffers are put back only after the backward, which may need them as they were left.
-            with seeded(self.source.seed), _kept_buffers(self.module):
+            with seeded(self.source.seed), kept_buffers(self.module):
                 outputs = flat_tensors(self.module(*arguments))
                 found = self._backward(outputs, list(leaves.values()), self.grad_outs())
         finally:
@@ -461,12 +462,11 @@ def _first_run(
     source: ModelSource,
 ) -> tuple[torch.Tensor, ...]:
     try:
-        with torch.no_grad(), seeded(source.seed), _kept_buffers(module):
+        with torch.no_grad(), seeded(source.seed), kept_buffers(module):
             return flat_tensors(module(*inputs))
     except (RuntimeError, IndexError, ValueError) as wrong:
         given = ", ".join(f"{n}: {t}" for n, t in _types(names, inputs))
-        lines = [line.strip() for line in str(wrong).splitlines() if line.strip()]
-        reason = (lines[-1] if lines else type(wrong).__name__).removeprefix("RuntimeError: ")
+        reason = lines_of(wrong)[-1].removeprefix("RuntimeError: ")
         raise EngineError(
             "input",
             f"The model does not run with these inputs ({given}): {reason}",
@@ -505,7 +505,7 @@ def _trace(
     try:
         with warnings.catch_warnings(record=True) as caught, seeded(source.seed):
             warnings.simplefilter("always")
-            with _kept_buffers(module):
+            with kept_buffers(module):
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
             state = torch.get_rng_state()
     finally:
@@ -520,31 +520,22 @@ def _trace(
     return traced, seen[-1], state
 
 
-class seeded:
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
     """Seeds torch's generator inside the block and puts its state back after it."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def __enter__(self) -> None:
-        self.state = torch.get_rng_state()
-        torch.manual_seed(self.seed)
-
-    def __exit__(self, *args: object) -> None:
-        torch.set_rng_state(self.state)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
-class _kept_buffers:
+@contextmanager
+def kept_buffers(module: torch.nn.Module) -> Iterator[None]:
     """Puts back, after the block, the buffers that a run updates (running statistics)."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self.module = module
-
-    def __enter__(self) -> None:
-        self.before = [(b, b.detach().clone()) for b in self.module.buffers()]
-
-    def __exit__(self, *args: object) -> None:
+    kept = [(b, b.detach().clone()) for b in module.buffers()]
+    try:
+        yield
+    finally:
         with torch.no_grad():
-            for buffer, before in self.before:
+            for buffer, before in kept:
                 if not torch.equal(buffer, before):
                     buffer.copy_(before)

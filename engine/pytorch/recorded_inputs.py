@@ -14,19 +14,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from relascope.core.graph import TensorType
 
+_KINDS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
 _STORAGES = {
-    "FloatStorage": "float32",
-    "DoubleStorage": "float64",
-    "HalfStorage": "float16",
-    "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64",
-    "IntStorage": "int32",
-    "ShortStorage": "int16",
-    "CharStorage": "int8",
-    "ByteStorage": "uint8",
-    "BoolStorage": "bool",
+    f"{kind}Storage": str(getattr(torch, f"{kind}Storage").dtype).removeprefix("torch.")
+    for kind in _KINDS.split()
 }
 
 

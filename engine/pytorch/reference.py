@@ -48,7 +48,8 @@ def run_inside(model: Model, gradients: bool) -> Reference:
         )
         for name, tensor in {**given, **model.flat.tensors}.items()
     }
-    with seeded(model.source.seed), torch.set_grad_enabled(gradients), _unoptimised():
+    by_operators = torch.jit.optimized_execution(False)
+    with seeded(model.source.seed), torch.set_grad_enabled(gradients), by_operators:
         # An operator in place may not change a leaf, nor the caller's tensor.
         made = run(*(t.clone() for t in leaves.values()))
     live, then = made[0 : 2 * len(values) : 2], made[1 : 2 * len(values) : 2]
@@ -105,14 +106,3 @@ def _handing_out(model: Model) -> tuple[Any, list[Origin]]:
         graph.eraseOutput(index)
     graph.registerOutput(everything.output())
     return graph, origins
-
-
-class _unoptimised:
-    """Run TorchScript operator by operator inside the block."""
-
-    def __enter__(self) -> None:
-        self.before = torch._C._get_graph_executor_optimize()
-        torch._C._set_graph_executor_optimize(False)
-
-    def __exit__(self, *args: object) -> None:
-        torch._C._set_graph_executor_optimize(self.before)

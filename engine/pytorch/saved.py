@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from relascope.core.errors import lines_of
 from relascope.engine.protocol.times import TorchSaved
+from relascope.engine.pytorch.model import kept_buffers
 
 _DRAWS = ("aten::bernoulli_", "aten::bernoulli", "aten::native_dropout", "aten::rand_like")
 _UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::_reshape_alias")
@@ -20,16 +22,8 @@ _UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::_reshape_alias")
 
 def torch_saved(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> TorchSaved:
     """Both figures of a module, which is left as it was, as is PyTorch's generator."""
-    buffers = [(b, b.detach().clone()) for b in module.buffers()]
-    try:
-        with torch.random.fork_rng(devices=[]):
-            eager = eager_bytes(module, inputs)
-            least, note = _min_cut_or_why(module, inputs)
-    finally:
-        with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
-    return TorchSaved(eager, least, note)
+    with torch.random.fork_rng(devices=[]), kept_buffers(module):
+        return TorchSaved(eager_bytes(module, inputs), *_min_cut_or_why(module, inputs))
 
 
 def _min_cut_or_why(
@@ -40,7 +34,7 @@ def _min_cut_or_why(
     try:
         return min_cut_bytes(module, inputs), ""
     except Exception as error:  # what AOTAutograd cannot trace ends in errors of many kinds
-        said = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        said = lines_of(error)[0].rstrip(".")
         return None, f"PyTorch's partitioner does not take this module: {said}."
 
 

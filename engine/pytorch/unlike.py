@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.model import Model
 
@@ -32,10 +32,8 @@ REWRITE = "Write this part of the model with other operators."
 
 def unconverted(frontend: str, operator: str, origin: Origin, wrong: Exception) -> EngineError:
     """What is said where TVM's frontend failed; `frontend` is "Relay" or "Relax"."""
-    lines = [t.strip() for t in str(wrong).splitlines() if t.strip()]
-    reason = lines[-1] if lines else type(wrong).__name__
-    words = f"{frontend}'s PyTorch frontend cannot convert {operator} as it is used here: {reason}"
-    return EngineError("operator", words, origin.where)
+    words = f"{frontend}'s PyTorch frontend cannot convert {operator} as it is used here: "
+    return EngineError("operator", words + lines_of(wrong)[-1], origin.where)
 
 
 def note_padding(model: Model, row: int, name: str) -> None:

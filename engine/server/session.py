@@ -52,7 +52,7 @@ from relascope.engine.protocol.fault import Report, Shown, Suspects, Told, Where
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import ModelInfo, PassExample, SplitResult, StepRecord
-from relascope.engine.protocol.session import Progress, part
+from relascope.engine.protocol.session import Progress, part, silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.times import TimeResult, TorchSaved, Variant
@@ -166,7 +166,7 @@ class PipelineSession:
         Raises:
             EngineError: the model cannot be imported, or a step failed.
         """
-        state = self._end(source, pipeline, _silent)
+        state = self._end(source, pipeline, silent)
         return state.program if not shown or state.shown is None else state.shown
 
     def text(
@@ -279,7 +279,7 @@ class PipelineSession:
 
         A node that lost what tells its operator on the way has the one that it had before.
         """
-        states = self._run(request.source, request.pipeline, _silent)
+        states = self._run(request.source, request.pipeline, silent)
         ordinals: dict[str, int] = {}
         for state in states:
             for ident, expr in state.exprs.items():
@@ -588,7 +588,7 @@ class PipelineSession:
     ) -> Values:
         """The values of a program's nodes by their ids, arguments included."""
         _check_runs(self._backend.target(target))
-        model = self._load(source, _silent).model.on(torch_device(target))
+        model = self._load(source, silent).model.on(torch_device(target))
         masks = _masks(program, source, model)
         function = Function(program, "main", graph, exprs)
         whole = Intermediates(function, masks, {}, program.gradients)
@@ -754,7 +754,3 @@ def _masks(program: Program, source: ModelSource, model: Model) -> dict[str, Any
     """Dropout masks as the model's trace draws them: on the CPU, whatever the model is on."""
     drawn = draw_masks(program.masks, source.seed)
     return {name: mask.to(model.device) for name, mask in drawn.items()}
-
-
-def _silent(fraction: float, text: str) -> None:
-    """Nobody watches."""
