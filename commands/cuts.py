@@ -18,7 +18,6 @@ from relascope.commands.shared import (
     write,
 )
 from relascope.engine.jobs.cut import forward_times, joint_of, measure
-from relascope.engine.jobs.target import first_target
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
 from relascope.passes.catalogue import default_pipeline, gradients
@@ -64,7 +63,7 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
     ways = [replace(source_of(args), gradient=way) for way in gradients(args.engine)]
     rows = []
     with Engine(args, connect) as ask:
-        target = args.target or first_target(ask)
+        target = args.target or ask("describe").best
         for source in ways:
             pipeline = default_pipeline(args.engine, True, source.gradient)
             joint = joint_of(ask, source, pipeline)

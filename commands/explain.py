@@ -15,7 +15,6 @@ from relascope.commands.shared import (
     write,
 )
 from relascope.core.graph import Graph
-from relascope.engine.jobs.target import first_target
 from relascope.engine.protocol.profile import Profile
 from relascope.engine.protocol.session import Ask
 from relascope.passes.catalogue import last_built
@@ -46,7 +45,7 @@ def lint(args: argparse.Namespace, connect: Connect) -> Document:
     source, pipeline = source_of(args), pipeline_of(args)
     result = kernels = None
     with Engine(args, connect) as ask:
-        target = args.target or first_target(ask)
+        target = args.target or ask("describe").best
         graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
         if args.measure:
             result = _profile(args, ask)

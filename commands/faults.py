@@ -8,7 +8,6 @@ from relascope.commands.shared import Connect, Document, Engine, kept, pipeline_
 from relascope.engine import jobs
 from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.reduce import cannot, narrow
-from relascope.engine.jobs.target import first_target
 from relascope.engine.protocol.session import Ask
 from relascope.viz.rows import fault, tables
 
@@ -39,7 +38,7 @@ def _bisected(args: argparse.Namespace, ask: Ask) -> Bisection:
     question = Question(
         source,
         pipeline,
-        args.target or first_target(ask),
+        args.target or ask("describe").best,
         args.kind or "",
         args.factor,
         args.threads,

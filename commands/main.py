@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relascope import __version__
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.core.place import check_python
 from relascope.engine.registry import ENGINES
 
@@ -109,12 +109,8 @@ def _own_passes(args: argparse.Namespace) -> None:
         return
     from relascope.passes.catalogue.user import name_files
 
-    try:
+    with refusing("usage", "{}.", "--pass-file", "A pass is a function of `program`."):
         name_files(args.pass_file)
-    except ValueError as wrong:
-        raise EngineError(
-            "usage", f"{wrong}.", "--pass-file", "A pass is a function of `program`."
-        ) from wrong
 
 
 def _module(name: str) -> Any:

@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.cut import with_cut
-from relascope.engine.jobs.target import first_target
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource, source_from_file
@@ -116,17 +115,11 @@ def pipeline_of(args: argparse.Namespace) -> Pipeline:
     Raises:
         EngineError: kind "usage"; the text cannot be read.
     """
-    try:
+    where = "--passes" if args.passes else "--training, --gradient"
+    with refusing("usage", "{}.", where, "See: relascope passes"):
         if args.passes in (None, "default"):
             return default_pipeline(args.engine, args.training, args.gradient)
         return read_pipeline(args.engine, args.passes)
-    except ValueError as wrong:
-        raise EngineError(
-            "usage",
-            f"{str(wrong)[0].upper()}{str(wrong)[1:]}.",
-            "--passes" if args.passes else "--training, --gradient",
-            "See: relascope passes",
-        ) from wrong
 
 
 def cut_of(joint: Joint, args: argparse.Namespace) -> Cut:
@@ -135,15 +128,9 @@ def cut_of(joint: Joint, args: argparse.Namespace) -> Cut:
     Raises:
         EngineError: kind "usage"; the graph cannot be cut so.
     """
-    try:
+    where, hint = "--strategy, --budget, --save, --recompute", "See: relascope captures --help"
+    with refusing("usage", "The graph cannot be cut so: {}.", where, hint):
         return cut(joint, args.strategy, args.budget, args.save, args.recompute)
-    except ValueError as wrong:
-        raise EngineError(
-            "usage",
-            f"The graph cannot be cut so: {wrong}.",
-            "--strategy, --budget, --save, --recompute",
-            "See: relascope captures --help",
-        ) from wrong
 
 
 def request_of(args: argparse.Namespace, ask: Ask) -> BuildRequest:
@@ -151,7 +138,7 @@ def request_of(args: argparse.Namespace, ask: Ask) -> BuildRequest:
     return BuildRequest(
         source_of(args),
         pipeline_of(args),
-        args.target or first_target(ask),
+        args.target or ask("describe").best,
         args.threads,
         getattr(args, "repeats", BuildRequest.repeats),
     )

@@ -21,7 +21,6 @@ from relascope.commands.shared import (
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
 from relascope.engine.jobs.step import step as run_steps
-from relascope.engine.jobs.target import first_target
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
@@ -84,7 +83,7 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
     )
     with Engine(args, connect) as ask:
         ask("load", stages[0].source)  # what cannot be opened is no row of the table
-        target = args.target or first_target(ask)
+        target = args.target or ask("describe").best
         rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
     return kept(args, tables.accuracy_document(args.model, args.engine, target, rows))
 
@@ -93,7 +92,7 @@ def _check_steps(
     ask: Callable[..., Any], source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
 ) -> dict[int, Row]:
     """The worst error against PyTorch after each enabled step that leaves a runnable program."""
-    target = args.target or first_target(ask)
+    target = args.target or ask("describe").best
     errors: dict[int, Row] = {}
     for index, one in enumerate(pipeline):
         if not one.enabled:
@@ -118,7 +117,7 @@ def _inside_steps(
     A program that cannot be built, such as one between two passes of the way to a gradient, is a
     failure of its step's comparison and of no other.
     """
-    target = args.target or first_target(ask)
+    target = args.target or ask("describe").best
     rows: list[Row] = []
     for index, one in enumerate(pipeline):
         row: Row = {"inside": None, "inside_failure": None}

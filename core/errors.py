@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -32,6 +34,20 @@ def lines_of(error: object) -> list[str]:
     """The lines of what an error says, without empty ones; its type's name where there are none."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines or [type(error).__name__]
+
+
+@contextmanager
+def refusing(kind: str, message: str, where: str = "", hint: str = "") -> Iterator[None]:
+    """Raise a ValueError of the block as an EngineError.
+
+    Args:
+        message: in a sentence, with a place for what the ValueError says where that is not all.
+    """
+    try:
+        yield
+    except ValueError as wrong:
+        said = message.format(wrong)
+        raise EngineError(kind, said[0].upper() + said[1:], where, hint) from wrong
 
 
 def no_gradient(operator: str, why: str, hint: str = "", of: str = "") -> EngineError:

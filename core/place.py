@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from relascope.core.errors import EngineError
@@ -29,12 +31,24 @@ def check_python() -> None:
     """
     first, last = PYTHONS
     if not first <= sys.version_info[:2] <= last:
-        raise EngineError(
-            "usage",
-            "relascope needs Python 3.10, 3.11 or 3.12.",
-            f"this is Python {sys.version_info[0]}.{sys.version_info[1]}: {sys.executable}",
-            "Make an environment with one of those, and install relascope there.",
-        )
+        where = f"this is Python {sys.version_info[0]}.{sys.version_info[1]}: {sys.executable}"
+        hint = "Make an environment with one of those, and install relascope there."
+        raise EngineError("usage", "relascope needs Python 3.10, 3.11 or 3.12.", where, hint)
+
+
+@contextmanager
+def variables(values: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for a while."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name)
+            else:
+                os.environ[name] = value
 
 
 def with_import_root(path: str) -> str:

@@ -21,6 +21,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -124,7 +125,7 @@ class Dispatch:
                 inputs = route.matching(args, kwargs)
                 if inputs is not None:
                     self.calls["tvm"] += 1
-                    return route.run(inputs)
+                    return route.mode().run(inputs)
         self.calls["own"] += 1
         return self.own(*args, **kwargs)
 
@@ -135,10 +136,7 @@ class Dispatch:
         copy.module, copy.replaced = module, deepcopy(self.replaced, memo)
         copy.own = copy.replaced or type(module).forward.__get__(module)
         copy.calls = {"tvm": 0, "own": 0}
-        copy.routes = [
-            _Route(module, copy.own, r.samples, r.backend, r.captures, r.target)
-            for r in self.routes
-        ]
+        copy.routes = [replace(r, module=module, own=copy.own, modes={}) for r in self.routes]
         return copy
 
     def __reduce__(self) -> Any:
@@ -147,35 +145,31 @@ class Dispatch:
         raise EngineError("usage", message, type(self.module).__name__, hint)
 
 
+@dataclass
 class _Route:
     """What serves the calls with inputs like one set of samples, in every mode."""
 
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        own: Callable[..., Any],
-        samples: tuple[torch.Tensor, ...],
-        backend: Any,
-        captures: tuple[str, float | int | None],
-        target: str | None,
-    ) -> None:
-        self.module, self.backend = module, backend
-        self.captures, self.target = captures, target
-        self.samples = tuple(s.detach().clone() for s in samples)
-        parameters = inspect.signature(own).parameters.values()
+    module: torch.nn.Module
+    own: Callable[..., Any]
+    samples: tuple[torch.Tensor, ...]
+    backend: Any
+    captures: tuple[str, float | int | None]
+    target: str | None
+    modes: dict[tuple[Any, ...], _Mode] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.samples = tuple(s.detach().clone() for s in self.samples)
+        parameters = inspect.signature(self.own).parameters.values()
         named = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
         positional = [p for p in named if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        if len(positional) < len(samples):
-            raise EngineError(
-                "usage",
-                f"forward() has {len(positional)} positional arguments, and {len(samples)} sample "
-                "inputs were given.",
-                type(module).__name__,
-            )
-        self.names = tuple(p.name for p in positional[: len(samples)])
+        count = len(self.samples)
+        if len(positional) < count:
+            message = f"forward() has {len(positional)} positional arguments, and {count} sample"
+            where = type(self.module).__name__
+            raise EngineError("usage", f"{message} inputs were given.", where)
+        self.names = tuple(p.name for p in positional[:count])
         self.defaults = {p.name: p.default for p in named if p.name not in self.names}
         self.order = tuple(p.name for p in positional)
-        self.modes: dict[tuple[Any, ...], _Mode] = {}
 
     def matching(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -191,10 +185,8 @@ class _Route:
                 return None
         else:
             inputs = list(args)
-        for value, sample in zip(inputs, self.samples, strict=True):
-            if not _alike(value, sample):
-                return None
-        return tuple(inputs) if self.mode().is_current() else None
+        alike = all(map(_alike, inputs, self.samples)) and self.mode().is_current()
+        return tuple(inputs) if alike else None
 
     def _is_default(self, name: str, value: Any) -> bool:
         default = self.defaults.get(name, inspect.Parameter.empty)
@@ -211,10 +203,6 @@ class _Route:
         if key not in self.modes:
             self.modes[key] = _Mode(self)
         return self.modes[key]
-
-    def run(self, inputs: tuple[torch.Tensor, ...]) -> Any:
-        """Run a call that matches."""
-        return self.mode().run(inputs)
 
 
 class _Mode:
@@ -274,22 +262,21 @@ class _Mode:
         """Run through TVM, with autograd where it records."""
         tensors = dict(zip(self.inputs, inputs, strict=True))
         tensors.update({n: getattr(o, a) for n, (o, a) in self.owners.items()})
-        masks = self._draw(inputs)
-        wanted = [
-            n for n, t in tensors.items() if t.requires_grad and n not in self.live.program.buffers
-        ]
+        device = inputs[0].device if inputs else torch.get_default_device()
+        masks, buffers = (
+            draw_masks(self.live.masks, None, device, self.room),
+            self.live.program.buffers,
+        )
+        wanted = [n for n, t in tensors.items() if t.requires_grad and n not in buffers]
         if torch.is_grad_enabled() and wanted:
             step = self.live.step(wanted)
-            names = tuple(tensors)
-            results = _TvmFunction.apply(
-                step, self.name, self._update, names, masks, *tensors.values()
-            )
+            about = step, self.name, self._update, tuple(tensors), masks
+            results = _TvmFunction.apply(*about, *tensors.values())
         else:
             results = self._update(self.live.forward({**tensors, **masks}))
         rest = iter(results)
-        return pytree.tree_unflatten(
-            [next(rest) if v is _TENSOR else v for v in self.leaves], self.spec
-        )
+        leaves = [next(rest) if v is _TENSOR else v for v in self.leaves]
+        return pytree.tree_unflatten(leaves, self.spec)
 
     def _update(self, results: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Write the new values of buffers (running statistics); give back the outputs alone."""
@@ -300,10 +287,6 @@ class _Mode:
                 owner, attribute = self.owners[name]
                 getattr(owner, attribute).copy_(value)
         return results[:count]
-
-    def _draw(self, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
-        device = inputs[0].device if inputs else torch.get_default_device()
-        return draw_masks(self.live.masks, None, device, self.room)
 
 
 _TENSOR = object()
@@ -342,9 +325,8 @@ class _TvmFunction(torch.autograd.Function):
             gradients = step.backward(values)
         if torch.is_grad_enabled():  # create_graph: a second derivative may follow
             leaves = [t for t in saved if t.requires_grad]
-            again = _NotTwice.apply(
-                ctx.name, len(given) + len(leaves), *given, *leaves, *gradients.values()
-            )
+            read = *given, *leaves
+            again = _NotTwice.apply(ctx.name, len(read), *read, *gradients.values())
             gradients = dict(zip(gradients, again, strict=True))
         return (None, None, None, None, None, *(gradients.get(n) for n in ctx.names))
 
@@ -359,13 +341,9 @@ class _NotTwice(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise EngineError(
-            "usage",
-            f"TVM's backward of {ctx.name} has no gradient of its own, so it cannot be "
-            "differentiated twice.",
-            ctx.name,
-            "Call remove_tvm_dispatch on it, or take its gradient without create_graph.",
-        )
+        text = "has no gradient of its own, so it cannot be differentiated twice."
+        hint = "Call remove_tvm_dispatch on it, or take its gradient without create_graph."
+        raise EngineError("usage", f"TVM's backward of {ctx.name} {text}", ctx.name, hint)
 
 
 def _alike(value: Any, sample: torch.Tensor) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
 from relascope.engine.building.devices import default_target
 from relascope.engine.building.executables import Executable
@@ -42,17 +42,17 @@ def load_engine(ir: str) -> Backend:
 
         return RelayBackend()
     if "tvm" in sys.modules and importlib.util.find_spec("tvm.relay") is not None:
-        raise EngineError(
-            "engine",
-            "A TVM with Relay is already imported in this process, and two TVMs do not get on in "
-            "one.",
-            str(sys.modules["tvm"].__file__),
-            "Dispatch all modules of a process through the same engine.",
+        message = (
+            "A TVM with Relay is already imported here, and two TVMs do not get on in one process."
         )
+        hint = "Dispatch all modules of a process through the same engine."
+        raise EngineError("engine", message, str(sys.modules["tvm"].__file__), hint)
     if importlib.util.find_spec("tvm") is None:
-        raise EngineError(
-            "engine", "The Relax engine's TVM is not installed.", sys.prefix, _INSTALL
+        message, hint = (
+            "The Relax engine's TVM is not installed.",
+            "Install the package apache-tvm.",
         )
+        raise EngineError("engine", message, sys.prefix, f"{hint[:-1]}: it is in requirements.txt.")
     from relascope.engine.relax.session import RelaxBackend
 
     return RelaxBackend()
@@ -125,19 +125,15 @@ class LiveProgram:
 
     def _saved(self, joint: Graph | Joint) -> tuple[str, ...]:
         strategy, budget = self._captures
-        try:
+        message, where = (
+            "The captures cannot be picked so: {}.",
+            f"captures={strategy!r}, {budget=}",
+        )
+        with refusing("usage", message, where, "Give another budget or strategy."):
             return cut(joint, strategy, budget).ids
-        except ValueError as wrong:
-            raise EngineError(
-                "usage",
-                f"The captures cannot be picked so: {wrong}.",
-                f"captures={strategy!r}, budget={budget}",
-                "Give another budget or strategy.",
-            ) from wrong
 
     def _run(self, pipeline: str) -> Any:
         program = self.program
         for step in Pipeline.parse(pipeline):
-            entry = info(self._backend.ir, step)
-            program = entry.load()(program, **entry.arguments(step))
+            program = info(self._backend.ir, step).applied(program, step)
         return program

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,13 +21,15 @@ from relascope.core.graph import Graph, Kind, Node
 from relascope.engine.building.explain import explain
 from relascope.engine.faults import replay
 from relascope.engine.protocol.fault import Shown, Suspects, Where
+from relascope.passes.catalogue import PassInfo
+from relascope.passes.pipeline import Step
 from relascope.passes.search.reduce import Piece, arguments, near, whole
 
 if TYPE_CHECKING:
     from relascope.engine.server.backend import Backend
 
 Values = Mapping[str, np.ndarray]
-Pass = tuple[Callable[..., Any], Mapping[str, Any]]
+Passes = Sequence[tuple[Step, PassInfo]]
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Start:
 
     Args:
         program, graph, exprs: it, and the IR's expression of each node by its id.
-        steps: the suspected passes with their arguments; they may raise.
+        steps: the suspected passes; they may raise.
         tail: the passes after them.
         recorded: values of nodes in a run of the program, by their ids; some may be missing.
     """
@@ -70,8 +72,8 @@ class Start:
     program: Any
     graph: Graph
     exprs: Mapping[str, Any]
-    steps: Sequence[Pass]
-    tail: Sequence[Pass]
+    steps: Passes
+    tail: Passes
     recorded: Values = field(default_factory=dict)
 
     @cached_property
@@ -125,8 +127,7 @@ def _cut_out(backend: Backend, start: Start, piece: Piece) -> Extracted:
         node = graph.by_id[ident]
         if len(node.outputs) != 1 or node.kind is Kind.TUPLE:
             raise EngineError("pass", "A value of several tensors cannot be cut off.", node.title)
-        name = _name(node, names.values())
-        names[ident] = name
+        names[ident] = name = _name(node, names.values())
         if node.kind is Kind.PARAMETER:
             parameters[name] = node.name
     nodes = tuple(graph.by_id[i] for i in piece.nodes)
@@ -145,29 +146,31 @@ def _with_values(start: Start, program: Any, names: Mapping[str, str]) -> Extrac
     return Extracted(program, names, values, tuple(made_up))
 
 
+def applied(program: Any, passes: Passes) -> Any:
+    """A program after passes."""
+    for step, entry in passes:
+        program = entry.applied(program, step)
+    return program
+
+
 def look(backend: Backend, start: Start, where: Where, piece: Piece, bare: bool = False) -> Shown:
     """What a piece shows; whatever goes wrong on the way is part of the answer.
 
     Args:
         bare: leave the suspected passes out: whether the piece can be run at all.
     """
+    target = where.target if where.building else ""
     try:
         found = extracted(backend, start, piece)
-        left = None
-        before = replay.applied(found.program, start.tail)
-        if where.building:
-            left = backend.replay.runner(before.mod, found.values, where.target)
-            left()
+        before = applied(found.program, start.tail)
+        left = replay.ran(backend.replay, before, found.values, target)
     except Exception as error:
         return Shown("cannot be run", error=_told(error))
     if bare:
         return Shown("good")
     try:
-        after = replay.applied(found.program, [*start.steps, *start.tail])
-        right = None
-        if where.building:
-            right = backend.replay.runner(after.mod, found.values, where.target)
-            right()
+        after = applied(found.program, [*start.steps, *start.tail])
+        right = replay.ran(backend.replay, after, found.values, target)
     except Exception as error:
         return Shown("crash", error=_told(error))
     if left is None or right is None:
@@ -191,16 +194,11 @@ def _compared(
     gaps = replay.differences(before, after, floor)
     # With a tail, gradients follow the outputs; what is wrong then is not one of them alone.
     named = zip(piece.outputs, gaps, strict=False) if len(gaps) == len(piece.outputs) else ()
-    wrong = sorted(
-        ((g.max_rel, i) for i, g in named if not g.max_rel <= limit), key=lambda pair: -pair[0]
-    )
+    wrong = [(g.max_rel, i) for i, g in named if not g.max_rel <= limit]
+    wrong.sort(key=lambda pair: pair[0], reverse=True)
     worst = max(gaps, key=lambda g: g.max_rel)
-    return Shown(
-        "good" if worst.max_rel <= limit else "wrong",
-        tuple(i for _, i in wrong),
-        worst.max_abs,
-        worst.max_rel,
-    )
+    outcome = "good" if worst.max_rel <= limit else "wrong"
+    return Shown(outcome, tuple(i for _, i in wrong), worst.max_abs, worst.max_rel)
 
 
 def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspects:
@@ -234,9 +232,9 @@ def _name(node: Node, taken: Collection[str]) -> str:
     base = re.sub(r"\W", "_", node.name)
     if base and not base[0].isalpha():
         base = f"v{base}"
-    tried = (f"{base}_{i}" if base else f"v{i}" for i in itertools.count())
-    first = [base] if base else []
-    return next(n for n in itertools.chain(first, tried) if n not in taken)
+    first, more = ([base], f"{base}_") if base else ([], "v")
+    tried = itertools.chain(first, (f"{more}{i}" for i in itertools.count()))
+    return next(n for n in tried if n not in taken)
 
 
 def constant_name(index: int, taken: Collection[str]) -> str:

@@ -167,11 +167,20 @@ def filled(values: Values, shapes: Mapping[str, tuple[tuple[int, ...], str]]) ->
     }
 
 
-def applied(program: Any, steps: Sequence[tuple[Callable[..., Any], Mapping[str, Any]]]) -> Any:
+def _applied(program: Any, steps: Sequence[tuple[Any, dict[str, Any]]]) -> Any:
     """A program after passes, given as functions and what they are told."""
     for function, told in steps:
         program = function(program, **told)
     return program
+
+
+def ran(engine: Engine, program: Any, values: Values, target: str) -> Runner | None:
+    """A program that was built and run once; None where it is not, for there is no target."""
+    if not target:
+        return None
+    run = engine.runner(program.mod, values, target)
+    run()
+    return run
 
 
 def _loaded(steps: Sequence[tuple[str, str, dict[str, Any]]]) -> list[tuple[Any, dict[str, Any]]]:
@@ -199,21 +208,15 @@ def main(fault: Fault) -> int:
         before = _loaded(fault.tail)
         after = [*_loaded(fault.steps), *before]
         print(f"{engine.version()}, Python {platform.python_version()}, numpy {np.__version__}")
-        left = None
-        if fault.building:
-            left = engine.runner(applied(program, before).mod, values, fault.target)
-            left()
+        target = fault.target if fault.building else ""
+        left = ran(engine, _applied(program, before), values, target)
     except Exception:
         traceback.print_exc()
         print("\nThe report cannot be run here; see README.md for what it needs.")
         return 2
     sys.stdout.flush()  # what comes now may end the process
     try:
-        changed = applied(program, after)
-        right = None
-        if fault.building:
-            right = engine.runner(changed.mod, values, fault.target)
-            right()
+        right = ran(engine, _applied(program, after), values, target)
     except Exception:
         traceback.print_exc()
         crash = fault.kind == "crash"

@@ -11,7 +11,7 @@ import io
 import platform
 import pprint
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,20 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
-from relascope.engine.faults import bundle, replay
-from relascope.engine.faults.narrow import Extracted, Start, Written, extracted
+from relascope.engine.faults import bundle
+from relascope.engine.faults.narrow import Extracted, Passes, Start, Written, applied, extracted
 from relascope.engine.protocol.fault import Report, Told, Where
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.entry import PassInfo
-from relascope.passes.pipeline import Step
 from relascope.passes.search.reduce import Piece, operators
 
 if TYPE_CHECKING:
     from relascope.engine.server.backend import Backend
-
-Steps = Sequence[tuple[Step, PassInfo]]
 
 _FOLDERS = re.compile(r"(?:/[\w.@+~-]+)+/(?=[\w.-])")
 
@@ -43,45 +39,32 @@ class Facts:
 
     Args:
         ir, version: of the engine.
-        graph: of the program before the suspected passes.
-        steps, tail: the suspected passes and those after them, with their entries.
         before, after: text of the piece before and after the suspected passes; "" where they crash.
-        results: names of what is in `values.npz` besides arguments and constants: "expected 0", ….
+        results: by their names in `values.npz`: "expected 0", ….
     """
 
     ir: str
     version: str
-    graph: Graph
+    start: Start
     where: Where
     piece: Piece
-    floor: float
+    told: Told
     extracted: Extracted
     written: Written
-    steps: Steps
-    tail: Steps
-    told: Told
     before: str
     after: str
     results: Mapping[str, np.ndarray]
 
+    @property
+    def passes(self) -> Passes:
+        """The suspected passes, and those after them."""
+        return *self.start.steps, *self.start.tail
 
-def report(
-    backend: Backend,
-    ir: str,
-    version: str,
-    start: Start,
-    where: Where,
-    passes: tuple[Steps, Steps],
-    piece: Piece,
-    told: Told,
-) -> Report:
+
+def report(backend: Backend, start: Start, where: Where, piece: Piece, told: Told) -> Report:
     """Make the report of a piece that shows a fault.
 
     Where the fault is a crash, the suspected passes are not run again: they may end the process.
-
-    Args:
-        version: of the TVM.
-        passes: the suspected steps and those after them, with their entries.
 
     Raises:
         EngineError: kind "pass"; the piece cannot be cut out.
@@ -91,43 +74,42 @@ def report(
     after_text, after_graph = "", None
     results: dict[str, np.ndarray] = {}
     if where.kind != "crash":
-        before = replay.applied(found.program, start.tail)
-        after = replay.applied(found.program, [*start.steps, *start.tail])
-        for name, program in (("expected", before), ("seen", after)):
+        for name, passes in (("expected", start.tail), ("seen", [*start.steps, *start.tail])):
+            program = applied(found.program, passes)
             run = backend.replay.runner(program.mod, found.values, where.target)
             run()
             results |= {f"{name} {i}": value for i, value in enumerate(run.results())}
-        changed = replay.applied(found.program, start.steps)
+        changed = applied(found.program, start.steps)
         after_text = backend.text(changed)
         after_graph = carry_identity(graph, backend.to_graph(changed)[0]).graph
+    about = backend.ir, backend.replay.version(), start, where, piece, told, found
     written, text = backend.written(found.program), backend.text(found.program)
-    about = ir, version, start.graph, where, piece, start.floor, found, written
-    facts = Facts(*about, *passes, told, text, after_text, results)
+    facts = Facts(*about, written, text, after_text, results)
     return Report(title(facts), facts.before, facts.after, files(facts), graph, after_graph)
 
 
 def title(facts: Facts) -> str:
     """One line: the IR, the pass, what it does, to what."""
-    names = " and ".join(_called(entry) for _, entry in facts.steps)
-    found = list(dict.fromkeys(operators(facts.graph, facts.piece)))
+    names = " and ".join(_called(entry) for _, entry in facts.start.steps)
+    found = list(dict.fromkeys(operators(facts.start.graph, facts.piece)))
     what = ", ".join(found[:4]) + (" and others" if len(found) > 4 else "")
-    several = len(facts.steps) > 1
+    several = len(facts.start.steps) > 1
     crash, make = ("crash", "make") if several else ("crashes", "makes")
     ratio = facts.told.shown.ratio
     does = {
         "wrong": f"{'change' if several else 'changes'} {_changed(facts)} {what}",
         "slow": f"{make} {what} {ratio or 0.0:.1f} times slower",
-        "crash": f"{crash} on {what}"
-        if not facts.where.building
-        else f"{make} {what} crash when it is built or run",
+        "crash": f"{make} {what} crash when it is built or run",
     }
+    if not facts.where.building:
+        does["crash"] = f"{crash} on {what}"
     return f"[{REGISTRY[facts.ir].title}] {names} {does[facts.where.kind]}"
 
 
 def _changed(facts: Facts) -> str:
-    if any(step.name == "gradient" for step, _ in facts.tail):
+    if any(step.name == "gradient" for step, _ in facts.start.tail):
         return "the gradient of"
-    return "what later passes make of" if facts.tail else "the result of"
+    return "what later passes make of" if facts.start.tail else "the result of"
 
 
 def files(facts: Facts) -> dict[str, bytes]:
@@ -136,12 +118,10 @@ def files(facts: Facts) -> dict[str, bytes]:
     stored |= {f"constant {n}": v for n, v in facts.written.constants.items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **stored, **facts.results)  # type: ignore[arg-type]
-    own = [Path(_module(e)[0]) for _, e in (*facts.steps, *facts.tail) if _is_file(e)]
-    modules = [_module(e)[0] for _, e in (*facts.steps, *facts.tail) if not _is_file(e)]
-    found = bundle.sources(
-        ["relascope.engine.faults.replay", f"relascope.engine.{facts.ir}.faults.replay", *modules],
-        dict.fromkeys(own),
-    )
+    own = [Path(_module(e)[0]) for _, e in facts.passes if _is_file(e)]
+    modules = [_module(e)[0] for _, e in facts.passes if not _is_file(e)]
+    modules += [f"relascope.engine.{part}faults.replay" for part in ("", f"{facts.ir}.")]
+    found = bundle.sources(modules, dict.fromkeys(own))
     found |= {path.name: path.read_bytes() for path in own}
     found["values.npz"] = buffer.getvalue()
     if facts.written.json:
@@ -164,13 +144,12 @@ def _called(entry: PassInfo) -> str:
     return entry.title if entry.title == entry.name else f"{entry.title} ({entry.name})"
 
 
-def _listed(steps: Steps) -> list[tuple[str, str, dict[str, Any]]]:
+def _listed(steps: Passes) -> list[tuple[str, str, dict[str, Any]]]:
     found = []
     for step, entry in steps:
         module, name = _module(entry)
-        found.append(
-            (Path(module).stem if _is_file(entry) else module, name, dict(entry.arguments(step)))
-        )
+        place = Path(module).stem if _is_file(entry) else module
+        found.append((place, name, dict(entry.arguments(step))))
     return found
 
 
@@ -183,11 +162,11 @@ def _script(facts: Facts) -> str:
         "inputs": tuple(program.inputs),
         "parameters": tuple(program.params),
         "outputs": program.outputs,
-        "steps": tuple(_listed(facts.steps)),
-        "tail": tuple(_listed(facts.tail)),
+        "steps": tuple(_listed(facts.start.steps)),
+        "tail": tuple(_listed(facts.start.tail)),
         "target": where.target,
         "limit": where.limit,
-        "floor": facts.floor,
+        "floor": facts.start.floor,
         "building": where.building,
     }
     listed = "".join(
@@ -225,7 +204,7 @@ def _readme(facts: Facts) -> str:
         _how(facts),
         "## Versions",
         "\n".join(f"- {line}" for line in _versions(facts)),
-        "## The pass" if len(facts.steps) == 1 else "## The passes",
+        "## The pass" if len(facts.start.steps) == 1 else "## The passes",
         _passes(facts),
         "## The program before it",
         _fenced(facts.before),
@@ -239,18 +218,14 @@ def _readme(facts: Facts) -> str:
 
 def _happens(facts: Facts) -> str:
     shown, where = facts.told.shown, facts.where
-    dtype = "float64" if _in_double(facts) else ""
     if where.kind == "wrong":
-        rounding = (
-            " All is in float64, where rounding is far below that: it is wrong, not rounded."
-            if dtype
-            else ""
-        )
-        return (
+        text = (
             f"On the same inputs the program gives other results {_when(facts)}: "
             f"they differ by {shown.max_abs or 0.0:.3e}, which is {shown.max_rel or 0.0:.3e} of "
-            f"the result's scale (limit {where.limit:.0e}).{rounding}"
+            f"the result's scale (limit {where.limit:.0e})."
         )
+        rounding = "All is in float64, where rounding is far below that: it is wrong, not rounded."
+        return f"{text} {rounding}" if _in_double(facts) else text
     if where.kind == "slow":
         return (
             f"After the pass the program takes {shown.ratio or 0.0:.2f} times as long as before it "
@@ -259,18 +234,14 @@ def _happens(facts: Facts) -> str:
     # Where things lie on this machine is nobody's business.
     said = "" if shown.error is None else _FOLDERS.sub("", shown.error.message)
     text = _fenced(said) if said else ""
-    place = (
-        "The pass raises, or ends the process"
-        if not where.building
-        else ("After the pass, building or running the program raises, or ends the process")
-    )
-    return f"{place}:\n\n{text}"
+    what = "After the pass, building or running the program" if where.building else "The pass"
+    return f"{what} raises, or ends the process:\n\n{text}"
 
 
 def _when(facts: Facts) -> str:
-    if not facts.tail:
+    if not facts.start.tail:
         return "after the pass than before it"
-    names = ", ".join(step.name for step, _ in facts.tail)
+    names = ", ".join(step.name for step, _ in facts.start.tail)
     return f"if the pass is run before {names} than if it is not"
 
 
@@ -320,10 +291,10 @@ def _passes(facts: Facts) -> str:
     lines = [
         f"- `{step}`: {entry.title}, from {entry.origin}. {entry.summary}"
         + (f" Its code is in `{Path(_module(entry)[0]).name}`." if _is_file(entry) else "")
-        for step, entry in facts.steps
+        for step, entry in facts.start.steps
     ]
-    if facts.tail:
-        names = ", ".join(f"`{s}`" for s, _ in facts.tail)
+    if facts.start.tail:
+        names = ", ".join(f"`{s}`" for s, _ in facts.start.tail)
         lines.append(f"- The fault shows after {names}, which are run with it and without it.")
     return "\n".join(lines)
 
@@ -331,7 +302,7 @@ def _passes(facts: Facts) -> str:
 def _arguments(facts: Facts) -> str:
     rows = ["| argument | type | stands for |", "|---|---|---|"]
     for ident, name in facts.extracted.names.items():
-        node = facts.graph.by_id[ident]
+        node = facts.start.graph.by_id[ident]
         told = f"{node.title}" + (f" in {node.scope}" if node.scope else "")
         if name in facts.extracted.made_up:
             told += ", with random values"

@@ -14,14 +14,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph, Kind
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.catalogue import info
+from relascope.passes.catalogue import built_steps
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.passes.pipeline import Pipeline
 
@@ -81,6 +81,11 @@ class BadNode:
     counterpart: str
     reason: str
 
+    @property
+    def within(self) -> str:
+        """Its scope, as it stands behind a name: " in encoder.0", or ""."""
+        return f" in {self.scope}" if self.scope else ""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -135,10 +140,10 @@ def plan(
     for dtype in dtypes:
         if inference is not None:
             evaluated = replace(source, training=False, dtype=dtype, gradient="tvm")
-            stages.append(Stage("forward", evaluated, _built(ir, inference)))
+            stages.append(Stage("forward", evaluated, built_steps(ir, inference)))
         if training is None:
             continue
-        trained, joint = replace(source, training=True, dtype=dtype), _built(ir, training)
+        trained, joint = replace(source, training=True, dtype=dtype), built_steps(ir, training)
         names = [s.name for s in joint]
         if "root_grad_out" in names:
             before = joint.upto(names.index("root_grad_out") - 1)
@@ -149,10 +154,6 @@ def plan(
             for s in strategies
         ]
     return tuple(stages)
-
-
-def _built(ir: str, pipeline: Pipeline) -> Pipeline:
-    return Pipeline(tuple(s for s in pipeline if not info(ir, s).looking))
 
 
 def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
@@ -174,7 +175,7 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
         rows = [filled(row, _of(row.stage, found), limit) for row in empty]
         if not all(row.passed for row in rows):
             nodes = ask("inside", request)
-            graph = _graph(ask, stage)
+            graph: Graph = ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
             forward = any(_over(c, limit) for c in found if not c.name.startswith(_GRADIENT))
             bad = first_bad(graph, nodes, limit, forward)
             rows = [r if r.passed else _blamed(r, bad) for r in rows]
@@ -186,21 +187,13 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
     return tuple(replace(row, seconds=seconds / len(rows)) for row in rows)
 
 
-def _graph(ask: Ask, stage: Stage) -> Graph:
-    graph: Graph = ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
-    return graph
-
-
 def _request(ask: Ask, stage: Stage, target: str) -> BuildRequest:
     request = BuildRequest(stage.source, stage.pipeline, target)
     if not stage.strategy:
         return request
-    try:
+    hint = "See what the steps of the training pipeline say."
+    with refusing("pass", "The program cannot be cut: {}.", stage.strategy, hint):
         return with_cut(ask, request, lambda joint: cut(joint, stage.strategy, stage.budget))
-    except ValueError as wrong:
-        message = f"The program cannot be cut: {wrong}."
-        hint = "See what the steps of the training pipeline say."
-        raise EngineError("pass", message, stage.strategy, hint) from wrong
 
 
 def _of(stage: str, found: Iterable[Comparison]) -> list[Comparison]:
@@ -251,10 +244,7 @@ def first_bad(
     """
     own = graph.outputs[: graph.forward_outputs]
     ahead = graph.ancestors(own)
-    worst: dict[str, NodeError] = {}
-    for error in nodes:
-        if error.id not in worst or worst[error.id].max_rel < error.max_rel:
-            worst[error.id] = error
+    worst = worst_by_node(nodes)
 
     def over(error: NodeError) -> bool:
         strict = forward and error.id in ahead
@@ -278,13 +268,17 @@ def first_bad(
     found = suspects[0] if suspects else min(gradients, key=position.__getitem__)
     if found in worst:
         return _bad(graph, found, worst, "the first gradient that is not as PyTorch has it")
-    return _bad(
-        graph,
-        found,
-        worst,
-        "all that it reads leads to right gradients too; what is computed of it is not as PyTorch "
-        "has it",
-    )
+    reason = "all that it reads leads to right gradients too; what is computed of it is not as"
+    return _bad(graph, found, worst, f"{reason} PyTorch has it")
+
+
+def worst_by_node(errors: Iterable[NodeError]) -> dict[str, NodeError]:
+    """The largest error of each node, by its id: one may be computed more than once."""
+    worst: dict[str, NodeError] = {}
+    for error in errors:
+        if error.id not in worst or worst[error.id].max_rel < error.max_rel:
+            worst[error.id] = error
+    return worst
 
 
 def _downstream(graph: Graph, ids: Iterable[str]) -> set[str]:
@@ -298,16 +292,10 @@ def _downstream(graph: Graph, ids: Iterable[str]) -> set[str]:
 
 def _bad(graph: Graph, ident: str, errors: Mapping[str, NodeError], reason: str) -> BadNode:
     node, error = graph.by_id[ident], errors.get(ident)
-    return BadNode(
-        ident,
-        node.title,
-        node.scope,
-        node.source,
-        None if error is None else error.max_abs,
-        None if error is None else error.max_rel,
-        "" if error is None else error.counterpart,
-        reason,
-    )
+    known = (None, None, "")
+    if error is not None:
+        known = error.max_abs, error.max_rel, error.counterpart
+    return BadNode(ident, node.title, node.scope, node.source, *known, reason)
 
 
 def verdict(rows: Sequence[Row]) -> str:
@@ -344,7 +332,5 @@ def _sentences(rows: Sequence[Row]) -> Iterator[str]:
 def _at(row: Row) -> str:
     if row.first_bad is None:
         return ""
-    node = row.first_bad
-    where = f" in {node.scope}" if node.scope else ""
-    source = f" ({node.source}{where})" if node.source else where
-    return f", first at {node.title}{source}"
+    node, where = row.first_bad, row.first_bad.within
+    return f", first at {node.title}" + (f" ({node.source}{where})" if node.source else where)

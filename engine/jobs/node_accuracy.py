@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from relascope.core.graph import Graph, Kind
-from relascope.engine.jobs.accuracy import DTYPES, LIMITS, BadNode, first_bad
+from relascope.engine.jobs.accuracy import DTYPES, LIMITS, BadNode, first_bad, worst_by_node
 from relascope.engine.protocol.accuracy import NodeError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
@@ -73,10 +73,7 @@ def look(
     step = compared_step(ir, pipeline, index)
     upto = pipeline.upto(step)
     graph: Graph = ask("graph_after", source, upto, step)
-    worst: dict[str, NodeError] = {}
-    for error in ask("inside", BuildRequest(source, upto, target)):
-        if error.id not in worst or worst[error.id].max_rel < error.max_rel:
-            worst[error.id] = error
+    worst = worst_by_node(ask("inside", BuildRequest(source, upto, target)))
     found = Inside(source.dtype, graph, worst, None)
     if not found.over:
         return found
@@ -130,7 +127,4 @@ def _count(inside: Inside) -> str:
 
 
 def _at(inside: Inside) -> str:
-    if inside.first is None:
-        return ""
-    where = f" in {inside.first.scope}" if inside.first.scope else ""
-    return f", first {inside.first.title}{where}"
+    return "" if inside.first is None else f", first {inside.first.title}{inside.first.within}"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +9,10 @@ import torch
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
+from relascope.core.place import variables
 
-_FORCE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+_TENSORS_ONLY = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}
+"""Keeps torch from unpickling objects, which may run code, where it falls back to that."""
 
 
 def read_exported(
@@ -35,7 +34,7 @@ def read_exported(
             "input"; inputs that are no tensors.
     """
     try:
-        with _tensors_only():
+        with variables(_TENSORS_ONLY):
             program = torch.export.load(str(path))
         module = torch.export.unflatten(program)
     except Exception as wrong:  # torch raises whatever it stumbles on
@@ -65,17 +64,3 @@ def read_exported(
 def _type(value: torch.Tensor) -> TensorType:
     shape = tuple(d if isinstance(d, int) else str(d) for d in value.shape)
     return TensorType(shape, str(value.dtype).removeprefix("torch."))
-
-
-@contextmanager
-def _tensors_only() -> Iterator[None]:
-    """Keep torch from unpickling objects, which may run code, where it falls back to that."""
-    before = os.environ.get(_FORCE)
-    os.environ[_FORCE] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_FORCE]
-        else:
-            os.environ[_FORCE] = before

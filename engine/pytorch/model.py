@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from relascope.core.errors import EngineError, lines_of
+from relascope.core.errors import EngineError, lines_of, refusing
 from relascope.core.graph import TensorType
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import EXAMPLE, ModelSource, file_digest
@@ -237,11 +237,9 @@ def load_model(source: ModelSource, progress: Progress) -> Model:
     notes: list[str] = []
     if source.model in SAMPLES:
         progress(0.0, f"building {source.model}")
-        try:
-            about = source.model, source.batch, source.tokens, source.training
+        about = source.model, source.batch, source.tokens, source.training
+        with refusing("usage", "{}.", source.model):
             module, inputs = build(*about, source.seed, source.dtype)
-        except ValueError as wrong:
-            raise EngineError("usage", f"{wrong}.".capitalize(), source.model) from wrong
         names = SAMPLES[source.model].inputs
     else:
         progress(0.0, "reading the file")

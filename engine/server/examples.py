@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relascope.core.identity import carry_identity
 from relascope.engine.protocol.results import PassExample
 from relascope.passes.catalogue import PassInfo
-from relascope.passes.catalogue.example import Example
 from relascope.passes.pipeline import Step
 
 if TYPE_CHECKING:
@@ -53,28 +52,13 @@ def run_example(backend: Backend, entry: PassInfo) -> PassExample | None:
     example = backend.example(entry.name, "float32")
     if example is None:
         return None
-    after = apply(entry, example)
-    before_text, after_text = shortened(
-        backend.short_text(example.program), backend.short_text(after)
-    )
+    step = Step(entry.name, True, example.params)
+    after = entry.applied(example.program, step)
+    texts = shortened(backend.short_text(example.program), backend.short_text(after))
     graph, _ = backend.to_graph(example.program)
     matched = carry_identity(graph, backend.to_graph(after)[0])
-    types = {n.name: n.outputs[0] for n in graph if n.id in graph.inputs}
-    return PassExample(
-        str(Step(entry.name, True, example.params)),
-        tuple(types.items()),
-        before_text,
-        after_text,
-        graph,
-        matched.graph,
-        example.differs,
-    )
-
-
-def apply(entry: PassInfo, example: Example) -> Any:
-    """The example's program after the pass."""
-    told = entry.arguments(Step(entry.name, True, example.params))
-    return entry.load()(example.program, **told)
+    types = tuple({n.name: n.outputs[0] for n in graph if n.id in graph.inputs}.items())
+    return PassExample(str(step), types, *texts, graph, matched.graph, example.differs)
 
 
 def shortened(before: Sequence[FunctionText], after: Sequence[FunctionText]) -> tuple[str, str]:

@@ -67,13 +67,10 @@ from relascope.engine.server.steps import (
     Loaded,
     State,
     arguments_of,
-    as_pass,
     check_gradient_of,
     check_order,
     entry_of,
-    named,
-    suspected,
-    tail_of,
+    passes_of,
 )
 from relascope.passes.cuts.cut import roles
 from relascope.passes.pipeline import Pipeline, Step
@@ -549,12 +546,7 @@ class PipelineSession:
         """Make a report of such a piece, which runs by itself."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, "writing the report")
-        steps = [named(self.ir, s) for s in suspected(where)]
-        tail = [named(self.ir, s) for s in tail_of(self.ir, where)]
-        version = self._backend.replay.version()
-        return report.report(
-            self._backend, self.ir, version, start, where, (steps, tail), piece, told
-        )
+        return report.report(self._backend, start, where, piece, told)
 
     def _start(self, source: ModelSource, where: Where, progress: Progress) -> Start:
         """The program before the suspected passes, with the values of its nodes."""
@@ -563,18 +555,15 @@ class PipelineSession:
             before = where.pipeline.upto(where.first - 1)
             state = self._end(source, before, part(progress, 0.0, 0.5))
             program, graph, exprs = state.program, state.base, state.exprs
-            steps = suspected(where)
-            looking = bool(steps) and entry_of(self.ir, steps[0]).looking
-            if state.shown is not None and looking:
+            steps, tail = passes_of(self.ir, where)
+            if state.shown is not None and steps and steps[0][1].looking:
                 program = state.shown
                 graph, exprs = self._backend.to_graph(program)
             recorded: Values = {}
             if where.building:
                 progress(0.5, "recording what is inside the program")
                 recorded = self._recorded(source, program, graph, exprs, where.target)
-            tail = [as_pass(self.ir, s) for s in tail_of(self.ir, where)]
-            suspects = [as_pass(self.ir, s) for s in steps]
-            return Start(program, graph, exprs, suspects, tail, recorded)
+            return Start(program, graph, exprs, steps, tail, recorded)
 
         return self._starts.get((source, where), make)
 

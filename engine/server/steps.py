@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
-from relascope.engine.faults import narrow
+from relascope.engine.faults.narrow import Passes
 from relascope.engine.protocol.fault import Where
 from relascope.engine.protocol.results import StepRecord
 from relascope.engine.protocol.source import ModelSource
@@ -42,6 +42,8 @@ class State:
 
 @dataclass(frozen=True)
 class Loaded:
+    """A model, what it was imported to, and the seconds that both took."""
+
     model: Model
     state: State
     seconds: float
@@ -53,13 +55,9 @@ def check_gradient_of(ir: str, source: ModelSource) -> None:
     Raises:
         EngineError: kind "usage".
     """
-    try:
-        if source.training:
+    if source.training:
+        with refusing("usage", "{}.", "gradient", "Choose TVM's gradient, or the engine Relax."):
             check_gradient(ir, source.gradient)
-    except ValueError as wrong:
-        message = f"{str(wrong)[0].upper()}{str(wrong)[1:]}."
-        hint = "Choose TVM's gradient, or the engine Relax."
-        raise EngineError("usage", message, "gradient", hint) from wrong
 
 
 def entry_of(ir: str, step: Step) -> PassInfo:
@@ -86,13 +84,9 @@ def check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
         EngineError: kind "pass"; names what is missing before it, or what must not be there.
     """
     if entry.required and joint and "gradient" not in done:
-        raise EngineError(
-            "pass",
-            f"{entry.title} is a step of TVM's way to the gradient, and this program came "
-            "with PyTorch's.",
-            entry.name,
-            "Choose TVM's gradient, or leave this pass out.",
-        )
+        text = "is a step of TVM's way to the gradient, and this program came with PyTorch's."
+        hint = "Choose TVM's gradient, or leave this pass out."
+        raise EngineError("pass", f"{entry.title} {text}", entry.name, hint)
     missing = [n for n in entry.needs if n not in done]
     if missing:
         names = ", ".join(missing)
@@ -111,28 +105,12 @@ def arguments_of(entry: PassInfo, step: Step) -> dict[str, Any]:
     Raises:
         EngineError: kind "usage"; the pass does not take that.
     """
-    try:
+    with refusing("usage", "{}.", str(step), "Change it, or leave it out."):
         return entry.arguments(step)
-    except ValueError as wrong:
-        raise EngineError("usage", f"{wrong}.", str(step), "Change it, or leave it out.") from wrong
 
 
-def suspected(where: Where) -> list[Step]:
-    """The suspected steps that are on."""
-    return [s for s in where.pipeline.steps[where.first : where.last + 1] if s.enabled]
-
-
-def tail_of(ir: str, where: Where) -> list[Step]:
-    """The steps that are run after the suspected ones."""
-    after = where.pipeline.steps[where.last + 1 :] if where.tail else ()
-    return [s for s in after if s.enabled and not entry_of(ir, s).looking]
-
-
-def named(ir: str, step: Step) -> tuple[Step, PassInfo]:
-    return step, entry_of(ir, step)
-
-
-def as_pass(ir: str, step: Step) -> narrow.Pass:
-    """A step as a function, whose code is imported when it is called: that may fail, too."""
-    entry = entry_of(ir, step)
-    return lambda program, **told: entry.load()(program, **told), arguments_of(entry, step)
+def passes_of(ir: str, where: Where) -> tuple[Passes, Passes]:
+    """The suspected passes that are on, and those that are run after them."""
+    on = [(i, (s, entry_of(ir, s))) for i, s in enumerate(where.pipeline) if s.enabled]
+    after = [one for i, one in on if i > where.last and where.tail and not one[1].looking]
+    return [one for i, one in on if where.first <= i <= where.last], after

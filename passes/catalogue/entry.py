@@ -88,6 +88,10 @@ class PassInfo:
         """
         return read_all(self.title, self.parameters, step.params)
 
+    def applied(self, program: Any, step: Step) -> Any:
+        """A program after the pass. Only an engine's process may do this."""
+        return self.load()(program, **self.arguments(step))
+
 
 def _run_file(path: str) -> ModuleType:
     """Import a file by its path, once a process."""

@@ -8,8 +8,8 @@ import torch
 from place import ROOT
 from relascope.commands import text as texts
 from relascope.engine.protocol.plain import plain
-from relascope.engine.server.examples import apply
 from relascope.passes.catalogue import info
+from relascope.passes.pipeline import Step
 
 PAGES = {"relay": "docs/passes.md", "relax": "docs/passes-relax.md"}
 LIMIT = {"float32": 1e-5, "float64": 1e-12}
@@ -17,6 +17,11 @@ LIMIT = {"float32": 1e-5, "float64": 1e-12}
 
 def quiet(fraction, text):
     pass
+
+
+def apply(entry, example):
+    """An example's program after its pass."""
+    return entry.applied(example.program, Step(entry.name, True, example.params))
 
 
 def documented(ir, name):

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relascope.core.errors import EngineError
-from relascope.core.place import with_import_root
+from relascope.core.place import variables, with_import_root
 from relascope.engine.relay.tvm.cuda_stubs import MARKER, Needs, Symbol, read_needs, stub_library
 from relascope.engine.relay.tvm.find import INSTALL, SETTING, Installation, installation
 
@@ -78,7 +78,7 @@ def boot() -> None:
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 10_000))
     sys.path.insert(0, str(found.python))
     try:
-        with _variables(_library_path(found)):
+        with variables(_library_path(found)):  # another TVM in a child process must not see it
             importlib.import_module("tvm")
             importlib.import_module("tvm.relay")
     except Exception as error:
@@ -113,9 +113,8 @@ def child_environment() -> dict[str, str]:
 @contextlib.contextmanager
 def spawning() -> Iterator[None]:
     """While this lasts, Python processes that are started import the same TVM, and this project."""
-    variables = child_environment()
-    variables["PYTHONPATH"] = with_import_root(variables.get("PYTHONPATH", ""))
-    with _variables(variables):
+    found = child_environment()
+    with variables({**found, "PYTHONPATH": with_import_root(found.get("PYTHONPATH", ""))}):
         yield
 
 
@@ -126,33 +125,14 @@ def _library_path(found: Installation) -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k == "TVM_LIBRARY_PATH"}
 
 
-@contextlib.contextmanager
-def _variables(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for a while: another TVM in a child process must not see them."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name)
-            else:
-                os.environ[name] = value
-
-
 def _accept_imported() -> None:
     """Another part of this process imported a TVM before us: it will do if it has Relay."""
     import tvm
 
     if importlib.util.find_spec("tvm.relay") is None:
-        raise EngineError(
-            "engine",
-            "A TVM without Relay is already imported in this process, and two TVMs do not get on "
-            "in one.",
-            where=str(tvm.__file__),
-            hint="Do not import tvm before the Relay engine, or run it in a process of its own.",
-        )
+        message = "A TVM without Relay is already imported in this process, and two do not get on."
+        hint = "Do not import tvm before the Relay engine, or run it in a process of its own."
+        raise EngineError("engine", message, str(tvm.__file__), hint)
 
 
 def _needs(found: Installation) -> Needs | None:
@@ -161,12 +141,8 @@ def _needs(found: Installation) -> Needs | None:
     try:
         return read_needs(found.library)
     except (OSError, ValueError) as error:
-        raise EngineError(
-            "engine",
-            f"TVM's library cannot be read: {error}",
-            where=str(found.library),
-            hint="Its installation looks broken: install it again.",
-        ) from error
+        message, hint = "TVM's library cannot be read", "It looks broken: install it again."
+        raise EngineError("engine", f"{message}: {error}", str(found.library), hint) from error
 
 
 def wanted_of(needs: Needs, library: str) -> tuple[Symbol, ...]:

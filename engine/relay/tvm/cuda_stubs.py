@@ -11,11 +11,15 @@ versioning; only what the dynamic loader reads is written (no section headers).
 
 from __future__ import annotations
 
-import mmap
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
+from elftools.elf.elffile import ELFFile
 
 NO_DEVICE = 100
 """What every stub function returns: cudaErrorNoDevice, CUDA_ERROR_NO_DEVICE."""
@@ -24,15 +28,8 @@ MARKER = "relascope_stub"
 """A function that every stub has, and no real library: that is how to tell them apart."""
 
 _PT_LOAD, _PT_DYNAMIC, _PT_GNU_STACK = 1, 2, 0x6474E551
-_NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME, _RPATH = 1, 4, 5, 6, 10, 11, 14, 15
-_RUNPATH, _GNU_HASH, _VERSYM, _VERDEF, _VERDEFNUM = (
-    29,
-    0x6FFFFEF5,
-    0x6FFFFFF0,
-    0x6FFFFFFC,
-    0x6FFFFFFD,
-)
-_VERNEED, _VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
+_HASH, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME = 4, 5, 6, 10, 11, 14
+_VERSYM, _VERDEF, _VERDEFNUM = 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFD
 _PAGE = 0x1000
 
 
@@ -52,25 +49,21 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Needs:
-    """The dynamic section of a shared object, as far as loading it is concerned.
+    """What a shared object needs so that it can be loaded.
 
     Args:
-        soname: what it calls itself, "" where it does not.
         libraries: sonames of the libraries it needs, in order.
         search: folders it asks the loader to look in (RUNPATH or RPATH, $ORIGIN put in).
         wanted: symbols that some other library must define.
-        defined: symbols that it defines; filled in only for objects with a System V hash table.
     """
 
-    soname: str
     libraries: tuple[str, ...]
     search: tuple[str, ...]
     wanted: tuple[Symbol, ...]
-    defined: tuple[Symbol, ...]
 
 
 def read_needs(path: Path) -> Needs:
-    """Read what a 64-bit little-endian shared object needs, wants and defines.
+    """Read what a 64-bit little-endian shared object needs and wants.
 
     Raises:
         ValueError: when the file is no such shared object.
@@ -78,111 +71,39 @@ def read_needs(path: Path) -> Needs:
     """
     with path.open("rb") as file:
         try:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:  # an empty file cannot be mapped
-            raise ValueError(f"{path} is empty") from None
-    with data:
-        try:
-            return _Reader(data, path).needs()
-        except struct.error:
-            raise ValueError(f"{path} ends before its tables do") from None
+            sections = {s["sh_type"]: s for s in ELFFile(file).iter_sections()}
+            tags = {t.entry.d_tag: t for t in sections["SHT_DYNAMIC"].iter_tags()}
+            libraries = tuple(t.needed for t in sections["SHT_DYNAMIC"].iter_tags("DT_NEEDED"))
+            wanted = tuple(_wanted(sections))
+        except (ELFError, ConstructError, UnicodeDecodeError) as wrong:
+            raise ValueError(f"{path} is no ELF file, or is cut short: {wrong}") from wrong
+        except KeyError as missing:
+            raise ValueError(f"{path} is no shared object: it has no {missing}") from None
+    origin, search = str(path.resolve().parent), ""
+    if "DT_RUNPATH" in tags:
+        search = tags["DT_RUNPATH"].runpath
+    elif "DT_RPATH" in tags:
+        search = tags["DT_RPATH"].rpath
+    search = search.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
+    return Needs(libraries, tuple(filter(None, search.split(":"))), wanted)
 
 
-class _Reader:
-    def __init__(self, data: mmap.mmap, path: Path) -> None:
-        if data[:6] != b"\x7fELF\x02\x01":
-            raise ValueError(f"{path} is no 64-bit little-endian ELF file")
-        self.data, self.path = data, path
-        (offset,) = struct.unpack_from("<Q", data, 32)
-        size, count = struct.unpack_from("<HH", data, 54)
-        headers = [struct.unpack_from("<IIQQQQQQ", data, offset + i * size) for i in range(count)]
-        # (virtual address, offset in the file, bytes in the file)
-        self.segments = [(h[3], h[2], h[5]) for h in headers if h[0] == _PT_LOAD]
-        dynamic = next((h for h in headers if h[0] == _PT_DYNAMIC), None)
-        if dynamic is None:
-            raise ValueError(f"{path} is no shared object: it has no dynamic section")
-        self.tags: dict[int, int] = {}
-        self.needed: list[int] = []
-        for at in range(dynamic[2], dynamic[2] + dynamic[5], 16):
-            tag, value = struct.unpack_from("<QQ", data, at)
-            if tag == 0:
-                break
-            if tag == _NEEDED:
-                self.needed.append(value)
-            self.tags.setdefault(tag, value)
-
-    def at(self, address: int) -> int:
-        for start, offset, size in self.segments:
-            if start <= address < start + size:
-                return offset + address - start
-        raise ValueError(f"{self.path}: address {address:#x} lies in no segment")
-
-    def unpack(self, form: str, address: int) -> tuple[Any, ...]:
-        return struct.unpack_from(form, self.data, self.at(address))
-
-    def text(self, index: int) -> str:
-        start = self.at(self.tags[_STRTAB]) + index
-        return self.data[start : self.data.find(b"\0", start)].decode()
-
-    def needs(self) -> Needs:
-        wanted_of, own = self.needed_versions(), self.own_versions()
-        wanted, defined = [], []
-        for index in range(1, self.symbol_count()):
-            name, info, _, section, _, _ = self.unpack("<IBBHQQ", self.tags[_SYMTAB] + 24 * index)
-            version = 0
-            if _VERSYM in self.tags:
-                # The top bit only hides a symbol from the static linker.
-                version = self.unpack("<H", self.tags[_VERSYM] + 2 * index)[0] & 0x7FFF
-            if section:
-                defined.append(Symbol(self.text(name), own.get(version, "")))
-            elif info >> 4 == 1:  # global: a weak one may stay undefined
-                library, label = wanted_of.get(version, ("", ""))
-                wanted.append(Symbol(self.text(name), label, library))
-        search = self.tags.get(_RUNPATH, self.tags.get(_RPATH))
-        folders = [] if search is None else self.text(search).split(":")
-        origin = str(self.path.resolve().parent)
-        return Needs(
-            self.text(self.tags[_SONAME]) if _SONAME in self.tags else "",
-            tuple(self.text(i) for i in self.needed),
-            tuple(f.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for f in folders if f),
-            tuple(wanted),
-            tuple(defined),
-        )
-
-    def symbol_count(self) -> int:
-        """How many symbols to read: all of them, or, with a GNU hash table, those not in it.
-
-        That table lists defined symbols only, and puts them after all others.
-        """
-        if _HASH in self.tags:
-            return self.unpack("<II", self.tags[_HASH])[1]
-        if _GNU_HASH in self.tags:
-            return self.unpack("<II", self.tags[_GNU_HASH])[1]
-        return 0
-
-    def needed_versions(self) -> dict[int, tuple[str, str]]:
-        """Version index to (soname of the library, name of the version)."""
-        found = {}
-        at = self.tags.get(_VERNEED, 0)
-        for _ in range(self.tags.get(_VERNEEDNUM, 0)):
-            _, count, file, first, step = self.unpack("<HHIII", at)
-            entry = at + first
-            for _ in range(count):
-                _, _, index, name, next_entry = self.unpack("<IHHII", entry)
-                found[index & 0x7FFF] = (self.text(file), self.text(name))
-                entry += next_entry
-            at += step
-        return found
-
-    def own_versions(self) -> dict[int, str]:
-        found = {}
-        at = self.tags.get(_VERDEF, 0)
-        for _ in range(self.tags.get(_VERDEFNUM, 0)):
-            _, flags, index, _, _, first, step = self.unpack("<HHHHIII", at)
-            if not flags & 1:  # the base definition names the file itself
-                found[index] = self.text(self.unpack("<I", at + first)[0])
-            at += step
-        return found
+def _wanted(sections: dict[str, Any]) -> Iterator[Symbol]:
+    """The global symbols that are not defined; weak ones may stay so."""
+    symbols, versions = sections["SHT_DYNSYM"], sections.get("SHT_GNU_versym")
+    named = {0: ("", ""), 1: ("", "")}  # local, and without a version
+    if versions is not None and "SHT_GNU_verneed" in sections:
+        for library, entries in sections["SHT_GNU_verneed"].iter_versions():
+            named |= {e["vna_other"] & 0x7FFF: (e.name, library.name) for e in entries}
+    count = symbols.num_symbols()
+    if "SHT_GNU_HASH" in sections:  # it lists defined symbols only, and puts them after all others
+        (count,) = struct.unpack_from("<I", sections["SHT_GNU_HASH"].data(), 4)
+    for index in range(1, count):
+        symbol = symbols.get_symbol(index)
+        if symbol["st_shndx"] == "SHN_UNDEF" and symbol["st_info"]["bind"] == "STB_GLOBAL":
+            number = 0 if versions is None else versions.get_symbol(index)["ndx"]
+            # The top bit only hides a symbol from the static linker.
+            yield Symbol(symbol.name, *named[number & 0x7FFF if isinstance(number, int) else 0])
 
 
 def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
@@ -226,9 +147,8 @@ def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
     table = [struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0)]
     for s in symbols:
         # global function, default visibility, in some section (any number but 0 means defined)
-        table.append(
-            struct.pack("<IBBHQQ", strings.index(s.name), 0x12, 0, 1, code[_kind(s.name)], 16)
-        )
+        about = 0x12, 0, 1, code[_kind(s.name)], 16
+        table.append(struct.pack("<IBBHQQ", strings.index(s.name), *about))
     symtab = add(b"".join(table))
     strtab = add(strings.data())
     hashes = add(_hash_table([s.name for s in symbols]))
@@ -243,16 +163,8 @@ def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
     if versions:
         # 1 is the library itself, and what symbols without a version get.
         numbers = {v: i + 2 for i, v in enumerate(versions)}
-        dynamic.append(
-            (
-                _VERSYM,
-                add(
-                    struct.pack(
-                        f"<{len(symbols) + 1}H", 0, *(numbers.get(s.version, 1) for s in symbols)
-                    )
-                ),
-            )
-        )
+        given = [numbers.get(s.version, 1) for s in symbols]
+        dynamic.append((_VERSYM, add(struct.pack(f"<{len(symbols) + 1}H", 0, *given))))
         dynamic.append((_VERDEF, add(_version_definitions([soname, *versions], strings))))
         dynamic.append((_VERDEFNUM, len(versions) + 1))
     end = offset

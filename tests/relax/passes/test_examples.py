@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from examples import Run, assert_close, documented, printed, quiet
+from examples import Run, apply, assert_close, documented, printed, quiet
 from relascope.engine.relax.session import RelaxSession
-from relascope.engine.server.examples import apply
 from relascope.passes.catalogue import info, names
 from relascope.passes.relax.ir.rewrite import bindings, op_name
 

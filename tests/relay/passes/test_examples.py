@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import tvm
 
-from examples import Run, assert_close, documented, printed, quiet
+from examples import Run, apply, assert_close, documented, printed, quiet
 from quick import QUICK
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.relay.building import runtime
 from relascope.engine.relay.session import RelaySession
-from relascope.engine.server.examples import apply
 from relascope.passes.catalogue import info, names
 from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite
 
