@@ -292,10 +292,10 @@ def _downstream(graph: Graph, ids: Iterable[str]) -> set[str]:
 
 def _bad(graph: Graph, ident: str, errors: Mapping[str, NodeError], reason: str) -> BadNode:
     node, error = graph.by_id[ident], errors.get(ident)
-    known = (None, None, "")
-    if error is not None:
-        known = error.max_abs, error.max_rel, error.counterpart
-    return BadNode(ident, node.title, node.scope, node.source, *known, reason)
+    about = ident, node.title, node.scope, node.source
+    if error is None:
+        return BadNode(*about, None, None, "", reason)
+    return BadNode(*about, error.max_abs, error.max_rel, error.counterpart, reason)
 
 
 def verdict(rows: Sequence[Row]) -> str:

@@ -51,7 +51,8 @@ def measure(name: str, dtypes: Iterable[str]) -> Peaks:
     with torch.no_grad():
         products = {name: _product(device, getattr(torch, name), wait) for name in names}
         moves = _moves(device)
-        best = _best({**products, **moves}, wait)
+        work: dict[object, tuple[float, Work]] = {**products}
+        best = _best(work | {**moves}, wait)
     sizes = sorted({size for size, _ in moves})
     rates = [max(best[key] for key in moves if key[0] >= size) for size in sizes]
     words = timing.machine() if device.type == "cpu" else torch.cuda.get_device_name(device)

@@ -71,7 +71,7 @@ def read_needs(path: Path) -> Needs:
     """
     with path.open("rb") as file:
         try:
-            sections = {s["sh_type"]: s for s in ELFFile(file).iter_sections()}
+            sections: dict[str, Any] = {s["sh_type"]: s for s in ELFFile(file).iter_sections()}
             tags = {t.entry.d_tag: t for t in sections["SHT_DYNAMIC"].iter_tags()}
             libraries = tuple(t.needed for t in sections["SHT_DYNAMIC"].iter_tags("DT_NEEDED"))
             wanted = tuple(_wanted(sections))
