@@ -221,18 +221,12 @@ class _Child:
         command += ["--session", session] if session else []
         path = with_import_root(os.environ.get("PYTHONPATH", ""))
         try:
-            self.process = subprocess.Popen(
-                command,
-                cwd=IMPORT_ROOT,
-                env={**os.environ, "PYTHONPATH": path},
-                stdin=subprocess.DEVNULL,
-                stdout=self.log,
-                stderr=self.log,
-                pass_fds=(theirs.fileno(),),
-                # A group of its own: Ctrl-C in the terminal is the app's affair, and the group is
-                # how to end what the child itself started.
-                start_new_session=True,
-            )
+            # A group of its own: Ctrl-C in the terminal is the app's affair, and the group is how
+            # to end what the child itself started.
+            streams = {"stdin": subprocess.DEVNULL, "stdout": self.log, "stderr": self.log}
+            place = {"cwd": IMPORT_ROOT, "env": {**os.environ, "PYTHONPATH": path}}
+            how: dict[str, Any] = {**streams, **place, "start_new_session": True}
+            self.process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), **how)
         except BaseException:
             self.conn.close()
             self.log.close()

@@ -131,12 +131,9 @@ class _Worker:
             data = pickle.dumps((what, call, *rest))
         except Exception as error:  # pickle raises whatever the object at hand raises
             traceback.print_exc()
-            fault = EngineError(
-                "engine",
-                f"The engine's answer is not plain data, so it cannot be sent: {error}",
-                where=type(rest[0]).__name__,
-                hint="This is a fault of the engine; its log has the details.",
-            )
+            message = f"The engine's answer is not plain data, so it cannot be sent: {error}"
+            hint = "This is a fault of the engine; its log has the details."
+            fault = EngineError("engine", message, type(rest[0]).__name__, hint)
             data = pickle.dumps(("error", call, fault))
         with self.sending:
             self.conn.send_bytes(data)

@@ -87,12 +87,8 @@ class Tvm:
         if not hasattr(codegen, "llvm_get_cpu_archlist"):  # an older TVM, of the user's own
             return {}
         names = {str(n) for n in codegen.llvm_get_cpu_archlist(self.parse("llvm"))} & wanted
-        return {
-            n: frozenset(
-                str(f) for f in codegen.llvm_get_cpu_features(self.parse(f"llvm -mcpu={n}"))
-            )
-            for n in names
-        }
+        features = {n: codegen.llvm_get_cpu_features(self.parse(f"llvm -mcpu={n}")) for n in names}
+        return {n: frozenset(map(str, found)) for n, found in features.items()}
 
     def cpu(self, ways: Mapping[str, str]) -> tuple[Target, ...]:
         """The CPU by TVM's own kernels, and in other ways; or why it does not run.
@@ -106,10 +102,7 @@ class Tvm:
         for target in dict.fromkeys([best, "llvm"]):
             problem = self.attempt(target, self.module.cpu(0))
             if not problem:
-                others = (
-                    Target(f"{target} {o}", f"{device}, {words}", True) for o, words in ways.items()
-                )
-                return Target(target, device, True), *others
+                return _ways(Target(target, device, True), ways)
         return (Target("llvm", device, False, f"TVM cannot build for the CPU here: {problem}"),)
 
     def gpus(self, ways: Mapping[str, str] | None = None) -> tuple[Target, ...]:
@@ -124,12 +117,7 @@ class Tvm:
         for kind in _GPUS:
             if kind == "cuda" or (self._drives(kind) and self._writes(kind)):
                 for one in self._of_kind(kind):
-                    others = (ways or {}) if kind == "cuda" and one.runs_here else {}
-                    found.append(one)
-                    found += [
-                        replace(one, name=f"{one.name} {o}", device=f"{one.device}, {words}")
-                        for o, words in others.items()
-                    ]
+                    found += _ways(one, ways if kind == "cuda" and one.runs_here else None)
         return tuple(found)
 
     def _of_kind(self, kind: str) -> list[Target]:
@@ -251,6 +239,15 @@ class Tvm:
         return found
 
 
+def _ways(target: Target, ways: Mapping[str, str] | None) -> tuple[Target, ...]:
+    """A target, and the same with further options."""
+    name, words = target.name, target.device
+    more = [
+        replace(target, name=f"{name} {o}", device=f"{words}, {w}") for o, w in (ways or {}).items()
+    ]
+    return target, *more
+
+
 def _check_processor(target: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         close = difflib.get_close_matches(name, known, 5, 0.4) or sorted(known)[:8]
@@ -271,13 +268,9 @@ def _check_triple(target: str, known: Collection[str]) -> None:
     for triple in re.findall(r"(?:^|\s)--?mtriple[=\s]+(\S+)", target):
         part = triple.partition("-")[0]
         if _architecture(part) not in known:
-            raise EngineError(
-                "target",
-                f"LLVM has no architecture {part!r}.",
-                target,
-                f"Begin -mtriple with one of {', '.join(sorted(known))}, or leave it out to "
-                "build for this machine.",
-            )
+            message, names = f"LLVM has no architecture {part!r}.", ", ".join(sorted(known))
+            hint = f"Begin -mtriple with one of {names}, or leave it out to build for this machine."
+            raise EngineError("target", message, target, hint)
 
 
 def _architecture(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,9 +102,8 @@ def _on_device(
     sizes: dict[str, int] | None = {}
     for kind, source in devices:
         language = _LANGUAGES.get(kind, kind)
-        texts.setdefault(language, {}).update(
-            kernel_code.device_functions(source) or {kind: source}
-        )
+        functions = kernel_code.device_functions(source) or {kind: source}
+        texts.setdefault(language, {}).update(functions)
         if kind != "cuda":
             sizes = None
             continue
@@ -112,18 +111,15 @@ def _on_device(
             made = elf.sizes(compile_cuda(source, "cubin"))
             ptx = compile_cuda(source, "ptx").decode("utf-8", "replace")
         except Exception as error:  # without a compiler the source is still to be had
-            notes.append(
-                "The CUDA source was made and not compiled, so there is no machine code and no "
-                f"size of it. {_reason(error)}."
-            )
+            what = "The CUDA source was made and not compiled, so there is no machine code and no"
+            notes.append(f"{what} size of it. {_reason(error)}.")
             sizes = None
             continue
         texts.setdefault("PTX", {}).update(kernel_code.device_functions(ptx))
         if made is None or sizes is None:
             sizes = None
         else:
-            named = {s: n for s, n in made.sections.items() if s.startswith(".text.")}
-            sizes |= {s.removeprefix(".text."): n for s, n in named.items()}
+            sizes |= {s[6:]: n for s, n in made.sections.items() if s.startswith(".text.")}
     return _Device(texts, sizes)
 
 
@@ -150,11 +146,8 @@ def _on_host(library: Library, objects: list[bytes], device: _Device | None) -> 
         size = sum(functions.get(n, 0) for n in names) if symbol in functions else None
         # The loops first: before them come some hundred lines that check the arguments.
         order = (*names[1:], symbol)
-        written = (
-            ("LLVM IR", kernel_code.joined(bodies, order)),
-            ("assembly", kernel_code.joined(lines, order)),
-        )
-        made.append(KernelCode(name, library.phase, size, tuple(w for w in written if w[1])))
+        texts = {"LLVM IR": bodies, "assembly": lines}
+        made.append(KernelCode(name, library.phase, size, _code(texts, order)))
     if device is not None:
         made += [_device_kernel(library.phase, n, p, device) for n, p in parts.items()]
     return made
@@ -170,11 +163,16 @@ def _parts(device: _Device | None, kernels: Sequence[str]) -> dict[str, list[str
 
 
 def _device_kernel(phase: str, name: str, parts: Sequence[str], device: _Device) -> KernelCode:
-    written = (
-        (language, kernel_code.joined(texts, parts)) for language, texts in device.code.items()
-    )
     size = None if device.sizes is None else sum(device.sizes.get(p, 0) for p in parts)
-    return KernelCode(name, phase, size, tuple(w for w in written if w[1]))
+    return KernelCode(name, phase, size, _code(device.code, parts))
+
+
+def _code(
+    texts: Mapping[str, Mapping[str, str]], names: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """The code of some functions by language, as far as there is any."""
+    code = ((language, kernel_code.joined(found, names)) for language, found in texts.items())
+    return tuple(c for c in code if c[1])
 
 
 def _write(folder: Path, kernels: Sequence[KernelCode]) -> None:

@@ -24,9 +24,7 @@ def explain(error: BaseException, method: str) -> EngineError:
         message = "The program is nested too deeply for a pass written in Python."
         return EngineError(kind, message, method, "Try a smaller model, or a part of this one.")
     if isinstance(error, MemoryError):
-        return EngineError(
-            kind, "There was not enough memory.", where=method, hint="Try a smaller batch."
-        )
+        return EngineError(kind, "There was not enough memory.", method, "Try a smaller batch.")
     where, reason = method, _reason(str(error))
     if type(error).__name__ == "DiagnosticError":
         reason = _diagnostics() or reason

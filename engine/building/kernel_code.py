@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 _DEFINED = re.compile(r'^define\b([^@\n]*)@"?([^"(\s]+)"?\(', re.MULTILINE)
@@ -16,15 +17,12 @@ _ENTRY = re.compile(
 _PTX = re.compile(
     r"^(?P<whole>(?:\.visible )?\.entry (?P<name>\w+)\(.*?^\})", re.MULTILINE | re.DOTALL
 )
-_PREFIXES = ("__tvm_ffi_",)
 _LOCAL = ("internal", "private", "weak", "linkonce", "available_externally")
 
 
 def kernel_name(symbol: str) -> str:
     """A kernel's name, from its symbol in a library."""
-    for prefix in _PREFIXES:
-        symbol = symbol.removeprefix(prefix)
-    return symbol
+    return symbol.removeprefix("__tvm_ffi_")
 
 
 def llvm_functions(text: str) -> dict[str, str]:
@@ -55,10 +53,7 @@ def llvm_kernels(text: str) -> dict[str, tuple[str, ...]]:
                     seen[name] = None
                     todo.append(name)
         reached[head] = tuple(seen)
-    readers: dict[str, int] = {}
-    for names in reached.values():
-        for name in names:
-            readers[name] = readers.get(name, 0) + 1
+    readers = Counter(name for names in reached.values() for name in names)
     return {head: tuple(n for n in names if readers[n] == 1) for head, names in reached.items()}
 
 

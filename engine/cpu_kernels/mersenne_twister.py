@@ -51,18 +51,12 @@ def draw(kernel: Kernel, mask: torch.Tensor, keep: float) -> torch.Tensor:
     drawn = _WORDS if state["left"][0] == 1 else int(state["next"][0])
     limit = math.ceil(keep * (1 << _BITS))  # the product is exact
     with torch.device("cpu"):  # whatever PyTorch's default is now
-        after = torch.empty(_WORDS, dtype=torch.uint32)
-        kernel(
-            (
-                torch.tensor(state["words"][0].astype(np.uint32)),
-                torch.tensor([drawn], dtype=torch.int32),
-                torch.tensor([limit >> 32, limit & 0xFFFFFFFF], dtype=torch.uint32),
-                torch.ones(1, dtype=torch.float32).div_(keep),
-                mask.view(-1),
-                after,
-                torch.empty(_WORDS + 1, dtype=torch.uint32),
-            )
-        )
+        words = torch.tensor(state["words"][0].astype(np.uint32))
+        where = torch.tensor([drawn], dtype=torch.int32)
+        below = torch.tensor([limit >> 32, limit & 0xFFFFFFFF], dtype=torch.uint32)
+        value = torch.ones(1, dtype=torch.float32).div_(keep)
+        after, room = (torch.empty(n, dtype=torch.uint32) for n in (_WORDS, _WORDS + 1))
+        kernel((words, where, below, value, mask.view(-1), after, room))
     total = drawn + 2 * mask.numel()
     place = (total - 1) % _WORDS + 1
     state["words"][0] = after.numpy()

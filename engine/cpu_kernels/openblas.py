@@ -13,6 +13,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -88,9 +89,8 @@ def refuse_elsewhere(target: str) -> None:
         EngineError: kind "target".
     """
     if OPENBLAS in target.split() and target.split()[0] != "llvm":
-        raise EngineError(
-            "target", "OpenBLAS is a library for CPUs.", target, f"Leave out {OPENBLAS}."
-        )
+        message, hint = "OpenBLAS is a library for CPUs.", f"Leave out {OPENBLAS}."
+        raise EngineError("target", message, target, hint)
 
 
 def cpu_ways(blas: str) -> dict[str, str]:
@@ -147,14 +147,9 @@ class Product:
         """
         # The shapes must be the tensors' very own.
         buffers = [tir.decl_buffer(s, self.dtype) for s in (left.shape, right.shape, self.shape)]
-        return te.extern(
-            self.shape,
-            [left, right],
-            lambda ins, outs: self._statement(tir, ins[0], ins[1], outs[0]),
-            name="openblas",
-            in_buffers=buffers[:2],
-            out_buffers=buffers[2:],
-        )
+        told = {"name": "openblas", "in_buffers": buffers[:2], "out_buffers": buffers[2:]}
+        body = partial(self._statement, tir)
+        return te.extern(self.shape, [left, right], lambda i, o: body(*i, *o), **told)
 
     def _statement(self, tir: Any, a: Any, b: Any, c: Any) -> Any:
         *batch, rows, columns = self.shape
@@ -181,9 +176,8 @@ class Product:
         high = (rows + down * _STEP - 1) // (down * _STEP) * _STEP
         wide = (columns + across * _STEP - 1) // (across * _STEP) * _STEP
         top, first = part // across * high, part % across * wide
-        call = self._call(
-            tir, a, b, c, tir.min(high, rows - top), tir.min(wide, columns - first), (), top, first
-        )
+        size = tir.min(high, rows - top), tir.min(wide, columns - first)
+        call = self._call(tir, a, b, c, *size, (), top, first)
         body = tir.IfThenElse(tir.all(top < rows, first < columns), call, None)
         loop = tir.For(part, 0, threads, tir.ForKind.PARALLEL, body)
         count = tir.Cast("int32", tir.call_packed("runtime.NumThreads"))
@@ -210,27 +204,13 @@ class Product:
         """
         left = (0, top) if self.turn_a else (top, 0)
         right = (first, 0) if self.turn_b else (0, first)
-        number = tir.FloatImm
-        return tir.Evaluate(
-            tir.call_extern(
-                "int32",
-                FUNCTIONS[self.dtype],
-                _ROW_MAJOR,
-                _TURNED if self.turn_a else _PLAIN,
-                _TURNED if self.turn_b else _PLAIN,
-                rows,
-                columns,
-                self.inner,
-                number(self.dtype, 1.0),
-                _address(tir, a, place, left),
-                self.left[-1],
-                _address(tir, b, place, right),
-                self.right[-1],
-                number(self.dtype, 0.0),
-                _address(tir, c, place, (top, first)),
-                self.shape[-1],
-            )
-        )
+        turns = [_TURNED if turn else _PLAIN for turn in (self.turn_a, self.turn_b)]
+        alpha, beta = (tir.FloatImm(self.dtype, number) for number in (1.0, 0.0))
+        ours = _address(tir, a, place, left), self.left[-1]
+        theirs = _address(tir, b, place, right), self.right[-1]
+        result = _address(tir, c, place, (top, first)), self.shape[-1]
+        about = _ROW_MAJOR, *turns, rows, columns, self.inner, alpha, *ours, *theirs, beta, *result
+        return tir.Evaluate(tir.call_extern("int32", FUNCTIONS[self.dtype], *about))
 
 
 def let(tir: Any, variable: Any, value: Any, body: Any) -> Any:

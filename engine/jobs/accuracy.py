@@ -209,15 +209,10 @@ def _over(error: Comparison, limit: Limit) -> bool:
 def filled(row: Row, found: Sequence[Comparison], limit: Limit) -> Row:
     """A row with what was found: the largest errors, and whether all is within the limits."""
     worst = max(found, key=lambda c: c.max_rel / limit.of(c.name))
-    return replace(
-        row,
-        passed=not any(_over(c, limit) for c in found),
-        max_abs=max(c.max_abs for c in found),
-        max_rel=max(c.max_rel for c in found),
-        limit=limit.of(worst.name),
-        worst=worst.name,
-        compared=len(found),
-    )
+    passed = not any(_over(c, limit) for c in found)
+    largest = max(c.max_abs for c in found), max(c.max_rel for c in found)
+    about = row.stage, row.strategy, row.dtype, passed, *largest
+    return Row(*about, limit.of(worst.name), worst.name, len(found))
 
 
 def _blamed(row: Row, bad: BadNode | None) -> Row:

@@ -196,15 +196,12 @@ def _checked(ask: Ask, question: Question, done: Try) -> Try:
     source = question.source
     found = ask("check", BuildRequest(source, question.pipeline, question.target))
     row = accuracy.filled(accuracy.Row("", "", source.dtype, False), found, LIMITS[source.dtype])
-    worst = next(c for c in found if c.name == row.worst)
-    return replace(
-        done,
-        outcome="good" if row.passed else "wrong",
-        worst=worst.name,
-        max_abs=worst.max_abs,
-        max_rel=worst.max_rel,
-        limit=row.limit,
+    worst, outcome = (
+        next(c for c in found if c.name == row.worst),
+        "good" if row.passed else "wrong",
     )
+    errors = worst.name, worst.max_abs, worst.max_rel, row.limit
+    return Try(done.pipeline, done.last, outcome, *errors)
 
 
 def _timed(ask: Ask, question: Question, done: Try) -> Try:
@@ -235,10 +232,8 @@ def verdict(ir: str, result: Bisection) -> str:
         good = next((t for t in result.log if t.pipeline == result.found.good), None)
         text += f" Without it: {_of(good)}." if good is not None else ""
     else:
-        text = (
-            f"One of {', '.join(names)} {make}: {_of(bad)}. What lies between cannot be run by "
-            "itself."
-        )
+        text = f"One of {', '.join(names)} {make}: {_of(bad)}."
+        text += " What lies between cannot be run by itself."
     return " ".join(filter(None, (text, _rounding(result))))
 
 

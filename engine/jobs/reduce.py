@@ -12,7 +12,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relascope.core.errors import EngineError
@@ -22,7 +22,7 @@ from relascope.engine.jobs.bisect import FACTOR, Bisection
 from relascope.engine.protocol.fault import Report, Shown, Suspects, Told, Where
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.catalogue import info
+from relascope.passes.catalogue import info, last_built
 from relascope.passes.search.bisect import IMPORT, Verdict
 from relascope.passes.search.reduce import MOST, Look, Piece, calls, operators, reduce, whole
 
@@ -48,12 +48,12 @@ class Reduction:
         source: the model as it was run: in float64, where the fault shows in it.
         where: the suspected passes, as they were asked about last.
         total: how many nodes the program before them computes.
+        log: every piece that was tried, in order.
         piece: the smallest that shows the fault; None where the fault does not show in the program
             before the passes and after them.
         shown: what that piece shows.
         operators: what it calls, in order.
         minimal: whether the fault goes away without any one of its nodes.
-        log: every piece that was tried, in order.
         report: of the piece; None where there is none.
     """
 
@@ -61,12 +61,12 @@ class Reduction:
     source: ModelSource
     where: Where
     total: int
-    piece: Piece | None
-    shown: Shown | None
-    operators: tuple[str, ...]
-    minimal: bool
     log: tuple[PieceTry, ...]
-    report: Report | None
+    piece: Piece | None = None
+    shown: Shown | None = None
+    operators: tuple[str, ...] = ()
+    minimal: bool = False
+    report: Report | None = None
 
 
 def narrow(
@@ -88,19 +88,17 @@ def narrow(
             program before the pass cannot be run.
     """
     source, where = _start(bisection)
-    log: list[PieceTry] = []
-    search = _Search(ask, source, bisection, log, tell)
+    search = _Search(ask, source, tell)
     graph, near, shows = search.begin(ir, where)
     total = len(whole(graph).nodes)
     if shows is None:
-        return Reduction(bisection, source, where, total, None, None, (), False, tuple(log), None)
+        return Reduction(bisection, source, where, total, tuple(search.log))
     where = shows
-    found = reduce(graph, search.judge(where), near, most)
+    found = reduce(graph, lambda piece: search.look(where, piece), near, most)
     assert found.piece is not None, "the whole shows the fault, or there would be no question"
-    shown = search.known[found.piece]
-    about = bisection, source, where, total, found.piece, shown
-    named = tuple(operators(graph, found.piece))
-    made = Reduction(*about, named, found.minimal, tuple(log), None)
+    shown, named = search.known[found.piece], tuple(operators(graph, found.piece))
+    about = bisection, source, where, total, tuple(search.log), found.piece, shown
+    made = Reduction(*about, named, found.minimal)
     words = how_found(made, calls(graph, found.piece))
     told = Told(Path(source.model).name, shown, words, found.minimal)
     return replace(made, report=ask("report", source, where, found.piece, told))
@@ -144,19 +142,14 @@ def _slow(bisection: Bisection) -> float:
     return min(FACTOR, max(1.1, math.sqrt(bad / good))) if bad and good else FACTOR
 
 
+@dataclass
 class _Search:
-    def __init__(
-        self,
-        ask: Ask,
-        source: ModelSource,
-        bisection: Bisection,
-        log: list[PieceTry],
-        tell: Callable[[PieceTry], None],
-    ) -> None:
-        self._ask, self._source, self._bisection = ask, source, bisection
-        self._log, self._tell = log, tell
-        self._first: Shown | None = None
-        self.known: dict[Piece, Shown] = {}
+    ask: Ask
+    source: ModelSource
+    tell: Callable[[PieceTry], None]
+    log: list[PieceTry] = field(default_factory=list)
+    first: Shown | None = None
+    known: dict[Piece, Shown] = field(default_factory=dict)
 
     def begin(self, ir: str, where: Where) -> tuple[Graph, tuple[str, ...], Where | None]:
         """The graph, where to look first, and the question under which the whole shows the fault.
@@ -164,42 +157,34 @@ class _Search:
         Passes that crash by themselves are not built. Where it does not show right after the
         suspected passes, the steps after them are run too.
         """
-        has_tail = any(
-            s.enabled and not info(ir, s).looking for s in where.pipeline.steps[where.last + 1 :]
-        )
-        for building, tail in itertools.product(
-            (False, True) if where.kind == "crash" else (True,),
-            (False, True) if has_tail else (False,),
-        ):
+        ways = (False, True) if where.kind == "crash" else (True,)
+        has_tail = last_built(ir, where.pipeline) > where.last
+        for building, tail in itertools.product(ways, (False, True) if has_tail else (False,)):
             asked = replace(where, building=building, tail=tail)
-            start: Suspects = self._ask("suspects", self._source, asked)
+            start: Suspects = self.ask("suspects", self.source, asked)
             piece = whole(start.graph)
             if not piece.outputs:
                 return start.graph, (), None
-            if self._look(asked, piece).verdict is Verdict.BAD:
+            if self.look(asked, piece).verdict is Verdict.BAD:
                 return start.graph, start.near, asked
         return start.graph, (), None
 
-    def judge(self, where: Where) -> Callable[[Piece], Look]:
-        """Asks about pieces."""
-        return lambda piece: self._look(where, piece)
-
-    def _look(self, where: Where, piece: Piece) -> Look:
-        if piece in self.known and self.known[piece] is self._first:
+    def look(self, where: Where, piece: Piece) -> Look:
+        if piece in self.known and self.known[piece] is self.first:
             return Look(Verdict.BAD, self.known[piece].outputs)  # the whole, looked at before
         shown = self._shown(where, piece)
         done = PieceTry(len(piece.nodes), len(piece.outputs), shown)
-        self._log.append(done)
-        self._tell(done)
+        self.log.append(done)
+        self.tell(done)
         if shown.outcome == where.kind and self._same(shown):
-            self._first = self._first or shown
+            self.first = self.first or shown
             self.known[piece] = shown
             return Look(Verdict.BAD, shown.outputs)
         return Look(Verdict.GOOD if shown.outcome == "good" else Verdict.CANNOT_RUN)
 
     def _shown(self, where: Where, piece: Piece) -> Shown:
         try:
-            answer: Shown = self._ask("narrow", self._source, where, piece)
+            answer: Shown = self.ask("narrow", self.source, where, piece)
         except EngineError as death:
             if death.kind != "engine":
                 raise
@@ -207,7 +192,7 @@ class _Search:
                 return Shown("crash", error=death)
             # Is it the passes that end the process, or can the piece not be run at all?
             try:
-                self._ask("narrow", self._source, where, piece, True)
+                self.ask("narrow", self.source, where, piece, True)
             except EngineError as other:
                 if other.kind != "engine":
                     raise
@@ -217,9 +202,9 @@ class _Search:
 
     def _same(self, shown: Shown) -> bool:
         """Whether an error is the one that the whole program shows, numbers aside."""
-        if self._first is None or shown.error is None or self._first.error is None:
+        if self.first is None or shown.error is None or self.first.error is None:
             return True
-        one, other = (_words(e.message) for e in (shown.error, self._first.error))
+        one, other = (_words(e.message) for e in (shown.error, self.first.error))
         return difflib.SequenceMatcher(None, one, other).ratio() >= _ALIKE
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -51,23 +52,18 @@ def measure(name: str, dtypes: Iterable[str]) -> Peaks:
     with torch.no_grad():
         products = {name: _product(device, getattr(torch, name), wait) for name in names}
         moves = _moves(device)
-        work: dict[object, tuple[float, Work]] = {**products}
-        best = _best(work | {**moves}, wait)
+        work: dict[Any, tuple[float, Work]] = {**products, **moves}
+        best = _best(work, wait)
     sizes = sorted({size for size, _ in moves})
     rates = [max(best[key] for key in moves if key[0] >= size) for size in sizes]
-    words = timing.machine() if device.type == "cpu" else torch.cuda.get_device_name(device)
-    return Peaks(
-        device=words,
-        threads=torch.get_num_threads() if device.type == "cpu" else 0,
-        flops=tuple((name, best[name]) for name in names),
-        bandwidth=tuple(zip(sizes, rates, strict=True)),
-        seconds=time.perf_counter() - began,
-    )
+    flops, bandwidth = tuple((n, best[n]) for n in names), tuple(zip(sizes, rates, strict=True))
+    about = timing.machine(), torch.get_num_threads()
+    if device.type != "cpu":
+        about = torch.cuda.get_device_name(device), 0
+    return Peaks(*about, flops, bandwidth, time.perf_counter() - began)
 
 
-def _best(
-    work: dict[object, tuple[float, Work]], wait: Callable[[], object]
-) -> dict[object, float]:
+def _best(work: dict[Any, tuple[float, Work]], wait: Callable[[], object]) -> dict[Any, float]:
     """The best rate of each: what it counts, FLOPs or bytes, over seconds."""
     best = dict.fromkeys(work, 0.0)
     turns = {key: _turns(run, wait) for key, (_, run) in work.items()}

@@ -75,14 +75,8 @@ def source_from_file(
     if not file.is_file():
         hint = "Give a sample's name, or the path of a trace written by torch.jit.save."
         raise EngineError("file", f"There is no file {str(path)!r}.", str(path), hint)
-    return ModelSource(
-        model=str(file.resolve()),
-        seed=seed,
-        training=training,
-        dtype=dtype,
-        inputs=parse_inputs(inputs_text),
-        digest=file_digest(file),
-    )
+    about = seed, training, dtype, parse_inputs(inputs_text), file_digest(file)
+    return ModelSource(str(file.resolve()), None, None, *about)
 
 
 def file_digest(path: Path) -> str:

@@ -108,7 +108,7 @@ class _Flattener:
         self.parameters: dict[str, Any] = {}
         # Tied parameters are one tensor under several names: the first name stands for all.
         self.first_name: dict[tuple[Any, ...], str] = {}
-        for name, tensor in _named_tensors(module):
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             self.first_name.setdefault(_identity(tensor), name)
         self.ordinal = 0
 
@@ -116,11 +116,9 @@ class _Flattener:
         graph = self.module.graph
         expected = len(list(graph.inputs())) - 1
         if expected != len(self.inputs):
-            raise EngineError(
-                "input",
-                f"forward() takes {expected} inputs, not {len(self.inputs)}.",
-                ", ".join(i.debugName() for i in list(graph.inputs())[1:]),
-            )
+            message = f"forward() takes {expected} inputs, not {len(self.inputs)}."
+            named = ", ".join(i.debugName() for i in list(graph.inputs())[1:])
+            raise EngineError("input", message, named)
         results = self.inline(graph, "", [_Module(""), *self.inputs])
         for value in _flat_outputs(results):
             if value.type().kind() != "TensorType":
@@ -171,9 +169,8 @@ class _Flattener:
                 callee = self.submodule(target.path)
                 method = node.s("name")
                 body = callee.graph if method == "forward" else getattr(callee, method).graph
-                (values[node.output().debugName()],) = self.inline(
-                    body, target.path, [target, *rest]
-                )
+                made = self.inline(body, target.path, [target, *rest])
+                (values[node.output().debugName()],) = made
             elif kind == "prim::CallFunction":
                 self.call_function(node, scope, values)
             else:
@@ -202,11 +199,8 @@ class _Flattener:
         """Inline a scripted function: torch's own inliner serves, for there is no module in it."""
         small: Any = torch._C.Graph()
         function, *arguments = list(node.inputs())
-        inner = {
-            function.debugName(): small.insertNode(
-                small.createClone(function.node(), lambda v: v)
-            ).output()
-        }
+        callee = small.insertNode(small.createClone(function.node(), lambda v: v))
+        inner = {function.debugName(): callee.output()}
         for value in arguments:
             if value.debugName() not in inner:
                 inner[value.debugName()] = added = small.addInput()
@@ -258,18 +252,9 @@ def _uses_modules(block: Any) -> bool:
     return False
 
 
-def _named_tensors(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    return [*module.named_parameters(), *module.named_buffers()]
-
-
 def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (
-        tensor.data_ptr(),
-        tensor.dtype,
-        tuple(tensor.shape),
-        tuple(tensor.stride()),
-        id(tensor) if tensor.numel() == 0 else 0,
-    )
+    layout = tensor.dtype, tuple(tensor.shape), tuple(tensor.stride())
+    return tensor.data_ptr(), *layout, id(tensor) if tensor.numel() == 0 else 0
 
 
 def _flat_outputs(values: list[Any]) -> list[Any]:

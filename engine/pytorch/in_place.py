@@ -60,13 +60,9 @@ def check_in_place(model: Model) -> None:
             for value in later.inputs():
                 before = order.get(value.debugName(), -1) < index
                 if before and _is_tensor(value) and aliases.may_contain_alias(value, target):
-                    raise EngineError(
-                        "operator",
-                        f"{node.kind()} changes a tensor in place that {later.kind()} reads "
-                        "afterwards through another view; TVM's IRs have no such change.",
-                        flat.origin(node).where,
-                        _HINT,
-                    )
+                    message = f"{node.kind()} changes a tensor in place that {later.kind()} reads"
+                    message += " afterwards through another view; TVM's IRs have no such change."
+                    raise EngineError("operator", message, flat.origin(node).where, _HINT)
 
 
 def changed_buffers(model: Model) -> dict[str, str]:

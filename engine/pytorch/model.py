@@ -178,12 +178,7 @@ class Model:
             for t in self.inputs
         )
         if not training:
-
-            def infer() -> object:
-                with torch.no_grad():
-                    return run(*inputs)
-
-            return infer
+            return torch.no_grad()(lambda: run(*inputs))
         if not backward:
             return lambda: run(*inputs)
         leaves = [t for t in (*inputs, *self.parameters.values()) if t.requires_grad]
@@ -319,9 +314,8 @@ def _checked_path(source: ModelSource) -> Path:
         message = f"There is neither a sample nor a file called {source.model!r}."
         raise EngineError("file", message, source.model, f"The samples: {', '.join(SAMPLES)}.")
     if source.digest and file_digest(path) != source.digest:
-        raise EngineError(
-            "file", "The file has changed since it was opened.", source.model, "Open it again."
-        )
+        message = "The file has changed since it was opened."
+        raise EngineError("file", message, source.model, "Open it again.")
     return path
 
 
@@ -353,9 +347,7 @@ def _file_inputs(
         recorded: types that the file tells; empty where it does not.
     """
     listed = ", ".join(n for n, _ in expected) or "no inputs"
-    example = ", ".join(
-        f"{n}={e}" for (n, _), e in zip(expected, ["1x14x768:float32"] * len(expected), strict=True)
-    )
+    example = ", ".join(f"{n}=1x14x768:float32" for n, _ in expected)
     hint = f"Give one type an input, such as {example or EXAMPLE}."
     wrong = [f"{n}: {t}" for n, t in expected if t != "Tensor"]
     if wrong:
@@ -425,13 +417,10 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
         if origin not in flat.active_dropouts():
             continue
         if kind.strides() != list(torch.empty(kind.sizes(), device="meta").stride()):
-            raise EngineError(
-                "operator",
-                "This dropout's input does not lie in memory in the order of its axes, "
-                "so its mask is drawn in another order.",
-                origin.where,
-                "Call contiguous() before the dropout.",
-            )
+            message = "This dropout's input does not lie in memory in the order of its axes, so its"
+            message += " mask is drawn in another order."
+            hint = "Call contiguous() before the dropout."
+            raise EngineError("operator", message, origin.where, hint)
         masks.append((kind.sizes(), node.inputsAt(1).toIValue()))
     with seeded(source.seed):
         for shape, rate in masks:
@@ -441,13 +430,10 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
                 if node.kind() == "aten::scaled_dot_product_attention" or (
                     node.isNondeterministic() and node not in flat.dropouts()
                 ):
-                    raise EngineError(
-                        "operator",
-                        f"{node.kind()} draws random numbers, and is no dropout.",
-                        flat.origin(node).where,
-                        'For attention, build the model with attn_implementation="eager"; '
-                        "else draw outside of the model and make it an input.",
-                    )
+                    message = f"{node.kind()} draws random numbers, and is no dropout."
+                    hint = 'For attention, build the model with attn_implementation="eager";'
+                    hint += " else draw outside of the model and make it an input."
+                    raise EngineError("operator", message, flat.origin(node).where, hint)
             message = "The model draws random numbers outside the dropouts of its trace."
             hint = "Use nn.Dropout, read its result, and draw nothing else."
             raise EngineError("operator", message, source.model, hint)
@@ -465,12 +451,12 @@ def _first_run(
     except (RuntimeError, IndexError, ValueError) as wrong:
         given = ", ".join(f"{n}: {t}" for n, t in _types(names, inputs))
         reason = lines_of(wrong)[-1].removeprefix("RuntimeError: ")
-        raise EngineError(
-            "input",
+        message, listed = (
             f"The model does not run with these inputs ({given}): {reason}",
-            _failed_at(str(wrong)) or ", ".join(names),
-            f"forward() takes {len(names)} inputs: {', '.join(names)}. Give their real shapes.",
-        ) from wrong
+            ", ".join(names),
+        )
+        hint = f"forward() takes {len(names)} inputs: {listed}. Give their real shapes."
+        raise EngineError("input", message, _failed_at(str(wrong)) or listed, hint) from wrong
 
 
 def _failed_at(text: str) -> str:
@@ -511,10 +497,9 @@ def _trace(
     warned = [w for w in caught if issubclass(w.category, torch.jit.TracerWarning)]
     kept = {str(w.message).splitlines()[0] for w in warned}
     if kept:
-        notes.append(
-            "The trace holds for these input shapes only: the model decides by values in "
-            f"{len(kept)} place{'s' if len(kept) > 1 else ''}."
-        )
+        places = f"{len(kept)} place{'s' if len(kept) > 1 else ''}"
+        holds = "The trace holds for these input shapes only"
+        notes.append(f"{holds}: the model decides by values in {places}.")
     return traced, seen[-1], state
 
 

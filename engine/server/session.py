@@ -116,15 +116,8 @@ class PipelineSession:
         model, program = loaded.model, loaded.state.program
         types = {n.name: n.outputs[0] for n in loaded.state.graph if n.name}
         arguments = tuple((n, types[n]) for n in (*program.inputs, *program.params) if n in types)
-        return ModelInfo(
-            source=source,
-            graph=loaded.state.graph,
-            parameters=model.parameter_elements,
-            arguments=arguments,
-            input_count=len(program.inputs),
-            seconds=loaded.seconds,
-            notes=model.notes,
-        )
+        about = source, loaded.state.graph, model.parameter_elements, arguments
+        return ModelInfo(*about, len(program.inputs), loaded.seconds, model.notes)
 
     def step(
         self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
@@ -235,13 +228,11 @@ class PipelineSession:
         _check_runs(self._backend.target(target))
         state = self._end(source, request.pipeline, part(progress, 0.0, 0.2))
         if "gradient" in state.done and not state.program.gradients:
-            raise EngineError(
-                "pass",
-                "Right after the gradient, the program is let bindings, and what is inside "
-                "those cannot be returned.",
-                str(request.pipeline),
-                "Look at the next step, which makes a graph of it.",
+            message = (
+                "Right after the gradient, the program is let bindings, whose inside cannot be"
             )
+            hint = "Look at the next step, which makes a graph of it."
+            raise EngineError("pass", f"{message} returned.", str(request.pipeline), hint)
         model = self._load(source, progress).model.on(torch_device(target))
         reference = self._reference(source, state, part(progress, 0.2, 0.3))
         results = self._results(request, reference)
@@ -315,10 +306,11 @@ class PipelineSession:
         *_, built = self._build(request, part(progress, 0.0, share), "timed")
         contenders, notes = [Contender(own, request.target, built)], []
         for index, one in enumerate(variants, 1):
-            target, step = one.request.target, part(progress, share * index, share * (index + 1))
+            target = one.request.target
             try:
                 if torch_device(target) != torch_device(request.target):
                     raise EngineError("target", "It runs on another device.", target)
+                step = part(progress, share * index, share * (index + 1))
                 *_, built = self._build(one.request, step)
                 contenders.append(Contender(f"{self.ir}, {one.name}", target, built))
             except EngineError as error:
@@ -377,10 +369,8 @@ class PipelineSession:
         notes = [] if known.runs_here else [f"It cannot be timed here. {known.missing}"]
         notes += dict.fromkeys(n for t in taken for n in t.notes)
         files = sorted(str(f.relative_to(place)) for f in place.rglob("*.*")) if place else []
-        kernels, size = (
-            tuple(k for t in taken for k in t.kernels),
-            sum(t.library_bytes for t in taken),
-        )
+        kernels = tuple(k for t in taken for k in t.kernels)
+        size = sum(t.library_bytes for t in taken)
         return Artefact(known, kernels, size, seconds, tuple(notes), tuple(files))
 
     def kernels(
