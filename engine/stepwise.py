@@ -14,17 +14,16 @@ from __future__ import annotations
 import sys
 from typing import Any, TextIO
 
-from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.in_process import load_engine
-from relascope.engine.jobs.accuracy import LIMITS
-from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.jobs.accuracy import LIMITS, Row, filled
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import StepRecord
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.server.session import PipelineSession
-from relascope.passes.catalogue import info, last_built, names
+from relascope.engine.server.steps import entry_of
+from relascope.passes.catalogue import last_built
 from relascope.passes.pipeline import Pipeline, Step
 
 
@@ -59,16 +58,15 @@ class Stepwise:
             EngineError: there is no such pass, it is told what it does not take, or it failed; the
                 program is then the one before it.
         """
-        if name not in names(self._session.ir):
-            message = f"There is no {self._session.ir} pass called {name!r}."
-            raise EngineError("usage", message, name, "`relascope passes` lists them.")
         told = tuple((k, _text(v)) for k, v in parameters.items())
-        pipeline = self.pipeline.inserted(len(self.pipeline), Step(name, True, told))
+        step = Step(name, True, told)
+        entry = entry_of(self._session.ir, step)
+        pipeline = self.pipeline.inserted(len(self.pipeline), step)
         record = self._session.step(self.source, pipeline, progress=silent)[-1]
         if record.error is not None:
             raise record.error
         self.pipeline = pipeline
-        seen = " (only for looking)" if info(self._session.ir, name).looking else ""
+        seen = " (only for looking)" if entry.looking else ""
         self._say(
             f"{name:24} {record.nodes:6} nodes  +{record.added:<4} -{record.removed:<4} "
             f"~{record.changed:<4} {record.seconds * 1e3:8.1f} ms{seen}"
@@ -104,19 +102,15 @@ class Stepwise:
             target = self._session.describe(progress=silent).best
         upto = self.pipeline.upto(last_built(self._session.ir, self.pipeline))
         found = self._session.check(BuildRequest(self.source, upto, target), progress=silent)
-        limit = LIMITS[self.source.dtype]
-
-        def share(one: Comparison) -> float:
-            return one.max_rel / limit.of(one.name)
-
-        worst = max(found, key=share)
-        right = share(worst) <= 1
+        limits = LIMITS[self.source.dtype]
+        row = filled(Row("", "", self.source.dtype, False), found, limits)
+        worst, right = next(c for c in found if c.name == row.worst), row.passed
         tensors = f"{len(found)} tensors" if len(found) > 1 else "one tensor"
         self._say(
             f"{'right' if right else 'WRONG'}: {tensors} against PyTorch in "
             f"{worst.dtype} on {target}; farthest {worst.name}, {worst.max_abs:.1e} at most and "
             f"{worst.spread.mean_abs:.1e} in the mean, {worst.max_rel:.1e} of its scale "
-            f"(limit {limit.of(worst.name):.0e})"
+            f"(limit {row.limit:.0e})"
         )
         return right
 

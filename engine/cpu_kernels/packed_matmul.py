@@ -73,6 +73,11 @@ class Tile:
     rows: int
     columns: int
 
+    @property
+    def notes(self) -> dict[str, int]:
+        """The annotations that say so."""
+        return {TILE_ROWS: self.rows, TILE_COLUMNS: self.columns}
+
     def within(self, outer: Sequence[int]) -> bool:
         """Whether no tile goes over an edge of axes that the rows are laid out in, but the last."""
         *more, last = [d for d in outer if d > 1] or [1]
@@ -177,44 +182,37 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
     columns = int(weight.shape[0]) * wide if packed else int(weight.shape[1])
     if rows % high:
         # Rows behind the end are zeros.
-        filled = te.compute(
-            (tiles, inner, high),
-            lambda t, k, i: tir.if_then_else(
-                t * high + i < rows, read(t * high + i, k), tir.const(0, data.dtype)
-            ),
-            name=ROWS,
-        )
+        def row(t: Any, k: Any, i: Any) -> Any:
+            at, zero = t * high + i, tir.const(0, data.dtype)
+            return tir.if_then_else(at < rows, read(at, k), zero)
+
+        filled = te.compute((tiles, inner, high), row, name=ROWS)
     deep = inner if packed else strip(1, inner) or inner
     k = te.reduce_axis((0, deep), name="k")
-    notes = {TILE_ROWS: high, TILE_COLUMNS: wide}
+    notes = tile.notes
 
     def one(i: Any, k: Any) -> Any:
         return filled[i // high, k, i % high] if rows % high else read(i, k)
 
+    shape = tiles * high, columns
     if packed:
-        summed = te.compute(
-            (tiles * high, columns),
-            lambda i, j: te.sum(one(i, k) * weight[j // wide, k, j % wide], axis=k),
-            name=PRODUCT,
-            attrs=notes,
-        )
+
+        def total(i: Any, j: Any) -> Any:
+            return te.sum(one(i, k) * weight[j // wide, k, j % wide], axis=k)
     else:
-        stripped = te.compute(
-            (inner // deep, tiles * high, columns),
-            lambda s, i, j: te.sum(one(i, s * deep + k) * weight[s * deep + k, j], axis=k),
-            name=STRIPS,
-            attrs=notes,
-        )
+
+        def strips(s: Any, i: Any, j: Any) -> Any:
+            return te.sum(one(i, s * deep + k) * weight[s * deep + k, j], axis=k)
+
+        stripped = te.compute((inner // deep, *shape), strips, name=STRIPS, attrs=notes)
         s = te.reduce_axis((0, inner // deep), name="s")
-        summed = te.compute(
-            (tiles * high, columns),
-            lambda i, j: te.sum(stripped[s, i, j], axis=s),
-            name=PRODUCT,
-            attrs=notes,
-        )
-    return te.compute(
-        (*outer, columns), lambda *at: summed[_row(at, outer), at[-1]], name="product"
-    )
+
+        def total(i: Any, j: Any) -> Any:
+            return te.sum(stripped[s, i, j], axis=s)
+
+    summed = te.compute(shape, total, name=PRODUCT, attrs=notes)
+    whole = (*outer, columns)
+    return te.compute(whole, lambda *at: summed[_row(at, outer), at[-1]], name="product")
 
 
 def dots(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[int]) -> Any:
@@ -240,21 +238,16 @@ def dots(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[
         )
     k = te.reduce_axis((0, inner // LANES), name="k")
     lane = te.reduce_axis((0, LANES), name="lane")
-    lanes = te.compute(
-        (tiles * high, columns, LANES),
-        lambda i, j, v: te.sum(
-            (filled[i, k * LANES + v] if rows % high else read(i, k * LANES + v))
-            * weight[j, k * LANES + v],
-            axis=k,
-        ),
-        name=DOTS,
-        attrs={TILE_ROWS: high, TILE_COLUMNS: tile.columns},
-    )
-    return te.compute(
-        (*outer, columns),
-        lambda *at: te.sum(lanes[_row(at, outer), at[-1], lane], axis=lane),
-        name="row_sums",
-    )
+
+    def part(i: Any, j: Any, v: Any) -> Any:
+        at = k * LANES + v
+        return te.sum((filled[i, at] if rows % high else read(i, at)) * weight[j, at], axis=k)
+
+    def whole(*at: Any) -> Any:
+        return te.sum(lanes[_row(at, outer), at[-1], lane], axis=lane)
+
+    lanes = te.compute((tiles * high, columns, LANES), part, name=DOTS, attrs=tile.notes)
+    return te.compute((*outer, columns), whole, name="row_sums")
 
 
 def outer_products(te: Any, left: Any, right: Any, tile: Tile) -> Any:
@@ -270,12 +263,11 @@ def outer_products(te: Any, left: Any, right: Any, tile: Tile) -> Any:
     """
     inner, rows = (int(d) for d in left.shape)
     k = te.reduce_axis((0, inner), name="k")
-    return te.compute(
-        (rows, int(right.shape[1])),
-        lambda i, j: te.sum(left[k, i] * right[k, j], axis=k),
-        name=OUTER,
-        attrs={TILE_ROWS: tile.rows, TILE_COLUMNS: tile.columns},
-    )
+
+    def total(i: Any, j: Any) -> Any:
+        return te.sum(left[k, i] * right[k, j], axis=k)
+
+    return te.compute((rows, int(right.shape[1])), total, name=OUTER, attrs=tile.notes)
 
 
 def _rows_of(data: Any, tile: Tile, outer: Sequence[int]) -> tuple[int, int, int, int, Any]:

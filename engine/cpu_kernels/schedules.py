@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relascope.engine.cpu_kernels import packed_matmul
+from relascope.engine.cpu_kernels.packed_matmul import LANES
 
 SCHEDULES = "-schedules=relascope"
 """What a CPU target says to have kernels scheduled here."""
@@ -109,12 +110,9 @@ class _Kernel:
 
     def known(self) -> bool:
         """Whether the rules do well here: no reduction over windows, or of two matrices."""
-        return all(
-            self._name(b) in (*_PRODUCTS, packed_matmul.STRIPS, SMALL)
-            or not self._is_hard(self.sch.get(b))
-            for b in self._blocks()
-            if self._is_reduction(b)
-        )
+        ours = (*_PRODUCTS, packed_matmul.STRIPS, SMALL)
+        others = [b for b in self._blocks() if self._is_reduction(b) and self._name(b) not in ours]
+        return not any(self._is_hard(self.sch.get(b)) for b in others)
 
     def _is_hard(self, block: Any) -> bool:
         kept = {v.var for v in block.iter_vars if not self._reduces(v)}
@@ -143,18 +141,18 @@ class _Kernel:
         if not opaque and self._row_by_row(blocks):
             return
         for block in blocks:
-            if self._name(block) in opaque:
-                continue
-            if self._is_reduction(block):
-                self._reduction(block)
-            else:
-                self._pointwise(block)
+            if self._name(block) not in opaque:
+                (self._reduction if self._is_reduction(block) else self._pointwise)(block)
 
     def _name(self, block: Any) -> str:
         return str(self.sch.get(block).name_hint)
 
     def _blocks(self) -> list[Any]:
         return list(self.sch.get_child_blocks(self.tvm.block(self.sch, "root")))
+
+    def _split(self, loop: Any, *extents: int) -> Any:
+        """A loop as several, one in the other, the inner ones of these lengths."""
+        return self.sch.split(loop, factors=[None, *extents])
 
     def _extent(self, loop: Any) -> int:
         return int(self.sch.get(loop).extent)
@@ -164,10 +162,8 @@ class _Kernel:
         loops = self.sch.get_loops(block)
         known = all(isinstance(self.sch.get(loop).extent, self.tvm.number) for loop in loops)
         axes = self.sch.get(block).iter_vars
-        kinds = {int(v.iter_type) for v in axes}
-        return (
-            known and 0 < len(loops) == len(axes) and kinds <= {self.tvm.parallel, self.tvm.reduced}
-        )
+        kinds = {int(v.iter_type) for v in axes} <= {self.tvm.parallel, self.tvm.reduced}
+        return known and 0 < len(loops) == len(axes) and kinds
 
     def _outputs(self) -> frozenset[str]:
         return frozenset(map(self._name, self.sch.get_output_blocks("root")))
@@ -253,7 +249,7 @@ class _Kernel:
             columns = self._extent(column)
             width = next(w for w in range(min(columns, _CHUNK), 0, -1) if columns % w == 0)
             if columns > width >= _NARROWEST:
-                chunk, inner[0] = sch.split(column, factors=[None, width])
+                chunk, inner[0] = self._split(column, width)
                 outer.append(chunk)
         sch.reorder(*outer, *reduced, *inner)
         if outer:
@@ -308,9 +304,9 @@ class _Kernel:
         filled = [b for b in sch.get_producers(product) if self._name(b) == packed_matmul.ROWS]
         out = sch.cache_write(product, 0, "global")
         pair, rows, columns, inner = sch.get_loops(product)
-        tile, row = sch.split(rows, factors=[None, high])
-        lanes = next(n for n in (packed_matmul.LANES, packed_matmul.LANES // 2) if wide % n == 0)
-        panel, vectors, lane = sch.split(columns, factors=[None, wide // lanes, lanes])
+        tile, row = self._split(rows, high)
+        lanes = next(n for n in (LANES, LANES // 2) if wide % n == 0)
+        panel, vectors, lane = self._split(columns, wide // lanes, lanes)
         sch.reorder(pair, panel, tile, inner, row, vectors, lane)
         sch.reverse_compute_at(out, tile)
         self._in_registers(product, inner, row, vectors, lane)
@@ -343,17 +339,15 @@ class _Kernel:
             readers = [sch.cache_write(product, 0, "global")]
         others = self._but(product, *readers)
         rows, columns, inner = sch.get_loops(product)
-        tiles, row = sch.split(rows, factors=[None, high])
-        panels, vectors, lane = sch.split(
-            columns, factors=[None, wide // packed_matmul.LANES, packed_matmul.LANES]
-        )
+        tiles, row = self._split(rows, high)
+        panels, vectors, lane = self._split(columns, wide // LANES, LANES)
         first, second = (panels, tiles) if panels_first else (tiles, panels)
         sch.reorder(first, second, inner, row, vectors, lane)
         for reader in readers:
             sch.reverse_compute_at(reader, second)
             *_, last = sch.get_loops(reader)
-            if self._extent(last) % packed_matmul.LANES == 0:
-                _, last = sch.split(last, factors=[None, packed_matmul.LANES])
+            if self._extent(last) % LANES == 0:
+                _, last = self._split(last, LANES)
                 sch.vectorize(last)
         sch.parallel(first if self._extent(first) >= _SHARES else sch.fuse(first, second))
         if panels_first:
@@ -370,7 +364,7 @@ class _Kernel:
         """
         extent = self._extent(loop)
         step = next(n for n in range(min(extent, _STEPS), 0, -1) if extent % n == 0)
-        steps, _ = self.sch.split(loop, factors=[None, step])
+        steps, _ = self._split(loop, step)
         self.sch.annotate(steps, packed_matmul.AHEAD, stage)
         return steps
 
@@ -395,8 +389,8 @@ class _Kernel:
         others = self._but(products, sums, *after)
         high, wide = self._tile(products)
         rows, columns, lane, inner = sch.get_loops(products)
-        tiles, row = sch.split(rows, factors=[None, high])
-        block, pair, column = sch.split(columns, factors=[None, packed_matmul.ROW_BLOCK, wide])
+        tiles, row = self._split(rows, high)
+        block, pair, column = self._split(columns, packed_matmul.ROW_BLOCK, wide)
         sch.reorder(block, tiles, pair, inner, row, column, lane)
         for reader in (sums, *after):
             sch.reverse_compute_at(reader, pair)
@@ -415,24 +409,17 @@ class _Kernel:
         high, wide = self._tile(product)
         others = self._but(product, parts)
         rows, columns, strips = sch.get_loops(product)
-        tiles, row = sch.split(rows, factors=[None, high])
-        panels = self._extent(columns) // wide
-        part, panel, vectors, lane = sch.split(
-            columns,
-            factors=[
-                packed_matmul.parts(panels),
-                None,
-                wide // packed_matmul.LANES,
-                packed_matmul.LANES,
-            ],
-        )
+        tiles, row = self._split(rows, high)
+        shares = packed_matmul.parts(self._extent(columns) // wide)
+        factors = [shares, None, wide // LANES, LANES]
+        part, panel, vectors, lane = sch.split(columns, factors=factors)
         sch.reorder(part, strips, panel, tiles, row, vectors, lane)
         sch.compute_at(parts, tiles)
         sch.vectorize(lane)
         sch.unroll(vectors)
         sch.unroll(row)
         *_, row, column, inner = sch.get_loops(parts)
-        vectors, lane = sch.split(column, factors=[None, packed_matmul.LANES])
+        vectors, lane = self._split(column, LANES)
         sch.reorder(inner, row, vectors, lane)
         sch.parallel(part)
         sch.decompose_reduction(product, strips)

@@ -22,6 +22,7 @@ from relascope.engine.measure.compare import Built, compare
 from relascope.engine.measure.memory import waiting
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
 from relascope.engine.protocol.session import Progress, part
+from relascope.engine.pytorch.model import tensor_type
 from relascope.passes.cost import known_flops, reads
 from relascope.passes.peak_memory import plan
 
@@ -103,20 +104,12 @@ def profile(
         measured = peaks(tuple(dict.fromkeys(k.dtype for k in kernels if k.dtype)))
     nodes = (n for phase in runs for n in graphs[phase])
     weights = {n.id: n.bytes or 0 for n in nodes if n.kind in (Kind.PARAMETER, Kind.CONSTANT)}
+    working_set = sum(weights.values()) + sum(p.memory_bytes for p in phases)
     total = sum(p.median_ms for p in phases)
-    return Profile(
-        machine=timing.machine(),
-        target=target,
-        threads=torch.get_num_threads(),
-        repeats=repeats,
-        kernels=tuple(replace(k, share=k.median_ms / total) for k in kernels),
-        phases=tuple(phases),
-        comparisons=comparisons,
-        build_seconds=built.seconds,
-        notes=tuple(w.note for w in watched.values() if w.note),
-        peaks=measured,
-        working_set=sum(weights.values()) + sum(p.memory_bytes for p in phases),
-    )
+    shared = tuple(replace(k, share=k.median_ms / total) for k in kernels)
+    about = timing.machine(), target, torch.get_num_threads(), repeats, shared, tuple(phases)
+    notes = tuple(w.note for w in watched.values() if w.note)
+    return Profile(*about, comparisons, built.seconds, notes, measured, working_set)
 
 
 class _Alone:
@@ -199,13 +192,8 @@ def _covered(places: list[tuple[int, int]]) -> int:
 def _output(tensor: torch.Tensor) -> Output:
     values = tensor.detach().to(torch.float64)
     finite = values[values.isfinite()]
-    some = finite.numel() > 0
-    return Output(
-        shape=tuple(tensor.shape),
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        minimum=float(finite.min()) if some else None,
-        maximum=float(finite.max()) if some else None,
-        mean=float(finite.mean()) if some else None,
-        nans=int(values.isnan().sum()),
-        infinities=int(values.isinf().sum()),
-    )
+    least, most, mean = None, None, None
+    if finite.numel():
+        least, most, mean = (float(f(finite)) for f in (torch.min, torch.max, torch.mean))
+    odd = int(values.isnan().sum()), int(values.isinf().sum())
+    return Output(tuple(tensor.shape), tensor_type(tensor).dtype, least, most, mean, *odd)

@@ -109,17 +109,15 @@ def unsteady(rows: Sequence[TimeRow]) -> tuple[str, ...]:
     Half of all runs lie between the quartiles; where those are apart by more than 30 % of the
     median, or the median is over twice the best run, something else was running.
     """
-    doubtful = [
+    doubtful = "; ".join(
         f"{r.what}, {r.phase.replace('_', ' and ')}"
         for r in rows
         if r.q3_ms - r.q1_ms > 0.3 * r.median_ms or r.median_ms > 2 * min(r.samples_ms)
-    ]
-    if not doubtful:
-        return ()
-    return (
-        "The machine is busy: runs of one program differ widely "
-        f"({'; '.join(doubtful)}). Ratios of such runs mean little; time again when it is quiet.",
     )
+    said = (
+        f"The machine is busy: runs of one program differ widely ({doubtful}). Ratios of such runs"
+    )
+    return (f"{said} mean little; time again when it is quiet.",) if doubtful else ()
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

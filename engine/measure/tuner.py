@@ -139,9 +139,9 @@ def tasks(
         found.append(TuneTask(*task, None, *known))
     if not runs:
         return tuple(found)
-    rest = sum(watched[None])
-    spent = {t.key: t.calls * _now(t) for t in found}
-    total = sum(spent.values()) + rest
+    # By the records that there are.
+    spent = {t.key: t.calls * ((t.best_ms if t.uses_record else t.before_ms) or 0.0) for t in found}
+    total = sum(spent.values()) + sum(watched[None])
     shared = [replace(t, share=spent[t.key] / total if total else None) for t in found]
     return tuple(sorted(shared, key=lambda t: -(t.share or 0.0)))
 
@@ -177,10 +177,8 @@ def tune(
             step = part(progress, index / len(chosen), (index + 1) / len(chosen))
             done.append(_tune_one(workload, place, trials, run, began, measuring, step))
         notes += measuring.notes
-    seconds = time.perf_counter() - began
-    return TuneResult(
-        run, str(place), timing.machine(), target, threads, tuple(done), seconds, notes=notes
-    )
+    took, found = time.perf_counter() - began, (timing.machine(), target, threads, tuple(done))
+    return TuneResult(run, str(place), *found, took, notes=notes)
 
 
 def _tune_one(
@@ -234,17 +232,8 @@ def _words(
     workload: Workload, made: int, trials: int, best: float | None, before: float | None
 ) -> str:
     words = f"{workload.name}: trial {made} of {trials}"
-    if best is not None:
-        words += f", best {best:.4g} ms"
-    if before is not None:
-        words += f", {before:.4g} ms without"
-    return words
-
-
-def _now(task: TuneTask) -> float:
-    """Milliseconds of a call with the records that there are."""
-    ms = task.best_ms if task.uses_record else task.before_ms
-    return ms or 0.0
+    words += "" if best is None else f", best {best:.4g} ms"
+    return words + ("" if before is None else f", {before:.4g} ms without")
 
 
 def _watched(function: Watched, values: Tensors) -> list[float]:

@@ -215,11 +215,8 @@ def held(place: Path) -> Iterator[None]:
 
 def stamp(place: Path) -> str:
     """Changes when a folder's records do."""
-    sizes = []
-    for name in (CURVE, RIVALS):
-        with contextlib.suppress(OSError):
-            sizes.append(f"{name} {(place / name).stat().st_size}")
-    return ", ".join([str(place), *sizes])
+    files = [place / name for name in (CURVE, RIVALS) if (place / name).exists()]
+    return ", ".join([str(place), *(f"{f.name} {f.stat().st_size}" for f in files)])
 
 
 def _lines(path: Path, kind: type[Any], notes: list[str]) -> Iterable[Any]:
@@ -235,11 +232,11 @@ def _lines(path: Path, kind: type[Any], notes: list[str]) -> Iterable[Any]:
             yield kind(**json.loads(line))
         except (ValueError, TypeError):
             bad.append(number)
-    if bad:
-        which = f"line {bad[0]} cannot be read and is"
-        if len(bad) > 1:
-            which = f"{len(bad)} lines, the first of them {bad[0]}, cannot be read and are"
-        notes.append(f"{path.name}: {which} left out.")
+    if len(bad) == 1:
+        notes.append(f"{path.name}: line {bad[0]} cannot be read and is left out.")
+    elif bad:
+        which = f"{len(bad)} lines, the first of them {bad[0]}, cannot be read"
+        notes.append(f"{path.name}: {which} and are left out.")
 
 
 def _unusable(place: Path, wrong: OSError) -> EngineError:

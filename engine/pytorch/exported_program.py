@@ -41,17 +41,14 @@ def read_exported(
         message = f"This file is not an exported program: {lines_of(wrong)[0]}"
         hint = "Write it with torch.export.save, and open only files that you trust."
         raise EngineError("file", message, path.name, hint) from wrong
-    if program.call_spec.in_spec is not None and program.example_inputs:
-        named = program.example_inputs[1]
-        if named:
-            message = f"The program takes inputs by name only: {', '.join(named)}."
-            hint = "Export the module with all its inputs by position."
-            raise EngineError("input", message, path.name, hint)
-    nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
-    values: dict[str, Any] = {
-        str(n): nodes[n].meta["val"] if n in nodes else None
-        for n in map(str, program.graph_signature.user_inputs)
-    }
+    named = program.example_inputs[1] if program.example_inputs else {}
+    if program.call_spec.in_spec is not None and named:
+        message = f"The program takes inputs by name only: {', '.join(named)}."
+        hint = "Export the module with all its inputs by position."
+        raise EngineError("input", message, path.name, hint)
+    nodes = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+    names = map(str, program.graph_signature.user_inputs)
+    values: dict[str, Any] = {n: nodes.get(n) for n in names}
     strange = [n for n, v in values.items() if not isinstance(v, torch.Tensor)]
     if strange:
         message = f"The input {strange[0]} of the program is no tensor."
