@@ -360,7 +360,11 @@ class _Engine:
             lost = not self.converse(job)
         except Exception as error:  # the conversation has its own errors in hand
             _log.exception("starting the %s engine", self.ir)
-            failure = _cannot_start(error, self.ir)
+            message = f"The {self.ir} engine's process could not be started: {error}"
+            hint = (
+                "Check that this Python can be run and that memory and processes are not used up."
+            )
+            failure = EngineError("engine", message, sys.executable, hint)
         with self.changed:
             cancelled, self.running = self.kill_at > 0, None
             if not (lost or failure or cancelled):
@@ -449,21 +453,12 @@ def _unreadable(error: Exception, ir: str) -> EngineError:
     return EngineError("engine", message, ir, hint)
 
 
-def _cannot_start(error: Exception, ir: str) -> EngineError:
-    message = f"The {ir} engine's process could not be started: {error}"
-    hint = "Check that this Python can be run and that memory and processes are not used up."
-    return EngineError("engine", message, sys.executable, hint)
-
-
 def _fate(status: int) -> str:
     """How a process ended, from its exit status."""
     if status >= 0:
         return f"ended with exit status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = "unknown"
-    return f"was ended by signal {-status} ({name})"
+    known = {s.value: s.name for s in signal.Signals}
+    return f"was ended by signal {-status} ({known.get(-status, 'unknown')})"
 
 
 def _death(ir: str, method: str, status: int, output: str) -> EngineError:

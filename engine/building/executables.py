@@ -68,44 +68,27 @@ class Build(Protocol):
     def __call__(self, program: Any, *, name: str) -> Compiled: ...
 
 
-class _Whole(Executable):
-    """A program that was built as one function."""
+class WholeExecutable(Executable):
+    """A program that was built as one function; a joint program so for comparing, not for timing.
+
+    It computes the gradients together with the outputs, so these are what its forward hands to its
+    backward, which only tells them apart. Without gradients there is nothing to hand on.
+    """
 
     def __init__(self, program: Program, build: Build) -> None:
-        self._outputs, self._gradients = program.outputs, program.gradients
-        self._parameters = tuple(program.params)
+        self._gradients, self._parameters = program.gradients, tuple(program.params)
+        self.has_backward = bool(program.gradients)
         self._whole = build(program, name="main")
 
     def own_bytes(self, values: Tensors, backward: bool) -> int | None:
         found = self._whole.held(values)
         return None if found is None else found.peak
 
-
-class InferenceExecutable(_Whole):
-    """A whole program without a backward; there are no captures."""
-
-    has_backward = False
-
-    def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-        return self._whole.run(values, keep=self._parameters), {}
-
-    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
-        raise NotImplementedError("an inference program has no backward")
-
-
-class JointExecutable(_Whole):
-    """A joint program that was built as one function. For comparing, not for timing.
-
-    It computes the gradients together with the outputs, so these are what its forward hands to its
-    backward, which only tells them apart.
-    """
-
-    has_backward = True
-
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         results = self._whole.run(values, keep=self._parameters)
-        gradients = zip(self._gradients, results[self._outputs :], strict=True)
-        return results[: self._outputs], {f"gradient of {n}": g for n, g in gradients}
+        count = len(results) - len(self._gradients)
+        gradients = zip(self._gradients, results[count:], strict=True)
+        return results[:count], {f"gradient of {n}": g for n, g in gradients}
 
     def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
         return {n: values[f"gradient of {n}"] for n in self._gradients}
@@ -153,9 +136,9 @@ class TrainingExecutable(Executable):
 
 def built(program: Program, halves: Any | None, build: Build) -> Executable:
     """A program that is built whole, or as the halves it was split into."""
-    if halves is not None:
-        return TrainingExecutable(program, halves, build)
-    return (JointExecutable if program.gradients else InferenceExecutable)(program, build)
+    if halves is None:
+        return WholeExecutable(program, build)
+    return TrainingExecutable(program, halves, build)
 
 
 def given(values: Tensors, name: str) -> torch.Tensor:

@@ -98,19 +98,16 @@ def computation(te: Any, tir: Any) -> list[Any]:
     limit = te.placeholder((2,), "uint32", "limit")
     value = te.placeholder((1,), "float32", "value")
     inputs = [words, where, limit, value]
-    made = te.extern(
-        [(count,), (_WORDS,), (_WORDS + 1,)],
-        inputs,
-        lambda ins, outs: _Loops(tir, *ins, *outs).all(),
-        name="masks",
-        dtype=["float32", "uint32", "uint32"],
-        in_buffers=[tir.decl_buffer(t.shape, t.dtype) for t in inputs],
-        out_buffers=[
-            tir.decl_buffer((n,), d)
-            for n, d in ((count, "float32"), (_WORDS, "uint32"), (_WORDS + 1, "uint32"))
-        ],
-    )
-    return [*inputs, *made]
+    shapes, dtypes = [(count,), (_WORDS,), (_WORDS + 1,)], ["float32", "uint32", "uint32"]
+    buffers = {
+        "in_buffers": [tir.decl_buffer(t.shape, t.dtype) for t in inputs],
+        "out_buffers": [tir.decl_buffer(*kind) for kind in zip(shapes, dtypes, strict=True)],
+    }
+
+    def loops(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+        return _Loops(tir, ins, outs).all()
+
+    return [*inputs, *te.extern(shapes, inputs, loops, name="masks", dtype=dtypes, **buffers)]
 
 
 class _Loops:
@@ -120,24 +117,15 @@ class _Loops:
     state gives, for a pair may begin in one block of words and end in the next.
     """
 
-    def __init__(
-        self,
-        tir: Any,
-        words: Any,
-        where: Any,
-        limit: Any,
-        value: Any,
-        mask: Any,
-        state: Any,
-        room: Any,
-    ) -> None:
-        self.tir, self.words, self.mask, self.state, self.room = tir, words, mask, state, room
+    def __init__(self, tir: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        self.tir, (self.words, where, limit, value) = tir, inputs
+        self.mask, self.state, self.room = outputs
         self.once: list[tuple[Any, Any]] = []
         self.high, self.low = (self._fixed("limit", "uint32", limit[i]) for i in range(2))
         self.value = self._fixed("value", "float32", value[0])
         self.odd = self._fixed("odd", "int32", where[0] % 2)
         self.skipped = self._fixed("skipped", "int32", (where[0] + 1) // 2)
-        self.end = self._fixed("end", "int32", self.skipped + mask.shape[0])
+        self.end = self._fixed("end", "int32", self.skipped + self.mask.shape[0])
 
     def _fixed(self, name: str, dtype: str, value: Any) -> Any:
         """A variable for what no loop changes, which a compiler cannot know of memory."""

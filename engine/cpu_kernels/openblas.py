@@ -13,7 +13,6 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -148,26 +147,40 @@ class Product:
         # The shapes must be the tensors' very own.
         buffers = [tir.decl_buffer(s, self.dtype) for s in (left.shape, right.shape, self.shape)]
         told = {"name": "openblas", "in_buffers": buffers[:2], "out_buffers": buffers[2:]}
-        body = partial(self._statement, tir)
-        return te.extern(self.shape, [left, right], lambda i, o: body(*i, *o), **told)
 
-    def _statement(self, tir: Any, a: Any, b: Any, c: Any) -> Any:
-        *batch, rows, columns = self.shape
-        flat = len(self.right) == 2 and not self.turn_a
+        def body(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+            return _Calls(self, tir, *ins, *outs).statement()
+
+        return te.extern(self.shape, [left, right], body, **told)
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """The statements of a product: `a` times `b` into `c`, all buffers."""
+
+    product: Product
+    tir: Any
+    a: Any
+    b: Any
+    c: Any
+
+    def statement(self) -> Any:
+        *batch, rows, columns = self.product.shape
+        flat = len(self.product.right) == 2 and not self.product.turn_a
         if flat:  # the rows of all matrices lie one behind the other
             rows, batch = rows * math.prod(batch), []
         if math.prod(batch) == 1:
-            return self._shared(tir, a, b, c, rows, columns)
-        at = tir.Var("matrix", "int32")
-        place = _unfolded(at, batch)
-        calls = self._call(tir, a, b, c, rows, columns, place)
-        return tir.For(at, 0, math.prod(batch), tir.ForKind.PARALLEL, calls)
+            return self.shared(rows, columns)
+        at = self.tir.Var("matrix", "int32")
+        calls = self.call(rows, columns, _unfolded(at, batch))
+        return self.tir.For(at, 0, math.prod(batch), self.tir.ForKind.PARALLEL, calls)
 
-    def _shared(self, tir: Any, a: Any, b: Any, c: Any, rows: int, columns: int) -> Any:
+    def shared(self, rows: int, columns: int) -> Any:
         """One product, of which each of TVM's threads computes a part.
 
         The longer side is cut, and by many threads both: each thread orders what it reads anew.
         """
+        tir = self.tir
         threads, part = tir.Var("threads", "int32"), tir.Var("part", "int32")
         few = tir.Select(threads % 16 == 0, 4, tir.Select(threads % 4 == 0, 2, 1))
         many = threads // few
@@ -177,23 +190,14 @@ class Product:
         wide = (columns + across * _STEP - 1) // (across * _STEP) * _STEP
         top, first = part // across * high, part % across * wide
         size = tir.min(high, rows - top), tir.min(wide, columns - first)
-        call = self._call(tir, a, b, c, *size, (), top, first)
+        call = self.call(*size, (), top, first)
         body = tir.IfThenElse(tir.all(top < rows, first < columns), call, None)
         loop = tir.For(part, 0, threads, tir.ForKind.PARALLEL, body)
         count = tir.Cast("int32", tir.call_packed("runtime.NumThreads"))
         return let(tir, threads, count, loop)
 
-    def _call(
-        self,
-        tir: Any,
-        a: Any,
-        b: Any,
-        c: Any,
-        rows: Any,
-        columns: Any,
-        place: Sequence[Any],
-        top: Any = 0,
-        first: Any = 0,
+    def call(
+        self, rows: Any, columns: Any, place: Sequence[Any], top: Any = 0, first: Any = 0
     ) -> Any:
         """A call for some rows and columns of one matrix.
 
@@ -202,15 +206,17 @@ class Product:
                 may be those of several axes.
             top, first: the row and the column to begin at.
         """
-        left = (0, top) if self.turn_a else (top, 0)
-        right = (first, 0) if self.turn_b else (0, first)
-        turns = [_TURNED if turn else _PLAIN for turn in (self.turn_a, self.turn_b)]
-        alpha, beta = (tir.FloatImm(self.dtype, number) for number in (1.0, 0.0))
-        ours = _address(tir, a, place, left), self.left[-1]
-        theirs = _address(tir, b, place, right), self.right[-1]
-        result = _address(tir, c, place, (top, first)), self.shape[-1]
-        about = _ROW_MAJOR, *turns, rows, columns, self.inner, alpha, *ours, *theirs, beta, *result
-        return tir.Evaluate(tir.call_extern("int32", FUNCTIONS[self.dtype], *about))
+        one, tir = self.product, self.tir
+        turns = [_TURNED if turn else _PLAIN for turn in (one.turn_a, one.turn_b)]
+        alpha, beta = (tir.FloatImm(one.dtype, number) for number in (1.0, 0.0))
+        left = _address(tir, self.a, place, (0, top) if one.turn_a else (top, 0)), one.left[-1]
+        right = (
+            _address(tir, self.b, place, (first, 0) if one.turn_b else (0, first)),
+            one.right[-1],
+        )
+        result = _address(tir, self.c, place, (top, first)), one.shape[-1]
+        about = _ROW_MAJOR, *turns, rows, columns, one.inner, alpha, *left, *right, beta, *result
+        return tir.Evaluate(tir.call_extern("int32", FUNCTIONS[one.dtype], *about))
 
 
 def let(tir: Any, variable: Any, value: Any, body: Any) -> Any:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from relascope.core.graph import Graph, Kind, Node, TensorType
+from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Function
 from relascope.engine.measure.compare import Built, comparison, gradient_floor, scale_of
 from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
@@ -35,7 +36,6 @@ from relascope.engine.pytorch.reference import Reference
 if TYPE_CHECKING:
     from relascope.engine.server.backend import Backend
 
-Tensors = Mapping[str, torch.Tensor]
 Counterparts = Mapping[str, tuple[str, torch.Tensor]]
 """By a node's id, the name of what it is held against, and the tensor."""
 

@@ -17,6 +17,7 @@ from typing import Protocol
 import torch
 
 from relascope.core.graph import Graph, Kind, TensorType
+from relascope.engine.building.executables import Tensors
 from relascope.engine.measure import timing
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.measure.memory import waiting
@@ -26,7 +27,6 @@ from relascope.engine.pytorch.model import tensor_type
 from relascope.passes.cost import known_flops, reads
 from relascope.passes.peak_memory import plan
 
-Tensors = Mapping[str, torch.Tensor]
 See = Callable[[float, int, Sequence[torch.Tensor]], None]
 """Called after each kernel with its seconds, the bytes that it read, and the tensors that it wrote:
 its own memory, good until the call returns."""

@@ -244,7 +244,9 @@ def load_model(source: ModelSource, progress: Progress) -> Model:
             module = module.to(getattr(torch, source.dtype))
         else:
             module = _read(source, path)
-            expected, recorded = _signature(module), recorded_inputs(path)
+            forward: Any = module.forward
+            expected = tuple((a.name, str(a.type)) for a in forward.schema.arguments[1:])
+            recorded = recorded_inputs(path)
         names, inputs = _file_inputs(expected, recorded, source)
     return model_from_module(module, names, inputs, source, progress, notes)
 
@@ -328,13 +330,6 @@ def _read(source: ModelSource, path: Path) -> torch.jit.ScriptModule:
         hint = f"{_TRACE_HINT} A file written by torch.save holds no program."
         raise EngineError("file", message, path.name, hint) from wrong
     return module.to(getattr(torch, source.dtype)).train(source.training)
-
-
-def _signature(module: torch.jit.ScriptModule) -> tuple[tuple[str, str], ...]:
-    """(name, type) of forward()'s inputs."""
-    forward: Any = module.forward
-    arguments = forward.schema.arguments[1:]
-    return tuple((a.name, str(a.type)) for a in arguments)
 
 
 def _file_inputs(

@@ -57,11 +57,9 @@ def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), masks:
         module(*given)
-    return sum(
-        t.untyped_storage().nbytes()
-        for address, t in kept.items()
-        if address not in free and address not in masks.drawn
-    )
+    free.update(masks.drawn)
+    own = [t for address, t in kept.items() if address not in free]
+    return sum(t.untyped_storage().nbytes() for t in own)
 
 
 def min_cut_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
@@ -128,12 +126,10 @@ def _saved_bytes(saved: Sequence[Any]) -> int:
 def _base(node: torch.fx.Node) -> torch.fx.Node:
     """The node that owns a node's storage."""
     while node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
-        schema = getattr(node.target, "_schema", None)
-        if schema is None:  # an item: of a list of views it is a view, of results a result
-            inner = getattr(node.args[0].target, "_schema", None)
-            if inner is None or not _is_view(inner):
-                break
-        elif not _is_view(schema):
+        # An item of a list of views is a view, one of results is a result.
+        schemas = [getattr(n.target, "_schema", None) for n in (node, node.args[0])]
+        schema = schemas[0] or schemas[1]
+        if schema is None or not _is_view(schema):
             break
         node = node.args[0]
     return node

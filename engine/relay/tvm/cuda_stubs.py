@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +117,12 @@ def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
     """
     symbols = (*symbols, Symbol(MARKER))
     text = f"{soname} is not on this machine".encode()
-    strings = _Strings()
     versions = sorted({s.version for s in symbols if s.version})
-    for name in (soname, *versions, *(s.name for s in symbols)):
-        strings.index(name)
+    names = list(dict.fromkeys((soname, *versions, *(s.name for s in symbols))))
+    strings = b"".join(n.encode() + b"\0" for n in ("", *names))
+    places = dict(
+        zip(names, accumulate((len(n.encode()) + 1 for n in names), initial=1), strict=False)
+    )
 
     # One readable and executable segment, then the dynamic section on a writable page, for the
     # loader puts addresses into it.
@@ -148,16 +151,16 @@ def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
     for s in symbols:
         # global function, default visibility, in some section (any number but 0 means defined)
         about = 0x12, 0, 1, code[_kind(s.name)], 16
-        table.append(struct.pack("<IBBHQQ", strings.index(s.name), *about))
+        table.append(struct.pack("<IBBHQQ", places[s.name], *about))
     symtab = add(b"".join(table))
-    strtab = add(strings.data())
+    strtab = add(strings)
     hashes = add(_hash_table([s.name for s in symbols]))
     dynamic = [
-        (_SONAME, strings.index(soname)),
+        (_SONAME, places[soname]),
         (_HASH, hashes),
         (_STRTAB, strtab),
         (_SYMTAB, symtab),
-        (_STRSZ, len(strings.data())),
+        (_STRSZ, len(strings)),
         (_SYMENT, 24),
     ]
     if versions:
@@ -165,17 +168,14 @@ def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
         numbers = {v: i + 2 for i, v in enumerate(versions)}
         given = [numbers.get(s.version, 1) for s in symbols]
         dynamic.append((_VERSYM, add(struct.pack(f"<{len(symbols) + 1}H", 0, *given))))
-        dynamic.append((_VERDEF, add(_version_definitions([soname, *versions], strings))))
+        dynamic.append((_VERDEF, add(_version_definitions([soname, *versions], places))))
         dynamic.append((_VERDEFNUM, len(versions) + 1))
     end = offset
     table_bytes = b"".join(struct.pack("<QQ", *entry) for entry in [*dynamic, (0, 0)])
     dynamic_at = end + -end % _PAGE
 
-    header = (
-        b"\x7fELF\x02\x01\x01"
-        + b"\0" * 9
-        + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 4, 64, 0, 0)
-    )
+    header = b"\x7fELF\x02\x01\x01" + b"\0" * 9
+    header += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 4, 64, 0, 0)
     segments = b"".join(
         struct.pack("<IIQQQQQQ", kind, flags, at, at, at, size, size, align)
         for kind, flags, at, size, align in (
@@ -220,33 +220,15 @@ def _hash_table(names: list[str]) -> bytes:
     for index, name in enumerate(names, start=1):
         bucket = _elf_hash(name) % len(buckets)
         chain[index], buckets[bucket] = buckets[bucket], index
-    return struct.pack(
-        f"<{2 + len(buckets) + len(chain)}I", len(buckets), len(chain), *buckets, *chain
-    )
+    table = [len(buckets), len(chain), *buckets, *chain]
+    return struct.pack(f"<{len(table)}I", *table)
 
 
-def _version_definitions(names: list[str], strings: _Strings) -> bytes:
+def _version_definitions(names: list[str], places: dict[str, int]) -> bytes:
     out = b""
     for index, name in enumerate(names, start=1):
         step = 28 if index < len(names) else 0
         base = 1 if index == 1 else 0
         out += struct.pack("<HHHHIII", 1, base, index, 1, _elf_hash(name), 20, step)
-        out += struct.pack("<II", strings.index(name), 0)
+        out += struct.pack("<II", places[name], 0)
     return out
-
-
-class _Strings:
-    """A string table that grows; `index` of a text never changes."""
-
-    def __init__(self) -> None:
-        self.table = bytearray(b"\0")
-        self.known: dict[str, int] = {}
-
-    def index(self, text: str) -> int:
-        if text not in self.known:
-            self.known[text] = len(self.table)
-            self.table += text.encode() + b"\0"
-        return self.known[text]
-
-    def data(self) -> bytes:
-        return bytes(self.table)
