@@ -36,6 +36,16 @@ def check_python() -> None:
         raise EngineError("usage", "relascope needs Python 3.10, 3.11 or 3.12.", where, hint)
 
 
+def cache_folder() -> Path:
+    """Where what can be made anew is kept.
+
+    Raises:
+        RuntimeError: the user has no home, and no variable names the folder.
+    """
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(named) if os.path.isabs(named) else Path.home() / ".cache") / "relascope"
+
+
 @contextmanager
 def variables(values: dict[str, str]) -> Iterator[None]:
     """Set environment variables for a while."""

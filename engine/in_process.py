@@ -28,8 +28,6 @@ from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.cuts.cut import Joint, cut
 from relascope.passes.pipeline import Pipeline
 
-_INSTALL = "Install the package apache-tvm: it is in requirements.txt."
-
 
 def load_engine(ir: str) -> Backend:
     """The engine of one IR, in this process.
@@ -42,17 +40,12 @@ def load_engine(ir: str) -> Backend:
 
         return RelayBackend()
     if "tvm" in sys.modules and importlib.util.find_spec("tvm.relay") is not None:
-        message = (
-            "A TVM with Relay is already imported here, and two TVMs do not get on in one process."
-        )
+        message = "A TVM with Relay is imported in this process already, and two do not get on."
         hint = "Dispatch all modules of a process through the same engine."
         raise EngineError("engine", message, str(sys.modules["tvm"].__file__), hint)
     if importlib.util.find_spec("tvm") is None:
-        message, hint = (
-            "The Relax engine's TVM is not installed.",
-            "Install the package apache-tvm.",
-        )
-        raise EngineError("engine", message, sys.prefix, f"{hint[:-1]}: it is in requirements.txt.")
+        hint = "Install the package apache-tvm: it is in requirements.txt."
+        raise EngineError("engine", "The Relax engine's TVM is not installed.", sys.prefix, hint)
     from relascope.engine.relax.session import RelaxBackend
 
     return RelaxBackend()

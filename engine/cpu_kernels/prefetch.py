@@ -61,12 +61,10 @@ def _asked(dialect: Dialect, loop: Any) -> tuple[Any, Places]:
     (made,) = blocks
     notes = made.block.annotations
     find = {packed.PRODUCT: _panel, packed.STRIPS: _strip, packed.DOTS: _rows}
-    places = find[str(loop.annotations[packed.AHEAD])](
-        [dialect.put(value, inner) for value in made.iter_values],
-        [int(v.dom.extent) for v in made.block.iter_vars],
-        Tile(int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS])),
-        loop,
-    )
+    at = [dialect.put(value, inner) for value in made.iter_values]
+    extents = [int(v.dom.extent) for v in made.block.iter_vars]
+    tile = Tile(int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS]))
+    places = find[str(loop.annotations[packed.AHEAD])](at, extents, tile, loop)
     return dialect.buffer(made.block.reads[-1]), places
 
 

@@ -71,16 +71,12 @@ class VectorMath:
         self._tir, self._call = tir, call
         self._used = False
         rules = {"exp": self._exp, "erf": self._erf, "tanh": self._tanh, "sigmoid": self._sigmoid}
-        for name, rule in rules.items():
-            name = f"{prefix}.{name}"
-            theirs = tvm.ir.Op.get(name).get_attr(LOWERING)
-            lowered = functools.partial(self._lowered, rule, theirs)
+        lowered = {name: functools.partial(self._lowered, rule) for name, rule in rules.items()}
+        for name, rule in {**lowered, "pow": self._power}.items():
+            theirs = tvm.ir.Op.get(f"{prefix}.{name}").get_attr(LOWERING)
             # Stand before TVM's own rules for LLVM.
-            tvm.ir.register_op_attr(name, LOWERING, lowered, level=99)
-        name = f"{prefix}.pow"
-        theirs = tvm.ir.Op.get(name).get_attr(LOWERING)
-        power = functools.partial(self._power, theirs)
-        tvm.ir.register_op_attr(name, LOWERING, power, level=99)
+            made = functools.partial(rule, theirs)
+            tvm.ir.register_op_attr(f"{prefix}.{name}", LOWERING, made, level=99)
 
     @contextmanager
     def used(self, here: bool) -> Iterator[None]:

@@ -243,13 +243,11 @@ def _wrong(
     expected: Sequence[np.ndarray],
     fault: Fault,
 ) -> int:
-    limit = fault.limit
-    gaps = differences(before, after, fault.floor)
-    bad = len(before) != len(after)
+    limit, bad = fault.limit, len(before) != len(after)
     if bad:
         print(f"There are {len(before)} results before the pass, and {len(after)} after it.")
-    for index, (one, other) in enumerate(zip(before, after, strict=False)):
-        gap = gaps[index]
+    pairs = zip(before, after, differences(before, after, fault.floor), strict=False)
+    for index, (one, other, gap) in enumerate(pairs):
         wrong = not gap.max_rel <= limit
         bad = bad or wrong
         print(

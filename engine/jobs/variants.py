@@ -106,11 +106,10 @@ def variants(
     """
     made = []
     for offer in taken:
-        if offer.target == request.target and not offer.added:
-            continue
-        pipeline = request.pipeline
+        one = replace(request, target=offer.target)
         if offer.added:
-            pipeline = with_pass(pipeline, offer.added, request.source.training)
-        one = replace(request, target=offer.target, pipeline=pipeline)
-        made.append(Variant(offer.name, cut(one)))
+            pipeline = with_pass(request.pipeline, offer.added, request.source.training)
+            one = replace(one, pipeline=pipeline)
+        if one != request:
+            made.append(Variant(offer.name, cut(one)))
     return tuple(made)

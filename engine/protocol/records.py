@@ -22,6 +22,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from relascope.core.errors import EngineError
+from relascope.core.place import cache_folder
 from relascope.engine.protocol.tuning import Fleet, Trial
 
 VARIABLE = "RELASCOPE_RECORDS"
@@ -105,10 +106,7 @@ class Book:
 def root() -> Path:
     """The folder of all records."""
     named = os.environ.get(VARIABLE, "")
-    if named:
-        return Path(named)
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(cache) if cache else Path.home() / ".cache") / "relascope" / "records"
+    return Path(named) if named else cache_folder() / "records"
 
 
 def folder(ir: str, version: str, target: str, threads: int, fleet: Fleet | None = None) -> Path:

@@ -11,9 +11,8 @@ from relascope.core.errors import lines_of
 from relascope.engine.protocol.times import BASELINES
 from relascope.engine.pytorch.model import Model, flat_tensors
 
-_TOLD: dict[str, dict[str, Any]] = dict(
-    zip(BASELINES, ({}, {"mode": "reduce-overhead"}), strict=True)
-)
+_TOLD: list[dict[str, Any]] = [{}, {"mode": "reduce-overhead"}]
+"""What it is told for each of `BASELINES`."""
 
 
 class CannotCompile(Exception):
@@ -31,7 +30,7 @@ def compiled(model: Model, name: str) -> Callable[..., Any]:
     """
     if isinstance(model.module, torch.jit.ScriptModule):
         raise CannotCompile("it is a TorchScript file, and torch.compile takes Python modules")
-    made: Callable[..., Any] = torch.compile(model.module, **_TOLD[name])
+    made: Callable[..., Any] = torch.compile(model.module, **_TOLD[BASELINES.index(name)])
     return made
 
 
@@ -54,8 +53,5 @@ def error_of(model: Model, module: Callable[..., Any]) -> float | None:
         return None
     with torch.no_grad():
         theirs = flat_tensors(module(*model.inputs))
-    return max(
-        float((a.double() - b.double()).abs().max())
-        for a, b in zip(theirs, model.forward(), strict=True)
-        if a.numel()
-    )
+    pairs = zip(theirs, model.forward(), strict=True)
+    return max(float((a.double() - b.double()).abs().max()) for a, b in pairs if a.numel())

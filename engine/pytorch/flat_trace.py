@@ -15,11 +15,8 @@ import torch
 
 from relascope.core.errors import EngineError
 
-_DROPOUTS = tuple(
-    f"aten::{name}{end}"
-    for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
-    for end in ("", "_")
-)
+_KINDS = ("", "feature_", "alpha_", "feature_alpha_")
+_DROPOUTS = tuple(f"aten::{kind}dropout{end}" for kind in _KINDS for end in ("", "_"))
 _TRACE_HINT = "Make the file with torch.jit.trace, which records what runs and nothing else."
 
 

@@ -125,11 +125,9 @@ class Model:
         numbers.
         """
         generator = torch.Generator().manual_seed(self.source.seed + 1)
-        return tuple(
-            torch.randn([int(d) for d in t.shape], generator=generator).to(dtype)
-            for t in self.outputs_flat
-            if (dtype := getattr(torch, t.dtype)).is_floating_point
-        )
+        kinds = [([int(d) for d in t.shape], getattr(torch, t.dtype)) for t in self.outputs_flat]
+        floating = [(s, dtype) for s, dtype in kinds if dtype.is_floating_point]
+        return tuple(torch.randn(s, generator=generator).to(dtype) for s, dtype in floating)
 
     def gradients(self) -> dict[str, torch.Tensor]:
         """Gradients of the floating inputs, then of the parameters that the graph reads.

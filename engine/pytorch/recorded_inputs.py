@@ -14,15 +14,13 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from relascope.core.graph import TensorType
 
-_KINDS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
-_STORAGES = {
-    f"{kind}Storage": str(getattr(torch, f"{kind}Storage").dtype).removeprefix("torch.")
-    for kind in _KINDS.split()
-}
+_DTYPES = (
+    "Float=float32 Double=float64 Half=float16 BFloat16=bfloat16 Long=int64 Int=int32 "
+    "Short=int16 Char=int8 Byte=uint8 Bool=bool"
+)
+_STORAGES = {f"{k}Storage": d for k, d in (pair.split("=") for pair in _DTYPES.split())}
 
 
 def recorded_inputs(path: Path) -> tuple[TensorType, ...]:

@@ -87,16 +87,12 @@ def check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
         text = "is a step of TVM's way to the gradient, and this program came with PyTorch's."
         hint = "Choose TVM's gradient, or leave this pass out."
         raise EngineError("pass", f"{entry.title} {text}", entry.name, hint)
-    missing = [n for n in entry.needs if n not in done]
-    if missing:
-        names = ", ".join(missing)
-        hint = f"Switch {names} on in front of it, or see why it failed."
-        raise EngineError("pass", f"{entry.title} needs {names} before it.", entry.name, hint)
-    wrong = [n for n in entry.excludes if n in done]
-    if wrong:
-        names = ", ".join(wrong)
-        hint = f"Switch {names} off, or move it behind the gradient's steps."
-        raise EngineError("pass", f"{entry.title} cannot work after {names}.", entry.name, hint)
+    if missing := ", ".join(n for n in entry.needs if n not in done):
+        hint = f"Switch {missing} on in front of it, or see why it failed."
+        raise EngineError("pass", f"{entry.title} needs {missing} before it.", entry.name, hint)
+    if wrong := ", ".join(n for n in entry.excludes if n in done):
+        hint = f"Switch {wrong} off, or move it behind the gradient's steps."
+        raise EngineError("pass", f"{entry.title} cannot work after {wrong}.", entry.name, hint)
 
 
 def arguments_of(entry: PassInfo, step: Step) -> dict[str, Any]:

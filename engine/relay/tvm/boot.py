@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relascope.core.errors import EngineError
-from relascope.core.place import variables, with_import_root
+from relascope.core.errors import EngineError, lines_of
+from relascope.core.place import cache_folder, variables, with_import_root
 from relascope.engine.relay.tvm.cuda_stubs import MARKER, Needs, Symbol, read_needs, stub_library
 from relascope.engine.relay.tvm.find import INSTALL, SETTING, Installation, installation
 
@@ -152,12 +152,13 @@ def wanted_of(needs: Needs, library: str) -> tuple[Symbol, ...]:
     """
     match = _LIBRARY.fullmatch(library)
     prefix = re.compile(_PREFIX[match[1]]) if match else None
-    return tuple(
-        s
-        for s in needs.wanted
-        if s.library == library
-        or (prefix is not None and not s.library and prefix.match(s.name) is not None)
-    )
+
+    def is_its(symbol: Symbol) -> bool:
+        if symbol.library or prefix is None:
+            return symbol.library == library
+        return prefix.match(symbol.name) is not None
+
+    return tuple(filter(is_its, needs.wanted))
 
 
 def _load_cuda(needs: Needs) -> list[CudaLibrary]:
@@ -187,13 +188,10 @@ def _load_one(name: str, wanted: tuple[Symbol, ...], search: tuple[str, ...]) ->
         # Symbols are looked up among all that is loaded, so what an old library lacks can come
         # from beside it, under another name.
         _load_stub(f"{name}.relascope", lacking)
-        return replace(
-            done,
-            note=f"{place} is too old for this TVM: it lacks {len(lacking)} of the functions it "
-            f"calls ({lacking[0].name} is one). Update it to use the GPU.",
-        )
-    path = _load_stub(name, wanted)
-    return CudaLibrary(name, False, path, note=broken)
+        what = f"{len(lacking)} of the functions it calls ({lacking[0].name} is one)"
+        note = f"{place} is too old for this TVM: it lacks {what}. Update it to use the GPU."
+        return replace(done, note=note)
+    return CudaLibrary(name, False, _load_stub(name, wanted), note=broken)
 
 
 def _places(name: str, search: tuple[str, ...]) -> Iterator[str]:
@@ -226,19 +224,14 @@ def _load_stub(name: str, wanted: tuple[Symbol, ...]) -> str:
             failures.append(str(error))
             continue
         return str(path)
-    raise EngineError(
-        "engine",
-        f"A stand-in for {name}, which this machine lacks, could not be written and loaded.",
-        where="; ".join(failures),
-        hint="Set XDG_CACHE_HOME or TMPDIR to a folder that may be written and executed from.",
-    )
+    message = f"A stand-in for {name}, which this machine lacks, could not be written and loaded."
+    hint = "Set XDG_CACHE_HOME or TMPDIR to a folder that may be written and executed from."
+    raise EngineError("engine", message, "; ".join(failures), hint)
 
 
 def _stub_folders(digest: str) -> Iterator[Path]:
-    cache = os.environ.get("XDG_CACHE_HOME", "")
     with contextlib.suppress(RuntimeError):  # a user without a home
-        base = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
-        yield base / "relascope" / "stubs" / digest
+        yield cache_folder() / "stubs" / digest
     # Only we may write there, so nobody can put another library in our way.
     folder = tempfile.mkdtemp(prefix="relascope-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -273,8 +266,7 @@ def _choose_cuda_compiler() -> None:
 
 
 def _explained(error: Exception, found: Installation) -> EngineError:
-    lines = str(error).strip().splitlines()
-    reason = lines[-1] if lines else type(error).__name__
+    message = f"TVM could not be loaded: {lines_of(error)[-1]}"
     if isinstance(error, ModuleNotFoundError):
         hint = f"Install the Python package {error.name}: it is in requirements.txt."
     elif isinstance(error, OSError):
@@ -283,9 +275,7 @@ def _explained(error: Exception, found: Installation) -> EngineError:
         hint = f"Check that the TVM that {SETTING} names imports by itself."
     else:
         hint = f"Its installation looks broken: run `{INSTALL} --force`."
-    return EngineError(
-        "engine", f"TVM could not be loaded: {reason}", where=str(found.python), hint=hint
-    )
+    return EngineError("engine", message, str(found.python), hint)
 
 
 @functools.cache
@@ -297,11 +287,8 @@ def cuda_missing() -> str:
         return notes
     if "libcuda.so.1" in stubs:
         return f"There is no NVIDIA driver on this machine. {notes}".strip()
-    packages = {
-        "libcudart.so.12": "nvidia-cuda-runtime-cu12",
-        "libnvrtc.so.12": "nvidia-cuda-nvrtc-cu12",
-    }
-    named = [packages[s] for s in stubs if s in packages]
+    packages = {"libcudart.so.12": "cuda-runtime", "libnvrtc.so.12": "cuda-nvrtc"}
+    named = [f"nvidia-{packages[s]}-cu12" for s in stubs if s in packages]
     advice = f" Run `pip install {' '.join(named)}`." if named else ""
     text = f"The NVIDIA driver is here, but not {' and '.join(stubs)}, which this TVM needs."
     return f"{text}{advice} {notes}".strip()

@@ -48,21 +48,15 @@ def installation() -> Installation:
     spec = importlib.util.find_spec("bitblas")
     places = list(spec.submodule_search_locations or ()) if spec else []
     if not places:
-        raise EngineError(
-            "engine",
-            f"The Relay engine's TVM is not installed; `{INSTALL}` does it.",
-            where=sys.prefix,
-            hint=f"Or set {SETTING} to a folder with a TVM that has Relay.",
-        )
+        message = f"The Relay engine's TVM is not installed; `{INSTALL}` does it."
+        hint = f"Or set {SETTING} to a folder with a TVM that has Relay."
+        raise EngineError("engine", message, sys.prefix, hint)
     root = Path(places[0]) / "3rdparty" / "tvm"
     library = root / "build" / "libtvm.so"
     if not _has_relay(root / "python") or not library.is_file():
-        raise EngineError(
-            "engine",
-            "The package bitblas that is installed carries no TVM with Relay.",
-            where=str(root),
-            hint=f"Run `{INSTALL} --force`, for that release of it has one.",
-        )
+        message = "The package bitblas that is installed carries no TVM with Relay."
+        hint = f"Run `{INSTALL} --force`, for that release of it has one."
+        raise EngineError("engine", message, str(root), hint)
     return Installation(root / "python", library, "bitblas")
 
 
@@ -73,13 +67,10 @@ def check_platform() -> None:
         EngineError: kind "engine", on another system or processor than it was built for.
     """
     if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "AMD64"):
-        raise EngineError(
-            "engine",
-            "The Relay engine needs Linux on an x86-64 processor: that is what the TVM inside "
-            "bitblas was built for.",
-            where=f"{platform.system()} on {platform.machine()}",
-            hint=f"Set {SETTING} to the folder of a TVM that has Relay (0.18 or older).",
-        )
+        needs = "The Relay engine needs Linux on an x86-64 processor"
+        message = f"{needs}: that is what the TVM inside bitblas was built for."
+        hint = f"Set {SETTING} to the folder of a TVM that has Relay (0.18 or older)."
+        raise EngineError("engine", message, f"{platform.system()} on {platform.machine()}", hint)
 
 
 def available() -> EngineError | None:
@@ -104,23 +95,13 @@ def _from_setting(folder: Path) -> Installation:
     folder = folder.resolve()
     python = next((p for p in (folder / "python", folder) if (p / "tvm").is_dir()), None)
     if python is None:
-        raise EngineError(
-            "engine", f"The folder that {SETTING} names holds no tvm.", where=str(folder), hint=hint
-        )
+        message = f"The folder that {SETTING} names holds no tvm."
+        raise EngineError("engine", message, str(folder), hint)
     if not _has_relay(python):
-        raise EngineError(
-            "engine",
-            f"The TVM that {SETTING} names has no Relay: Apache TVM dropped it after 0.18.",
-            where=str(python / "tvm"),
-            hint=hint,
-        )
-    build = [
-        *(Path(p) for p in [os.environ.get("TVM_LIBRARY_PATH", "")] if p),
-        python.parent / "build",
-        python.parent / "build" / "Release",
-        python.parent / "lib",
-        python / "tvm",
-    ]
+        message = f"The TVM that {SETTING} names has no Relay: Apache TVM dropped it after 0.18."
+        raise EngineError("engine", message, str(python / "tvm"), hint)
+    build = [Path(p) for p in [os.environ.get("TVM_LIBRARY_PATH", "")] if p]
+    build += [python.parent / p for p in ("build", "build/Release", "lib")] + [python / "tvm"]
     library = next((b / "libtvm.so" for b in build if (b / "libtvm.so").is_file()), None)
     return Installation(python, library, SETTING)
 
