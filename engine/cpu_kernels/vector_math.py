@@ -71,8 +71,9 @@ class VectorMath:
         self._tir, self._call = tir, call
         self._used = False
         rules = {"exp": self._exp, "erf": self._erf, "tanh": self._tanh, "sigmoid": self._sigmoid}
-        lowered = {name: functools.partial(self._lowered, rule) for name, rule in rules.items()}
-        for name, rule in {**lowered, "pow": self._power}.items():
+        first: dict[str, Callable[..., Any]] = {"pow": self._power}
+        first |= {name: functools.partial(self._lowered, rule) for name, rule in rules.items()}
+        for name, rule in first.items():
             theirs = tvm.ir.Op.get(f"{prefix}.{name}").get_attr(LOWERING)
             # Stand before TVM's own rules for LLVM.
             made = functools.partial(rule, theirs)
