@@ -222,7 +222,7 @@ def verdict(ir: str, result: Bisection) -> str:
     pipeline, kind = result.question.pipeline, result.kind
     if not kind:
         return f"Nothing to find: the whole pipeline {_FINE[result.question.kind]}."
-    make = "makes it crash" if kind == "crash" else f"makes it {kind}"
+    make = f"makes it {kind}"
     names = [_name(ir, pipeline, i) for i in result.found.suspects]
     bad = next((t for t in result.log if t.pipeline == result.found.bad), result.log[0])
     if result.found.suspects == (IMPORT,):

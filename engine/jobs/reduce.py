@@ -215,7 +215,7 @@ def _words(message: str) -> str:
 def how_found(made: Reduction, count: int) -> str:
     """How the piece was found, in sentences."""
     question = made.bisection.question
-    size = f"{count} operator" + ("s" if count != 1 else "")
+    size = f"{count} operator{'s' if count != 1 else ''}"
     left = len(made.piece.nodes) if made.piece else 0
     text = (
         f"In the pipeline `{question.pipeline}` on the model {Path(question.source.model).name}"
