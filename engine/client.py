@@ -356,9 +356,7 @@ class _Engine:
         except Exception as error:  # the conversation has its own errors in hand
             _log.exception("starting the %s engine", self.ir)
             message = f"The {self.ir} engine's process could not be started: {error}"
-            hint = (
-                "Check that this Python can be run and that memory and processes are not used up."
-            )
+            hint = "Check that this Python can be run, and that memory is not used up."
             failure = EngineError("engine", message, sys.executable, hint)
         with self.changed:
             cancelled, self.running = self.kill_at > 0, None

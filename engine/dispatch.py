@@ -263,10 +263,8 @@ class _Mode:
         tensors = dict(zip(self.inputs, inputs, strict=True))
         tensors.update({n: getattr(o, a) for n, (o, a) in self.owners.items()})
         device = inputs[0].device if inputs else torch.get_default_device()
-        masks, buffers = (
-            draw_masks(self.live.masks, None, device, self.room),
-            self.live.program.buffers,
-        )
+        masks = draw_masks(self.live.masks, None, device, self.room)
+        buffers = self.live.program.buffers
         wanted = [n for n, t in tensors.items() if t.requires_grad and n not in buffers]
         if torch.is_grad_enabled() and wanted:
             step = self.live.step(wanted)

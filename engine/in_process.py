@@ -118,11 +118,8 @@ class LiveProgram:
 
     def _saved(self, joint: Graph | Joint) -> tuple[str, ...]:
         strategy, budget = self._captures
-        message, where = (
-            "The captures cannot be picked so: {}.",
-            f"captures={strategy!r}, {budget=}",
-        )
-        with refusing("usage", message, where, "Give another budget or strategy."):
+        where, hint = f"captures={strategy!r}, {budget=}", "Give another budget or strategy."
+        with refusing("usage", "The captures cannot be picked so: {}.", where, hint):
             return cut(joint, strategy, budget).ids
 
     def _run(self, pipeline: str) -> Any:

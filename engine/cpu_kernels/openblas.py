@@ -210,10 +210,8 @@ class _Calls:
         turns = [_TURNED if turn else _PLAIN for turn in (one.turn_a, one.turn_b)]
         alpha, beta = (tir.FloatImm(one.dtype, number) for number in (1.0, 0.0))
         left = _address(tir, self.a, place, (0, top) if one.turn_a else (top, 0)), one.left[-1]
-        right = (
-            _address(tir, self.b, place, (first, 0) if one.turn_b else (0, first)),
-            one.right[-1],
-        )
+        begin = (first, 0) if one.turn_b else (0, first)
+        right = _address(tir, self.b, place, begin), one.right[-1]
         result = _address(tir, self.c, place, (top, first)), one.shape[-1]
         about = _ROW_MAJOR, *turns, rows, columns, one.inner, alpha, *left, *right, beta, *result
         return tir.Evaluate(tir.call_extern("int32", FUNCTIONS[one.dtype], *about))

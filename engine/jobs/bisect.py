@@ -196,10 +196,8 @@ def _checked(ask: Ask, question: Question, done: Try) -> Try:
     source = question.source
     found = ask("check", BuildRequest(source, question.pipeline, question.target))
     row = accuracy.filled(accuracy.Row("", "", source.dtype, False), found, LIMITS[source.dtype])
-    worst, outcome = (
-        next(c for c in found if c.name == row.worst),
-        "good" if row.passed else "wrong",
-    )
+    worst = next(c for c in found if c.name == row.worst)
+    outcome = "good" if row.passed else "wrong"
     errors = worst.name, worst.max_abs, worst.max_rel, row.limit
     return Try(done.pipeline, done.last, outcome, *errors)
 

@@ -94,13 +94,12 @@ def row(
     """
     runs = [1e3 * s for s in measured.runs]
     q1, median, q3 = quartiles(runs)
-    times, by_median = (median, q1, q3), None
+    by_median = None
     if rival is not None:
-        by_median, known["ratio_of_minima"] = (
-            ratio(measured, rival),
-            ratio_of_minima(measured, rival),
-        )
-    return TimeRow(what, phase, *times, by_median, max_abs_error, peak_bytes, tuple(runs), **known)
+        by_median = ratio(measured, rival)
+        known["ratio_of_minima"] = ratio_of_minima(measured, rival)
+    times = median, q1, q3, by_median
+    return TimeRow(what, phase, *times, max_abs_error, peak_bytes, tuple(runs), **known)
 
 
 def unsteady(rows: Sequence[TimeRow]) -> tuple[str, ...]:
@@ -114,10 +113,9 @@ def unsteady(rows: Sequence[TimeRow]) -> tuple[str, ...]:
         for r in rows
         if r.q3_ms - r.q1_ms > 0.3 * r.median_ms or r.median_ms > 2 * min(r.samples_ms)
     )
-    said = (
-        f"The machine is busy: runs of one program differ widely ({doubtful}). Ratios of such runs"
-    )
-    return (f"{said} mean little; time again when it is quiet.",) if doubtful else ()
+    said = f"The machine is busy: runs of one program differ widely ({doubtful})."
+    advice = "Ratios of such runs mean little; time again when it is quiet."
+    return (f"{said} {advice}",) if doubtful else ()
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

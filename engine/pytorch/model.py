@@ -444,10 +444,8 @@ def _first_run(
     except (RuntimeError, IndexError, ValueError) as wrong:
         given = ", ".join(f"{n}: {t}" for n, t in _types(names, inputs))
         reason = lines_of(wrong)[-1].removeprefix("RuntimeError: ")
-        message, listed = (
-            f"The model does not run with these inputs ({given}): {reason}",
-            ", ".join(names),
-        )
+        message = f"The model does not run with these inputs ({given}): {reason}"
+        listed = ", ".join(names)
         hint = f"forward() takes {len(names)} inputs: {listed}. Give their real shapes."
         raise EngineError("input", message, _failed_at(str(wrong)) or listed, hint) from wrong
 

@@ -229,10 +229,10 @@ class PipelineSession:
         state = self._end(source, request.pipeline, part(progress, 0.0, 0.2))
         if "gradient" in state.done and not state.program.gradients:
             message = (
-                "Right after the gradient, the program is let bindings, whose inside cannot be"
+                "Right after the gradient the program is let bindings: their inside is not seen."
             )
             hint = "Look at the next step, which makes a graph of it."
-            raise EngineError("pass", f"{message} returned.", str(request.pipeline), hint)
+            raise EngineError("pass", message, str(request.pipeline), hint)
         model = self._load(source, progress).model.on(torch_device(target))
         reference = self._reference(source, state, part(progress, 0.2, 0.3))
         results = self._results(request, reference)
