@@ -21,7 +21,7 @@ from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.catalogue import built_steps
+from relascope.passes.catalogue import info
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.passes.pipeline import Pipeline
 
@@ -140,10 +140,10 @@ def plan(
     for dtype in dtypes:
         if inference is not None:
             evaluated = replace(source, training=False, dtype=dtype, gradient="tvm")
-            stages.append(Stage("forward", evaluated, built_steps(ir, inference)))
+            stages.append(Stage("forward", evaluated, _built(ir, inference)))
         if training is None:
             continue
-        trained, joint = replace(source, training=True, dtype=dtype), built_steps(ir, training)
+        trained, joint = replace(source, training=True, dtype=dtype), _built(ir, training)
         names = [s.name for s in joint]
         if "root_grad_out" in names:
             before = joint.upto(names.index("root_grad_out") - 1)
@@ -154,6 +154,10 @@ def plan(
             for s in strategies
         ]
     return tuple(stages)
+
+
+def _built(ir: str, pipeline: Pipeline) -> Pipeline:
+    return Pipeline(tuple(s for s in pipeline if not info(ir, s).looking))
 
 
 def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:

@@ -18,7 +18,7 @@ from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.catalogue import built_steps, info
+from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT, Found, Verdict, half_way, kept_on, search
 
@@ -125,7 +125,7 @@ def bisect(
     log: list[Try] = []
     pipeline = question.pipeline
     if question.kind in _MEASURED:
-        pipeline = built_steps(ir, pipeline)
+        pipeline = _built(ir, pipeline)
 
     def run(part: Pipeline, kind: str) -> Try:
         done = _try(ask, ir, replace(question, pipeline=part), kind)
@@ -140,7 +140,7 @@ def bisect(
     if kind == "good" or question.kind not in ("", kind):
         return Bisection(question, "", Found(()), tuple(log))
     if kind != "crash":
-        pipeline = built_steps(ir, pipeline)
+        pipeline = _built(ir, pipeline)
 
     def judge(part: Pipeline) -> Verdict:
         if part == pipeline:
@@ -177,6 +177,14 @@ def _lacks(
         return False
     entries = [info(ir, part.steps[i]) for i in kept if i < len(part)]
     return any(error.where.startswith((e.name, e.title)) for e in entries)
+
+
+def _built(ir: str, pipeline: Pipeline) -> Pipeline:
+    """With the steps switched off that are only for looking, and so change nothing."""
+    for index, step in enumerate(pipeline):
+        if step.enabled and info(ir, step).looking:
+            pipeline = pipeline.switched(index, False)
+    return pipeline
 
 
 def _try(ask: Ask, ir: str, question: Question, kind: str) -> Try:

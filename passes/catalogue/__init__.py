@@ -92,14 +92,6 @@ def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline
     return read_pipeline(ir, text)
 
 
-def built_steps(ir: str, pipeline: Pipeline) -> Pipeline:
-    """The pipeline with the steps switched off that are only for looking, and so change nothing."""
-    for index, step in enumerate(pipeline):
-        if step.enabled and info(ir, step).looking:
-            pipeline = pipeline.switched(index, False)
-    return pipeline
-
-
 def last_built(ir: str, pipeline: Pipeline) -> int:
     """Index of the step whose program is built: the last that is not only for looking; or -1."""
     steps = enumerate(pipeline)
