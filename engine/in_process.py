@@ -40,7 +40,7 @@ def load_engine(ir: str) -> Backend:
 
         return RelayBackend()
     if "tvm" in sys.modules and importlib.util.find_spec("tvm.relay") is not None:
-        message = "A TVM with Relay is imported in this process already, and two do not get on."
+        message = "A TVM with Relay is already imported here, and two TVMs do not get on."
         hint = "Dispatch all modules of a process through the same engine."
         raise EngineError("engine", message, str(sys.modules["tvm"].__file__), hint)
     if importlib.util.find_spec("tvm") is None:

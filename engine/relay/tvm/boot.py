@@ -130,7 +130,7 @@ def _accept_imported() -> None:
     import tvm
 
     if importlib.util.find_spec("tvm.relay") is None:
-        message = "A TVM without Relay is already imported in this process, and two do not get on."
+        message = "A TVM without Relay is already imported here, and two TVMs do not get on."
         hint = "Do not import tvm before the Relay engine, or run it in a process of its own."
         raise EngineError("engine", message, str(tvm.__file__), hint)
 
