@@ -189,6 +189,11 @@ class EngineClient:
         """The process's id, or None while there is none."""
         return self._engine.pid()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the process is running."""
+        return self.pid is not None
+
     def close(self) -> None:
         """End the process; requests that are not done fail with kind "cancelled"."""
         self._finalizer()
