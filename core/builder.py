@@ -151,6 +151,14 @@ def fused_name(body: Graph) -> str:
     return "+".join(n.op for n in body.nodes if n.kind in (Kind.CALL, Kind.FUNCTION)) or "function"
 
 
+def other_name(expr: Any) -> str:
+    """What a node of an expression is called that is no operator's: the name of its kind."""
+    if hasattr(expr, "name_hint"):
+        return f"@{expr.name_hint}"
+    name = type(expr).__name__
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
 def body_origin(body: Graph) -> tuple[str, str]:
     """Where a fused function comes from: where its result does, or what of it is known last."""
     ends = [body.by_id[o] for o in body.outputs]

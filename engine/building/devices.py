@@ -10,7 +10,8 @@ import difflib
 import platform
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,46 @@ class Tvm:
         parse: a target's text as this TVM's target.
         run: build `y = 2 x + 1` for a target's text, run it on a device, and give its result.
         cuda_missing: why it cannot drive a GPU, in a sentence; "" where it does not know.
+        cpu_ways: a CPU target's further options, such as one that leaves matmuls to PyTorch's BLAS,
+            the best last; and in words, what they do.
+        cuda_ways: the same for each of NVIDIA's GPUs.
     """
 
     module: Any
     parse: Callable[[str], Any]
     run: Callable[[str, Any, np.ndarray], np.ndarray]
     cuda_missing: Callable[[], str] = lambda: ""
+    cpu_ways: Callable[[], Mapping[str, str]] = dict
+    cuda_ways: Mapping[str, str] = field(default_factory=dict)
+    _examined: dict[str, Target] = field(default_factory=dict, init=False)
+
+    def targets(self) -> tuple[Target, ...]:
+        """The targets, the best first; those that do not run here come last and say why.
+
+        A kernel is built and run for each once in a process, a few tens of milliseconds.
+        """
+        return self._targets
+
+    @cached_property
+    def _targets(self) -> tuple[Target, ...]:
+        # TVM's own matmuls are slow on the CPU.
+        found = (*self.gpus(), *reversed(self.cpu()))
+        return tuple(sorted(found, key=lambda t: not t.runs_here))
+
+    def target(self, text: str) -> Target:
+        """A target that somebody wrote: what it is for, and whether that can be run here.
+
+        Raises:
+            EngineError: kind "target"; TVM refuses it, or cannot write code for it.
+        """
+        if text not in self._examined:
+            listed = {t.name: t for t in self.targets()}
+            self._examined[text] = listed.get(text) or self.examine(text)
+        return self._examined[text]
+
+    def processor(self) -> str:
+        """The target of this machine's processor, for what is built whatever the target."""
+        return cpu_target(self.known)[0]
 
     def attempt(self, target: str, device: Any) -> str:
         """Build and run the small function on 64 numbers; what went wrong, or ""."""
@@ -90,34 +125,28 @@ class Tvm:
         features = {n: codegen.llvm_get_cpu_features(self.parse(f"llvm -mcpu={n}")) for n in names}
         return {n: frozenset(map(str, found)) for n, found in features.items()}
 
-    def cpu(self, ways: Mapping[str, str]) -> tuple[Target, ...]:
-        """The CPU by TVM's own kernels, and in other ways; or why it does not run.
-
-        Args:
-            ways: a target's further options, such as one that leaves matmuls to PyTorch's BLAS;
-                and in words, what they do.
-        """
+    def cpu(self) -> tuple[Target, ...]:
+        """The CPU by TVM's own kernels, and in other ways; or why it does not run."""
         best, device = cpu_target(self.known)
         problem = ""
         for target in dict.fromkeys([best, "llvm"]):
             problem = self.attempt(target, self.module.cpu(0))
             if not problem:
-                return _ways(Target(target, device, True), ways)
+                return _ways(Target(target, device, True), self.cpu_ways())
         return (Target("llvm", device, False, f"TVM cannot build for the CPU here: {problem}"),)
 
-    def gpus(self, ways: Mapping[str, str] | None = None) -> tuple[Target, ...]:
+    def gpus(self) -> tuple[Target, ...]:
         """Every GPU that this TVM can write code for and drive; and why there is none of NVIDIA's.
 
         Of other makers' GPUs nothing is said where the TVM has no runtime for them.
-
-        Args:
-            ways: as of `cpu`, for each of NVIDIA's.
         """
         found: list[Target] = []
         for kind in _GPUS:
             if kind == "cuda" or (self._drives(kind) and self._writes(kind)):
                 for one in self._of_kind(kind):
-                    found += _ways(one, ways if kind == "cuda" and one.runs_here else None)
+                    found += _ways(
+                        one, self.cuda_ways if kind == "cuda" and one.runs_here else None
+                    )
         return tuple(found)
 
     def _of_kind(self, kind: str) -> list[Target]:

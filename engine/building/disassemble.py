@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from relascope.core.errors import lines_of
 from relascope.engine.building import elf, kernel_code
@@ -41,6 +42,36 @@ class Library:
     devices: tuple[tuple[str, str], ...]
     export: Callable[[str], object]
     note: str = ""
+
+
+def library_of(
+    built: Any, module: Any, phase: str, target: str, notes: Mapping[str, str]
+) -> Library:
+    """What a TVM built, as it is taken apart.
+
+    Args:
+        built: what can be exported.
+        module: the first of its modules, with those that it imports; the TVMs call these otherwise.
+        notes: by an option of the target, what the library needs to run.
+    """
+    host, devices = ("", ""), []
+    todo = [module]
+    while todo:
+        module = todo.pop(0)
+        new = hasattr(module, "imports")
+        todo += list(module.imports if new else module.imported_modules)
+        kind = str(module.kind if new else module.type_key)
+        source = module.inspect_source if new else module.get_source
+        if kind == "llvm":
+            host = (str(source("ll")), str(source("asm")))
+        elif not kind.startswith("relax"):
+            devices.append((kind, str(source("" if new else kind))))
+
+    def export(file: str) -> object:
+        return built.export_library(file, fcompile=pack)
+
+    note = next((notes[option] for option in target.split() if option in notes), "")
+    return Library(phase, host, tuple(devices), export, note)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ from relascope.passes.program import Program
 
 Tensors = Mapping[str, torch.Tensor]
 
+ALIGNMENT = 64
+"""Bytes; kAllocAlignment in TVM's runtime."""
+
 
 class Executable(Protocol):
     """Something that was built and runs on torch tensors, all by name."""
@@ -36,7 +39,7 @@ class Executable(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldMemory:
     """What TVM holds for a call of a function, beside PyTorch's tensors.
 
     Args:
@@ -55,11 +58,23 @@ class Compiled(Protocol):
 
     used: tuple[str, ...]
 
-    def held(self, values: Tensors) -> Held | None:
+    def held(self, values: Tensors) -> HeldMemory | None:
         """What TVM holds for a call; None where it cannot be told."""
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
-        """From a tensor an argument to the results; those in `keep` stay where they are."""
+        """Run once.
+
+        Args:
+            values: a tensor for every argument, by name; others are ignored. None is changed.
+            keep: names of arguments whose memory stays where it is from call to call, such as
+                parameters: they are handed over once.
+
+        Returns:
+            The results, flattened, as tensors of their own.
+
+        Raises:
+            EngineError: kind "input"; an argument is missing or of another type.
+        """
 
 
 class Build(Protocol):
@@ -152,13 +167,17 @@ def given(values: Tensors, name: str) -> torch.Tensor:
     return values[name]
 
 
-def check_type(value: torch.Tensor, name: str, kind: TensorType) -> None:
-    """Hold an argument against the type that a function was built for.
+def ready(values: Tensors, name: str, kind: TensorType) -> torch.Tensor:
+    """An argument's value as kernels take it: of the type that a function was built for,
+    contiguous, and aligned; a copy where it is not.
 
     Raises:
-        EngineError: kind "input"; it is of another type.
+        EngineError: kind "input"; there is none, or it is of another type.
     """
+    value = given(values, name)
     dtype = str(value.dtype).removeprefix("torch.")
     if tuple(value.shape) != kind.shape or dtype != kind.dtype:
         message = f"{name} is {dtype}{list(value.shape)}, and the function was built for {kind}."
         raise EngineError("input", message, name)
+    value = value.detach().contiguous()
+    return value.clone() if value.data_ptr() % ALIGNMENT else value

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 import relascope.engine.building.threads  # noqa: F401, sets what TVM reads when what was built first runs
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import Graph
 from relascope.core.memo import Memo
+from relascope.engine.protocol import records
+from relascope.engine.protocol.tuning import RECORDS
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRecords:
     """What tuning found, to be built with.
 
     Args:
@@ -59,7 +63,20 @@ class BuildOptions:
     target: str = "llvm"
     opt_level: int = 3
     disabled: tuple[str, ...] = ()
-    records: Found | None = None
+    records: FoundRecords | None = None
+
+    def with_records(self, ir: str, version: str) -> BuildOptions:
+        """The same with what tuning found on this machine, where the target asks for it.
+
+        Args:
+            version: of TVM.
+        """
+        if self.records is not None or RECORDS not in self.target.split():
+            return self
+        place = records.folder(ir, version, self.target, torch.get_num_threads())
+        if not (place / records.CURVE).exists():
+            return self
+        return replace(self, records=FoundRecords(place, records.stamp(place)))
 
 
 class Builder:

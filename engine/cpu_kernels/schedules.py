@@ -59,31 +59,48 @@ class Dialect:
     """What the TVMs call differently.
 
     Args:
-        open: a schedule of a function.
-        block: a block of a schedule by its name.
-        refused: what a primitive raises where it does not apply.
-        number: the class of whole numbers in the IR.
-        parallel, reduced: kinds of a block's axes.
-        buffer: the buffer of a region that is read.
-        called: names of the intrinsics that a statement calls, without their dialect's prefix.
-        tir: the module of the IR.
+        tvm, tir: the module, and that of the loops' IR.
+        scheduling: the module of schedules.
+        call: the class of calls.
+        get_block: what a schedule calls its method that gives a block by its name.
+        region: what a region that is read calls its buffer.
         walk: visit everything in a statement.
         loops: a statement with other loops; what is asked gives one in place of a loop, or None.
         put: an expression with values in place of variables, given as pairs.
     """
 
-    open: Callable[[Any], Any]
-    block: Callable[[Any, str], Any]
-    refused: type[Exception]
-    number: type
-    parallel: int
-    reduced: int
-    buffer: Callable[[Any], Any]
-    called: Callable[[Any], frozenset[str]]
+    tvm: Any
     tir: Any
+    scheduling: Any
+    call: Any
+    get_block: str
+    region: str
     walk: Callable[[Any, Callable[[Any], None]], Any]
     loops: Callable[[Any, Callable[[Any], Any | None]], Any]
     put: Callable[[Any, Sequence[tuple[Any, Any]]], Any]
+
+    def open(self, function: Any) -> Any:
+        """A schedule of a function."""
+        return self.scheduling.Schedule(self.tvm.IRModule({"main": function}))
+
+    def block(self, schedule: Any, name: str) -> Any:
+        """A block of a schedule by its name."""
+        return getattr(schedule, self.get_block)(name)
+
+    def buffer(self, region: Any) -> Any:
+        """The buffer of a region that is read."""
+        return getattr(region, self.region)
+
+    def called(self, statement: Any) -> frozenset[str]:
+        """Names of the intrinsics that a statement calls, without their dialect's prefix."""
+        found: set[str] = set()
+
+        def visit(node: Any) -> None:
+            if isinstance(node, self.call) and isinstance(node.op, self.tvm.ir.Op):
+                found.add(str(node.op.name).partition(".")[2])
+
+        self.walk(statement, visit)
+        return frozenset(found)
 
 
 def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None:
@@ -97,7 +114,9 @@ def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None
         if sure and not kernel.known():
             return None
         kernel.schedule()
-    except dialect.refused:  # it has no root, or a primitive refused: that is not the same
+    except (
+        dialect.scheduling.ScheduleError
+    ):  # it has no root, or a primitive refused: that is not the same
         return None
     return kernel.sch
 
@@ -121,7 +140,7 @@ class _Kernel:
         for region in block.reads:
             starts = [r.min for r in region.region]
             plain = {v for v in places if any(v.same_as(s) for s in starts)}
-            numbers = sum(isinstance(s, self.tvm.number) for s in starts)
+            numbers = sum(isinstance(s, self.tvm.tir.IntImm) for s in starts)
             if len(plain) + numbers != len(starts):
                 return True
             read.append(plain & kept)
@@ -160,9 +179,10 @@ class _Kernel:
     def _plain(self, block: Any) -> bool:
         """Whether a block is one statement in as many loops of known length as it has axes."""
         loops = self.sch.get_loops(block)
-        known = all(isinstance(self.sch.get(loop).extent, self.tvm.number) for loop in loops)
+        known = all(isinstance(self.sch.get(loop).extent, self.tvm.tir.IntImm) for loop in loops)
         axes = self.sch.get(block).iter_vars
-        kinds = {int(v.iter_type) for v in axes} <= {self.tvm.parallel, self.tvm.reduced}
+        axis = self.tvm.tir.IterVar
+        kinds = {int(v.iter_type) for v in axes} <= {axis.DataPar, axis.CommReduce}
         return known and 0 < len(loops) == len(axes) and kinds
 
     def _outputs(self) -> frozenset[str]:
@@ -183,7 +203,7 @@ class _Kernel:
                 continue
             try:
                 self.sch.compute_inline(block)
-            except self.tvm.refused:
+            except self.tvm.scheduling.ScheduleError:
                 continue  # a gather, say, whose reader needs the value at another place
 
     def _repeated(self, block: Any) -> bool:
@@ -199,7 +219,7 @@ class _Kernel:
         return any(map(self._reduces, self.sch.get(block).iter_vars))
 
     def _reduces(self, axis: Any) -> bool:
-        return int(axis.iter_type) == self.tvm.reduced
+        return int(axis.iter_type) == self.tvm.tir.IterVar.CommReduce
 
     def _row_by_row(self, blocks: Sequence[Any]) -> bool:
         """Compute all steps of one row before the next: a softmax, a layer norm; whether it is one.

@@ -27,6 +27,11 @@ from relascope.engine.pytorch.model import tensor_type
 from relascope.passes.cost import known_flops, reads
 from relascope.passes.peak_memory import plan
 
+LOST = (
+    "TVM's build changed the program in a way that is not followed, so its kernels are not mapped "
+    "to nodes."
+)
+
 See = Callable[[float, int, Sequence[torch.Tensor]], None]
 """Called after each kernel with its seconds, the bytes that it read, and the tensors that it wrote:
 its own memory, good until the call returns."""

@@ -7,27 +7,81 @@ here. It is timed there by the device's own clock: what crosses the network does
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import numpy as np
+import torch
 
 from relascope.core.errors import EngineError, lines_of
-from relascope.engine.building.executables import Compiled
+from relascope.core.graph import TensorType
+from relascope.engine.building import executables
+from relascope.engine.building.executables import Compiled, Tensors
 from relascope.engine.measure import timing
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.measure.timing import Measured
 from relascope.engine.protocol.session import Progress
-from relascope.engine.protocol.target_text import library
+from relascope.engine.protocol.target_text import gpu_index, library
 from relascope.engine.protocol.times import TimeResult
 from relascope.engine.protocol.tuning import Fleet
 
 
-class Remote(Compiled, Protocol):
-    """One function on the device."""
+class Remote(Compiled):
+    """One function on the device; an IR says how TVM runs it there.
+
+    Args:
+        session: TVM's, on the device.
+        built: a library of TVM's, with `export_library`.
+        name: of the function in its module.
+        target: whose device is meant, and TVM's name of the kind of it.
+        pack: TVM's function `tar`, which makes an archive of object files.
+        arguments: types of those that some result depends on, by name.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        built: Any,
+        name: str,
+        target: tuple[str, str],
+        pack: Any,
+        arguments: Mapping[str, TensorType],
+    ) -> None:
+        self._name, self._arguments, self.used = name, arguments, tuple(arguments)
+        there = upload(session, built, name, pack)
+        with understood(name):
+            self.device = session.device(target[1].replace("llvm", "cpu"), gpu_index(target[0]))
+            self.start(there)
+
+    def start(self, there: Any) -> None:
+        """Begin with the library on the device."""
+        raise NotImplementedError
+
+    def results(self, arrays: Mapping[str, np.ndarray]) -> list[Any]:
+        """Run once; TVM's arrays on the device."""
+        raise NotImplementedError
+
+    def timer(self, **options: Any) -> Any:
+        """TVM's times of the last call, made again."""
+        raise NotImplementedError
+
+    def held(self, values: Tensors) -> executables.HeldMemory | None:
+        """Not known of a device elsewhere."""
+        return None
+
+    def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
+        """Run once there; the results come back."""
+        with understood(self._name):
+            given = {n: executables.ready(values, n, kind) for n, kind in self._arguments.items()}
+            made = self.results({n: value.cpu().numpy() for n, value in given.items()})
+            return tuple(torch.from_numpy(r.numpy()) for r in made)
 
     def seconds(self, repeats: int) -> tuple[float, ...]:
         """Times of calls there, on the arguments of the last `run`; each a mean of a few."""
+        timed = self.timer(number=1, repeat=repeats, min_repeat_ms=10)
+        return tuple(float(s) for s in timed.results)
 
 
 def upload(session: Any, library: Any, name: str, pack: Any) -> Any:

@@ -65,7 +65,7 @@ class Tunable:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSchedule:
     """One schedule that was built and run: as `engine.protocol.tuning.Trial` has it."""
 
     candidate: str
@@ -88,7 +88,7 @@ class Tuner(Protocol):
 
     def search(
         self, workload: Workload, place: Path, trials: int, known: Mapping[str, float | None]
-    ) -> Iterator[tuple[Measured, ...]]:
+    ) -> Iterator[tuple[MeasuredSchedule, ...]]:
         """Measure schedules, batch by batch, until there were so many or there are no more.
 
         When it yields a batch, TVM's own records of it are on disk.

@@ -21,6 +21,7 @@ MASK_OUT_OF_REACH = (
     "Fused attention with dropout cannot be imported: its mask is out of reach.",
     'Build the model with attn_implementation="eager".',
 )
+OTHER_DROPOUT = ("This kind of dropout cannot be imported.", "Use nn.Dropout.")
 GROUPED = ("Grouped-query fused attention cannot be imported.", "Repeat the heads.")
 NO_PADDING_ROW = ("The padding row of this embedding cannot be found.", "Drop padding_idx.")
 SHARED_STATISTICS = (
@@ -28,6 +29,11 @@ SHARED_STATISTICS = (
     "Let no other part of the model read or compute them, or put it in eval mode.",
 )
 REWRITE = "Write this part of the model with other operators."
+
+
+def unknown(frontend: str, operator: str) -> tuple[str, str]:
+    """What is said of an operator that TVM's frontend does not know, and what to do."""
+    return f"{frontend}'s PyTorch frontend does not know the operator {operator}.", REWRITE
 
 
 def unconverted(frontend: str, operator: str, origin: Origin, wrong: Exception) -> EngineError:

@@ -7,20 +7,13 @@ from typing import Any
 
 import tvm
 
-from relascope.engine.building.disassemble import Library
 from relascope.engine.building.executables import Executable
-from relascope.engine.building.options import BuildOptions, Function
+from relascope.engine.building.options import BuildOptions
 from relascope.engine.faults.replay import Engine
-from relascope.engine.measure.tuner import Tunable
 from relascope.engine.protocol.targets import EngineInfo
-from relascope.engine.relax.building import libraries, remote, runtime
-from relascope.engine.relax.building.profiled import Watched, kernels_of
-from relascope.engine.relax.building.targets import target, targets
-from relascope.engine.relax.draw.example_text import short_text
-from relascope.engine.relax.draw.to_graph import to_graph
-from relascope.engine.relax.draw.to_text import to_text
-from relascope.engine.relax.faults import replay
-from relascope.engine.relax.faults.extract import extract, written
+from relascope.engine.relax.building import libraries, profiled, remote, runtime, targets
+from relascope.engine.relax.draw import example_text, to_graph, to_text
+from relascope.engine.relax.faults import extract, replay
 from relascope.engine.relax.frontend.importer import import_model
 from relascope.engine.relax.tune import tuning
 from relascope.engine.server.session import PipelineSession
@@ -38,52 +31,38 @@ class RelaxBackend:
 
     ir = "relax"
     replay: Engine = replay
-    target = staticmethod(target)
+    target = staticmethod(targets.target)
     import_model = staticmethod(import_model)
-    to_graph = staticmethod(to_graph)
-    text = staticmethod(to_text)
-    short_text = staticmethod(short_text)
+    to_graph = staticmethod(to_graph.to_graph)
+    text = staticmethod(to_text.to_text)
+    short_text = staticmethod(example_text.short_text)
     split = staticmethod(split)
+    remote = remote.RemoteFunction
+    library = staticmethod(libraries.library)
     compiler_for = staticmethod(libraries.compiler_for)
     showing = staticmethod(showing)
+    watched = profiled.Watched
+    kernels = staticmethod(profiled.kernels_of)
+    tunable = staticmethod(tuning.tunable)
     tuner = staticmethod(tuning.tuner)
-    extract = staticmethod(extract)
-    written = staticmethod(written)
+    written = staticmethod(extract.written)
+    extract = staticmethod(extract.extract)
 
     def version(self) -> str:
         return str(tvm.__version__)
 
     def describe(self) -> EngineInfo:
-        return EngineInfo(self.ir, self.version(), str(Path(tvm.__file__).parent), targets())
+        place = str(Path(tvm.__file__).parent)
+        return EngineInfo(self.ir, self.version(), place, targets.targets())
 
     def example(self, name: str, dtype: str) -> Example | None:
-        make = EXAMPLES.get(name)
-        return None if make is None else make(dtype)
+        return EXAMPLES[name](dtype) if name in EXAMPLES else None
 
     def build(self, program: RelaxProgram, halves: Halves | None, target: str) -> Executable:
         return runtime.step(program, halves, BuildOptions(target))
 
-    def remote(
-        self, program: RelaxProgram, options: BuildOptions, session: Any, name: str
-    ) -> remote.RemoteFunction:
-        remote.check(options.target)
-        return remote.RemoteFunction(program, options, session, name)
-
-    def library(self, function: Function, phase: str, target: str) -> Library:
-        return libraries.library(function.program, BuildOptions(target), function.name, phase)
-
     def can_show(self, expr: Any) -> bool:
         return isinstance(expr, tvm.ir.Var)
-
-    def watched(self, function: Function, target: str) -> Watched:
-        return Watched(function.program, function.name, function.exprs, BuildOptions(target))
-
-    def tunable(self, function: Function, target: str, watch: bool) -> Tunable:
-        program, name, exprs = function.program, function.name, function.exprs
-        return tuning.tunable(program, name, exprs, target, watch)
-
-    def kernels(self, function: Function) -> tuple[tuple[str, ...], ...] | None:
-        return kernels_of(function.program, function.name, function.exprs)
 
     def ordinal(self, program: RelaxProgram, expr: Any) -> int | None:
         return imported_order(program, expr)

@@ -11,20 +11,13 @@ boot()
 
 import tvm
 
-from relascope.engine.building.disassemble import Library
 from relascope.engine.building.executables import Executable
-from relascope.engine.building.options import BuildOptions, Function
+from relascope.engine.building.options import BuildOptions
 from relascope.engine.faults.replay import Engine
-from relascope.engine.measure.tuner import Tunable
 from relascope.engine.protocol.targets import EngineInfo
-from relascope.engine.relay.building import libraries, remote, runtime
-from relascope.engine.relay.building.profiled import Watched, kernels_of
-from relascope.engine.relay.building.targets import target, targets
-from relascope.engine.relay.draw.example_text import short_text
-from relascope.engine.relay.draw.to_graph import to_graph
-from relascope.engine.relay.draw.to_text import to_text
-from relascope.engine.relay.faults import replay
-from relascope.engine.relay.faults.extract import extract, written
+from relascope.engine.relay.building import libraries, profiled, remote, runtime, targets
+from relascope.engine.relay.draw import example_text, to_graph, to_text
+from relascope.engine.relay.faults import extract, replay
 from relascope.engine.relay.frontend.importer import import_model
 from relascope.engine.relay.tune import tuning
 from relascope.engine.server.session import PipelineSession
@@ -42,52 +35,37 @@ class RelayBackend:
 
     ir = "relay"
     replay: Engine = replay
-    target = staticmethod(target)
+    target = staticmethod(targets.target)
     import_model = staticmethod(import_model)
-    to_graph = staticmethod(to_graph)
-    text = staticmethod(to_text)
-    short_text = staticmethod(short_text)
+    to_graph = staticmethod(to_graph.to_graph)
+    text = staticmethod(to_text.to_text)
+    short_text = staticmethod(example_text.short_text)
     split = staticmethod(split)
+    remote = remote.RemoteFunction
+    library = staticmethod(libraries.library)
     compiler_for = staticmethod(libraries.compiler_for)
     showing = staticmethod(showing)
+    watched = profiled.Watched
+    kernels = staticmethod(profiled.kernels_of)
+    tunable = staticmethod(tuning.tunable)
     tuner = staticmethod(tuning.tuner)
-    extract = staticmethod(extract)
-    written = staticmethod(written)
+    written = staticmethod(extract.written)
+    extract = staticmethod(extract.extract)
 
     def version(self) -> str:
         return str(tvm.__version__)
 
     def describe(self) -> EngineInfo:
-        return EngineInfo(self.ir, self.version(), str(installation().python), targets())
+        return EngineInfo(self.ir, self.version(), str(installation().python), targets.targets())
 
     def example(self, name: str, dtype: str) -> Example | None:
-        make = EXAMPLES.get(name)
-        return None if make is None else make(dtype)
+        return EXAMPLES[name](dtype) if name in EXAMPLES else None
 
     def build(self, program: RelayProgram, halves: Halves | None, target: str) -> Executable:
         return runtime.step(program, halves, BuildOptions(target))
 
-    def remote(
-        self, program: RelayProgram, options: BuildOptions, session: Any, name: str
-    ) -> remote.RemoteFunction:
-        remote.check(options.target)
-        return remote.RemoteFunction(program, options, session, name)
-
-    def library(self, function: Function, phase: str, target: str) -> Library:
-        return libraries.library(function.program, BuildOptions(target), function.name, phase)
-
     def can_show(self, expr: Any) -> bool:
         return True
-
-    def watched(self, function: Function, target: str) -> Watched:
-        return Watched(function.program, function.name, function.exprs, BuildOptions(target))
-
-    def tunable(self, function: Function, target: str, watch: bool) -> Tunable:
-        program, name, exprs = function.program, function.name, function.exprs
-        return tuning.tunable(program, name, exprs, BuildOptions(target), watch)
-
-    def kernels(self, function: Function) -> tuple[tuple[str, ...], ...] | None:
-        return kernels_of(function.program, function.name, function.exprs)
 
     def ordinal(self, program: RelayProgram, expr: Any) -> int | None:
         return imported_order(expr)

@@ -26,7 +26,7 @@ from relascope.engine.building.devices import torch_device
 from relascope.engine.building.disassemble import take_apart
 from relascope.engine.building.executables import Executable
 from relascope.engine.building.explain import explain
-from relascope.engine.building.options import BuildOptions, Found, Function
+from relascope.engine.building.options import BuildOptions, FoundRecords, Function
 from relascope.engine.building.threads import set_threads
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.faults import narrow, report
@@ -330,7 +330,7 @@ class PipelineSession:
         found = None
         if RECORDS in target.split():
             place = self._records(request, fleet)
-            found = Found(place, records.stamp(place))
+            found = FoundRecords(place, records.stamp(place))
         with connected(fleet, progress) as session:
 
             def build(program: Program, *, name: str) -> Remote:

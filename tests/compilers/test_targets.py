@@ -265,8 +265,8 @@ class Module:
         return name if name in self.functions else None
 
 
-def fake_tvm(gpus, functions, run=lambda target, device, given: given * 2 + 1):
-    return Tvm(Module(gpus, functions), lambda text: None, run)
+def fake_tvm(gpus, functions, run=lambda target, device, given: given * 2 + 1, ways=None):
+    return Tvm(Module(gpus, functions), lambda text: None, run, cuda_ways=ways or {})
 
 
 def test_every_gpu_is_listed_with_what_it_is():
@@ -284,12 +284,12 @@ def test_every_gpu_is_listed_with_what_it_is():
 def test_ways_are_listed_for_nvidias_gpus_that_run():
     functions = {"device_api.cuda", "target.build.cuda"}
     ways = {"-graphs=cuda": "as graphs"}
-    found = fake_tvm({"cuda": [Device(True, "one")]}, functions).gpus(ways)
+    found = fake_tvm({"cuda": [Device(True, "one")]}, functions, ways=ways).gpus()
     assert [(t.name, t.device) for t in found] == [
         ("cuda -arch=sm_90", "one (compute capability 9.0)"),
         ("cuda -arch=sm_90 -graphs=cuda", "one (compute capability 9.0), as graphs"),
     ]
-    assert len(fake_tvm({}, functions).gpus(ways)) == 1
+    assert len(fake_tvm({}, functions, ways=ways).gpus()) == 1
 
 
 def test_a_gpu_that_computes_wrongly_is_said_not_to_run():

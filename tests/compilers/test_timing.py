@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from relascope.engine.building.executables import Held, TrainingExecutable
+from relascope.engine.building.executables import HeldMemory, TrainingExecutable
 from relascope.engine.measure import timing
 from relascope.engine.measure.memory import torch_peak
 from relascope.engine.measure.timing import Measured
@@ -80,11 +80,15 @@ def step(forward, backward):
 @pytest.mark.parametrize(
     ("forward", "backward", "expected"),
     [
-        (Held(10, 4, False), Held(20, 1, False), (10, 24)),  # results are held in the backward
-        (Held(30, 4, False), Held(20, 1, False), (30, 30)),
-        (Held(10, 0, True), Held(20, 0, True), (30, 30)),  # both hold what they have always
-        (None, Held(20, 1, False), (None, None)),
-        (Held(10, 4, False), None, (10, None)),
+        (
+            HeldMemory(10, 4, False),
+            HeldMemory(20, 1, False),
+            (10, 24),
+        ),  # the backward holds results
+        (HeldMemory(30, 4, False), HeldMemory(20, 1, False), (30, 30)),
+        (HeldMemory(10, 0, True), HeldMemory(20, 0, True), (30, 30)),  # both hold it always
+        (None, HeldMemory(20, 1, False), (None, None)),
+        (HeldMemory(10, 4, False), None, (10, None)),
     ],
 )
 def test_what_both_halves_hold(forward, backward, expected):

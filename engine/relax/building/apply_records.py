@@ -2,48 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 import tvm
 from tvm import relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from relascope.core.errors import EngineError
-from relascope.engine.building.options import BuildOptions, Found
+from relascope.engine.building.options import FoundRecords
 from relascope.engine.protocol import records
-from relascope.engine.protocol.tuning import RECORDS
 from relascope.engine.relax.building.kernel_tasks import bare, key_of, library_kernel, stages
 from relascope.engine.relax.building.records import best
 from relascope.engine.relax.kernels.schedules import schedule_kernels
 
 
-def found(options: BuildOptions) -> Found | None:
-    """What to build with; None where the target does not ask for records, or there are none."""
-    if options.records is not None or RECORDS not in options.target.split():
-        return options.records
-    place = records.folder("relax", str(tvm.__version__), options.target, torch.get_num_threads())
-    return Found(place, records.stamp(place)) if (place / records.CURVE).exists() else None
-
-
-def taking(found: Found) -> Callable[[str], bool]:
+def taking(found: FoundRecords) -> Callable[[str], bool]:
     """Which tasks are built with their best record."""
     if found.always:
         return lambda key: True
-    book = records.read(found.place)
-    known: dict[str, bool] = {}
-
-    def takes(key: str) -> bool:
-        if key not in known:
-            known[key] = book.takes(key)
-        return known[key]
-
-    return takes
+    return functools.cache(records.read(found.place).takes)
 
 
-def pipeline(target: Any, ours: bool, found: Found, faults: list[EngineError]) -> Any:
+def pipeline(target: Any, ours: bool, found: FoundRecords | None, faults: list[EngineError]) -> Any:
     """TVM's pipeline for a target, where kernels with a record are scheduled by it.
 
     Args:
@@ -51,19 +34,22 @@ def pipeline(target: Any, ours: bool, found: Found, faults: list[EngineError]) -
         faults: gets what is wrong with a record; TVM then raises an error without these words.
     """
 
-    @tvm.transform.module_pass(opt_level=0, name="relascope.pipeline_with_records")
+    if found is None and not ours:
+        return relax.get_default_pipeline(target)
+
+    @tvm.transform.module_pass(opt_level=0, name="relascope.pipeline")
     def run(mod: Any, context: Any) -> Any:
         parts = stages(target)
+        known = [] if found is None else [by_records(found, faults)]
         scheduling = [schedule_kernels] if ours else list(parts.scheduling)
+        steps = [*parts.fusing, *known, *scheduling, *parts.lowering]
         with target:
-            return tvm.transform.Sequential(
-                [*parts.fusing, by_records(found, faults), *scheduling, *parts.lowering]
-            )(mod)
+            return tvm.transform.Sequential(steps)(mod)
 
     return run
 
 
-def instead_of_library(mod: Any, found: Found) -> Any:
+def instead_of_library(mod: Any, found: FoundRecords) -> Any:
     """A module in which the calls of a library that a record beats call a kernel of TVM's."""
     rewriter = _Rewriter(mod)
     rewriter.takes = taking(found)
@@ -86,17 +72,17 @@ class _Rewriter(PyExprMutator):
         return relax.call_tir(kernel, made.args[1], made.ty)
 
 
-def by_records(found: Found, faults: list[EngineError]) -> Any:
+def by_records(found: FoundRecords, faults: list[EngineError]) -> Any:
     """A pass that schedules the kernels with a record; `faults` as of `pipeline`."""
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_by_records")
     def run(mod: Any, context: Any) -> Any:
         takes = taking(found)
+        made = dict(mod.functions.items())
         try:
-            made = {
-                name: _scheduled(f, found.place, takes) if isinstance(f, tirx.PrimFunc) else f
-                for name, f in mod.functions.items()
-            }
+            for name, function in made.items():
+                if isinstance(function, tirx.PrimFunc):
+                    made[name] = _scheduled(function, found.place, takes)
         except EngineError as wrong:
             faults.append(wrong)
             raise

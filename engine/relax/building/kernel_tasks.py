@@ -17,8 +17,8 @@ from tvm.s_tir import meta_schedule as ms
 
 from relascope.core.graph import TensorType
 from relascope.engine.measure.tuner import Workload
-from relascope.engine.relax.draw.to_graph import tensor_types
-from relascope.engine.relax.kernels.blas import OPAQUE, TURNS, symbol_of
+from relascope.engine.relax.draw.to_graph import counted_flops, tensor_types
+from relascope.engine.relax.kernels.blas import OPAQUE, TURNS, known, symbol_of
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ def tasks_of(mod: Any) -> tuple[dict[str, Workload], list[tuple[str, str | None]
         Of each call, the kernel's symbol and the key of its task; None where it is none.
     """
     found: dict[str, Workload] = {}
-    known: dict[tuple[str, ...], Workload | None] = {}
+    made: dict[tuple[str, ...], Workload | None] = {}
     calls: list[tuple[str, str | None]] = []
     for call in calls_of(mod["main"]):
         symbol = symbol_of(call)
         about = (symbol, *(str(a.ty) for a in given(call)), str(call.ty))
-        if about not in known:
-            known[about] = _workload(mod, call, symbol)
-        task = known[about]
+        if about not in made:
+            made[about] = _workload(mod, call, symbol)
+        task = made[about]
         calls.append((symbol, None if task is None else task.key))
         if task is not None:
             found.setdefault(task.key, task)
@@ -94,11 +94,8 @@ def tasks_of(mod: Any) -> tuple[dict[str, Workload], list[tuple[str, str | None]
 
 def calls_of(function: Any) -> Iterator[Any]:
     """The calls of kernels that a function makes, in order."""
-    for block in function.body.blocks:
-        for binding in block.bindings:
-            value = binding.value
-            if isinstance(value, tvm.ir.Call) and symbol_of(value):
-                yield value
+    values = (b.value for block in function.body.blocks for b in block.bindings)
+    return (value for value in values if symbol_of(value))
 
 
 def given(call: Any) -> list[Any]:
@@ -124,44 +121,31 @@ def workload(name: str, function: Any, results: int, symbol: str = "") -> Worklo
     """
     if function.attrs.get("tirx.is_scheduled", False):
         return None
-    arguments = []
     for buffer in function.params:
-        if not isinstance(buffer, tirx.Buffer):
+        if not isinstance(buffer, tirx.Buffer) or not known(buffer.shape):
             return None
-        if not all(isinstance(d, tirx.IntImm) for d in buffer.shape):
-            return None
-        shape = tuple(int(d) for d in buffer.shape)
-        arguments.append(TensorType(shape, str(buffer.dtype)))
+    arguments = tuple(TensorType(tuple(map(int, b.shape)), str(b.dtype)) for b in function.params)
     mod = bare(function)
     try:
         s_tir.Schedule(mod).get_sblock("root")
     except (s_tir.ScheduleError, ValueError):  # it has not the form that schedules are of
         return None
     kernel = Kernel(mod, results, symbol)
-    return Workload(key_of(mod), name, tuple(arguments), _flops(mod), kernel)
+    return Workload(key_of(mod), name, arguments, counted_flops(mod["main"]) or None, kernel)
 
 
 def bare(function: Any) -> Any:
     """A module with a kernel as "main", without what the program around it says of it."""
     attrs = {k: v for k, v in dict(function.attrs).items() if k == "s_tir"}
     attrs |= {"global_symbol": "main", "tirx.noalias": True}
-    plain = tirx.PrimFunc(
-        function.params, function.body, function.ret_type, tvm.ir.make_node("ir.DictAttrs", **attrs)
-    )
+    made = tvm.ir.make_node("ir.DictAttrs", **attrs)
+    plain = tirx.PrimFunc(function.params, function.body, function.ret_type, made)
     return tvm.IRModule({"main": plain})
 
 
 def key_of(mod: Any) -> str:
     """A task's key, from the structure of its kernel alone."""
     return str(ms.utils.shash2hex(mod)).removeprefix("0x")
-
-
-def _flops(mod: Any) -> float | None:
-    try:
-        count = float(s_tir.analysis.estimate_tir_flops(mod))
-    except (tvm.error.InternalError, ValueError, TypeError):  # what is computed there has no count
-        return None
-    return count or None
 
 
 def library_kernel(call: Any) -> Any | None:
@@ -212,9 +196,8 @@ def alone(task: Workload, library: bool) -> Any:
             if library and kernel.symbol:
                 call = relax.op.call_dps_packed(kernel.symbol, tuple(parameters), result)
             else:
-                called = builder.add_func(
-                    kernel.mod["main"].without_attr("global_symbol"), "kernel"
-                )
+                function = kernel.mod["main"].without_attr("global_symbol")
+                called = builder.add_func(function, "kernel")
                 call = relax.call_tir(called, tuple(parameters), result)
             output = builder.emit_output(call)
         builder.emit_func_output(output)

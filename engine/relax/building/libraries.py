@@ -11,47 +11,27 @@ import os
 import shutil
 from typing import Any
 
-from relascope.engine.building.disassemble import Library, pack
-from relascope.engine.building.options import BuildOptions
+from relascope.engine.building.disassemble import Library, library_of
+from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.cpu_kernels.openblas import NOTE, OPENBLAS
 from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.targets import BLAS, parse
-from relascope.passes.relax.ir.program import RelaxProgram
+
+_NOTES = {
+    OPENBLAS: NOTE,
+    BLAS: "The library calls functions that relascope registers in Python over PyTorch's, such as "
+    "relascope.matmul_nt; it runs beside relascope alone.",
+}
 
 
-def library(program: RelaxProgram, options: BuildOptions, name: str, phase: str) -> Library:
+def library(function: Function, phase: str, target: str) -> Library:
     """One function of a program, built for a target that need not be here.
 
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
-    executable = runtime.executable(program, options, name)
-    host, devices = ("", ""), []
-    todo = [executable.mod]
-    while todo:
-        module = todo.pop(0)
-        todo += list(module.imports)
-        kind = str(module.kind)
-        if kind == "llvm":
-            host = (str(module.inspect_source("ll")), str(module.inspect_source("asm")))
-        elif not kind.startswith("relax"):
-            devices.append((kind, str(module.inspect_source())))
-
-    def export(file: str) -> object:
-        return executable.export_library(file, fcompile=pack)
-
-    return Library(phase, host, tuple(devices), export, _note(options))
-
-
-def _note(options: BuildOptions) -> str:
-    if OPENBLAS in options.target.split():
-        return NOTE
-    if BLAS not in options.target.split():
-        return ""
-    return (
-        "The library calls functions that relascope registers in Python over PyTorch's, such as "
-        "relascope.matmul_nt; it runs beside relascope alone."
-    )
+    executable = runtime.executable(function.program, BuildOptions(target), function.name)
+    return library_of(executable, executable.mod, phase, target, _NOTES)
 
 
 def compiler_for(target: str) -> Any:

@@ -21,45 +21,34 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
-from relascope.engine.building.options import BuildOptions
-from relascope.engine.measure.profile import See, Site, Tensors
+from relascope.engine.building.options import BuildOptions, Function
+from relascope.engine.measure.profile import LOST, See, Site, Tensors
 from relascope.engine.relax.building import runtime
 from relascope.engine.relax.draw.to_graph import counted_flops, tensor_types
+from relascope.engine.relax.kernels.blas import symbol_of
 from relascope.engine.relax.kernels.openblas import LIBRARY
-from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import bindings, op_name, substituted
+from relascope.passes.relax.ir.rewrite import bindings, substituted
 
 _NODE = "node_"
-_KERNELS = ("call_tir", "call_dps_packed", "call_tir_inplace")
-_LOST = (
-    "TVM's build changed the program in a way that is not followed, so its kernels are not mapped "
-    "to nodes."
-)
 
 
 class Watched:
     """See `engine.measure.profile.Watched`.
 
     Args:
-        program: typed.
-        name: of the function in its module.
-        exprs: the variable of each node of its graph, by the node's id.
-        options: as it is built when nobody watches.
+        watched: of a typed program.
+        target: it is built for when nobody watches.
     """
 
     memory_bytes: int | None = None  # the virtual machine makes room as it runs
 
-    def __init__(
-        self, program: RelaxProgram, name: str, exprs: Mapping[str, Any], options: BuildOptions
-    ) -> None:
-        ids = [i for i, e in exprs.items() if isinstance(e, tvm.ir.Var)]
-        names = {exprs[ident].__chandle__(): f"{_NODE}{k}" for k, ident in enumerate(ids)}
-        function = _renamed(program.mod[name], names)
+    def __init__(self, watched: Function, target: str) -> None:
+        ids, function, mod = _numbered(watched)
         seen = _Passes()
-        executable = runtime.make(runtime.module_of(program, name, function), options, [seen])
-        self._compiled = runtime.Compiled(executable, options.target, function)
+        executable = runtime.make(mod, BuildOptions(target), [seen])
+        self._compiled = runtime.Compiled(executable, target, function)
         sites = _sites(seen.modules)
-        self.note = "" if sites is not None else _LOST
+        self.note = "" if sites is not None else LOST
         self._sites = sites or []
         counted = _counted(seen.modules) if self._sites else {}
         self.kernels = tuple(
@@ -100,22 +89,13 @@ class Watched:
         if not self.kernels:
             self.kernels = tuple(Site(s, ()) for s in symbols)
         elif tuple(symbols) != tuple(k.name for k in self.kernels):
-            self.note, self._sites = _LOST, []
+            self.note, self._sites = LOST, []
             self.kernels = tuple(Site(s, ()) for s in symbols)
 
 
-def kernels_of(
-    program: RelaxProgram, name: str, exprs: Mapping[str, Any]
-) -> tuple[tuple[str, ...], ...] | None:
-    """What FuseOps makes one kernel each of a function: ids of nodes; None where it is lost.
-
-    Args:
-        exprs: the variable of each node of its graph, by the node's id.
-    """
-    ids = [i for i, e in exprs.items() if isinstance(e, tvm.ir.Var)]
-    names = {exprs[ident].__chandle__(): f"{_NODE}{k}" for k, ident in enumerate(ids)}
-    function = _renamed(program.mod[name], names)
-    mod = runtime.module_of(program, name, function)
+def kernels_of(function: Function) -> tuple[tuple[str, ...], ...] | None:
+    """What FuseOps makes one kernel each of a function: ids of nodes; None where it is lost."""
+    ids, _, mod = _numbered(function)
     t = relax.transform
     for step in (t.Normalize(), t.LegalizeOps(), t.AnnotateTIROpPattern()):
         mod = step(mod)
@@ -147,8 +127,12 @@ class _Passes:
         self.modules.setdefault(f"after {info.name}", mod)
 
 
-def _renamed(function: Any, names: Mapping[int, str]) -> Any:
-    """A function with new variables in place of those that it binds, under these names."""
+def _numbered(watched: Function) -> tuple[list[str], Any, Any]:
+    """The ids of a graph's nodes; the function, with new variables in place of those that it binds,
+    named after the numbers of their nodes; and a module with it as "main"."""
+    ids = [i for i, e in watched.exprs.items() if isinstance(e, tvm.ir.Var)]
+    names = {watched.exprs[i].__chandle__(): f"{_NODE}{k}" for k, i in enumerate(ids)}
+    function = watched.program.mod[watched.name]
     instead: dict[int, Any] = {}
     blocks = []
     for block in function.body.blocks:
@@ -160,9 +144,9 @@ def _renamed(function: Any, names: Mapping[int, str]) -> Any:
             instead[old.__chandle__()] = new
         blocks.append(type(block)(made))
     body = relax.SeqExpr(blocks, substituted(function.body.body, instead))
-    return relax.Function(
-        list(function.params), body, function.ret_ty, function.is_pure, function.attrs
-    )
+    about = function.ret_ty, function.is_pure, function.attrs
+    named = relax.Function(list(function.params), body, *about)
+    return ids, named, runtime.module_of(watched.program, watched.name, named)
 
 
 _Sites = list[tuple[str, frozenset[int], int]]
@@ -172,13 +156,8 @@ writes."""
 
 def _sites(modules: Mapping[str, Any]) -> _Sites | None:
     """The kernels of a function that was built, or None where the build is not understood."""
-    wanted = (
-        "before FuseOps",
-        "after FuseOps",
-        "after FuseTIR",
-        "before RewriteDataflowReshape",
-        "after RewriteDataflowReshape",
-    )
+    fusing, views = ("before FuseOps", "after FuseOps", "after FuseTIR"), "RewriteDataflowReshape"
+    wanted = (*fusing, f"before {views}", f"after {views}")
     if not all(w in modules for w in wanted):
         return None
     before, fused, lowered, plain, reshaped = (modules[w] for w in wanted)
@@ -210,24 +189,16 @@ def _counted(modules: Mapping[str, Any]) -> dict[str, int]:
     A kernel that calls a library does nothing in loops.
     """
     functions = modules["before RewriteDataflowReshape"].functions
-    found = {
-        str(v.name_hint): counted_flops(f)
-        for v, f in functions.items()
-        if isinstance(f, tvm.tirx.PrimFunc) and LIBRARY not in f.attrs
-    }
+    loops = {v: f for v, f in functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
+    own = {v: f for v, f in loops.items() if LIBRARY not in f.attrs}
+    found = {str(v.name_hint): counted_flops(f) for v, f in own.items()}
     return {name: flops for name, flops in found.items() if flops is not None}
 
 
 def _symbol(value: Any) -> str:
     """The kernel that a bound value calls, "" where it calls none."""
-    if not isinstance(value, tvm.ir.Call):
-        return ""
-    if isinstance(value.op, tvm.ir.GlobalVar):
-        return str(value.op.name_hint)
-    if op_name(value) in _KERNELS:
-        callee = value.args[0]
-        return str(getattr(callee, "name_hint", "") or getattr(callee, "global_symbol", ""))
-    return ""
+    called = isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.GlobalVar)
+    return str(value.op.name_hint) if called else symbol_of(value)
 
 
 def _calls(mod: Any) -> list[tuple[str, Any]]:

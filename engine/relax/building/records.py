@@ -24,7 +24,7 @@ def kept(place: Path, mod: Any) -> Any:
     Raises:
         EngineError: kind "file"; what is kept there is another kernel.
     """
-    for line in lines_of(place / WORKLOAD):
+    for line in lines_in(place / WORKLOAD):
         try:
             found = ms.database.Workload.from_json(json.loads(line))
         except ValueError:  # a line that was not finished
@@ -43,7 +43,7 @@ def stored(place: Path, workload: Any) -> list[Any]:
         workload: as `kept` gives it.
     """
     found = []
-    for line in lines_of(place / RECORD):
+    for line in lines_in(place / RECORD):
         try:
             _, record = json.loads(line)
         except ValueError:
@@ -62,6 +62,6 @@ def best(place: Path, mod: Any) -> Any | None:
     return min(found, key=lambda r: min(float(s) for s in r.run_secs), default=None)
 
 
-def lines_of(path: Path) -> list[str]:
+def lines_in(path: Path) -> list[str]:
     """The lines of a file; none where it is not there."""
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []

@@ -8,8 +8,7 @@ kernels expect or not contiguous, and results that are an argument as it is.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from tvm import relax, te, tirx
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.building import executables
+from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Builder, BuildOptions
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
@@ -45,8 +45,6 @@ def mask_kernel() -> mersenne_twister.Kernel:
 
 dropout_masks.DRAWING.provide(mask_kernel)
 
-_ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
-
 _LONG = 512
 """Keys from which attention goes to PyTorch's kernel although that has threads of its own, beside
 TVM's: from about here on the scores of a head are larger than a core's caches."""
@@ -65,9 +63,7 @@ class Compiled:
     """
 
     def __init__(self, executable: Any, target: str, function: Any) -> None:
-        self.arguments: dict[str, TensorType] = {
-            str(p.name): tensor_types(p.ty)[0] for p in function.params
-        }
+        self.arguments = arguments_of(function)
         self.used = tuple(self.arguments)
         kind = str(parse(target).kind.name)
         self.device = tvm.device("cpu" if kind == "llvm" else kind, gpu_index(target))
@@ -76,27 +72,12 @@ class Compiled:
         self._main = self.machine["main"]
         self._held: dict[str, tuple[int, Any]] = {}
 
-    def run(
-        self, values: Mapping[str, torch.Tensor], keep: Iterable[str] = ()
-    ) -> tuple[torch.Tensor, ...]:
-        """Run once.
-
-        Args:
-            values: a tensor for every argument, by name; others are ignored. None is changed.
-            keep: names of arguments whose memory stays where it is from call to call, such as
-                parameters: they are wrapped once.
-
-        Returns:
-            The results, flattened, as tensors of their own.
-
-        Raises:
-            EngineError: kind "input"; an argument is missing or of another type.
-        """
+    def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
+        """See `executables.Compiled`."""
         kept = frozenset(keep)
         given = [self._array(name, values, name in kept) for name in self.arguments]
         made = self._main(*given) if self.device.type == "cpu" else self._on_torchs_stream(given)
-        results = list(made) if isinstance(made, tvm.ir.Array | list | tuple) else [made]
-        tensors = tuple(torch.from_dlpack(r) for r in results)
+        tensors = tuple(map(torch.from_dlpack, flat(made)))
         # An argument that is returned as it is, or twice, must not share its memory.
         seen = {values[name].data_ptr() for name in self.arguments}
         own = []
@@ -110,7 +91,7 @@ class Compiled:
         with tvm_ffi.use_torch_stream():
             return self._main(*given)
 
-    def held(self, values: Mapping[str, torch.Tensor]) -> executables.Held | None:
+    def held(self, values: Tensors) -> executables.HeldMemory | None:
         """What the virtual machine holds for a call, seen in one."""
         sizes: list[int] = []
 
@@ -125,47 +106,47 @@ class Compiled:
             self.machine.set_instrument(lambda *_: None)
         return held(str(self._bytecode.as_text()), sizes)
 
-    def _array(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> Any:
-        kind = self.arguments[name]
-        value = executables.given(values, name)
-        address = value.data_ptr()
+    def _array(self, name: str, values: Tensors, keep: bool) -> Any:
+        address = executables.given(values, name).data_ptr()
         held = self._held.get(name)
         if keep and held is not None and held[0] == address:
             return held[1]
-        executables.check_type(value, name, kind)
-        value = value.detach().contiguous()
-        if value.data_ptr() % _ALIGNMENT:
-            value = value.clone()
+        value = executables.ready(values, name, self.arguments[name])
         array = tvm.runtime.from_dlpack(value)
         if keep and value.data_ptr() == address:  # a copy is to be made anew each time
             self._held[name] = (address, array)
         return array
 
 
+def flat(made: Any) -> list[Any]:
+    """What a function returned, as a list."""
+    return list(made) if isinstance(made, tvm.ir.Array | list | tuple) else [made]
+
+
+def arguments_of(function: Any) -> dict[str, TensorType]:
+    """The types of a function's arguments by their names."""
+    return {str(p.name): tensor_types(p.ty)[0] for p in function.params}
+
+
 def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> Compiled:
-    """Build one function of a program.
-
-    What was built stays known by the module's structure, so building the same again is quick.
-
-    Args:
-        program: typed; parameters that are not bound stay arguments.
-        name: of the function in its module.
-
-    Raises:
-        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
-    """
+    """Build one function of a program, by `executable`."""
     return Compiled(executable(program, options, name), options.target, program.mod[name])
 
 
 def executable(program: RelaxProgram, options: BuildOptions, name: str = "main") -> Any:
     """What `make` returns of one function of a program; its device need not be here.
 
+    What was built stays known by the module's structure, so building the same again is quick.
+
+    Args:
+        program: typed; parameters that are not bound stay arguments.
+
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
     function = program.mod[name]
     mod = module_of(program, name, function)
-    options = replace(options, records=apply_records.found(options))
+    options = options.with_records("relax", str(tvm.__version__))
     return _builder.build(mod, tuple(str(p.name) for p in function.params), options)
 
 
@@ -185,12 +166,10 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
     ours = SCHEDULES in options.target
     mod = dispatched(mod, options.target)
     faults: list[EngineError] = []
-    found = apply_records.found(options)
+    found = options.with_records("relax", str(tvm.__version__)).records
     if found is not None:
         mod = apply_records.instead_of_library(mod, found)
-        pipeline = apply_records.pipeline(target, ours, found, faults)
-    else:
-        pipeline = schedules.pipeline(target) if ours else relax.get_default_pipeline(target)
+    pipeline = apply_records.pipeline(target, ours, found, faults)
     if OPENBLAS in options.target.split():
         mod = openblas.native(mod)
     with (

@@ -10,12 +10,10 @@ import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError
-from relascope.engine.building.cpu import cpu_target
 from relascope.engine.building.devices import Tvm
 from relascope.engine.cpu_kernels.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
 from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
 from relascope.engine.protocol import target_text
-from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.tuning import RECORDS
 
 BLAS = "-libs=blas"
@@ -62,48 +60,17 @@ def parse(target: str) -> Any:
 
 def _check_ours(kind: str, target: str) -> None:
     refuse_elsewhere(target)
-    words = target.split()
+    gpus = ("cuda", "rocm", "metal", "opencl", "vulkan")
     for option, kinds, why in (
         (SCHEDULES, ("llvm",), "Our schedules are for a CPU; a GPU's kernels DLight schedules."),
-        (
-            DLIGHT,
-            ("cuda", "rocm", "metal", "opencl", "vulkan"),
-            "DLight schedules a GPU's kernels.",
-        ),
+        (DLIGHT, gpus, "DLight schedules a GPU's kernels."),
         (GRAPHS, ("cuda",), "CUDA graphs are NVIDIA's."),
     ):
-        if option in words and kind not in kinds:
+        if option in target.split() and kind not in kinds:
             raise EngineError("target", why, target, f"Leave out {option}.")
 
 
 _CUDA_WAYS = {BLAS: "matmuls by PyTorch's cuBLAS", GRAPHS: "kernels launched as CUDA graphs"}
-
-
-@functools.cache
-def targets() -> tuple[Target, ...]:
-    """The targets, the best first; those that do not run here come last and say why.
-
-    A function is built and run for each once in a process, a few tens of milliseconds.
-    """
-    # TVM's own matmuls are slow on the CPU.
-    found = (*_TVM.gpus(_CUDA_WAYS), *reversed(_TVM.cpu(cpu_ways(BLAS))))
-    return tuple(sorted(found, key=lambda t: not t.runs_here))
-
-
-def processor() -> str:
-    """The target for this machine's processor, without any way of ours."""
-    return cpu_target(_TVM.known)[0]
-
-
-@functools.cache
-def target(text: str) -> Target:
-    """A target that somebody wrote: what it is for, and whether that can be run here.
-
-    Raises:
-        EngineError: kind "target"; TVM refuses it, or cannot write code for it.
-    """
-    listed = {t.name: t for t in targets()}
-    return listed.get(text) or _TVM.examine(text)
 
 
 def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
@@ -120,4 +87,5 @@ def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
     return np.asarray(result.numpy())
 
 
-_TVM = Tvm(tvm, parse, _run)
+_TVM = Tvm(tvm, parse, _run, cpu_ways=functools.partial(cpu_ways, BLAS), cuda_ways=_CUDA_WAYS)
+targets, target, processor = _TVM.targets, _TVM.target, _TVM.processor

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +22,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.s_tir.analysis import estimate_tir_flops
 
-from relascope.core.builder import Constants, GraphBuilder, body_origin, fused_name
+from relascope.core.builder import Constants, GraphBuilder, body_origin, fused_name, other_name
 from relascope.core.graph import Graph, JsonValue, Kind, TensorType
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -78,13 +80,25 @@ class _Shared:
         if attrs is None:
             return {}
         if isinstance(attrs, tvm.ir.DictAttrs):
-            return {str(k): _json(attrs[k]) for k in attrs.keys()}  # noqa: SIM118
+            return {str(k): as_json(attrs[k]) for k in attrs.keys()}  # noqa: SIM118
         kind = type(attrs)
         if kind not in self.fields:
             info = getattr(kind, "__tvm_ffi_type_info__", None)
             self.fields[kind] = tuple(f.name for f in info.fields) if info is not None else ()
-        values = {name: _json(getattr(attrs, name)) for name in self.fields[kind]}
+        values = {name: as_json(getattr(attrs, name)) for name in self.fields[kind]}
         return {k: v for k, v in values.items() if v is not None and v != "" and k != "span"}
+
+
+@dataclass(frozen=True)
+class _At:
+    """An expression, the variable that it is bound to (or itself), and where it comes from."""
+
+    expr: Any
+    bound: Any
+    origin: tuple[str, str] = ("", "")
+
+
+_Attrs = Mapping[str, JsonValue]
 
 
 class _Walk(GraphBuilder):
@@ -101,9 +115,18 @@ class _Walk(GraphBuilder):
     def graph(self, name: str, forward_outputs: int | None = None) -> Graph:
         return self.finish(name, "relax", self.inputs, self.result, forward_outputs)
 
-    def add(self, expr: Any, typed: Any, identity: str, kind: Kind, **about: Any) -> str:
-        """A node for an expression, of the type of another; `about` as of `add_node`."""
-        return self.add_node(expr, identity, kind, tensor_types(typed.ty), **about)
+    def add(
+        self, at: _At, what: str, kind: Kind, inputs: tuple[str, ...] | None = None, **about: Any
+    ) -> str:
+        """A node for an expression; `about` as of `add_node`.
+
+        Args:
+            what: it computes of its inputs, whose ids are added where it can have some.
+        """
+        if inputs is not None:
+            what = f"{what} {' '.join(inputs)}"
+        about |= {"inputs": inputs or (), "origin": at.origin}
+        return self.add_node(at.bound, what, kind, tensor_types(at.expr.ty), **about)
 
     def sequence(self, body: Any) -> str:
         """The bindings of a body, in order; returns the id of its result."""
@@ -118,11 +141,11 @@ class _Walk(GraphBuilder):
         return self.value(body.body, "")
 
     def argument(self, variable: Any) -> str:
-        name = str(variable.name)
-        parameter = name in self.shared.parameters
-        kind = Kind.PARAMETER if parameter else Kind.INPUT
-        origin = (name.rpartition(".")[0] if parameter else "", "")
-        ident = self.add(variable, variable, f"variable {name}", kind, origin=origin, name=name)
+        name, kind, scope = str(variable.name), Kind.INPUT, ""
+        if name in self.shared.parameters:
+            kind, scope = Kind.PARAMETER, name.rpartition(".")[0]
+        at = _At(variable, variable, (scope, ""))
+        ident = self.add(at, f"variable {name}", kind, name=name)
         self.alive.append(variable)
         self.ids[variable.__chandle__()] = ident
         return ident
@@ -136,127 +159,98 @@ class _Walk(GraphBuilder):
         if isinstance(expr, tvm.ir.Var):
             known = self.ids.get(expr.__chandle__())
             return self.argument(expr) if known is None else known
-        bound = expr if variable is None else variable
-        origin = self.shared.provenance.get(name, ("", ""))
+        at = _At(
+            expr, expr if variable is None else variable, self.shared.provenance.get(name, ("", ""))
+        )
         if isinstance(expr, tvm.ir.GenericConst):
             return self.constant(expr)
         if isinstance(expr, tvm.ir.Call):
-            return self.call(expr, bound, origin)
+            return self.call(at)
         if isinstance(expr, relax.TupleGetItem):
             source, index = self.value(expr.tuple_value, ""), int(expr.index)
-            about = {"origin": origin, "attrs": {"index": index}, "inputs": (source,)}
-            return self.add(bound, expr, f"item {index} {source}", Kind.ITEM, **about)
+            return self.add(at, f"item {index}", Kind.ITEM, (source,), attrs={"index": index})
         if isinstance(expr, relax.Tuple):
-            inputs = tuple(self.value(f, "") for f in expr.fields)
-            text = f"tuple {' '.join(inputs)}"
-            return self.add(bound, expr, text, Kind.TUPLE, origin=origin, inputs=inputs)
+            return self.add(at, "tuple", Kind.TUPLE, tuple(self.value(f, "") for f in expr.fields))
         if isinstance(expr, relax.If):
-            return self.branch(expr, bound, origin)
-        if isinstance(expr, relax.Function):
-            return self.closure(expr, bound, origin)
-        op = _other_name(expr)
-        return self.add_call(expr, bound, origin, op, {"value": _json(expr)}, (), f"{op} {expr}")
+            chosen = self.value(expr.cond, "")
+            parts = self.sequence(expr.true_branch), self.sequence(expr.false_branch)
+            return self.add_call(at, "if", {}, (chosen, *parts))
+        if isinstance(expr, relax.Function):  # a closure over the variables that it reads outside
+            free = tuple(self.value(v, "") for v in relax.analysis.free_vars(expr))
+            return self.add_function(
+                at, "closure", self.inside(expr, "closure"), free, op="closure"
+            )
+        op = other_name(expr)
+        return self.add_call(at, op, {"value": as_json(expr)}, (), f"{op} {expr}")
 
     def constant(self, expr: Any) -> str:
-        data = expr.value
+        data, at = expr.value, _At(expr, expr)
         if not hasattr(data, "numpy"):
-            attrs: dict[str, JsonValue] = {"value": str(data)}
-            return self.add(expr, expr, f"constant {data}", Kind.CONSTANT, attrs=attrs)
+            return self.add(at, f"constant {data}", Kind.CONSTANT, attrs={"value": str(data)})
         identity, attrs, origin = self.shared.constants.about(data)
-        return self.add(expr, expr, identity, Kind.CONSTANT, origin=origin, attrs=attrs)
+        return self.add(_At(expr, expr, origin), identity, Kind.CONSTANT, attrs=attrs)
 
-    def call(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
-        op = expr.op
+    def call(self, at: _At) -> str:
+        op, given = at.expr.op, at.expr.args
         if isinstance(op, tvm.ir.GlobalVar):
-            return self.call_function(expr, bound, origin, self.shared.mod[op], op.name_hint)
+            return self.call_function(at, self.shared.mod[op], op.name_hint)
         if isinstance(op, relax.Function):
-            return self.call_function(expr, bound, origin, op, "")
+            return self.call_function(at, op, "")
         if not isinstance(op, tvm.ir.Op):
-            name = str(getattr(op, "global_symbol", "")) or "call"
-            arguments = list(expr.args)
-            if name == "call":
-                arguments = [op, *arguments]
-            inputs, attrs = self.arguments(arguments, [])
-            return self.add_call(expr, bound, origin, name, attrs, inputs)
+            name = str(getattr(op, "global_symbol", ""))
+            inputs, attrs = self.arguments(list(given) if name else [op, *given], [])
+            return self.add_call(at, name or "call", attrs, inputs)
         if str(op.name) in _KERNEL_CALLS:
-            return self.call_kernel(expr, bound, origin)
+            return self.call_kernel(at)
         name, names = self.shared.op(op)
-        inputs, attrs = self.arguments(expr.args, names)
-        return self.add_call(
-            expr, bound, origin, name, {**attrs, **self.shared.attrs(expr.attrs)}, inputs
-        )
+        inputs, attrs = self.arguments(given, names)
+        return self.add_call(at, name, {**attrs, **self.shared.attrs(at.expr.attrs)}, inputs)
 
-    def call_kernel(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
+    def call_kernel(self, at: _At) -> str:
         """A call of a kernel of the module, or of a function of the runtime."""
-        callee, given, *rest = list(expr.args)
-        how = str(expr.op.name).removeprefix("relax.")
+        callee, given, *rest = list(at.expr.args)
+        how = str(at.expr.op.name).removeprefix("relax.")
         fields = given.fields if isinstance(given, relax.Tuple) else [given]
         inputs, attrs = self.arguments([*fields, *rest], [])
         if not isinstance(callee, tvm.ir.GlobalVar):
-            op = str(callee.global_symbol)
-            return self.add_call(expr, bound, origin, op, {"call": how, **attrs}, inputs)
+            return self.add_call(at, str(callee.global_symbol), {"call": how, **attrs}, inputs)
         kernel = self.shared.mod[callee]
-        op = str(callee.name_hint)
         told = kernel.attrs or {}
-        about = {
-            str(k): _json(told[k])
-            for k in sorted(map(str, told.keys()))
-            if k not in ("global_symbol", "target")
-        }
-        identity = tvm_ffi.structural_hash(kernel)
-        attrs = {"call": how, **about, **attrs, **_flops(kernel)}
-        return self.add_call(expr, bound, origin, op, attrs, inputs, f"{identity:x}")
+        names = sorted({str(k) for k in told.keys()} - {"global_symbol", "target"})  # noqa: SIM118
+        attrs = {"call": how, **{n: as_json(told[n]) for n in names}, **attrs, **_flops(kernel)}
+        identity = f"{tvm_ffi.structural_hash(kernel):x}"
+        return self.add_call(at, str(callee.name_hint), attrs, inputs, identity)
 
     def add_call(
-        self,
-        expr: Any,
-        bound: Any,
-        origin: tuple[str, str],
-        op: str,
-        attrs: Mapping[str, JsonValue],
-        inputs: tuple[str, ...],
-        identity: str = "",
+        self, at: _At, op: str, attrs: _Attrs, inputs: tuple[str, ...], identity: str = ""
     ) -> str:
-        text = f"{identity or op} {json.dumps(attrs)} {' '.join(inputs)}"
-        about = {"origin": origin, "op": op, "attrs": attrs, "inputs": inputs}
-        return self.add(bound, expr, text, Kind.CALL, **about)
+        what = f"{identity or op} {json.dumps(attrs)}"
+        return self.add(at, what, Kind.CALL, inputs, op=op, attrs=attrs)
 
-    def call_function(
-        self, expr: Any, bound: Any, origin: tuple[str, str], function: Any, name: str
-    ) -> str:
+    def call_function(self, at: _At, function: Any, name: str) -> str:
         """A call of a fused function, which is shown with what is inside."""
-        inputs, attrs = self.arguments(expr.args, [])
+        inputs, attrs = self.arguments(at.expr.args, [])
         if not isinstance(function, relax.Function):
-            return self.add_call(expr, bound, origin, name or "call", attrs, inputs)
+            return self.add_call(at, name or "call", attrs, inputs)
         # FuseOps makes one function of equal groups, with the names of the first: of a function
         # that is called from two places, the names do not tell where a call comes from.
-        shared = self.shared if self.shared.calls.get(name, 1) < 2 else self.shared.without_origins
-        inner = _Walk(shared, function)
-        self.alive.append(inner)
-        body = inner.graph("fused")
-        identity = f"function {' '.join(body.outputs)} {' '.join(inputs)}"
-        about = {"op": fused_name(body), "attrs": attrs, "inputs": inputs, "body": body}
-        about["origin"] = origin if origin != ("", "") else body_origin(body)
-        return self.add(bound, expr, identity, Kind.FUNCTION, **about)
+        known = self.shared.calls.get(name, 1) < 2
+        body = self.inside(function, "fused", self.shared if known else self.shared.without_origins)
+        if at.origin == ("", ""):
+            at = replace(at, origin=body_origin(body))
+        return self.add_function(at, "function", body, inputs, op=fused_name(body), attrs=attrs)
 
-    def closure(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
-        """A function as a value: a closure over the variables that it reads from outside."""
-        inputs = tuple(self.value(v, "") for v in relax.analysis.free_vars(expr))
-        inner = _Walk(self.shared, expr)
-        self.alive.append(inner)
-        body = inner.graph("closure")
-        identity = f"closure {' '.join(body.outputs)} {' '.join(inputs)}"
-        return self.add_node(
-            bound, identity, Kind.FUNCTION, (), origin, "closure", inputs=inputs, body=body
-        )
+    def add_function(
+        self, at: _At, what: str, body: Graph, inputs: tuple[str, ...], **about: Any
+    ) -> str:
+        what = f"{what} {' '.join(body.outputs)}"
+        return self.add(at, what, Kind.FUNCTION, inputs, body=body, **about)
 
-    def branch(self, expr: Any, bound: Any, origin: tuple[str, str]) -> str:
-        inputs = (
-            self.value(expr.cond, ""),
-            self.sequence(expr.true_branch),
-            self.sequence(expr.false_branch),
-        )
-        return self.add_call(expr, bound, origin, "if", {}, inputs)
+    def inside(self, function: Any, name: str, shared: _Shared | None = None) -> Graph:
+        """What is inside a function."""
+        inner = _Walk(shared or self.shared, function)
+        self.alive.append(inner)
+        return inner.graph(name)
 
     def arguments(
         self, args: Any, names: list[str]
@@ -267,24 +261,19 @@ class _Walk(GraphBuilder):
         for index, argument in enumerate(args):
             if _is_plain(argument):
                 name = names[index] if index < len(names) else f"argument {index}"
-                attrs[name] = _json(argument)
+                attrs[name] = as_json(argument)
             else:
                 inputs.append(self.value(argument, ""))
         return tuple(inputs), attrs
 
 
-def _calls(mod: Any) -> dict[str, int]:
+def _calls(mod: Any) -> Counter[str]:
     """How often each function of a module is called by name."""
-    counts: dict[str, int] = {}
-    for function in mod.functions.values():
-        if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
-            for block in function.body.blocks:
-                for binding in block.bindings:
-                    callee = getattr(binding.value, "op", None)
-                    if isinstance(callee, tvm.ir.GlobalVar):
-                        name = str(callee.name_hint)
-                        counts[name] = counts.get(name, 0) + 1
-    return counts
+    functions = (f for f in mod.functions.values() if isinstance(f, relax.Function))
+    bodies = (f.body for f in functions if isinstance(f.body, relax.SeqExpr))
+    bound = (b.value for body in bodies for block in body.blocks for b in block.bindings)
+    callees = (getattr(value, "op", None) for value in bound)
+    return Counter(str(c.name_hint) for c in callees if isinstance(c, tvm.ir.GlobalVar))
 
 
 def _is_plain(expr: Any) -> bool:
@@ -294,13 +283,6 @@ def _is_plain(expr: Any) -> bool:
     return isinstance(
         expr, relax.ShapeExpr | tvm.ir.StringImm | tvm.tirx.IntImm | tvm.tirx.FloatImm
     )
-
-
-def _other_name(expr: Any) -> str:
-    if isinstance(expr, tvm.ir.GlobalVar):
-        return f"@{expr.name_hint}"
-    name = type(expr).__name__
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
 
 def tensor_types(kind: Any) -> tuple[TensorType, ...]:
@@ -335,21 +317,21 @@ def _flops(kernel: Any) -> dict[str, JsonValue]:
     return {} if counted is None else {"flops": counted}
 
 
-def _json(value: Any) -> JsonValue:
+def as_json(value: Any) -> JsonValue:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
         return str(value)  # TVM's own kind of str does not leave this process
     if isinstance(value, tvm.tirx.IntImm | tvm.tirx.FloatImm | tvm.ir.StringImm):
-        return _json(value.value)
+        return as_json(value.value)
     if isinstance(value, relax.ShapeExpr):
-        return [_json(v) for v in value.values]
+        return [as_json(v) for v in value.values]
     if isinstance(value, relax.Tuple):
-        return [_json(v) for v in value.fields]
+        return [as_json(v) for v in value.fields]
     if isinstance(value, tvm.ir.Array | list | tuple):
-        return [_json(v) for v in value]
+        return [as_json(v) for v in value]
     if isinstance(value, tvm.ir.Map | dict):
-        return {str(k): _json(v) for k, v in value.items()}
+        return {str(k): as_json(v) for k, v in value.items()}
     return str(value)
 
 

@@ -17,11 +17,8 @@ def to_text(program: RelaxProgram) -> str:
 
     Loop nests of kernels are left out: they would be most of it.
     """
-    functions = {
-        str(v.name_hint): f
-        for v, f in program.mod.functions.items()
-        if isinstance(f, relax.Function)
-    }
+    every = {str(v.name_hint): f for v, f in program.mod.functions.items()}
+    functions = {name: f for name, f in every.items() if isinstance(f, relax.Function)}
     names = sorted(functions, key=lambda name: (name != "main", name))
     return "\n".join(_one(functions[name], name) for name in names)
 

@@ -14,7 +14,13 @@ from relascope.core.errors import EngineError
 from relascope.engine.faults.narrow import Cut, Written, constant_name
 from relascope.engine.relax.faults import replay
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import bindings, function_of, substituted, variables
+from relascope.passes.relax.ir.rewrite import (
+    bindings,
+    function_of,
+    substituted,
+    variables,
+    with_main,
+)
 
 
 def extract(program: RelaxProgram, exprs: Mapping[str, Any], cut: Cut) -> RelaxProgram:
@@ -94,7 +100,7 @@ def written(program: RelaxProgram) -> Written:
     """A program as TVMScript that TVM reads back to the same; as TVM's JSON where there is no
     such."""
     for inline in (True, False):
-        mod, constants = _spelled_out(program.mod, inline)
+        mod, constants = _spelled_out(program, inline)
         text = str(mod.script(show_meta=False))
         try:
             again = replay.read(text, "", constants)
@@ -105,7 +111,7 @@ def written(program: RelaxProgram) -> Written:
     return Written("", {}, str(tvm.ir.save_json(program.mod)))
 
 
-def _spelled_out(mod: Any, inline: bool) -> tuple[Any, dict[str, np.ndarray]]:
+def _spelled_out(program: RelaxProgram, inline: bool) -> tuple[Any, dict[str, np.ndarray]]:
     """A module with the constants of "main" as its arguments.
 
     Args:
@@ -113,7 +119,7 @@ def _spelled_out(mod: Any, inline: bool) -> tuple[Any, dict[str, np.ndarray]]:
     """
     values: dict[str, np.ndarray] = {}
     made: dict[int, Any] = {}
-    main = mod["main"]
+    main = program.main
     taken = {str(p.name) for p in main.params}
 
     def visit(expr: Any) -> None:
@@ -128,23 +134,8 @@ def _spelled_out(mod: Any, inline: bool) -> tuple[Any, dict[str, np.ndarray]]:
 
     relax.analysis.post_order_visit(main, visit)
     if not made:
-        return mod, {}
-    bound = [(v, _without(value, made)) for v, value in bindings(main)]
-    blocks = [relax.DataflowBlock([relax.VarBinding(v, value) for v, value in bound])]
-    body = relax.SeqExpr(blocks, main.body.body)
+        return program.mod, {}
+    bound = [relax.VarBinding(v, substituted(value, made)) for v, value in bindings(main)]
+    body = relax.SeqExpr([relax.DataflowBlock(bound)], main.body.body)
     function = relax.Function([*main.params, *made.values()], body, main.ret_ty, True)
-    functions = {g: f for g, f in mod.functions.items() if g.name_hint != "main"}
-    new = tvm.IRModule({**functions, "main": function.with_attr("global_symbol", "main")})
-    return relax.transform.Normalize()(new), values
-
-
-def _without(value: Any, made: Mapping[int, Any]) -> Any:
-    """A bound value with variables in the place of constants."""
-    if isinstance(value, tvm.ir.GenericConst):
-        return made.get(value.__chandle__(), value)
-    if isinstance(value, tvm.ir.Call):
-        args = [_without(a, made) for a in value.args]
-        return tvm.ir.Call(value.op, args, attrs=value.attrs, ty_args=value.ty_args)
-    if isinstance(value, relax.Tuple):
-        return relax.Tuple([_without(f, made) for f in value.fields])
-    return value
+    return with_main(program, function).mod, values

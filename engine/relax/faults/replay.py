@@ -42,11 +42,6 @@ def program(mod: Any, parameters: Values, inputs: Sequence[str], outputs: int) -
     return RelaxProgram(mod, arrays, tuple(inputs), outputs)
 
 
-def runner(mod: Any, values: Values, target: str) -> Run:
-    """Build a module's "main" and put its arguments in place."""
-    return Run(mod, values, target)
-
-
 class Run:
     """See `engine.faults.replay.Runner`. On the virtual machine."""
 
@@ -56,10 +51,8 @@ class Run:
             built = tvm.compile(mod, kind, relax_pipeline=relax.get_default_pipeline(kind))
         device = tvm.device(str(kind.kind.name).replace("llvm", "cpu"), 0)
         self._main = relax.VirtualMachine(built, device)["main"]
-        shapes = {
-            str(p.name): (tuple(int(d) for d in p.ty.shape.values), str(p.ty.dtype))
-            for p in mod["main"].params
-        }
+        kinds = {str(p.name): p.ty for p in mod["main"].params}
+        shapes = {n: (tuple(map(int, t.shape.values)), str(t.dtype)) for n, t in kinds.items()}
         given = filled(values, shapes).values()
         self._values = [tvm.runtime.tensor(np.ascontiguousarray(v), device) for v in given]
         self._made: Any = None
@@ -72,3 +65,6 @@ class Run:
         """The results of the last run, flattened."""
         several = isinstance(self._made, tvm.ir.Array | list | tuple)
         return [r.numpy() for r in (self._made if several else [self._made])]
+
+
+runner = Run

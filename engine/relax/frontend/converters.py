@@ -20,19 +20,9 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from relascope.core.errors import EngineError
+from relascope.engine.pytorch import unlike
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.model import Model
-from relascope.engine.pytorch.unlike import (
-    DRAWS,
-    GROUPED,
-    MASK_OUT_OF_REACH,
-    NO_PADDING_ROW,
-    RANDOM,
-    REWRITE,
-    SHARED_STATISTICS,
-    note_padding,
-    unconverted,
-)
 from relascope.passes.program import Mask
 from relascope.passes.relax.ir.rewrite import shape
 
@@ -41,24 +31,37 @@ GRADIENT_OF = "gradient of "
 
 # Options that change no value, and `dtype`, which shows in the result's type.
 _ALWAYS = frozenset({"memory_format", "device", "layout", "pin_memory", "dtype", "implicit"})
-_FILLED: tuple[tuple[int | float, tuple[str, ...]], ...] = (
-    (1, ("full", "full_like")),
-    (2, ("new_full",)),
-    (1.0, ("new_ones", "ones", "ones_like")),
-    (0.0, ("new_zeros", "zeros", "zeros_like")),
+
+_BY_NAME = (
+    "addmm batch_norm convolution cumsum dropout elu embedding linear native_layer_norm "
+    "pixel_shuffle scaled_dot_product_attention"
 )
-"""By what `Converter.filled` takes, operators that fill a tensor."""
+"""Operators whose converter has their name."""
+
+_FILLED: dict[str, int | float] = {
+    "full full_like": 1,
+    "new_full": 2,
+    "new_ones ones ones_like": 1.0,
+    "new_zeros zeros zeros_like": 0.0,
+}
+"""Operators that fill a tensor, and what `Converter.filled` takes."""
+
+_LEFT_OUT = (
+    "_native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default "
+    "_native_batch_norm_legit.no_stats native_group_norm.default std.correction _softmax.default "
+    "_log_softmax.default conv1d.default conv2d.default conv3d.default conv_transpose1d.default "
+    "conv_transpose2d.input copy_.default copy.default celu.default rsub.Scalar rsub.Tensor "
+    "selu.default"
+)
+"""These compute something else than PyTorch, or leave options out: PyTorch's own decompositions
+stand in for them."""
+
 _READ = {
-    "add.Tensor": {"alpha"},
-    "add.Scalar": {"alpha"},
-    "sub.Tensor": {"alpha"},
-    "sub.Scalar": {"alpha"},
-    "addmm.default": {"alpha", "beta"},
-    "baddbmm.default": {"alpha", "beta"},
+    **{key: {"alpha"} for key in ("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar")},
+    **{key: {"alpha", "beta"} for key in ("addmm.default", "baddbmm.default")},
+    **{key: {"correction", "keepdim"} for key in ("var.correction", "var_mean.correction")},
     "gelu.default": {"approximate"},
     "div.Tensor_mode": {"rounding_mode"},
-    "var.correction": {"correction", "keepdim"},
-    "var_mean.correction": {"correction", "keepdim"},
     "scaled_dot_product_attention.default": {"scale"},
 }
 
@@ -160,79 +163,33 @@ class Converter(ExportedProgramImporter):
     def create_convert_map(self) -> dict[str, Convert]:
         """TVM's map, with ours instead of what needed mending."""
         theirs = super().create_convert_map()
+        ours: dict[str, Convert] = {f"{n}.default": getattr(self, n) for n in _BY_NAME.split()}
         matmul = self._binary_op(relax.op.matmul, operator.matmul)
-        ours: dict[str, Convert] = {
-            "add.Tensor": self.scaled(theirs["add.Tensor"]),
-            "add.Scalar": self.scaled(theirs["add.Scalar"]),
-            "sub.Tensor": self.scaled(theirs["sub.Tensor"]),
-            "sub.Scalar": self.scaled(theirs["sub.Scalar"]),
-            "addmm.default": self.addmm,
-            "alpha_dropout.default": self.other_dropout,
-            "amax.default": self.extreme(self.op.max),
-            "amin.default": self.extreme(self.op.min),
-            "batch_norm.default": self.batch_norm,
-            "bmm.default": matmul,
-            "clone.default": self.same,
-            "contiguous.default": self.same,
-            "convolution.default": self.convolution,
-            "cumsum.default": self.cumsum,
-            "detach.default": self.same,
-            "div.Tensor_mode": self.divide,
-            "dropout.default": self.dropout,
-            "elu.default": self.elu,
-            "embedding.default": self.embedding,
-            "eq.Scalar": self.on_bool(theirs["eq.Scalar"]),
-            "eq.Tensor": self.on_bool(theirs["eq.Tensor"]),
-            "feature_alpha_dropout.default": self.other_dropout,
-            "feature_dropout.default": self.other_dropout,
-            "index.Tensor": self.index(theirs["index.Tensor"]),
-            "linear.default": self.linear,
-            "log_softmax.int": self.in_dtype(theirs["log_softmax.int"]),
-            "matmul.default": matmul,
-            "mm.default": matmul,
-            "native_layer_norm.default": self.native_layer_norm,
-            "ne.Scalar": self.on_bool(theirs["ne.Scalar"]),
-            "ne.Tensor": self.on_bool(theirs["ne.Tensor"]),
-            "pixel_shuffle.default": self.pixel_shuffle,
-            "scaled_dot_product_attention.default": self.attention,
-            "select.int": self.select,
-            "softmax.int": self.in_dtype(theirs["softmax.int"]),
-            "to.device": self.to,
-            "to.dtype": self.to,
-            "to.dtype_layout": self.to,
-            "to.other": self.to,
-            "to.prim_Device": self.to,
-            "_to_copy.default": self.to,
-            "upsample_nearest2d.vec": self.nearest(theirs["upsample_nearest2d.vec"]),
+        instead: dict[Convert, str] = {
+            self.divide: "div.Tensor_mode",
+            self.extreme(self.op.max): "amax.default",
+            self.extreme(self.op.min): "amin.default",
+            self.other_dropout: "alpha_dropout.default feature_alpha_dropout.default "
+            "feature_dropout.default",
+            self.same: "clone.default contiguous.default detach.default",
+            self.select: "select.int",
+            self.to: "to.device to.dtype to.dtype_layout to.other to.prim_Device _to_copy.default",
+            matmul: "bmm.default matmul.default mm.default",
         }
-        for value, names in _FILLED:
-            ours |= {f"{name}.default": self.filled(value) for name in names}
-        random = {
-            n: self.random for n in theirs if n.partition(".")[0] in (*RANDOM, "native_dropout")
+        ours |= {name: convert for convert, names in instead.items() for name in names.split()}
+        mended: dict[Callable[[Convert], Convert], str] = {
+            self.in_dtype: "log_softmax.int softmax.int",
+            self.index: "index.Tensor",
+            self.nearest: "upsample_nearest2d.vec",
+            self.on_bool: "eq.Scalar eq.Tensor ne.Scalar ne.Tensor",
+            self.scaled: "add.Tensor add.Scalar sub.Tensor sub.Scalar",
         }
-        left_out = {
-            # These compute something else than PyTorch, or leave options out: PyTorch's own
-            # decompositions stand in for them.
-            "_native_batch_norm_legit_functional.default",
-            "_native_batch_norm_legit_no_training.default",
-            "_native_batch_norm_legit.no_stats",
-            "native_group_norm.default",
-            "std.correction",
-            "_softmax.default",
-            "_log_softmax.default",
-            "conv1d.default",
-            "conv2d.default",
-            "conv3d.default",
-            "conv_transpose1d.default",
-            "conv_transpose2d.input",
-            "copy_.default",
-            "copy.default",
-            "celu.default",
-            "rsub.Scalar",
-            "rsub.Tensor",
-            "selu.default",
-        }
-        return {k: v for k, v in {**theirs, **ours, **random}.items() if k not in left_out}
+        ours |= {n: mend(theirs[n]) for mend, names in mended.items() for n in names.split()}
+        for names, value in _FILLED.items():
+            ours |= {f"{n}.default": self.filled(value) for n in names.split()}
+        drawing = (*unlike.RANDOM, "native_dropout")
+        ours |= {n: self.random for n in theirs if n.partition(".")[0] in drawing}
+        return {k: v for k, v in {**theirs, **ours}.items() if k not in _LEFT_OUT.split()}
 
     def convert(self, node: Node) -> Any:
         """Convert one node of the FX graph, and hold its type against PyTorch's.
@@ -248,26 +205,21 @@ class Converter(ExportedProgramImporter):
         if unread:
             self.refuse(node, f"The option {min(unread)} of {name} cannot be imported.")
         if name not in self.convert_map:
-            self.refuse(
-                node, f"Relax's PyTorch frontend does not know the operator {name}.", REWRITE
-            )
+            self.refuse(node, *unlike.unknown("Relax", name))
         try:
             made = self.convert_map[name](node)
         except EngineError:
             raise
         except Exception as wrong:
-            raise unconverted("Relax", name, node.meta["origin"], wrong) from wrong
+            raise unlike.unconverted("Relax", name, node.meta["origin"], wrong) from wrong
         self.check(node, made)
         return made
 
     def check(self, node: Node, made: Any) -> None:
         expected, found = _types(node.meta["val"]), _made_types(made)
         if expected != found:
-            self.refuse(
-                node,
-                f"Relax's PyTorch frontend makes {_words(found)} of {node.target}, and "
-                f"PyTorch {_words(expected)}.",
-            )
+            theirs, ours = _words(expected), f"{_words(found)} of {node.target}"
+            self.refuse(node, f"Relax's PyTorch frontend makes {ours}, and PyTorch {theirs}.")
 
     def refuse(self, node: Node, message: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, node.meta["origin"].where, hint)
@@ -292,14 +244,12 @@ class Converter(ExportedProgramImporter):
         """Dropouts that draw and scale otherwise."""
         data, rate, train = self.retrieve_args(node)
         if train and rate:
-            self.refuse(
-                node, "Relax has no counterpart of this kind of dropout.", "Use nn.Dropout."
-            )
+            self.refuse(node, *unlike.OTHER_DROPOUT)
         return data
 
     def random(self, node: Node) -> Any:
         """TVM's draws from its own generator, or not at all."""
-        self.refuse(node, *DRAWS)
+        self.refuse(node, *unlike.DRAWS)
 
     # Products: TVM's write float32 into the program whatever the operands are.
 
@@ -316,14 +266,12 @@ class Converter(ExportedProgramImporter):
         return self.op.add(self.times(product, alpha), self.times(added, beta))
 
     def convolution(self, node: Node) -> Any:
-        data, weight, bias, stride, padding, dilation, turned, more, groups = self.retrieve_args(
-            node
-        )
+        data, weight, bias, *options, turned, more, groups = self.retrieve_args(node)
         spatial = len(shape(data)) - 2
         op = getattr(self.op.nn, f"conv{spatial}d" + ("_transpose" if turned else ""))
         # One number for all axes is written once.
         stride, padding, dilation, more = (
-            list(v) * (spatial if len(v) == 1 else 1) for v in (stride, padding, dilation, more)
+            list(v) * (spatial if len(v) == 1 else 1) for v in (*options, more)
         )
         options = {"strides": stride, "padding": padding * 2, "dilation": dilation}
         options |= {"output_padding": more} if turned else {}
@@ -403,19 +351,11 @@ class Converter(ExportedProgramImporter):
     ) -> Any:
         """Batch norm in eval mode."""
         channels, dtype = shape(data)[1], str(data.ty.dtype)
-        ones, zeros = (relax.const(f(channels), dtype) for f in (np.ones, np.zeros))
-        made = self.op.nn.batch_norm(
-            data,
-            ones if gamma is None else gamma,
-            zeros if beta is None else beta,
-            mean,
-            variance,
-            axis=1,
-            epsilon=epsilon,
-            scale=gamma is not None,
-            center=beta is not None,
-            training=False,
-        )
+        options = {"scale": gamma is not None, "center": beta is not None, "training": False}
+        gamma = relax.const(np.ones(channels), dtype) if gamma is None else gamma
+        beta = relax.const(np.zeros(channels), dtype) if beta is None else beta
+        given = data, gamma, beta, mean, variance
+        made = self.op.nn.batch_norm(*given, axis=1, epsilon=epsilon, **options)
         return self.block_builder.emit(relax.TupleGetItem(made, 0))
 
     def by_batch(self, data: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any, Any]:
@@ -427,13 +367,15 @@ class Converter(ExportedProgramImporter):
         size = shape(data)
         mean, centred, spread = self.moments(data, [i for i in range(len(size)) if i != 1])
         deviation = self.op.sqrt(self.op.add(spread, self.number(epsilon, data)))
-        result = self.op.divide(centred, deviation)
-        along = [size[1]] + [1] * (len(size) - 2)
-        if gamma is not None:
-            result = self.op.multiply(result, self.op.reshape(gamma, along))
-        if beta is not None:
-            result = self.op.add(result, self.op.reshape(beta, along))
-        return result, mean, spread
+        return self.affine(self.op.divide(centred, deviation), gamma, beta), mean, spread
+
+    def affine(self, result: Any, gamma: Any, beta: Any) -> Any:
+        """A norm's result with a scale and a shift for each channel, where there are some."""
+        along = [shape(result)[1]] + [1] * (len(shape(result)) - 2)
+        for op, factor in ((self.op.multiply, gamma), (self.op.add, beta)):
+            if factor is not None:
+                result = op(result, self.op.reshape(factor, along))
+        return result
 
     def moments(self, data: Any, axes: list[int]) -> tuple[Any, Any, Any]:
         """The mean along axes, the distances to it, and their mean square; axes are kept."""
@@ -456,7 +398,7 @@ class Converter(ExportedProgramImporter):
         """Move a running statistic towards a batch's, (1, channels, 1, ...)."""
         name = str(getattr(running, "name", ""))
         if name not in self.model.buffers or name in self.updates:
-            self.refuse(node, *SHARED_STATISTICS)
+            self.refuse(node, *unlike.SHARED_STATISTICS)
         new = self.op.reshape(new, list(shape(running)))
         moved = self.times(new, momentum)
         kept = self.times(running, 1 - momentum)
@@ -464,15 +406,15 @@ class Converter(ExportedProgramImporter):
 
     # Attention and embedding.
 
-    def attention(self, node: Node) -> Any:
+    def scaled_dot_product_attention(self, node: Node) -> Any:
         """TVM's ignores the scale, and reads a mask in another layout; here it is spelled out."""
         given: list[Any] = list(self.retrieve_args(node))
         given += [None, 0.0, False, False][len(given) - 3 :]
         query, key, value, mask, rate, causal, grouped = given
         if rate:
-            self.refuse(node, *MASK_OUT_OF_REACH)
+            self.refuse(node, *unlike.MASK_OUT_OF_REACH)
         if grouped:
-            self.refuse(node, *GROUPED)
+            self.refuse(node, *unlike.GROUPED)
         size = shape(query)[-1]
         scale = node.kwargs.get("scale")
         scale = 1 / math.sqrt(size) if scale is None else scale
@@ -500,8 +442,8 @@ class Converter(ExportedProgramImporter):
             return rows
         tensor = self.model.parameters.get(str(weight.name))
         if tensor is None:
-            self.refuse(node, *NO_PADDING_ROW)
-        note_padding(self.model, padding, str(weight.name))
+            self.refuse(node, *unlike.NO_PADDING_ROW)
+        unlike.note_padding(self.model, padding, str(weight.name))
         row = self._convert_torch_tensor_to_relax(tensor[padding])
         is_padding = self.op.equal(indices, self.number(padding, indices))
         return self.op.where(self.op.expand_dims(is_padding, -1), row, rows)
@@ -550,9 +492,8 @@ class Converter(ExportedProgramImporter):
         op, zero = self.op, self.number(0.0, x)
         above = op.greater(x, zero)
         below = op.where(above, zero, x)  # exp of large numbers would make NaN gradients
-        curve = op.subtract(
-            op.exp(op.multiply(below, self.number(input_scale, x))), self.number(1.0, x)
-        )
+        power = op.exp(op.multiply(below, self.number(input_scale, x)))
+        curve = op.subtract(power, self.number(1.0, x))
         line = op.multiply(x, self.number(scale, x))
         return op.where(above, line, op.multiply(curve, self.number(alpha * scale, x)))
 

@@ -71,14 +71,11 @@ class _Joint:
         self.outputs = list(trace.graph.output_node().args[0])  # type: ignore[arg-type]
         self.masks = {n: mask_of(i, n) for i, n in enumerate(filter(_is_dropout, self.calls))}
         self.floating = [i for i, n in enumerate(self.outputs) if n.meta["val"].is_floating_point()]
-        wanted = {*model.input_names, *model.parameters}
-        self.leaves = [
-            (name, i)
-            for i, (name, node) in enumerate(zip(trace.arguments, self.placeholders, strict=True))
-            if name in wanted and node.meta["val"].is_floating_point()
-        ]
-        # Gradients are in the order of the program's arguments, not of the trace's.
         order = {n: i for i, n in enumerate((*model.input_names, *model.parameters))}
+        floating = [n.meta["val"].is_floating_point() for n in self.placeholders]
+        given = enumerate(zip(trace.arguments, floating, strict=True))
+        self.leaves = [(name, i) for i, (name, is_float) in given if name in order and is_float]
+        # Gradients are in the order of the program's arguments, not of the trace's.
         self.leaves.sort(key=lambda leaf: order[leaf[0]])
         self.origins = _Origins()
         self.updates: dict[str, Any] = {}
@@ -126,24 +123,15 @@ class _Joint:
         if node in masks:
             return args[0] * masks[node]
         if node.target is _aten.batch_norm.default and args[3] is not None and args[5]:
-            return self.batch_norm(node, *args[:5], *args[6:8])
+            return self.batch_norm(node, *args)
         try:
             return node.target(*args, **kwargs)  # type: ignore[operator]
         except RuntimeError as wrong:
             self.refuse(node.meta["origin"], f"PyTorch cannot record {node.target}: {wrong}")
 
-    def batch_norm(
-        self,
-        node: Node,
-        data: Any,
-        gamma: Any,
-        beta: Any,
-        mean: Any,
-        variance: Any,
-        momentum: Any,
-        epsilon: Any,
-    ) -> Any:
+    def batch_norm(self, node: Node, *given: Any) -> Any:
         """A batch norm by the batch, and where its running statistics move to."""
+        data, gamma, beta, mean, variance, _, momentum, epsilon = given[:8]
         axes = [i for i in range(data.dim()) if i != 1]
         count = data.numel() // data.shape[1]
         with torch.no_grad():
@@ -154,9 +142,8 @@ class _Joint:
                 if name not in self.model.buffers or name in self.updates:
                     self.refuse(node.meta["origin"], *SHARED_STATISTICS)
                 self.updates[name] = old * (1 - momentum) + new * momentum
-        return _aten.batch_norm.default(
-            data, gamma, beta, None, None, True, momentum, epsilon, False
-        )
+        scale = gamma, beta, None, None, True, momentum, epsilon, False
+        return _aten.batch_norm.default(data, *scale)
 
     def argument(self, node: Any) -> str:
         """The name of an argument of the trace; "" of anything else."""
@@ -174,14 +161,13 @@ class _Joint:
             message = "No output depends on a floating input or parameter."
             hint = "There is no gradient to take; leave training off."
             raise EngineError("operator", message, self.model.source.model, hint)
+        ends, grads = [o for o, _ in used], [g for _, g in used]
         try:
-            found = torch.autograd.grad(
-                [o for o, _ in used], leaves, [g for _, g in used], allow_unused=True
-            )
+            found = torch.autograd.grad(ends, leaves, grads, allow_unused=True)
         except RuntimeError as wrong:
             reason = str(wrong).splitlines()[0]
             self.refuse(self.origins.no_gradient, f"PyTorch has no gradient here: {reason}")
-        self.origins.current = Origin("", "", -1)
+        self.origins.current = _UNKNOWN
         return [
             torch.zeros_like(leaf) if gradient is None else gradient
             for leaf, gradient in zip(leaves, found, strict=True)
@@ -229,11 +215,9 @@ class _Joint:
         if not isinstance(node.target, torch._ops.OpOverload):
             return
         if torch.Tag.nondeterministic_seeded in node.target.tags:
-            self.refuse(
-                node.meta["origin"],
-                f"{node.target} draws random numbers, which no other program can draw alike.",
-                "Use nn.Dropout, or draw them outside and give them to the model as an input.",
-            )
+            message = f"{node.target} draws random numbers, which no other program can draw alike."
+            hint = "Use nn.Dropout, or draw them outside and give them to the model as an input."
+            self.refuse(node.meta["origin"], message, hint)
 
     def check_changes(self, changing: list[Node]) -> None:
         """Refuse to change an argument: a program gives it back as it was."""
@@ -242,11 +226,9 @@ class _Joint:
             while _is_mutable(changed) or _is_view(changed):
                 changed = changed.args[0]
             if changed.op == "placeholder":
-                self.refuse(
-                    node.meta["origin"],
-                    f"{node.target} changes an input, parameter or buffer of the model in place.",
-                    "Use nn.BatchNorm for running statistics, or TVM's gradient.",
-                )
+                message = f"{node.target} changes an input, parameter or buffer in place."
+                hint = "Use nn.BatchNorm for running statistics, or TVM's gradient."
+                self.refuse(node.meta["origin"], message, hint)
 
     def refuse(self, origin: Origin, message: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, origin.where, hint)

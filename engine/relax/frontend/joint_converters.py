@@ -16,40 +16,34 @@ from torch.fx import Node
 from tvm import relax
 
 from relascope.core.errors import EngineError
-from relascope.engine.relax.frontend.converters import Converter
+from relascope.engine.relax.frontend.converters import Convert, Converter
 from relascope.passes.relax.ir.rewrite import op_name, shape
 from relascope.passes.relax.training.operator_gradients import OWN
 
 _aten = torch.ops.aten
 
+_BY_NAME = (
+    "_adaptive_avg_pool2d_backward avg_pool2d_backward constant_pad_nd convolution_backward copy "
+    "embedding_dense_backward index_put max_pool2d_with_indices max_pool2d_with_indices_backward "
+    "native_batch_norm native_group_norm scatter_add select_backward slice_backward"
+)
+"""Operators whose converter has their name."""
+
 
 class JointConverter(Converter):
     """See the module's text, and `engine.relax.frontend.converters`."""
 
-    def create_convert_map(self) -> dict[str, Callable[[Node], Any]]:
+    def create_convert_map(self) -> dict[str, Convert]:
         """The map of forwards, with what joint graphs need besides."""
-        ours: dict[str, Callable[[Node], Any]] = {
-            "_adaptive_avg_pool2d_backward.default": self.adaptive_avg_pool2d_backward,
+        ours: dict[str, Convert] = {f"{n}.default": getattr(self, n) for n in _BY_NAME.split()}
+        ours |= {
             "_log_softmax.default": self.softmax(self.op.nn.log_softmax),
             "_softmax.default": self.softmax(self.op.nn.softmax),
             "alias.default": self.same,
-            "avg_pool2d_backward.default": self.avg_pool2d_backward,
-            "constant_pad_nd.default": self.constant_pad,
-            "convolution_backward.default": self.convolution_backward,
-            "copy.default": self.copy,
             "embedding.default": self.plain_embedding,
-            "embedding_dense_backward.default": self.embedding_backward,
-            "index_put.default": self.index_put,
-            "max_pool2d_with_indices.default": self.max_pool2d,
-            "max_pool2d_with_indices_backward.default": self.max_pool2d_backward,
-            "native_batch_norm.default": self.native_batch_norm,
-            "native_group_norm.default": self.native_group_norm,
             "pow.Tensor_Scalar": self.power,
             "prod.dim_int": self.product,
             "scalar_tensor.default": self.filled(0),
-            "scatter_add.default": self.scatter_add,
-            "select_backward.default": self.select_backward,
-            "slice_backward.default": self.slice_backward,
             "squeeze.dims": self.squeeze,
             "var_mean.correction": self.var_mean,
         }
@@ -102,15 +96,11 @@ class JointConverter(Converter):
         return relax.TensorType(list(value.shape), self._convert_data_type(value.dtype))
 
     def convolution_backward(self, node: Node) -> list[Any]:
-        grad, data, weight, _, stride, padding, dilation, turned, _, groups, wanted = (
-            self.retrieve_args(node)
-        )
+        grad, data, weight, _, *options, turned, _, groups, wanted = self.retrieve_args(node)
         spatial = len(shape(data)) - 2
         if spatial > 2:
             self.refuse(node, "The gradient of a 3D convolution cannot be imported.")
-        stride, padding, dilation = (
-            list(v) * (spatial if len(v) == 1 else 1) for v in (stride, padding, dilation)
-        )
+        stride, padding, dilation = (list(v) * (spatial if len(v) == 1 else 1) for v in options)
         made: list[Any] = [None, None, None]
         if wanted[2]:
             axes = [i for i in range(spatial + 2) if i != 1]
@@ -120,24 +110,19 @@ class JointConverter(Converter):
         if spatial == 1:  # an image of one row
             data, weight, grad = (self.op.expand_dims(t, 2) for t in (data, weight, grad))
             stride, padding, dilation = [1, *stride], [0, *padding], [1, *dilation]
-        options = {
-            "strides": stride,
-            "padding": padding * 2,
-            "dilation": dilation,
-            "groups": groups,
-        }
+        given = stride, padding * 2, dilation, groups
         if turned:
             # A transposed convolution is the gradient of a convolution that reads its gradient.
-            made[0] = self.op.nn.conv2d(grad, weight, **options)
-            call = relax.op.nn.conv2d(grad, weight, **options)
+            made[0] = self.op.nn.conv2d(grad, weight, *given)
+            call = relax.op.nn.conv2d(grad, weight, *given)
             made[1] = self.backward(node, call, data)[1]
         else:
-            made[:2] = self.backward(node, relax.op.nn.conv2d(data, weight, **options), grad)
+            made[:2] = self.backward(node, relax.op.nn.conv2d(data, weight, *given), grad)
         if spatial == 1:
             made[:2] = [self.op.squeeze(m, [2]) for m in made[:2]]
         return made
 
-    def max_pool2d(self, node: Node) -> list[Any]:
+    def max_pool2d_with_indices(self, node: Node) -> list[Any]:
         """The indices have no counterpart; the backward finds them again."""
         for item in node.users:
             for reader in item.users if item.args[1] == 1 else ():
@@ -145,26 +130,16 @@ class JointConverter(Converter):
                     self.refuse(node, "The indices of a max pool cannot be imported.")
         return [self.block_builder.emit(self.pool(node, *self.retrieve_args(node))), None]
 
-    def max_pool2d_backward(self, node: Node) -> Any:
+    def max_pool2d_with_indices_backward(self, node: Node) -> Any:
         grad, data, *options = self.retrieve_args(node)
         return self.backward(node, self.pool(node, data, *options[:-1]), grad)[0]
 
-    def pool(
-        self,
-        node: Node,
-        data: Any,
-        size: Any,
-        stride: Any = (),
-        padding: Any = (0,),
-        dilation: Any = (1,),
-        ceil: bool = False,
-    ) -> Any:
+    def pool(self, node: Node, data: Any, size: Any, *options: Any) -> Any:
+        defaults: list[Any] = [(), (0,), (1,), False]
+        stride, padding, dilation, ceil = [*options, *defaults[len(options) :]]
         if len(shape(data)) != 4:
-            self.refuse(
-                node,
-                "A max pool of an image without a batch cannot be imported.",
-                "Give the image a batch of one.",
-            )
+            message = "A max pool of an image without a batch cannot be imported."
+            self.refuse(node, message, "Give the image a batch of one.")
         size, stride, padding, dilation = map(_pair, (size, stride or size, padding, dilation))
         if dilation != [1, 1] and self.model.source.training:
             self.refuse(node, "The gradient of a dilated max pool cannot be imported.")
@@ -173,22 +148,17 @@ class JointConverter(Converter):
     def avg_pool2d_backward(self, node: Node) -> Any:
         grad, data, size, stride, padding, ceil, counted, divisor = self.retrieve_args(node)
         if divisor is not None or len(shape(data)) != 4:
-            self.refuse(
-                node,
-                "The gradient of this average pool cannot be imported.",
-                "Leave out divisor_override, and give the image a batch.",
-            )
+            message = "The gradient of this average pool cannot be imported."
+            self.refuse(node, message, "Leave out divisor_override, and give the image a batch.")
         size, stride, padding = map(_pair, (size, stride or size, padding))
-        call = relax.op.nn.avg_pool2d(
-            data, size, stride, padding * 2, ceil_mode=ceil, count_include_pad=counted
-        )
+        options = {"ceil_mode": ceil, "count_include_pad": counted}
+        call = relax.op.nn.avg_pool2d(data, size, stride, padding * 2, **options)
         return self.backward(node, call, grad)[0]
 
-    def adaptive_avg_pool2d_backward(self, node: Node) -> Any:
+    def _adaptive_avg_pool2d_backward(self, node: Node) -> Any:
         grad, data = self.retrieve_args(node)
-        return self.backward(
-            node, relax.op.nn.adaptive_avg_pool2d(data, list(shape(grad))[2:]), grad
-        )[0]
+        call = relax.op.nn.adaptive_avg_pool2d(data, list(shape(grad))[2:])
+        return self.backward(node, call, grad)[0]
 
     def slice_backward(self, node: Node) -> Any:
         grad, _, axis, start, end, step = self.retrieve_args(node)
@@ -209,7 +179,7 @@ class JointConverter(Converter):
         """Here the backward knows of `padding_idx`; the forward does not care."""
         return self._embedding_impl(self.env[node.args[1]], self.env[node.args[0]])
 
-    def embedding_backward(self, node: Node) -> Any:
+    def embedding_dense_backward(self, node: Node) -> Any:
         """Rows added up at their indices; the padding row gets nothing."""
         grad, indices, rows, padding, by_frequency = self.retrieve_args(node)
         if by_frequency:
@@ -236,9 +206,8 @@ class JointConverter(Converter):
         data, axis, index, source = self.retrieve_args(node)
         size = shape(index)
         if shape(source) != size:  # PyTorch leaves out what no index names
-            source = self.op.strided_slice(
-                source, list(range(len(size))), [0] * len(size), list(size)
-            )
+            axes = list(range(len(size)))
+            source = self.op.strided_slice(source, axes, [0] * len(size), list(size))
         return self.op.scatter_elements(data, index, source, axis, "add")
 
     def index_put(self, node: Node) -> Any:
@@ -247,14 +216,10 @@ class JointConverter(Converter):
         size = shape(data)
         given = [i for i, index in enumerate(indices) if index is not None]
         # A single gap-free run of indices: its axes are moved to the front.
-        if given != list(range(given[0], given[-1] + 1)) or any(
-            str(indices[i].ty.dtype) == "bool" for i in given
-        ):
-            self.refuse(
-                node,
-                "This writing at indices cannot be imported.",
-                "Index adjacent axes with whole numbers.",
-            )
+        bools = any(str(indices[i].ty.dtype) == "bool" for i in given)
+        if bools or given != list(range(given[0], given[-1] + 1)):
+            message = "This writing at indices cannot be imported."
+            self.refuse(node, message, "Index adjacent axes with whole numbers.")
         first, count = given[0], len(given)
         axes = [*given, *(i for i in range(len(size)) if i not in given)]
         places = np.broadcast_shapes(*(shape(indices[i]) for i in given))
@@ -266,11 +231,8 @@ class JointConverter(Converter):
         rest = [size[i] for i in axes[count:]]
         full = [*size[:first], *places, *size[first + count :]]
         values = self.op.broadcast_to(values, full)
-        turned = [
-            *range(first, first + len(places)),
-            *range(first),
-            *range(first + len(places), len(full)),
-        ]
+        behind = first + len(places)
+        turned = [*range(first, behind), *range(first), *range(behind, len(full))]
         if first:
             values = self.op.permute_dims(values, turned)
             data = self.op.permute_dims(data, axes)
@@ -290,11 +252,8 @@ class JointConverter(Converter):
         if not training:
             return [self.by_statistics(data, gamma, beta, mean, variance, epsilon), None, None]
         if mean is not None:
-            self.refuse(
-                node,
-                "The running statistics of this norm are no buffers of its own.",
-                "Use nn.BatchNorm, or track no statistics.",
-            )
+            message = "The running statistics of this norm are no buffers of its own."
+            self.refuse(node, message, "Use nn.BatchNorm, or track no statistics.")
         result, mean, spread = self.by_batch(data, gamma, beta, epsilon)
         shifted = self.op.add(spread, self.number(epsilon, data))
         inverse = self.op.rsqrt(shifted)
@@ -303,17 +262,14 @@ class JointConverter(Converter):
 
     def native_group_norm(self, node: Node) -> list[Any]:
         """The result, and of each group the mean and one over its deviation."""
-        data, gamma, beta, batch, channels, _, groups, epsilon = self.retrieve_args(node)
+        data, gamma, beta, batch, _, _, groups, epsilon = self.retrieve_args(node)
         size = shape(data)
         apart = self.op.reshape(data, [batch, groups, -1])
         mean, centred, spread = self.moments(apart, [2])
         inverse = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
         result = self.op.reshape(self.op.multiply(centred, inverse), list(size))
-        along = [1, channels, *[1] * (len(size) - 2)]
-        for op, scale in ((self.op.multiply, gamma), (self.op.add, beta)):
-            if scale is not None:
-                result = op(result, self.op.reshape(scale, along))
-        return [result, *(self.op.reshape(t, [batch, groups]) for t in (mean, inverse))]
+        parts = (self.op.reshape(t, [batch, groups]) for t in (mean, inverse))
+        return [self.affine(result, gamma, beta), *parts]
 
     def var_mean(self, node: Node) -> list[Any]:
         data, axes = (*self.retrieve_args(node), None)[:2]
@@ -343,7 +299,7 @@ class JointConverter(Converter):
         data, axis, keep = (*self.retrieve_args(node), False)[:3]
         return self.op.prod(data, axis, keepdims=bool(keep))
 
-    def softmax(self, op: Callable[..., Any]) -> Callable[[Node], Any]:
+    def softmax(self, op: Callable[..., Any]) -> Convert:
         """Softmaxes as autograd records them: a dtype and what to cast first in one."""
 
         def convert(node: Node) -> Any:
@@ -354,7 +310,7 @@ class JointConverter(Converter):
 
     # Shapes.
 
-    def constant_pad(self, node: Node) -> Any:
+    def constant_pad_nd(self, node: Node) -> Any:
         """TVM's cannot cut off, which is what a negative padding does."""
         data, around, value = (*self.retrieve_args(node), 0.0)[:3]
         rank = len(shape(data))

@@ -7,6 +7,7 @@ type, found by running the operator on tensors without memory.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -25,38 +26,15 @@ from relascope.engine.pytorch.unlike import REWRITE
 from relascope.passes.program import Mask
 
 # What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
-_DTYPES = (
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.float32,
-    torch.float64,
-    torch.complex32,
-    torch.complex64,
-    torch.complex128,
-    torch.bool,
+_NAMES = (
+    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool",
+    "contiguous_format preserve_format channels_last channels_last_3d",
 )
+_DTYPES, _MEMORY = ([getattr(torch, name) for name in names.split()] for names in _NAMES)
 _BFLOAT16 = 15
-_MEMORY = (
-    torch.contiguous_format,
-    torch.preserve_format,
-    torch.channels_last,
-    torch.channels_last_3d,
-)
 
 _HINT = "Make the file with torch.jit.trace, and let no branch depend on a tensor's values."
-_NUMBERS = (
-    "aten::Int",
-    "aten::Float",
-    "aten::Bool",
-    "aten::IntImplicit",
-    "aten::FloatImplicit",
-    "aten::ScalarImplicit",
-    "aten::item",
-)
+_NUMBERS = ["Int", "Float", "Bool", "IntImplicit", "FloatImplicit", "ScalarImplicit", "item"]
 
 
 @dataclass(frozen=True)
@@ -110,12 +88,10 @@ class _Writer:
         self.values: dict[str, Any] = {}
         self.constants: dict[str, torch.Tensor] = {}
         self.origin = Origin("", "", -1)
-        names = (*model.input_names, *self.flat.tensors)
+        self.arguments = (*model.input_names, *self.flat.tensors)
         tensors = (*model.inputs, *self.flat.tensors.values())
-        self.arguments = tuple(names)
-        for index, (value, tensor) in enumerate(
-            zip(self.flat.graph.inputs(), tensors, strict=True)
-        ):
+        inputs = zip(self.flat.graph.inputs(), tensors, strict=True)
+        for index, (value, tensor) in enumerate(inputs):
             node = self.graph.placeholder(f"arg{index}")
             self.values[value.debugName()] = self.typed(node, self.fake.from_tensor(tensor))
 
@@ -142,7 +118,7 @@ class _Writer:
             return
         elif kind == "prim::NumToTensor":
             result = torch.tensor(inputs[0])
-        elif kind in _NUMBERS:
+        elif kind.removeprefix("aten::") in _NUMBERS:
             result = self.number(inputs[0])
         elif kind == "aten::size":
             shape = self.value(inputs[0]).shape
@@ -228,10 +204,9 @@ class _Writer:
             given = dict(zip(nodes, tensors, strict=True))
             return op(*_replaced(args, given), **_replaced(kwargs, given))
 
+        table = dict(core_aten_decompositions())
         with self.fake, torch.no_grad():
-            inner = make_fx(run, decomposition_table=dict(core_aten_decompositions()))(
-                *(n.meta["val"] for n in nodes)
-            )
+            inner = make_fx(run, decomposition_table=table)(*(n.meta["val"] for n in nodes))
         calls = [n for n in inner.graph.nodes if n.op == "call_function"]
         if any(n.target is op for n in calls):
             self.refuse(f"Relax's PyTorch frontend does not know the operator {op}.", REWRITE)
@@ -254,8 +229,6 @@ class _Writer:
         raise AssertionError("a graph has an output")
 
     def item(self, source: Node, index: int) -> Node:
-        import operator
-
         node = self.graph.call_function(operator.getitem, (source, index))
         return self.typed(node, source.meta["val"][index])
 
@@ -281,10 +254,8 @@ class _Writer:
         if not isinstance(value, torch.Tensor):
             return value
         name = f"constant{len(self.constants)}"
-        self.constants[name] = value.detach()
-        return self.typed(
-            self.graph.create_node("get_attr", name), self.fake.from_tensor(value.detach())
-        )
+        self.constants[name] = held = value.detach()
+        return self.typed(self.graph.create_node("get_attr", name), self.fake.from_tensor(held))
 
     def nodes_of(self, value: Any) -> Any:
         if isinstance(value, dict):

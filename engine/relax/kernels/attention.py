@@ -18,7 +18,6 @@ from typing import Any
 import torch
 import tvm
 from tvm import relax
-from tvm.ir.expr import GenericConst as Constant
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
@@ -165,7 +164,7 @@ class _Reader:
             sides = () if made is None else (made.args, made.args[::-1])
             for inner, number in sides[: 1 if name == "divide" else 2]:
                 product = self.alone(inner, "matmul")
-                if product is not None and isinstance(number, Constant):
+                if product is not None and isinstance(number, tvm.ir.GenericConst):
                     values = number.value.numpy()
                     if values.size == 1:
                         scale = float(values.reshape(()))

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 import tvm
 from tvm import relax, te
-from tvm.ir.expr import GenericConst as Constant
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from relascope.engine.cpu_kernels import packed_matmul
@@ -26,8 +25,8 @@ from relascope.passes.relax.transpose_dedup import axes_of
 
 _NAME = "relascope.matmul"
 _SERVED = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv2d_transpose")
-_FUSES_WHAT_FOLLOWS = 4
-"""kOutEWiseFusable of TVM's operator patterns."""
+_PACKED = {"primfunc_name_hint": "packed_matmul", "primfunc_attrs": {"op_pattern": 4}}
+"""What follows such a kernel may be fused with it: kOutEWiseFusable of TVM's operator patterns."""
 _FLOATS = ("float32", "float64")
 _FEW_FLOPS = 1_000_000
 """Below so many multiplications and additions calling a library costs more than multiplying."""
@@ -52,11 +51,7 @@ TURNS = {_name(a, b): (a, b) for a in (False, True) for b in (False, True)}
 
 def symbol_of(call: Any) -> str:
     """The symbol of the kernel that a call is of; "" where it is of none."""
-    if not isinstance(call.op, tvm.ir.Op) or call.op.name not in (
-        "relax.call_tir",
-        "relax.call_dps_packed",
-        "relax.call_tir_inplace",
-    ):
+    if op_name(call) not in ("call_tir", "call_dps_packed", "call_tir_inplace"):
         return ""
     callee = call.args[0]
     return str(getattr(callee, "name_hint", "") or getattr(callee, "global_symbol", ""))
@@ -122,17 +117,16 @@ class _Rewriter(PyExprMutator):
             bound = self.lookup_binding(right)
             right = right if bound is None else bound
         extents = [*left.ty.shape, *call.ty.shape]
-        known = all(isinstance(d, tvm.tirx.IntImm) for d in extents)
-        if not known or right.ty.ndim != 2 or str(call.ty.dtype) != packed_matmul.DTYPE:
+        if not known(extents) or right.ty.ndim != 2 or str(call.ty.dtype) != packed_matmul.DTYPE:
             return None
         *outer, inner = (int(d) for d in left.ty.shape)
         rows = math.prod(outer)
         columns, make = int(extents[-1]), packed_matmul.product
         tile = packed_matmul.tile(rows, columns)
-        if isinstance(right, Constant) and tile is not None:
+        if isinstance(right, tvm.ir.GenericConst) and tile is not None:
             weight = right.value.numpy()
             right = relax.const(packed_matmul.panels(weight.T if turned else weight, tile))
-        elif isinstance(right, Constant):
+        elif isinstance(right, tvm.ir.GenericConst):
             return None
         elif turned:
             tile, make = packed_matmul.row_tile(rows, columns, inner), packed_matmul.dots
@@ -143,33 +137,22 @@ class _Rewriter(PyExprMutator):
         if tile is None:
             return None
         shape = outer if tile.within(outer) else [rows]
-        result = self.builder_.call_te(
-            lambda a, b: make(te, tvm.tirx, a, b, tile, shape),
-            left,
-            right,
-            primfunc_name_hint="packed_matmul",
-            primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
-        )
+        compute = functools.partial(make, te, tvm.tirx, tile=tile, outer=shape)
+        result = self.builder_.call_te(compute, left, right, **_PACKED)
         return result if shape == outer else relax.op.reshape(result, call.ty.shape)
 
     def outer(self, call: Any) -> Any | None:
         """A matmul whose left operand is turned as a sum of outer products, where those are few."""
         left, right = self.turned(call.args[0])[0], call.args[1]
         extents = [*left.ty.shape, *right.ty.shape]
-        known = all(isinstance(d, tvm.tirx.IntImm) for d in extents)
-        if not known or len(extents) != 4 or str(call.ty.dtype) != packed_matmul.DTYPE:
+        if not known(extents) or len(extents) != 4 or str(call.ty.dtype) != packed_matmul.DTYPE:
             return None
         inner, rows, _, columns = map(int, extents)
         tile = packed_matmul.outer_tile(rows, columns, inner)
         if tile is None:
             return None
-        return self.builder_.call_te(
-            lambda a, b: packed_matmul.outer_products(te, a, b, tile),
-            left,
-            right,
-            primfunc_name_hint="packed_matmul",
-            primfunc_attrs={"op_pattern": _FUSES_WHAT_FOLLOWS},
-        )
+        compute = functools.partial(packed_matmul.outer_products, te, tile=tile)
+        return self.builder_.call_te(compute, left, right, **_PACKED)
 
     def turned(self, operand: Any) -> tuple[Any, bool]:
         """What a transpose of the last two axes is of, and whether there was one."""
@@ -181,8 +164,12 @@ class _Rewriter(PyExprMutator):
         return operand, False
 
 
+def known(extents: Any) -> bool:
+    """Whether all axes have a length that is known when it is built."""
+    return all(isinstance(d, tvm.tirx.IntImm) for d in extents)
+
+
 def _is_small(call: Any) -> bool:
     """Whether calling a library costs more than multiplying."""
     extents = [*call.ty.shape, call.args[0].ty.shape[-1]]
-    known = all(isinstance(d, tvm.tirx.IntImm) for d in extents)
-    return known and 2 * math.prod(int(d) for d in extents) < _FEW_FLOPS
+    return known(extents) and 2 * math.prod(int(d) for d in extents) < _FEW_FLOPS

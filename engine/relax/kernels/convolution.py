@@ -39,14 +39,14 @@ def dispatched(call: Any) -> Any:
         if layouts != ("NCHW", "IOHW"):
             return None
         more = _two(attrs.output_padding)
-        run = functools.partial(_convolution, strides, padding, dilation, True, more, groups)
+        run = functools.partial(_convolution, (strides, padding, dilation, True, more, groups))
         text = f"transposed {strides} {padding} {dilation} {more} {groups}"
     elif layouts == ("NCHW", "OIHW"):
-        run = functools.partial(_convolution, strides, padding, dilation, False, (0, 0), groups)
+        run = functools.partial(_convolution, (strides, padding, dilation, False, (0, 0), groups))
         text = f"{strides} {padding} {dilation} {groups}"
     elif layouts == ("CNHW", "IOHW") and groups == 1:
         # What strides the kernel dilates the gradient, and the other way round.
-        run = functools.partial(_weight_gradient, dilation, padding, strides)
+        run = functools.partial(_weight_gradient, (dilation, padding, strides))
         text = f"weight {dilation} {padding} {strides}"
     else:
         return None
@@ -60,54 +60,14 @@ def _two(values: Any) -> tuple[int, int]:
     return first, second
 
 
-def _convolution(
-    strides: tuple[int, int],
-    padding: tuple[int, int],
-    dilation: tuple[int, int],
-    transposed: bool,
-    more: tuple[int, int],
-    groups: int,
-    data: Any,
-    weight: Any,
-    out: Any,
-) -> None:
-    _CONVOLUTION(
-        torch.from_dlpack(data),
-        torch.from_dlpack(weight),
-        None,
-        strides,
-        padding,
-        dilation,
-        transposed,
-        more,
-        groups,
-        out=torch.from_dlpack(out),
-    )
+def _convolution(options: tuple[Any, ...], data: Any, weight: Any, out: Any) -> None:
+    given = torch.from_dlpack(data), torch.from_dlpack(weight), None
+    _CONVOLUTION(*given, *options, out=torch.from_dlpack(out))
 
 
-def _weight_gradient(
-    strides: tuple[int, int],
-    padding: tuple[int, int],
-    dilation: tuple[int, int],
-    data: Any,
-    grad: Any,
-    out: Any,
-) -> None:
+def _weight_gradient(options: tuple[Any, ...], data: Any, grad: Any, out: Any) -> None:
     """The gradient of a weight of the result's shape; of it, only the shape is read."""
-    result = torch.from_dlpack(out)
-    images = torch.from_dlpack(data)
+    result, images = torch.from_dlpack(out), torch.from_dlpack(data)
     weight = images.new_empty(1).expand(result.shape)
-    _, found, _ = _BACKWARD(
-        torch.from_dlpack(grad),
-        images,
-        weight,
-        None,
-        strides,
-        padding,
-        dilation,
-        False,
-        (0, 0),
-        1,
-        (False, True, False),
-    )
-    result.copy_(found)
+    given = torch.from_dlpack(grad), images, weight, None
+    result.copy_(_BACKWARD(*given, *options, False, (0, 0), 1, (False, True, False))[1])

@@ -10,7 +10,7 @@ from typing import Any
 
 import tvm
 from tvm import te, topi
-from tvm.relax.transform.legalize_ops import nn as theirs
+from tvm.relax.transform.legalize_ops import nn
 
 
 @functools.cache
@@ -21,7 +21,7 @@ def register() -> None:
 
 def _layer_norm(builder: Any, call: Any) -> Any:
     if str(call.args[0].ty.dtype) != "float64":
-        return theirs._nn_layer_norm(builder, call)
+        return nn._nn_layer_norm(builder, call)
     axes = [int(a) for a in call.attrs.axes]
     return builder.call_te(
         _normalised, *call.args, axes, float(call.attrs.epsilon), primfunc_name_hint="layer_norm"

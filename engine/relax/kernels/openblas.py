@@ -57,13 +57,8 @@ class _Rewriter(PyExprMutator):
         product = openblas.Product(left, right, turn_a, turn_b, out.dtype)
         a, b = (te.placeholder(s, out.dtype, n) for s, n in ((left, "a"), (right, "b")))
         kernel = te.create_prim_func([a, b, product.kernel(te, tirx, a, b)])
-        kernel = kernel.without_attr("global_symbol").with_attrs(
-            {
-                "op_pattern": blas.OPAQUE,
-                "tirx.noalias": True,
-                "tirx.is_scheduled": True,
-                LIBRARY: openblas.FUNCTIONS[out.dtype],
-            }
-        )
+        attrs = {"op_pattern": blas.OPAQUE, LIBRARY: openblas.FUNCTIONS[out.dtype]}
+        attrs |= {"tirx.noalias": True, "tirx.is_scheduled": True}
+        kernel = kernel.without_attr("global_symbol").with_attrs(attrs)
         name = self.builder_.add_func(kernel, _KERNEL + symbol.rpartition(".")[2])
         return relax.call_tir(name, made.args[1], made.ty)

@@ -8,32 +8,12 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.relax.backend.cpu_generic import pipeline as cpu
 
 from relascope.engine.cpu_kernels.prefetch import read_ahead
 from relascope.engine.cpu_kernels.schedules import Dialect, scheduled
 from relascope.engine.cpu_kernels.vector_math import VectorMath
 
 ARITHMETIC = VectorMath(tvm, tirx, "tirx", tirx.call_llvm_pure_intrin)
-
-
-def pipeline(target: Any) -> Any:
-    """TVM's default pipeline for the CPU, with the kernels scheduled."""
-
-    @tvm.transform.module_pass(opt_level=0, name="relascope.cpu_pipeline")
-    def run(mod: Any, context: Any) -> Any:
-        with target:
-            return tvm.transform.Sequential(
-                [
-                    *cpu.library_dispatch_passes(target),
-                    *cpu.legalize_passes(target),
-                    schedule_kernels,
-                    *cpu.dataflow_lower_passes(target),
-                    *cpu.finalize_passes(target),
-                ]
-            )(mod)
-
-    return run
 
 
 @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_kernels")
@@ -53,21 +33,6 @@ def _function(schedule: Any, before: Any) -> Any:
     return read_ahead(_DIALECT, schedule.mod["main"]).with_attrs(dict(before.attrs))
 
 
-def _open(function: Any) -> Any:
-    return s_tir.Schedule(tvm.IRModule({"main": function}))
-
-
-def _called(statement: Any) -> frozenset[str]:
-    found: set[str] = set()
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tvm.ir.Call) and isinstance(node.op, tvm.ir.Op):
-            found.add(str(node.op.name).removeprefix("tirx."))
-
-    tvm_ffi.structural_walk(statement, visit)
-    return frozenset(found)
-
-
 def _loops(body: Any, visit: Callable[[Any], Any | None]) -> Any:
     def instead(loop: Any) -> Any:
         made = visit(loop)
@@ -82,16 +47,5 @@ def _put(value: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
 
 
 _DIALECT = Dialect(
-    open=_open,
-    block=lambda sch, name: sch.get_sblock(name),
-    refused=s_tir.ScheduleError,
-    number=tirx.IntImm,
-    parallel=tirx.IterVar.DataPar,
-    reduced=tirx.IterVar.CommReduce,
-    buffer=lambda region: region.source,
-    called=_called,
-    tir=tirx,
-    walk=lambda statement, visit: tvm_ffi.structural_walk(statement, visit),
-    loops=_loops,
-    put=_put,
+    tvm, tirx, s_tir, tvm.ir.Call, "get_sblock", "source", tvm_ffi.structural_walk, _loops, _put
 )

@@ -22,10 +22,11 @@ from typing import Any
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
-from relascope.engine.measure.tuner import Measured, Workload
+from relascope.engine.measure.tuner import MeasuredSchedule, Workload
 from relascope.engine.protocol import records
 from relascope.engine.relax.building.kernel_tasks import key_of
-from relascope.engine.relax.building.records import RECORD, WORKLOAD, kept, lines_of, stored
+from relascope.engine.relax.building.records import RECORD, WORKLOAD, kept, lines_in, stored
+from relascope.engine.relax.draw.to_graph import as_json
 
 BATCH = 16
 """Schedules that are measured before they are written down, and the next are proposed."""
@@ -66,12 +67,8 @@ class Search(AbstractContextManager["Search"]):
     def __init__(
         self, target: Any, threads: int, measurer: Any, before: Any, seed: int | None = None
     ) -> None:
-        self._target, self._measurer, self._before = (
-            tuning_target(target, threads),
-            measurer,
-            before,
-        )
-        self._seed = seed
+        self._target, self._measurer = tuning_target(target, threads), measurer
+        self._before, self._seed = before, seed
 
     def __exit__(self, *exc: object) -> None:
         self._measurer.close()
@@ -82,7 +79,7 @@ class Search(AbstractContextManager["Search"]):
 
     def search(
         self, workload: Workload, place: Path, trials: int, known: Mapping[str, float | None]
-    ) -> Iterator[tuple[Measured, ...]]:
+    ) -> Iterator[tuple[MeasuredSchedule, ...]]:
         """Measure schedules; see `measure.tuner.Tuner`."""
         first = kept(place, workload.program.mod)
         database = ms.database.MemoryDatabase()
@@ -107,15 +104,10 @@ class Search(AbstractContextManager["Search"]):
             found = []
             for (name, candidate), (taken, error) in zip(new.items(), outcomes, strict=True):
                 seen[name] = taken
-                found.append(Measured(name, taken, error))
+                found.append(MeasuredSchedule(name, taken, error))
                 if taken is not None:
-                    record = ms.database.TuningRecord(
-                        candidate.sch.trace,
-                        committed,
-                        [taken / 1e3],
-                        self._target,
-                        candidate.args_info,
-                    )
+                    about = [taken / 1e3], self._target, candidate.args_info
+                    record = ms.database.TuningRecord(candidate.sch.trace, committed, *about)
                     database.commit_tuning_record(record)
                     store(place, committed, record)
             if found:
@@ -128,15 +120,14 @@ class Search(AbstractContextManager["Search"]):
 
     def _context(self, workload: Workload, mod: Any) -> Any:
         _load_intrinsics(self._target)
+        sizes = {"population_size": POPULATION, "init_min_unmeasured": SAMPLED}
         return ms.TuneContext(
             mod,
             target=self._target,
             space_generator="post-order-apply",
             task_name=workload.name,
             search_strategy=ms.search_strategy.EvolutionarySearch(
-                population_size=POPULATION,
-                init_min_unmeasured=SAMPLED,
-                genetic_num_iters=GENERATIONS,
+                **sizes, genetic_num_iters=GENERATIONS
             ),
             num_threads=len(os.sched_getaffinity(0)),
             rand_state=-1 if self._seed is None else self._seed,
@@ -145,22 +136,9 @@ class Search(AbstractContextManager["Search"]):
 
 def store(place: Path, workload: Any, record: Any) -> None:
     """Add a record of TVM's to a task's folder."""
-    if not lines_of(place / WORKLOAD):
-        records.append(place / WORKLOAD, json.dumps(_plain(workload.as_json())) + "\n")
-    records.append(place / RECORD, json.dumps([0, _plain(record.as_json())]) + "\n")
-
-
-def _plain(value: Any) -> Any:
-    """TVM's containers as what JSON knows."""
-    if value is None or isinstance(value, int | float):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, tvm.tirx.IntImm | tvm.tirx.FloatImm):
-        return value.value
-    if hasattr(value, "items"):
-        return {str(k): _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value]
+    if not lines_in(place / WORKLOAD):
+        records.append(place / WORKLOAD, json.dumps(as_json(workload.as_json())) + "\n")
+    records.append(place / RECORD, json.dumps([0, as_json(record.as_json())]) + "\n")
 
 
 def _result(taken: float | None) -> Any:

@@ -52,11 +52,7 @@ def time(slot: int, arguments: Shapes, device: str) -> float | None:
     """
     if slot not in _built:
         return None
-    where, library = tvm.device(device), _built.pop(slot)
-    timed = library.time_evaluator(
-        "main", where, number=1, repeat=REPEATS, min_repeat_ms=SHORTEST_MS
-    )
-    return 1e3 * statistics.median(timed(*values(arguments, where)).results)
+    return _median(_built.pop(slot), arguments, tvm.device(device))
 
 
 def time_there(
@@ -72,23 +68,24 @@ def time_there(
     library = _built.pop(slot)
     with connected(fleet, lambda fraction, text: None) as session:
         threads_of(session, threads)
-        where = session.device(device)
-        timed = upload(session, library, "kernel", tar.tar).time_evaluator(
-            "main", where, number=1, repeat=REPEATS, min_repeat_ms=SHORTEST_MS
-        )
-        return 1e3 * float(statistics.median(timed(*values(arguments, where)).results))
+        there = upload(session, library, "kernel", tar.tar)
+        return _median(there, arguments, session.device(device))
+
+
+def _median(library: Any, arguments: Shapes, device: Any) -> float:
+    options = {"number": 1, "repeat": REPEATS, "min_repeat_ms": SHORTEST_MS}
+    timed = library.time_evaluator("main", device, **options)(*values(arguments, device))
+    return 1e3 * float(statistics.median(timed.results))
 
 
 def values(arguments: Shapes, device: Any) -> list[Any]:
     """TVM's tensors of such types: floats are random, whole numbers 0, which is a valid index."""
     numbers = np.random.default_rng(0)
-    return [
-        tvm.runtime.tensor(
-            numbers.random(shape).astype(dtype) if "float" in dtype else np.zeros(shape, dtype),
-            device,
-        )
+    drawn = (
+        numbers.random(shape).astype(dtype) if "float" in dtype else np.zeros(shape, dtype)
         for shape, dtype in arguments
-    ]
+    )
+    return [tvm.runtime.tensor(array, device) for array in drawn]
 
 
 def start(threads: int) -> None:

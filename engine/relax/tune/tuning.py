@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -15,49 +14,41 @@ from tvm import relax
 from tvm.support import tar
 
 from relascope.core.errors import EngineError
-from relascope.engine.building.options import BuildOptions, Found
+from relascope.engine.building.options import BuildOptions, FoundRecords, Function
 from relascope.engine.measure import timing
 from relascope.engine.measure.fleet import check, connected
-from relascope.engine.measure.remote import threads_of, upload
+from relascope.engine.measure.remote import refuse_library, threads_of, upload
 from relascope.engine.measure.tuner import Tunable, Tuner, Workload
+from relascope.engine.protocol.target_text import without
 from relascope.engine.protocol.tuning import RECORDS, Fleet
-from relascope.engine.relax.building import kernel_tasks, remote, runtime
+from relascope.engine.relax.building import kernel_tasks, runtime
 from relascope.engine.relax.building.profiled import Watched
 from relascope.engine.relax.building.records import best
-from relascope.engine.relax.building.targets import SCHEDULES, parse
+from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse
 from relascope.engine.relax.kernels import openblas
 from relascope.engine.relax.tune.search import Search
 from relascope.engine.relax.tune.trial import SHORTEST_MS, values
 from relascope.engine.relax.tune.workers import Workers, shapes
-from relascope.passes.relax.ir.program import RelaxProgram
 
 ROUNDS = 5
 """How often a kernel as built without records and its best record are timed in turn."""
-
 
 MOST_BUILDERS = 8
 """Kernels that are built at a time, on as many cores; each process takes a second to start, and a
 quarter of a gigabyte."""
 
 
-def plain(target: str) -> str:
-    """A target's text without its records."""
-    return " ".join(o for o in target.split() if o != RECORDS)
-
-
-def tunable(
-    program: RelaxProgram, name: str, exprs: Mapping[str, Any], target: str, watch: bool
-) -> Tunable:
+def tunable(function: Function, target: str, watch: bool) -> Tunable:
     """The kernels of one function that can be tuned; see `engine.server.backend.Backend`."""
-    text = plain(target)
-    made = parse(text)
-    mod = runtime.module_of(program, name, program.mod[name])
+    text = without(target, (RECORDS,))
+    made, name = parse(text), function.name
+    mod = runtime.module_of(function.program, name, function.program.mod[name])
     found, calls = kernel_tasks.tasks_of(kernel_tasks.kernels(runtime.dispatched(mod, text), made))
     workloads = tuple(found.values())
     if not watch or not _is_here(made):
         keys = tuple(key for _, key in calls)
         return Tunable(workloads, keys, ((),) * len(keys), None)
-    watched = Watched(program, name, exprs, BuildOptions(text))
+    watched = Watched(function, text)
     sites = [site.name for site in watched.kernels]
     return Tunable(
         workloads, tuple(_keys(sites, calls)), tuple(s.nodes for s in watched.kernels), watched
@@ -75,10 +66,10 @@ def _keys(sites: list[str], calls: list[tuple[str, str | None]]) -> list[str | N
 
 def tuner(target: str, threads: int, fleet: Fleet | None) -> AbstractContextManager[Tuner]:
     """What measures schedules; see `engine.server.backend.Backend`."""
-    text = plain(target)
+    text = without(target, (RECORDS,))
     made = parse(text)
     if fleet is not None:
-        remote.check(text)
+        refuse_library(text, LIBRARIES)
         check(fleet)
     elif not _is_here(made):
         message = "What is built for this target cannot be measured here."
@@ -125,27 +116,21 @@ def _duel_there(
     workload: Workload, target: str, place: Path, fleet: Fleet, threads: int
 ) -> tuple[float, float | None]:
     """The same on a device of a fleet, by its clock."""
-    built = _contenders(workload, target, place)
-    with connected(fleet, lambda fraction, text: None) as session:
-        return _timed_there(built, workload, target, session, threads)
-
-
-def _timed_there(
-    built: Mapping[str, Any], workload: Workload, target: str, session: Any, threads: int
-) -> tuple[float, float | None]:
-    threads_of(session, threads)
-    device = session.device(_device(parse(target)).dlpack_device_type())
-    given = values(shapes(workload.arguments[: -workload.program.results]), device)
+    built, options = _contenders(workload, target, place), {"number": 1, "repeat": 1}
     timed, taken = {}, defaultdict(list)
-    for name, executable in built.items():
-        machine = relax.VirtualMachine(upload(session, executable, name, tar.tar), device)
-        machine.set_input("main", *given)
-        timed[name] = machine.time_evaluator(
-            "invoke_stateful", device, number=1, repeat=1, min_repeat_ms=SHORTEST_MS
-        )
-    for _ in range(ROUNDS):
-        for name, run in timed.items():
-            taken[name].append(1e3 * float(run("main").mean))
+    with connected(fleet, lambda fraction, text: None) as session:
+        threads_of(session, threads)
+        device = session.device(_device(parse(target)).dlpack_device_type())
+        given = values(shapes(workload.arguments[: -workload.program.results]), device)
+        for name, executable in built.items():
+            machine = relax.VirtualMachine(upload(session, executable, name, tar.tar), device)
+            machine.set_input("main", *given)
+            timed[name] = machine.time_evaluator(
+                "invoke_stateful", device, **options, min_repeat_ms=SHORTEST_MS
+            )
+        for _ in range(ROUNDS):
+            for name, run in timed.items():
+                taken[name].append(1e3 * float(run("main").mean))
     medians = {n: statistics.median(t) for n, t in taken.items()}
     return medians["before"], medians.get("ours")
 
@@ -154,7 +139,7 @@ def _contenders(workload: Workload, target: str, place: Path) -> dict[str, Any]:
     """A kernel built as a program: "before" without records, "ours" with the best there is."""
     built = {"before": (kernel_tasks.alone(workload, True), BuildOptions(target))}
     if best(place, workload.program.mod) is not None:
-        found = Found(place.parent, "", always=True)
+        found = FoundRecords(place.parent, "", always=True)
         ours = BuildOptions(target, records=found)
         built["ours"] = (kernel_tasks.alone(workload, False), ours)
     return {name: runtime.make(mod, options) for name, (mod, options) in built.items()}

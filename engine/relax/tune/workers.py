@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 from tvm.support.popen_pool import PopenWorker
 
+from relascope.core.errors import lines_of
 from relascope.core.graph import TensorType
 from relascope.core.place import with_import_root
 from relascope.engine.protocol.tuning import Fleet
@@ -28,15 +29,8 @@ Outcome = tuple[float | None, str]
 """Milliseconds, or None and why."""
 
 
-class Measurer(Protocol):
-    """Builds and times kernels."""
-
-    def measure(self, mods: Sequence[Any], arguments: Sequence[TensorType]) -> list[Outcome]:
-        """Time scheduled kernels, each "main" of a module, which all take the same arguments."""
-
-
 class Workers:
-    """A `Measurer` whose processes build on this machine; to be closed.
+    """Builds and times kernels in processes on this machine; to be closed.
 
     Args:
         target: TVM's.
@@ -57,7 +51,7 @@ class Workers:
         self._built = 0
 
     def measure(self, mods: Sequence[Any], arguments: Sequence[TensorType]) -> list[Outcome]:
-        """See `Measurer`."""
+        """Time scheduled kernels, each "main" of a module, which all take the same arguments."""
         count = len(self._workers)
         shares = [range(i, len(mods), count) for i in range(count)]
         errors = [""] * len(mods)
@@ -113,5 +107,4 @@ def _asked(
     except ChildProcessError:
         return None, "Its process ended."
     except Exception as error:  # whatever TVM raises about this kernel
-        lines = [x for x in str(error).strip().splitlines() if x.strip()]
-        return None, (lines[-1].strip() if lines else type(error).__name__)[:200]
+        return None, lines_of(error)[-1][:200]

@@ -7,12 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from relascope.engine.building.options import BuildOptions, Found
+from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol import records
 from relascope.engine.protocol.target_text import library
-from relascope.engine.protocol.tuning import RECORDS, Fleet
 from relascope.engine.relay.building.targets import LIBRARIES
 from relascope.engine.relay.building.templates import constant_weights
 
@@ -37,27 +34,11 @@ def best_record(place: Path) -> str | None:
     for line in lines:
         try:
             costs, error, *_ = json.loads(line)["result"]
-        except (
-            ValueError,
-            KeyError,
-        ):  # cut short by a kill; `engine.protocol.records.append` mends it
+        except (ValueError, KeyError):  # cut short by a kill; `records.append` mends it
             continue
         if not error and (best is None or costs[0] < best[0]):
             best = costs[0], line
     return None if best is None else best[1]
-
-
-def found(options: BuildOptions, fleet: Fleet | None = None) -> Found | None:
-    """What to build with; None where the target does not ask for records.
-
-    Args:
-        fleet: whose records they are; None for this machine's.
-    """
-    if options.records is not None or RECORDS not in options.target.split():
-        return options.records
-    version, threads = str(tvm.__version__), torch.get_num_threads()
-    place = records.folder("relay", version, options.target, threads, fleet)
-    return Found(place, records.stamp(place))
 
 
 def applied(function: Any, options: BuildOptions) -> AbstractContextManager[Any]:
@@ -65,10 +46,9 @@ def applied(function: Any, options: BuildOptions) -> AbstractContextManager[Any]
 
     Args:
         function: that is to be built.
-        options: `found` is called with them where they have no records.
     """
-    given = found(options)
-    if given is None or not given.place.is_dir():
+    given = options.with_records("relay", str(tvm.__version__)).records
+    if given is None:
         return autotvm.apply_history_best([])
     book, fixed = records.read(given.place), constant_weights(function)
     best = []

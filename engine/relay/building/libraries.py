@@ -14,53 +14,35 @@ from typing import Any
 
 import tvm
 
-from relascope.engine.building.disassemble import Library, pack
-from relascope.engine.building.options import BuildOptions
+from relascope.engine.building.disassemble import Library, library_of
+from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.cpu_kernels.openblas import NOTE, OPENBLAS
 from relascope.engine.relay.building import runtime
 from relascope.engine.relay.building.targets import BLAS, parse
-from relascope.passes.relay.ir.program import RelayProgram
 
 _CALLBACK = "tvm_callback_cuda_compile"
 
 
-def library(program: RelayProgram, options: BuildOptions, name: str, phase: str) -> Library:
+_NOTES = {
+    OPENBLAS: NOTE,
+    BLAS: "The library calls tvm.contrib.mkl.matmul and batch_matmul, which relascope registers in "
+    "Python over PyTorch's; elsewhere it runs with a TVM that was built with MKL.",
+}
+
+
+def library(function: Function, phase: str, target: str) -> Library:
     """One function of a program, built for a target that need not be here.
 
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
-    if str(parse(options.target).kind) == "cuda":
+    asked = function.program, BuildOptions(target), function.name
+    if str(parse(target).kind) == "cuda":
         with _source_alone():
-            built = runtime.library(program, options, name, keep=False)
+            built = runtime.library(*asked, keep=False)
     else:
-        built = runtime.library(program, options, name)
-    host, devices = ("", ""), []
-    todo = [built.lib]
-    while todo:
-        module = todo.pop(0)
-        todo += list(module.imported_modules)
-        kind = str(module.type_key)
-        if kind == "llvm":
-            host = (str(module.get_source("ll")), str(module.get_source("asm")))
-        else:
-            devices.append((kind, str(module.get_source(kind))))
-
-    def export(file: str) -> object:
-        return built.export_library(file, fcompile=pack)
-
-    return Library(phase, host, tuple(devices), export, _note(options))
-
-
-def _note(options: BuildOptions) -> str:
-    if OPENBLAS in options.target.split():
-        return NOTE
-    if BLAS not in options.target.split():
-        return ""
-    return (
-        "The library calls tvm.contrib.mkl.matmul and batch_matmul, which relascope registers in "
-        "Python over PyTorch's; elsewhere it runs with a TVM that was built with MKL."
-    )
+        built = runtime.library(*asked)
+    return library_of(built, built.lib, phase, target, _NOTES)
 
 
 @contextmanager

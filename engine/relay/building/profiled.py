@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from relascope.core.graph import TensorType
-from relascope.engine.building.options import BuildOptions
-from relascope.engine.measure.profile import See, Site, Tensors
+from relascope.engine.building.options import BuildOptions, Function
+from relascope.engine.measure.profile import LOST, See, Site, Tensors
 from relascope.engine.relay.building import runtime
+from relascope.engine.relay.building.templates import groups
 from relascope.passes.relay.builtin import fuse
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import post_order, rewrite_body
@@ -34,69 +34,52 @@ from tvm.ir.instrument import pass_instrument  # isort: skip
 
 _DROPS_SPANS = "ToBasicBlockNormalForm"
 _VIEW = "__nop"
-_LOST = (
-    "TVM's build changed the program in a way that is not followed, so its kernels are not mapped "
-    "to nodes."
-)
 
 
 class Watched:
     """See `engine.measure.profile.Watched`.
 
     Args:
-        program: typed.
-        name: of the function in its module.
-        exprs: the expression of each node of its graph, by the node's id.
-        options: as it is built when nobody watches.
+        watched: of a typed program.
+        target: it is built for when nobody watches.
 
     Attributes:
         groups: the call of what FuseOps made, by kernel; None where that is not known.
     """
 
-    def __init__(
-        self, program: RelayProgram, name: str, exprs: Mapping[str, Any], options: BuildOptions
-    ) -> None:
-        ids = list(exprs)
-        numbers = {e.handle.value: k for k, e in enumerate(exprs.values())}
-        function = _numbered(program.mod[name], numbers)
-        program = replace(program, mod=relay.transform.InferType()(tvm.IRModule({name: function})))
-        function = program.mod[name]
+    def __init__(self, watched: Function, target: str) -> None:
+        ids, program, options = list(watched.exprs), _numbered(watched), BuildOptions(target)
+        function = program.main
         seen = _Passes()
         looked = replace(options, disabled=(*options.disabled, _DROPS_SPANS))
         library = runtime.make(runtime.prepared(program, function, options), looked, [seen])
         layout = json.loads(library.get_graph_json())
         self._nodes = layout["nodes"]
         self._entries = layout["node_row_ptr"]
-        self._sizes = [
-            TensorType(tuple(shape), dtype).bytes or 0
-            for shape, dtype in zip(
-                layout["attrs"]["shape"][1], layout["attrs"]["dltype"][1], strict=True
-            )
-        ]
+        self._sizes = runtime.entry_bytes(layout)
         self._device = tvm.device(str(runtime.parse(options.target).kind), 0)
         self._module = library["debug_create"]("default", self._device)
         self._arguments = [p.name_hint for p in function.params]
-        self._kernels = [
-            i
-            for i, n in enumerate(self._nodes)
-            if n["op"] == "tvm_op" and n["attrs"]["func_name"] != _VIEW
-        ]
-        groups = _groups(seen.modules, self._nodes)
-        self.groups = None if groups is None else [groups[i] for i in self._kernels]
-        ordinary = json.loads(runtime.build(program, options, name).library.get_graph_json())
-        self.memory_bytes: int | None = _held(ordinary)
-        self.note = "" if groups is not None else _LOST
-        if _names(ordinary["nodes"]) != _names(self._nodes):
+        names = _names(self._nodes)
+        self._kernels = [i for i, name in names.items() if name != _VIEW]
+        known = _groups(seen.modules, self._nodes)
+        self.groups = None if known is None else [known[i] for i in self._kernels]
+        ordinary = json.loads(runtime.build(program, options).library.get_graph_json())
+        rows, storages = ordinary["node_row_ptr"], ordinary["attrs"]["storage_id"][1]
+        given = {storages[rows[i]] for i, n in enumerate(ordinary["nodes"]) if n["op"] == "null"}
+        self.memory_bytes: int | None = runtime.pool_bytes(
+            ordinary, [i for i, storage in enumerate(storages) if storage in given]
+        )
+        self.note = "" if known is not None else LOST
+        if list(_names(ordinary["nodes"]).values()) != list(names.values()):
             self.note = (
                 "TVM built other kernels for being watched than it builds otherwise, so these "
                 "times are not those of the program that is timed from end to end."
             )
+        inside = {i: sorted(_inside(known[i].op.body)) if known else [] for i in self._kernels}
         self.kernels = tuple(
-            Site(
-                str(self._nodes[i]["attrs"]["func_name"]).removeprefix("tvmgen_default_"),
-                tuple(ids[k] for k in sorted(_inside(groups[i].op.body) if groups else ())),
-            )
-            for i in self._kernels
+            Site(names[i].removeprefix("tvmgen_default_"), tuple(ids[k] for k in numbers))
+            for i, numbers in inside.items()
         )
 
     def watch(self, values: Tensors, see: See) -> None:
@@ -126,23 +109,9 @@ class Watched:
         return torch.utils.dlpack.from_dlpack(array.to_dlpack())
 
 
-def kernels_of(
-    program: RelayProgram, name: str, exprs: Mapping[str, Any]
-) -> tuple[tuple[str, ...], ...]:
-    """What FuseOps makes one kernel each of a function: ids of nodes.
-
-    Args:
-        exprs: the expression of each node of its graph, by the node's id.
-    """
-    ids = list(exprs)
-    numbers = {e.handle.value: k for k, e in enumerate(exprs.values())}
-    numbered = tvm.IRModule({"main": _numbered(program.mod[name], numbers)})
-    fused = fuse(replace(program, mod=relay.transform.InferType()(numbered)))
-    calls = [
-        e
-        for e in post_order(fused.main)
-        if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)
-    ]
+def kernels_of(function: Function) -> tuple[tuple[str, ...], ...]:
+    """What FuseOps makes one kernel each of a function: ids of nodes."""
+    ids, calls = list(function.exprs), groups(fuse(_numbered(function)).main)
     return tuple(tuple(ids[k] for k in sorted(_inside(c.op.body))) for c in calls)
 
 
@@ -158,25 +127,16 @@ def _inside(body: Any) -> set[int]:
     return found
 
 
-def _held(layout: Mapping[str, Any]) -> int:
-    """Bytes that the executor holds for what kernels write: each storage as large as it must be."""
-    attrs, rows = layout["attrs"], layout["node_row_ptr"]
-    ids = attrs["storage_id"][1]
-    given = {ids[rows[i]] for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
-    largest: dict[int, int] = {}
-    for ident, shape, dtype in zip(ids, attrs["shape"][1], attrs["dltype"][1], strict=True):
-        if ident not in given:
-            size = TensorType(tuple(shape), dtype).bytes or 0
-            largest[ident] = max(largest.get(ident, 0), size)
-    return sum(largest.values())
+def _names(nodes: list[Any]) -> dict[int, str]:
+    """By the executor's node, the name of the kernel that it runs."""
+    return {i: str(n["attrs"]["func_name"]) for i, n in enumerate(nodes) if n["op"] == "tvm_op"}
 
 
-def _names(nodes: list[Any]) -> list[str]:
-    return [n["attrs"]["func_name"] for n in nodes if n["op"] == "tvm_op"]
-
-
-def _numbered(function: Any, numbers: Mapping[int, int]) -> Any:
-    """The function with each call's number, where it has one, as its only origin."""
+def _numbered(watched: Function) -> RelayProgram:
+    """A program whose "main" is the function, with each call's number, where it has one, as its
+    only origin: the place of its node in the graph."""
+    numbers = {e.handle.value: k for k, e in enumerate(watched.exprs.values())}
+    function = watched.program.mod[watched.name]
 
     def spanned(call: Any, args: list[Any]) -> Any:
         number = numbers.get(call.handle.value)
@@ -186,7 +146,8 @@ def _numbered(function: Any, numbers: Mapping[int, int]) -> Any:
         return relay.Call(call.op, args, call.attrs, call.type_args, span)
 
     body = rewrite_body(function.body, spanned)
-    return relay.Function(function.params, body, None, [], function.attrs)
+    mod = tvm.IRModule({"main": relay.Function(function.params, body, None, [], function.attrs)})
+    return replace(watched.program, mod=relay.transform.InferType()(mod))
 
 
 @pass_instrument
@@ -209,18 +170,13 @@ def _groups(modules: Mapping[str, Any], nodes: list[Any]) -> dict[int, Any] | No
     """
     if "FuseOps" not in modules or "LowerTE" not in modules:
         return None
-    fused = [
-        e
-        for e in post_order(modules["FuseOps"]["main"])
-        if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)
-    ]
+    fused = groups(modules["FuseOps"]["main"])
     lowered = [e for e in post_order(modules["LowerTE"]["main"]) if isinstance(e, relay.Call)]
-    run = [i for i, n in enumerate(nodes) if n["op"] == "tvm_op"]
+    run = _names(nodes)
     if not len(fused) == len(lowered) == len(run):
         return None
     found: dict[int, Any] = {}
-    for group, call, index in zip(fused, lowered, run, strict=True):
-        name = nodes[index]["attrs"]["func_name"]
+    for group, call, (index, name) in zip(fused, lowered, run.items(), strict=True):
         if str(group.checked_type) != str(call.checked_type):
             return None
         if name not in (_VIEW, str(call.args[0].name_hint)):

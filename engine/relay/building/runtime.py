@@ -15,7 +15,7 @@ import functools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ import torch
 
 from relascope.core.graph import TensorType
 from relascope.engine.building import executables
+from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Builder, BuildOptions
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openblas
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
@@ -36,17 +37,15 @@ from tvm.contrib import graph_executor
 from tvm.relay.backend import te_compiler
 
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
-from relascope.engine.protocol.target_text import gpu_index
-from relascope.engine.protocol.target_text import library as library_of
+from relascope.engine.protocol import target_text
 from relascope.engine.relay.building import apply_records
 from relascope.engine.relay.building.targets import LIBRARIES, parse, processor
+from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.engine.relay.kernels import blas, conv_weights, convolution, erf, schedules
 from relascope.passes.cuts.halves import Halves
 from relascope.passes.relay.absorb_transposes import absorb_transposes
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import copied
-
-_ALIGNMENT = 64  # bytes; kAllocAlignment in TVM's runtime
 
 erf.register()
 # TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
@@ -81,40 +80,23 @@ class Compiled:
     """
 
     def __init__(self, library: Any, target: str, function: Any) -> None:
-        self.arguments: dict[str, TensorType] = {
-            p.name_hint: tensor_types(p.checked_type)[0] for p in function.params
-        }
+        self.arguments = arguments_of(function)
         self.outputs = tensor_types(function.ret_type)
         self.library = library
-        self._device = tvm.device(str(parse(target).kind), gpu_index(target))
+        self._device = tvm.device(str(parse(target).kind), target_text.gpu_index(target))
         self._module = graph_executor.GraphModule(library["default"](self._device))
         layout = json.loads(library.get_graph_json())
         given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
-        views = _views(layout)
+        viewed, self._pointed_out = _views(layout)
         self.used = tuple(n for n in self.arguments if n in given)
-        self._pointed_in = {n for n in self.used if given[n] not in views.inputs}
-        self._pointed_out = views.outputs
-        pointed = {given[n] for n in self._pointed_in}
-        self._own_bytes = _pool_bytes(layout, pointed)
+        self._pointed_in = {n for n in self.used if given[n] not in viewed}
+        rows = layout["node_row_ptr"]
+        self._own_bytes = pool_bytes(layout, {rows[given[n]] for n in self._pointed_in})
         self._held: dict[str, tuple[int, Any]] = {}
         self._room = BufferPool()
 
-    def run(
-        self, values: Mapping[str, torch.Tensor], keep: Iterable[str] = ()
-    ) -> tuple[torch.Tensor, ...]:
-        """Run once.
-
-        Args:
-            values: a tensor for every argument, by name; others are ignored. None is changed.
-            keep: names of arguments whose memory stays where it is from call to call, such as
-                parameters: they are pointed at once.
-
-        Returns:
-            The results, flattened, as tensors of their own.
-
-        Raises:
-            EngineError: kind "input"; an argument is missing or of another type.
-        """
+    def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
+        """See `executables.Compiled`."""
         kept = frozenset(keep)
         if _torch(self._device).type == "cuda":  # what torch queued before is done before
             self._device.set_raw_stream(torch.cuda.current_stream().cuda_stream)
@@ -127,25 +109,20 @@ class Compiled:
                 self._held.pop(name, None)
         return tuple(self._copied(i) if r is None else r for i, r in enumerate(results))
 
-    def held(self, values: Mapping[str, torch.Tensor]) -> executables.Held | None:
+    def held(self, values: Tensors) -> executables.HeldMemory | None:
         """What is held between calls: the executor's pool, as its plan has it, and the room of
         large results.
 
         Left out is the room for arguments that it is pointed at instead: nothing writes there.
         """
-        return executables.Held(self._own_bytes + self._room.nbytes, 0, True)
+        return executables.HeldMemory(self._own_bytes + self._room.nbytes, 0, True)
 
-    def _set(self, name: str, values: Mapping[str, torch.Tensor], keep: bool) -> None:
-        kind = self.arguments[name]
-        value = executables.given(values, name)
-        address = value.data_ptr()
+    def _set(self, name: str, values: Tensors, keep: bool) -> None:
+        address = executables.given(values, name).data_ptr()
         held = self._held.get(name)
         if keep and held is not None and held[0] == address:
             return
-        executables.check_type(value, name, kind)
-        value = value.detach().contiguous()
-        if value.data_ptr() % _ALIGNMENT:
-            value = value.clone()
+        value = executables.ready(values, name, self.arguments[name])
         array, shared = as_array(value, self._device)
         if shared and name in self._pointed_in:
             self._module.set_input_zero_copy(name, array)
@@ -167,7 +144,7 @@ class Compiled:
             return again
         shape, dtype = [int(d) for d in kind.shape], getattr(torch, kind.dtype)
         result = self._room.fresh(index, shape, dtype, _torch(self._device))
-        if result.data_ptr() % _ALIGNMENT or not result.numel():
+        if result.data_ptr() % executables.ALIGNMENT or not result.numel():
             return None
         array, shared = as_array(result, self._device)
         if not shared:
@@ -182,15 +159,8 @@ class Compiled:
         return torch.utils.dlpack.from_dlpack(result.to_dlpack()).clone()
 
 
-@dataclass(frozen=True)
-class _Views:
+def _views(layout: Mapping[str, Any]) -> tuple[set[int], set[int]]:
     """Node numbers of inputs that must be copied, and numbers of outputs that need not be."""
-
-    inputs: frozenset[int]
-    outputs: frozenset[int]
-
-
-def _views(layout: Mapping[str, Any]) -> _Views:
     nodes = layout["nodes"]
 
     def is_view(node: Mapping[str, Any]) -> bool:
@@ -198,32 +168,30 @@ def _views(layout: Mapping[str, Any]) -> _Views:
 
     viewed = {(s[0], s[1]) for n in nodes if is_view(n) for s in n["inputs"]}
     heads = [(h[0], h[1]) for h in layout["heads"]]
-    outputs = {
-        index
-        for index, head in enumerate(heads)
-        if nodes[head[0]]["op"] == "tvm_op"
-        and not is_view(nodes[head[0]])
-        and head not in viewed
-        and heads.count(head) == 1
-    }
+    made = {i for i, n in enumerate(nodes) if n["op"] == "tvm_op" and not is_view(n)}
+    alone = {h for h in heads if h[0] in made and h not in viewed and heads.count(h) == 1}
+    outputs = {index for index, head in enumerate(heads) if head in alone}
     inputs = {s for s, _ in viewed} | {h for h, _ in heads if nodes[h]["op"] == "null"}
-    return _Views(frozenset(inputs), frozenset(outputs))
+    return inputs, outputs
 
 
-def _pool_bytes(layout: Mapping[str, Any], pointed: Collection[int]) -> int:
-    """Bytes of the storages of an executor's plan that are not only those of some nodes.
+def entry_bytes(layout: Mapping[str, Any]) -> list[int]:
+    """Bytes of each entry of an executor's plan: of each result of each of its nodes."""
+    shapes, dtypes = layout["attrs"]["shape"][1], layout["attrs"]["dltype"][1]
+    return [TensorType(tuple(s), t).bytes or 0 for s, t in zip(shapes, dtypes, strict=True)]
+
+
+def pool_bytes(layout: Mapping[str, Any], left_out: Collection[int]) -> int:
+    """Bytes of an executor's storages, each as large as it must be.
 
     Args:
-        pointed: numbers of nodes.
+        left_out: numbers of entries that do not count.
     """
-    attributes, rows = layout["attrs"], layout["node_row_ptr"]
-    left_out = {rows[n] for n in pointed}
     storages: dict[int, int] = {}
-    for entry, storage in enumerate(attributes["storage_id"][1]):
-        if entry in left_out:
-            continue
-        kind = TensorType(tuple(attributes["shape"][1][entry]), str(attributes["dltype"][1][entry]))
-        storages[storage] = max(storages.get(storage, 0), kind.bytes or 0)
+    sizes = zip(layout["attrs"]["storage_id"][1], entry_bytes(layout), strict=True)
+    for entry, (storage, size) in enumerate(sizes):
+        if entry not in left_out:
+            storages[storage] = max(storages.get(storage, 0), size)
     return sum(storages.values())
 
 
@@ -241,18 +209,7 @@ def as_array(tensor: torch.Tensor, device: Any) -> tuple[Any, bool]:
 
 
 def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> Compiled:
-    """Build one function of a program.
-
-    What was built stays known by the function's structure, so building the same again is quick;
-    each object still has memory of its own.
-
-    Args:
-        program: typed; parameters that are not bound stay arguments.
-        name: of the function in its module.
-
-    Raises:
-        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
-    """
+    """Build one function of a program, by `library`; each object has memory of its own."""
     return Compiled(library(program, options, name), options.target, program.mod[name])
 
 
@@ -261,7 +218,10 @@ def library(
 ) -> Any:
     """What `make` returns of one function of a program; its device need not be here.
 
+    What was built stays known by the function's structure, so building the same again is quick.
+
     Args:
+        program: typed; parameters that are not bound stay arguments.
         keep: know it the next time.
 
     Raises:
@@ -270,7 +230,7 @@ def library(
     function = program.mod[name]
     builder = _builder if keep else Builder(make, tvm.ir.structural_hash, tvm.ir.structural_equal)
     names = tuple(p.name_hint for p in function.params)
-    options = replace(options, records=apply_records.found(options))
+    options = options.with_records("relay", str(tvm.__version__))
     return builder.build(prepared(program, function, options), names, options)
 
 
@@ -281,7 +241,7 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
     program = replace(program, mod=tvm.IRModule({"main": function}))
     if SCHEDULES in options.target.split():
         program = schedules.pack(program)
-    if library_of(options.target, LIBRARIES):
+    if target_text.library(options.target, LIBRARIES):
         blas.register()
         if "openblas" in parse(options.target).libs:
             openblas.load()
@@ -325,17 +285,9 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
 _builder = Builder(make, tvm.ir.structural_hash, tvm.ir.structural_equal)
 
 
-def tensor_types(kind: Any) -> tuple[TensorType, ...]:
-    """The tensors of a Relay type, tuples flattened."""
-    result: list[TensorType] = []
-    todo = [kind]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, relay.TupleType):
-            todo.extend(reversed(part.fields))
-        else:
-            result.append(TensorType(tuple(int(d) for d in part.shape), str(part.dtype)))
-    return tuple(result)
+def arguments_of(function: Any) -> dict[str, TensorType]:
+    """The types of a function's arguments by their names."""
+    return {str(p.name_hint): tensor_types(p.checked_type)[0] for p in function.params}
 
 
 def step(

@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from relascope.engine.building.cpu import cpu_target
 from relascope.engine.building.devices import Tvm
 from relascope.engine.cpu_kernels.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
 from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
 from relascope.engine.protocol import target_text
-from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.tuning import RECORDS
 from relascope.engine.relay.tvm.boot import boot, cuda_missing
+
+boot()
+
+import tvm
+from tvm import te
 
 BLAS = "-libs=mkl"
 """What a CPU target says to have its matmuls done by PyTorch's BLAS; see `kernels.blas`."""
@@ -33,9 +36,6 @@ def parse(target: str) -> Any:
         EngineError: kind "target"; TVM refuses it, LLVM has no such architecture, or OpenBLAS is
             not for this kind.
     """
-    boot()
-    import tvm
-
     target_text.split(target)
     refuse_elsewhere(target)
     # TVM's rules know MKL; the second library's name tells `engine.relay.kernels.blas` whom to
@@ -44,48 +44,10 @@ def parse(target: str) -> Any:
     words = target_text.without(named, (target_text.GPU, RECORDS, SCHEDULES))
     if SCHEDULES in target.split():
         words = " ".join([words, *(f"-{flag}" for flag in FLAGS)])
-    return _tvm().made(target, lambda: tvm.target.Target(words))
-
-
-@functools.cache
-def targets() -> tuple[Target, ...]:
-    """The targets, the best first; those that do not run here come last and say why.
-
-    A kernel is built and run for each once in a process, a few tens of milliseconds.
-    """
-    found = (*_tvm().gpus(), *reversed(_tvm().cpu(cpu_ways(BLAS))))
-    return tuple(sorted(found, key=lambda t: not t.runs_here))
-
-
-@functools.cache
-def processor() -> str:
-    """The target of this machine's processor, for kernels that are there whatever the target."""
-    return cpu_target(_tvm().known)[0]
-
-
-@functools.cache
-def _tvm() -> Tvm:
-    boot()
-    import tvm
-
-    return Tvm(tvm, parse, _run, cuda_missing)
-
-
-@functools.cache
-def target(text: str) -> Target:
-    """A target that somebody wrote: what it is for, and whether that can be run here.
-
-    Raises:
-        EngineError: kind "target"; TVM refuses it, or cannot write code for it.
-    """
-    listed = {t.name: t for t in targets()}
-    return listed.get(text) or _tvm().examine(text)
+    return _TVM.made(target, lambda: tvm.target.Target(words))
 
 
 def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
-    import tvm
-    from tvm import te
-
     x = te.placeholder(given.shape, name="x")
     y = te.compute(given.shape, lambda i: x[i] * 2.0 + 1.0, name="y")
     schedule = te.create_schedule(y.op)
@@ -99,3 +61,7 @@ def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
     result = tvm.nd.empty(given.shape, "float32", device)
     kernel(tvm.nd.array(given, device), result)
     return np.asarray(result.numpy())
+
+
+_TVM = Tvm(tvm, parse, _run, cuda_missing, functools.partial(cpu_ways, BLAS))
+targets, target, processor = _TVM.targets, _TVM.target, _TVM.processor

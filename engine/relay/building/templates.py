@@ -19,7 +19,7 @@ from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.tuner import Workload
 from relascope.engine.protocol.target_text import library
 from relascope.engine.relay.building.targets import LIBRARIES, parse
-from relascope.passes.relay.ir.rewrite import children, post_order
+from relascope.passes.relay.ir.rewrite import children, op_name, post_order
 
 # The targets have loaded the TVM that has Relay.
 import tvm  # isort: skip
@@ -83,11 +83,8 @@ def optimised(function: Any, options: BuildOptions) -> Any:
 
 def groups(function: Any) -> list[Any]:
     """The calls of kernels in a function that FuseOps has been over, producers first."""
-    return [
-        e
-        for e in post_order(function)
-        if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)
-    ]
+    calls = (e for e in post_order(function) if isinstance(e, relay.Call))
+    return [c for c in calls if isinstance(c.op, relay.Function)]
 
 
 def anchor(group: Any) -> Any | None:
@@ -103,11 +100,8 @@ def operators(function: Any, options: BuildOptions) -> list[Operator]:
         function: of `optimised`.
     """
     fixed = _fixed(function)
-    found = [
-        (g, a)
-        for g in groups(function)
-        if g.handle.value not in fixed and (a := anchor(g)) is not None
-    ]
+    run = [g for g in groups(function) if g.handle.value not in fixed]
+    found = [(g, a) for g in run if (a := anchor(g)) is not None]
     alone = [_alone(call) for _, call in found]
     texts = [str(mod) for mod in alone]
     # AutoTVM tells operators apart by their types alone: one is laid out only if all can be.
@@ -131,17 +125,10 @@ def constant_weights(function: Any) -> bool:
     Args:
         function: whether FuseOps has been over it or not.
     """
-    fixed = _fixed(function)
-    calls = [e for e in post_order(function) if isinstance(e, relay.Call)]
-    handed = {
-        p.handle.value: a
-        for c in calls
-        if isinstance(c.op, relay.Function)
-        for p, a in zip(c.op.params, c.args, strict=True)
-    }
-    inside = (e for c in calls if isinstance(c.op, relay.Function) for e in post_order(c.op))
-    for expr in (*calls, *inside):
-        if isinstance(expr, relay.Call) and getattr(expr.op, "name", "") == "nn.dense":
+    fixed, kernels = _fixed(function), groups(function)
+    handed = {k: a for c in kernels for k, a in _handed(c).items()}
+    for expr in (*post_order(function), *(e for c in kernels for e in post_order(c.op))):
+        if op_name(expr) == "nn.dense":
             weight = handed.get(expr.args[1].handle.value, expr.args[1])
             if not isinstance(weight, relay.Constant) and weight.handle.value not in fixed:
                 return False
@@ -165,14 +152,9 @@ def workload(operator: Operator, target: Any) -> Workload | None:
     )
     if not choices:
         return None
-    module = tvm.ir.save_json(operator.module)
-    return Workload(
-        operator.key,
-        str(operator.call.op.name),
-        operator.types,
-        min(flops),
-        Templates(module, operator.constants, choices),
-    )
+    task = Templates(tvm.ir.save_json(operator.module), operator.constants, choices)
+    name = str(operator.call.op.name)
+    return Workload(operator.key, name, operator.types, min(flops), task)
 
 
 def _known(operator: Operator, target: Any) -> list[tuple[str, tuple[Any, ...]]]:
@@ -181,9 +163,8 @@ def _known(operator: Operator, target: Any) -> list[tuple[str, tuple[Any, ...]]]
     inputs = [te.placeholder(t.shape, t.dtype) for t in operator.types[:-1]]
     tracing = TaskExtractEnv.get()
     found: list[tuple[str, tuple[Any, ...]]] = []
-    for way in te_compiler.get_valid_implementations(
-        call.op, call.attrs, inputs, call.checked_type, target
-    ):
+    asked = call.op, call.attrs, inputs, call.checked_type, target
+    for way in te_compiler.get_valid_implementations(*asked):
         with target, tracing, quiet():
             try:
                 way.compute(call.attrs, inputs, call.checked_type)
@@ -204,32 +185,30 @@ def _task(name: str, arguments: tuple[Any, ...], target: Any) -> Any | None:
 
 def _alone(call: Any) -> Any:
     arguments = [relay.var(f"in{k}", a.checked_type) for k, a in enumerate(call.args)]
-    return relay.transform.InferType()(
-        tvm.IRModule.from_expr(
-            relay.Function(arguments, relay.Call(call.op, arguments, call.attrs))
-        )
-    )
+    function = relay.Function(arguments, relay.Call(call.op, arguments, call.attrs))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
 
 
 def _fixed(function: Any) -> set[int]:
     """Handles of the expressions that depend on no argument: the build will compute them."""
     found: set[int] = set()
     for expr in post_order(function.body):
-        if isinstance(expr, relay.Constant) or (
-            isinstance(expr, relay.Call | relay.Tuple | relay.TupleGetItem)
-            and all(
-                c.handle.value in found
-                for c in children(expr)
-                if not isinstance(c, relay.Function | tvm.ir.Op)
-            )
-        ):
+        reads = [c for c in children(expr) if not isinstance(c, relay.Function | tvm.ir.Op)]
+        computed = isinstance(expr, relay.Call | relay.Tuple | relay.TupleGetItem)
+        known = computed and all(c.handle.value in found for c in reads)
+        if known or isinstance(expr, relay.Constant):
             found.add(expr.handle.value)
     return found
 
 
+def _handed(group: Any) -> dict[int, Any]:
+    """What the call of a kernel gives to its parameters, by their handles."""
+    return {p.handle.value: a for p, a in zip(group.op.params, group.args, strict=True)}
+
+
 def _constants(group: Any, call: Any, fixed: set[int]) -> Iterator[str]:
     """Which arguments of a kernel's operator are constants in the program."""
-    handed = {p.handle.value: a for p, a in zip(group.op.params, group.args, strict=True)}
+    handed = _handed(group)
     for place, argument in enumerate(call.args):
         given = handed.get(argument.handle.value, argument)
         if given.handle.value in fixed or isinstance(given, relay.Constant):
@@ -237,10 +216,7 @@ def _constants(group: Any, call: Any, fixed: set[int]) -> Iterator[str]:
 
 
 def _pattern(call: Any) -> int | None:
-    if not isinstance(call.op, tvm.ir.Op):
-        return None
-    pattern = call.op.get_attr("TOpPattern")
-    return None if pattern is None else int(pattern)
+    return call.op.get_attr("TOpPattern") if isinstance(call.op, tvm.ir.Op) else None
 
 
 def _type(expr: Any) -> TensorType:
@@ -261,10 +237,8 @@ def matched(
         None where the build changed the program so that kernels cannot be matched.
     """
     known = operators(optimised(function, options), options)
-    anchored = [k for k, g in enumerate(kernels) if anchor(g) is not None]
-    if len(known) != len(anchored):
+    anchored = [anchor(g) is not None for g in kernels]
+    if len(known) != sum(anchored):
         return None
-    found: list[Operator | None] = [None] * len(kernels)
-    for place, operator in zip(anchored, known, strict=True):
-        found[place] = operator
-    return found
+    rest = iter(known)
+    return [next(rest) if has else None for has in anchored]

@@ -16,7 +16,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from relascope.core.builder import Constants, GraphBuilder, body_origin, fused_name
+from relascope.core.builder import Constants, GraphBuilder, body_origin, fused_name, other_name
 from relascope.core.graph import Graph, JsonValue, Kind, TensorType
 from relascope.engine.relay.draw.to_text import device_name
 from relascope.passes.relay.ir.program import RelayProgram
@@ -99,7 +99,7 @@ class _Shared:
         key = tvm.ir.structural_hash(kind)
         found = self.types.get(key)
         if found is None:
-            found = self.types[key] = _tensor_types(kind)
+            found = self.types[key] = tensor_types(kind)
         return found
 
     def origin(self, expr: Any) -> tuple[str, str]:
@@ -132,29 +132,20 @@ class _Walk(GraphBuilder):
         return self.finish(name, "relay", self.inputs, result, forward_outputs)
 
     def add(
-        self,
-        expr: Any,
-        identity: str,
-        kind: Kind,
-        op: str = "",
-        name: str = "",
-        attrs: Mapping[str, JsonValue] | None = None,
-        inputs: tuple[str, ...] = (),
-        origin: tuple[str, str] | None = None,
-        body: Graph | None = None,
+        self, expr: Any, what: str, kind: Kind, reads: list[Any] | None = None, **about: Any
     ) -> str:
-        ident = self.add_node(
-            expr,
-            identity,
-            kind,
-            self.shared.outputs(expr),
-            self.shared.origin(expr) if origin is None else origin,
-            op,
-            name,
-            attrs,
-            inputs,
-            body,
-        )
+        """A node for an expression; `about` as of `add_node`.
+
+        Args:
+            what: it computes of what it reads; of what is no variable or constant, its inputs' ids
+                are added.
+            reads: the expressions of its inputs.
+        """
+        if reads is not None:
+            about["inputs"] = tuple(self.ids[e.handle.value] for e in reads)
+            what = f"{what} {' '.join(about['inputs'])}"
+        about.setdefault("origin", self.shared.origin(expr))
+        ident = self.add_node(expr, what, kind, self.shared.outputs(expr), **about)
         self.ids[expr.handle.value] = ident
         return ident
 
@@ -171,16 +162,16 @@ class _Walk(GraphBuilder):
                 continue
             self.alive.append(expr)
             if isinstance(expr, relay.Call):
-                children = _listed(expr.args)
-                op = expr.op
+                children, op = _listed(expr.args), expr.op
+                reads = [op, *children]
                 if isinstance(op, tvm.ir.Op):
-                    todo.append((self.call, expr, [op, *children]))
+                    todo.append((self.call, expr, reads))
                 elif isinstance(op, relay.Function):
-                    todo.append((self.call_function, expr, [op, *children]))
+                    todo.append((self.call_function, expr, reads))
                 elif self.shared.can_enter(op):
-                    todo.append((self.call_global, expr, [op, *children]))
+                    todo.append((self.call_global, expr, reads))
                 else:
-                    children = [op, *children]
+                    children = reads
                     todo.append((self.call_value, expr, children))
             elif isinstance(expr, relay.Var):
                 self.variable(expr)
@@ -188,12 +179,6 @@ class _Walk(GraphBuilder):
             elif isinstance(expr, relay.Constant):
                 self.constant(expr)
                 continue
-            elif isinstance(expr, relay.TupleGetItem):
-                children = [expr.tuple_value]
-                todo.append((self.item, expr, children))
-            elif isinstance(expr, relay.Tuple):
-                children = _listed(expr.fields)
-                todo.append((self.tuple, expr, children))
             elif isinstance(expr, relay.Let):
                 body = expr.body
                 todo.append((self.same, expr, [body]))
@@ -204,12 +189,9 @@ class _Walk(GraphBuilder):
                 children = list(relay.analysis.free_vars(expr))
                 todo.append((self.function, expr, children))
             else:
-                children = _children(expr)
+                children = [c for f in _READS.get(type(expr), ()) for c in _all(getattr(expr, f))]
                 todo.append((self.other, expr, children))
             todo.extend((None, c, []) for c in reversed(children) if c.handle.value not in ids)
-
-    def of(self, exprs: list[Any]) -> tuple[str, ...]:
-        return tuple(self.ids[e.handle.value] for e in exprs)
 
     def same(self, expr: Any, children: list[Any]) -> None:
         self.alive.append(expr)
@@ -218,80 +200,66 @@ class _Walk(GraphBuilder):
     def variable(self, expr: Any) -> str:
         name = str(expr.name_hint)
         self.alive.append(expr)
-        parameter = name in self.shared.parameters
-        return self.add(
-            expr,
-            f"variable {name}",
-            Kind.PARAMETER if parameter else Kind.INPUT,
-            name=name,
-            origin=(name.rpartition(".")[0] if parameter else "", ""),
-        )
+        kind, scope = Kind.INPUT, ""
+        if name in self.shared.parameters:
+            kind, scope = Kind.PARAMETER, name.rpartition(".")[0]
+        return self.add(expr, f"variable {name}", kind, name=name, origin=(scope, ""))
 
     def constant(self, expr: Any) -> None:
         identity, attrs, origin = self.shared.constants.about(expr.data)
-        known = origin if "parameter" in attrs else None
-        self.add(expr, identity, Kind.CONSTANT, attrs=attrs, origin=known)
+        if "parameter" not in attrs:
+            origin = self.shared.origin(expr)
+        self.add(expr, identity, Kind.CONSTANT, attrs=attrs, origin=origin)
 
     def call(self, expr: Any, parts: list[Any]) -> None:
         op = self.shared.op_name(parts[0])
         attrs, text = self.shared.attrs(expr.attrs)
-        inputs = self.of(parts[1:])
-        self.add(expr, f"{op} {text} {' '.join(inputs)}", Kind.CALL, op, attrs=attrs, inputs=inputs)
+        self.add(expr, f"{op} {text}", Kind.CALL, parts[1:], op=op, attrs=attrs)
 
     def call_function(self, expr: Any, parts: list[Any]) -> None:
-        function, *arguments = parts
-        inner = _Walk(self.shared, function)
-        self.alive.append(inner)
-        body = inner.graph("fused")
-        op = fused_name(body)
-        inputs = self.of(arguments)
-        identity = f"function {' '.join(body.outputs)} {' '.join(inputs)}"
+        body = self.inside(parts[0], "fused")
         origin = self.shared.origin(expr)
         if origin == ("", ""):
             origin = body_origin(body)
-        self.add(expr, identity, Kind.FUNCTION, op, inputs=inputs, origin=origin, body=body)
+        about = {"op": fused_name(body), "origin": origin, "body": body}
+        self.add(expr, f"function {' '.join(body.outputs)}", Kind.FUNCTION, parts[1:], **about)
 
     def call_global(self, expr: Any, parts: list[Any]) -> None:
         """A call of a function of the module, with what is inside it."""
-        name, *arguments = str(parts[0].name_hint), *parts[1:]
+        name = str(parts[0].name_hint)
         self.shared.entered.append(name)
-        inner = _Walk(self.shared, self.shared.functions[name])
+        body = self.inside(self.shared.functions[name], name)
         self.shared.entered.pop()
-        self.alive.append(inner)
-        body, inputs = inner.graph(name), self.of(arguments)
-        identity = f"@{name} {' '.join(body.outputs)} {' '.join(inputs)}"
-        self.add(expr, identity, Kind.FUNCTION, f"@{name}", inputs=inputs, body=body)
+        what, op = f"@{name} {' '.join(body.outputs)}", f"@{name}"
+        self.add(expr, what, Kind.FUNCTION, parts[1:], op=op, body=body)
 
     def call_value(self, expr: Any, parts: list[Any]) -> None:
         """A call of something that is computed, or of a function that calls itself."""
-        inputs = self.of(parts)
-        self.add(expr, f"call {' '.join(inputs)}", Kind.CALL, "call", inputs=inputs)
-
-    def item(self, expr: Any, parts: list[Any]) -> None:
-        inputs = self.of(parts)
-        index = int(expr.index)
-        self.add(
-            expr, f"item {index} {inputs[0]}", Kind.ITEM, attrs={"index": index}, inputs=inputs
-        )
-
-    def tuple(self, expr: Any, parts: list[Any]) -> None:
-        inputs = self.of(parts)
-        self.add(expr, f"tuple {' '.join(inputs)}", Kind.TUPLE, inputs=inputs)
+        self.add(expr, "call", Kind.CALL, parts, op="call")
 
     def function(self, expr: Any, free: list[Any]) -> None:
         """A function as a value: a closure over the variables that it reads from outside."""
-        inner = _Walk(self.shared, expr)
+        body = self.inside(expr, "closure")
+        what = f"closure {' '.join(body.outputs)}"
+        self.add(expr, what, Kind.FUNCTION, free, op="closure", body=body)
+
+    def inside(self, function: Any, name: str) -> Graph:
+        """What is inside a function."""
+        inner = _Walk(self.shared, function)
         self.alive.append(inner)
-        body = inner.graph("closure")
-        inputs = self.of(free)
-        identity = f"closure {' '.join(body.outputs)} {' '.join(inputs)}"
-        self.add(expr, identity, Kind.FUNCTION, "closure", inputs=inputs, body=body)
+        return inner.graph(name)
 
     def other(self, expr: Any, parts: list[Any]) -> None:
-        """Anything else becomes a node with the name of its kind: "if", "ref_read", "match"."""
-        inputs = self.of(parts)
-        op = _other_name(expr)
-        self.add(expr, f"{op} {' '.join(inputs)}", Kind.CALL, op, inputs=inputs)
+        """Anything else but tuples and their items becomes a node with the name of its kind: "if",
+        "ref_read", "match"."""
+        if isinstance(expr, relay.TupleGetItem):
+            index = int(expr.index)
+            self.add(expr, f"item {index}", Kind.ITEM, parts, attrs={"index": index})
+        elif isinstance(expr, relay.Tuple):
+            self.add(expr, "tuple", Kind.TUPLE, parts)
+        else:
+            op = str(expr.name) if isinstance(expr, tvm.ir.Op) else other_name(expr)
+            self.add(expr, op, Kind.CALL, parts, op=op)
 
 
 _array_size = tvm.get_global_func("runtime.ArraySize")
@@ -303,30 +271,23 @@ def _listed(array: Any) -> list[Any]:
     return [_array_item(array, i) for i in range(_array_size(array))]
 
 
-def _children(expr: Any) -> list[Any]:
-    if isinstance(expr, relay.If):
-        return [expr.cond, expr.true_branch, expr.false_branch]
-    if isinstance(expr, relay.RefCreate):
-        return [expr.value]
-    if isinstance(expr, relay.RefRead):
-        return [expr.ref]
-    if isinstance(expr, relay.RefWrite):
-        return [expr.ref, expr.value]
-    if isinstance(expr, relay.Match):
-        return [expr.data]
-    return []
+def _all(value: Any) -> list[Any]:
+    return _listed(value) if isinstance(value, tvm.ir.Array) else [value]
 
 
-def _other_name(expr: Any) -> str:
-    if isinstance(expr, tvm.ir.GlobalVar):
-        return f"@{expr.name_hint}"
-    if isinstance(expr, tvm.ir.Op):
-        return str(expr.name)
-    name = type(expr).__name__
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+_READS: dict[type, tuple[str, ...]] = {
+    relay.If: ("cond", "true_branch", "false_branch"),
+    relay.Match: ("data",),
+    relay.RefCreate: ("value",),
+    relay.RefRead: ("ref",),
+    relay.RefWrite: ("ref", "value"),
+    relay.Tuple: ("fields",),
+    relay.TupleGetItem: ("tuple_value",),
+}
+"""Of other kinds of expressions, the fields that they read."""
 
 
-def _tensor_types(kind: Any) -> tuple[TensorType, ...]:
+def tensor_types(kind: Any) -> tuple[TensorType, ...]:
     """The tensors of a type, tuples opened; functions and references have none."""
     result = []
     todo = [kind]

@@ -60,11 +60,6 @@ def program(
     return RelayProgram(mod, arrays, tuple(inputs), outputs)
 
 
-def runner(mod: tvm.IRModule, values: Values, target: str) -> Run:
-    """Build a module's "main" and put its arguments in place."""
-    return Run(mod, values, target)
-
-
 class Run:
     """See `engine.faults.replay.Runner`. On the graph executor."""
 
@@ -88,3 +83,6 @@ class Run:
         """The results of the last run, flattened."""
         count = self._module.get_num_outputs()
         return [self._module.get_output(i).numpy() for i in range(count)]
+
+
+runner = Run

@@ -20,20 +20,15 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 from tvm.topi.utils import get_const_tuple
 
 from relascope.core.errors import EngineError
+from relascope.engine.pytorch import unlike
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
-from relascope.engine.pytorch.unlike import (
-    DRAWS,
-    GROUPED,
-    MASK_OUT_OF_REACH,
-    NO_PADDING_ROW,
-    RANDOM,
-    REWRITE,
-    SHARED_STATISTICS,
-    note_padding,
-    unconverted,
-)
+
+Convert = Callable[..., Any]
+"""From an operator's inputs and their types to what it becomes."""
+
+_OTHER_DROPOUTS = ("alpha_dropout", "feature_alpha_dropout", "feature_dropout")
 
 
 class Converter(tvm_frontend.PyTorchOpConverter):
@@ -57,50 +52,18 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         super().__init__(*args, **kwargs)
 
     def create_convert_map(self) -> None:
+        """TVM's map, with ours instead of what needed mending; a method that has the name of one of
+        TVM's stands in it already."""
         super().create_convert_map()
-        ours: dict[str, Callable[..., Any]] = {
-            "add": self.add_scaled,
-            "alpha_dropout": self.other_dropout,
-            "avg_pool1d": self.checked_avg_pool(1),
-            "avg_pool2d": self.checked_avg_pool(2),
-            "avg_pool3d": self.checked_avg_pool(3),
-            "baddbmm": self.baddbmm,
-            "batch_norm": self.batch_norm,
-            "chunk": self.chunk,
-            "cross_entropy_loss": self.cross_entropy,
-            "div": self.divide,
-            "dropout": self.dropout,
-            "elu": self.elu,
-            "embedding": self.embedding,
-            "feature_alpha_dropout": self.other_dropout,
-            "feature_dropout": self.other_dropout,
-            "full_like": self.like(1, super().full_like),
-            "gelu": self.gelu,
-            "group_norm": self.group_norm,
-            "gru": self.recurrent(super().gru),
-            "hardsigmoid": self.hard_sigmoid,
-            "hardswish": self.hard_swish,
-            "index": self.wrapped(super().index),
-            "index_put": self.wrapped(super().index_put),
-            "instance_norm": self.instance_norm,
-            "layer_norm": self.layer_norm,
-            "log_softmax": self.in_dtype(2, super().log_softmax),
-            "lstm": self.recurrent(super().lstm),
-            "mean": self.mean,
-            "ones_like": self.like(0, super().ones_like),
-            "prod": self.summed("prod"),
-            "scaled_dot_product_attention": self.attention,
-            "softmax": self.in_dtype(2, super().softmax),
-            "std": self.spread("std"),
-            "sub": self.sub_scaled,
-            "sum": self.summed("sum"),
-            "tensor_split": self.tensor_split,
-            "to": self.to,
-            "var": self.spread("variance"),
-            "zeros_like": self.like(0, super().zeros_like),
-        }
+        theirs, ours = super(), {f"{n}_like": self.like(n) for n in ("full", "ones", "zeros")}
+        ours |= {n: self.in_dtype(getattr(theirs, n)) for n in ("log_softmax", "softmax")}
+        ours |= {n: self.recurrent(getattr(theirs, n)) for n in ("gru", "lstm")}
+        ours |= {n: self.wrapped(getattr(theirs, n)) for n in ("index", "index_put")}
+        ours |= {n: self.summed(n) for n in ("prod", "sum")}
+        ours |= {"std": self.spread("std"), "var": self.spread("variance"), "div": self.divide}
+        ours |= {n: self.other_dropout for n in _OTHER_DROPOUTS}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
-        self.convert_map.update({f"aten::{name}": self.random for name in RANDOM})
+        self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
         del self.convert_map["aten::var_mean"]  # ignores the correction; PyTorch rarely makes it
 
     # How TVM's frontend calls it.
@@ -112,12 +75,9 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             except NotImplementedError as unknown:
                 flat = self.model.flat
                 node = next((n for n in flat.graph.nodes() if n.kind() == name), None)
-                raise EngineError(
-                    "operator",
-                    f"Relay's PyTorch frontend does not know the operator {name}.",
-                    flat.origin(node).where if node is not None else name,
-                    REWRITE,
-                ) from unknown
+                where = flat.origin(node).where if node is not None else name
+                message, hint = unlike.unknown("Relay", name)
+                raise EngineError("operator", message, where, hint) from unknown
 
     def convert_operators(self, operators: list[Any], outputs: Any, ret_names: Any) -> Any:
         self._depth += 1
@@ -129,7 +89,9 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             except EngineError:
                 raise
             except Exception as wrong:
-                raise unconverted("Relay", node.kind(), self.origin_of(node), wrong) from wrong
+                raise unlike.unconverted(
+                    "Relay", node.kind(), self.origin_of(node), wrong
+                ) from wrong
         self._depth -= 1
         results = super().convert_operators([], outputs, ret_names)
         return results if self._depth else [*results, *self.updates.values()]
@@ -192,14 +154,14 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         """TVM's takes them for plain dropout, which draws and scales otherwise."""
         data, rate, train = inputs
         if train and rate:
-            self.refuse("This kind of dropout has no counterpart in Relay.", "Use nn.Dropout.")
+            self.refuse(*unlike.OTHER_DROPOUT)
         return data
 
     def random(self, inputs: Any, input_types: Any) -> Any:
         """TVM's draws from its own generator, or not at all."""
-        self.refuse(*DRAWS)
+        self.refuse(*unlike.DRAWS)
 
-    def recurrent(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    def recurrent(self, theirs: Convert) -> Convert:
         """LSTM and GRU; TVM's applies the dropout between layers whether it is on or off."""
 
         def convert(inputs: Any, input_types: Any) -> Any:
@@ -219,15 +181,10 @@ class Converter(tvm_frontend.PyTorchOpConverter):
     ) -> Any:
         """Relay's norm, which needs scale and shift."""
         dtype = self.infer_type(data).dtype
-        given = (
-            data,
-            *(
-                relay.const(filling(size), dtype) if value is None else value
-                for value, filling in ((gamma, np.ones), (beta, np.zeros))
-            ),
-        )
         options |= {"center": beta is not None, "scale": gamma is not None}
-        return op(*given, epsilon=float(epsilon), **options)
+        gamma = relay.const(np.ones(size), dtype) if gamma is None else gamma
+        beta = relay.const(np.zeros(size), dtype) if beta is None else beta
+        return op(data, gamma, beta, epsilon=float(epsilon), **options)
 
     def layer_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's needs scale and shift."""
@@ -281,17 +238,17 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             use.user.kind() != "aten::batch_norm" or not use.user.inputsAt(5).toIValue()
             for use in node.inputsAt(position).uses()
         ):
-            self.refuse(*SHARED_STATISTICS)
+            self.refuse(*unlike.SHARED_STATISTICS)
         owner = self.model.module
         if not isinstance(owner, torch.jit.ScriptModule):  # a file does not tell
             with suppress(AttributeError):  # a functional call has no module
                 owner = owner.get_submodule(scope)
             if getattr(owner, "momentum", momentum) is None:
-                self.refuse(
+                message = (
                     "This batch norm averages over all batches, so each run moves its statistics "
-                    "by another amount.",
-                    "Give it a momentum.",
+                    "by another amount."
                 )
+                self.refuse(message, "Give it a momentum.")
         old = self.updates.get(name, running)
         kept, moved = self.number(1 - momentum, running), self.number(momentum, running)
         self.update(name, old * kept + new * moved)
@@ -299,20 +256,20 @@ class Converter(tvm_frontend.PyTorchOpConverter):
     def instance_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's leaves out the update of the running statistics, where it keeps some."""
         if inputs[5] and inputs[3] is not None:
-            self.refuse(
-                "Instance norm in train mode updates its running statistics, which Relay cannot.",
-                "Put this module in eval mode, or build it without running statistics.",
+            message = (
+                "Instance norm in train mode updates its running statistics, which Relay cannot."
             )
+            self.refuse(message, "Put it in eval mode, or build it without running statistics.")
         return super().instance_norm(inputs, input_types)
 
     # Attention and embedding.
 
-    def attention(self, inputs: Any, input_types: Any) -> Any:
+    def scaled_dot_product_attention(self, inputs: Any, input_types: Any) -> Any:
         """TVM's drops the scale where it finds the newer signature, with `enable_gqa`."""
         if inputs[4]:
-            self.refuse(*MASK_OUT_OF_REACH)
+            self.refuse(*unlike.MASK_OUT_OF_REACH)
         if len(inputs) > 7 and inputs[7]:
-            self.refuse(*GROUPED)
+            self.refuse(*unlike.GROUPED)
         scale = inputs[6] if len(inputs) > 6 else None
         return super().scaled_dot_product_attention([*inputs[:6], scale], input_types[:7])
 
@@ -326,8 +283,8 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         name = f"{origin.scope}.weight" if origin.scope else "weight"
         tensor = self.model.parameters.get(name)
         if tensor is None:
-            self.refuse(*NO_PADDING_ROW)
-        note_padding(self.model, padding, name)
+            self.refuse(*unlike.NO_PADDING_ROW)
+        unlike.note_padding(self.model, padding, name)
         # Without a dtype, TVM takes float64 for float32.
         row = relay.const(tensor[padding].detach().numpy(), self.infer_type(rows).dtype)
         is_padding = relay.equal(indices, self.number(padding, indices))
@@ -335,11 +292,11 @@ class Converter(tvm_frontend.PyTorchOpConverter):
 
     # Arithmetic.
 
-    def add_scaled(self, inputs: Any, input_types: Any) -> Any:
+    def add(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores alpha."""
         return super().add(*self.scaled(inputs, input_types))
 
-    def sub_scaled(self, inputs: Any, input_types: Any) -> Any:
+    def sub(self, inputs: Any, input_types: Any) -> Any:
         """TVM's multiplies with an alpha of 1."""
         return super().sub(*self.scaled(inputs, input_types))
 
@@ -392,11 +349,11 @@ class Converter(tvm_frontend.PyTorchOpConverter):
 
     # Reductions.
 
-    def in_dtype(self, position: int, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    def in_dtype(self, theirs: Convert) -> Convert:
         """Operators that cast their input first where a dtype is given; TVM's ignore it."""
 
         def convert(inputs: Any, input_types: Any) -> Any:
-            return theirs([self.cast(inputs[0], inputs, position), *inputs[1:]], input_types)
+            return theirs([self.cast(inputs[0], inputs, 2), *inputs[1:]], input_types)
 
         return convert
 
@@ -414,7 +371,7 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         axes = None if whole else inputs[1] or None
         return relay.mean(data, axes, False if whole else bool(inputs[2]))
 
-    def summed(self, name: str) -> Callable[..., Any]:
+    def summed(self, name: str) -> Convert:
         """Sums and products; TVM's ignore the dtype, and that integers become int64."""
 
         def convert(inputs: Any, input_types: Any) -> Any:
@@ -430,7 +387,7 @@ class Converter(tvm_frontend.PyTorchOpConverter):
 
         return convert
 
-    def spread(self, name: str) -> Callable[..., Any]:
+    def spread(self, name: str) -> Convert:
         """Standard deviation and variance; TVM's takes every correction for 0 or 1."""
 
         def convert(inputs: Any, input_types: Any) -> Any:
@@ -446,7 +403,7 @@ class Converter(tvm_frontend.PyTorchOpConverter):
 
         return convert
 
-    def cross_entropy(self, inputs: Any, input_types: Any) -> Any:
+    def cross_entropy_loss_with_logits(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores label smoothing."""
         if inputs[5]:
             self.refuse("Label smoothing cannot be imported.", "Set it to 0.")
@@ -465,20 +422,18 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             return data  # to another device only
         return data if self.infer_type(data).dtype == dtype else relay.cast(data, dtype)
 
-    def like(self, position: int, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    def like(self, name: str) -> Convert:
         """zeros_like and its kin; TVM's take float32 where no dtype is given, not the input's."""
 
         def convert(inputs: Any, input_types: Any) -> Any:
-            data, dtype_at = inputs[0], position + 1
-            value = inputs[1] if position else (1 if theirs.__name__ == "ones_like" else 0)
-            code = inputs[dtype_at]
-            own = self.infer_type(data).dtype
+            data, own = inputs[0], self.infer_type(inputs[0]).dtype
+            value, code = inputs[1:3] if name == "full" else (int(name == "ones"), inputs[1])
             dtype = own if code is None else tvm_frontend._convert_dtype_value(code)
             return relay.full(relay.const(value, dtype), list(self.infer_shape(data)), dtype)
 
         return convert
 
-    def wrapped(self, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(self, theirs: Convert) -> Convert:
         """Negative indices count from the end; TVM's reads and writes outside the data there."""
 
         def convert(inputs: Any, input_types: Any) -> Any:
@@ -514,9 +469,9 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             sections = [i * size + min(i, rest) for i in range(1, sections)]
         return relay.split(data, [int(s) for s in sections], axis)
 
-    def checked_avg_pool(self, dimensions: int) -> Callable[..., Any]:
+    def make_avg_pool(self, dimensions: int) -> Convert:
         """TVM's ignores `divisor_override`."""
-        theirs = self.make_avg_pool(dimensions)
+        theirs = super().make_avg_pool(dimensions)
 
         def convert(inputs: Any, input_types: Any) -> Any:
             if len(inputs) > 6 and inputs[6] is not None:

@@ -54,40 +54,31 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     progress(0.0, "converting operators to Relay")
     tensors = {**model.parameters, **model.buffers}
     kinds = [tensor_type(t) for t in (*model.inputs, *flat.tensors.values())]
-    infos = [
-        (name, (list(kind.shape), kind.dtype))
-        for name, kind in zip((*model.input_names, *flat.tensors), kinds, strict=True)
-    ]
+    names = (*model.input_names, *flat.tensors)
+    infos = [(n, (list(k.shape), k.dtype)) for n, k in zip(names, kinds, strict=True)]
     check_in_place(model)
     keys = {name: span_key(origin) for name, origin in flat.origins.items()}
     with _ours_inside_tvm(model, keys) as converters:
         # A plain graph: parameters are inputs of it already, by their own names and in our order.
-        mod, _ = relay.frontend.from_pytorch(
-            SimpleNamespace(graph=flat.graph),
-            infos,
-            default_dtype=_default_dtype(),
-            preserve_pytorch_scopes=True,
-        )
+        graph = SimpleNamespace(graph=flat.graph)
+        options = {"default_dtype": _default_dtype(), "preserve_pytorch_scopes": True}
+        mod, _ = relay.frontend.from_pytorch(graph, infos, **options)
     updates = tuple(converters[-1].updates)
     note_updates(model, updates)
     progress(0.8, "inferring types")
     made = mod["main"]
     variables = {p.name_hint: p for p in made.params}
-    arguments = [
-        variables.get(n) or relay.var(n, shape=k.shape, dtype=k.dtype)
-        for (n, _), k in zip(infos[: len(model.inputs)], kinds, strict=False)
-    ]
+    inputs = zip(model.input_names, kinds, strict=False)
+    arguments = [variables.get(n) or relay.var(n, shape=k.shape, dtype=k.dtype) for n, k in inputs]
     arguments += [variables[n] for n in tensors if n in variables]
     # Marking a node with its origin copies a variable that the node reads as it is.
     copies = {p: variables[p.name_hint] for p in made.params}
     mod["main"] = relay.Function(arguments, relay.bind(made.body, copies))
     mod = relay.transform.InferType()(mod)
-    outputs = mod["main"].ret_type
+    outputs, used = mod["main"].ret_type, {n: t for n, t in tensors.items() if n in variables}
     return RelayProgram(
         mod=mod,
-        params={
-            n: tvm.nd.array(t.detach().cpu().numpy()) for n, t in tensors.items() if n in variables
-        },
+        params={n: tvm.nd.array(t.detach().cpu().numpy()) for n, t in used.items()},
         inputs=model.input_names,
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
         updates=updates,

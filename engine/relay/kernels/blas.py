@@ -80,19 +80,13 @@ def _stage(
         product = openblas.Product(one, other, turn_a, turn_b, str(left.dtype))
         return product.kernel(te, tvm.tir, left, right)
 
-    def buffer(of: Any) -> Any:
-        return tvm.tir.decl_buffer(of.shape, of.dtype)
+    def call(ins: Any, outs: Any) -> Any:
+        return tvm.tir.call_packed(name, ins[0], ins[1], outs[0], turn_a, turn_b)
 
-    given = [buffer(left), buffer(right)]
-    made = tvm.tir.decl_buffer(shape, left.dtype)
-    return te.extern(
-        shape,
-        [left, right],
-        lambda ins, outs: tvm.tir.call_packed(name, ins[0], ins[1], outs[0], turn_a, turn_b),
-        name="C",
-        in_buffers=given,
-        out_buffers=[made],
-    )
+    shapes = left.shape, right.shape, shape
+    *given, made = (tvm.tir.decl_buffer(s, left.dtype) for s in shapes)
+    about = {"name": "C", "in_buffers": given, "out_buffers": [made]}
+    return te.extern(shape, [left, right], call, **about)
 
 
 def _by_openblas(left: Any, right: Any) -> bool:

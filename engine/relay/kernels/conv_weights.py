@@ -27,20 +27,11 @@ def laid_out(mod: Any, target: Any) -> Any:
     calls = (e for e in post_order(mod["main"]) if op_name(e) == "nn.conv2d")
     if not any(isinstance(c.args[1], relay.Constant) for c in calls):
         return mod
-    steps = tvm.transform.Sequential(
-        [
-            relay.transform.SimplifyInference(),
-            _fold,
-            relay.transform.BackwardFoldScaleAxis(),
-            relay.transform.ForwardFoldScaleAxis(),
-            _fold,
-            relay.transform.CanonicalizeOps(),
-            relay.transform.AlterOpLayout(),
-            _fold,
-        ]
-    )
+    t = relay.transform
+    steps = [t.SimplifyInference(), _fold, t.BackwardFoldScaleAxis(), t.ForwardFoldScaleAxis()]
+    steps += [_fold, t.CanonicalizeOps(), t.AlterOpLayout(), _fold]
     with target:
-        return steps(mod)
+        return tvm.transform.Sequential(steps)(mod)
 
 
 @tvm.transform.module_pass(opt_level=2, name="FoldConstant")

@@ -126,26 +126,18 @@ def _entity(arguments: Sequence[Any]) -> Any | None:
         blocks = (data[4], kernel[5])
         inputs, outputs = inputs * blocks[0], outputs * blocks[1]
     top, left, bottom, right = get_pad_tuple(padding, window)
-    rows, pixels = (
-        (s + a - (w - 1) * d - 1) // t + 1
-        for s, a, w, d, t in zip(
-            size, (top + bottom, left + right), window, dilation, strides, strict=True
-        )
-    )
+    axes = zip(size, (top + bottom, left + right), window, dilation, strides, strict=True)
+    rows, pixels = ((s + a - (w - 1) * d - 1) // t + 1 for s, a, w, d, t in axes)
     flat = tuple(window) == (1, 1)
     lanes = _BYTES * 8 // tvm.DataType(dtype).bits
     made = tile((inputs, outputs), (size[0], size[1]), (rows, pixels), flat, lanes, blocks)
-    config = autotvm.task.space.ConfigEntity.from_json_dict(
-        {
-            "index": 0,
-            "code_hash": None,
-            "entity": [
-                ["tile_ic", "sp", [inputs // made.inputs, made.inputs]],
-                ["tile_oc", "sp", [outputs // made.outputs, made.outputs]],
-                ["tile_ow", "sp", [pixels // made.pixels, made.pixels]],
-                ["tile_oh", "ot", made.rows] if flat else ["unroll_kw", "ot", False],
-            ],
-        }
-    )
+    split = {"tile_ic": (inputs, made.inputs), "tile_oc": (outputs, made.outputs)}
+    split["tile_ow"] = pixels, made.pixels
+    entity: list[Any] = [
+        [name, "sp", [whole // part, part]] for name, (whole, part) in split.items()
+    ]
+    entity.append(["tile_oh", "ot", made.rows] if flat else ["unroll_kw", "ot", False])
+    about = {"index": 0, "code_hash": None, "entity": entity}
+    config = autotvm.task.space.ConfigEntity.from_json_dict(about)
     config.cost = math.inf  # what was tuned in another way goes before it
     return config

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -122,17 +121,9 @@ def _database() -> Any:
         workload = meta_schedule.database.Workload(mod)
         return meta_schedule.database.TuningRecord(made.trace, workload)
 
-    return _PyDatabase(
-        lambda mod: False,
-        meta_schedule.database.Workload,
-        nothing,
-        lambda workload, k: [],
-        lambda: [],
-        query,
-        nothing,
-        nothing,
-        lambda: 0,
-    )
+    stored = (lambda mod: False), meta_schedule.database.Workload, nothing
+    best: tuple[Any, ...] = (lambda workload, k: []), (lambda: [])
+    return _PyDatabase(*stored, *best, query, nothing, nothing, lambda: 0)
 
 
 @functools.cache
@@ -207,16 +198,13 @@ def tile_for(left: Any, right: Any, turned: bool) -> packed_matmul.Tile | None:
             it is turned.
     """
     extents = (*left.shape, right.shape[0 if turned else 1])
-    if str(left.dtype) != packed_matmul.DTYPE or not all(
-        isinstance(d, tir.IntImm) for d in extents
-    ):
+    if not _fits(left, extents):
         return None
     rows, inner, columns = map(int, extents)
     if turned:
         return packed_matmul.row_tile(rows, columns, inner)
-    return (
-        packed_matmul.tile(rows, columns, REGISTERS) if packed_matmul.strip(rows, inner) else None
-    )
+    along = packed_matmul.strip(rows, inner)
+    return packed_matmul.tile(rows, columns, REGISTERS) if along else None
 
 
 def outer_tile_for(left: Any, right: Any) -> packed_matmul.Tile | None:
@@ -226,12 +214,15 @@ def outer_tile_for(left: Any, right: Any) -> packed_matmul.Tile | None:
         left, right: tensors of shape (inner, rows) and (inner, columns).
     """
     extents = (*left.shape, right.shape[1])
-    if str(left.dtype) != packed_matmul.DTYPE or not all(
-        isinstance(d, tir.IntImm) for d in extents
-    ):
+    if not _fits(left, extents):
         return None
     inner, rows, columns = map(int, extents)
     return packed_matmul.outer_tile(rows, columns, inner, REGISTERS)
+
+
+def _fits(left: Any, extents: Any) -> bool:
+    known = all(isinstance(d, tir.IntImm) for d in extents)
+    return known and str(left.dtype) == packed_matmul.DTYPE
 
 
 def _tile_of(rows: Any, columns: int) -> packed_matmul.Tile | None:
@@ -257,32 +248,14 @@ def _offset(statement: Any) -> bool:
     return found
 
 
-def _open(function: Any) -> Any:
-    return tir.Schedule(tvm.IRModule({"main": function}))
-
-
-def _called(statement: Any) -> frozenset[str]:
-    found: set[str] = set()
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tir.Call) and isinstance(node.op, tvm.ir.Op):
-            found.add(re.sub(r"^tir\.", "", str(node.op.name)))
-
-    tir.stmt_functor.post_order_visit(statement, visit)
-    return frozenset(found)
-
-
 _DIALECT = Dialect(
-    open=_open,
-    block=lambda sch, name: sch.get_block(name),
-    refused=tir.ScheduleError,
-    number=tir.IntImm,
-    parallel=tir.IterVar.DataPar,
-    reduced=tir.IterVar.CommReduce,
-    buffer=lambda region: region.buffer,
-    called=_called,
-    tir=tir,
-    walk=tir.stmt_functor.post_order_visit,
-    loops=lambda body, visit: tir.stmt_functor.ir_transform(body, None, visit, ["tir.For"]),
-    put=lambda value, pairs: tir.stmt_functor.substitute(value, dict(pairs)),
+    tvm,
+    tir,
+    tir,
+    tir.Call,
+    "get_block",
+    "buffer",
+    tir.stmt_functor.post_order_visit,
+    lambda body, visit: tir.stmt_functor.ir_transform(body, None, visit, ["tir.For"]),
+    lambda value, pairs: tir.stmt_functor.substitute(value, dict(pairs)),
 )

@@ -28,6 +28,7 @@ from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, measure_methods
 from tvm.contrib import graph_executor, tar
 
+from relascope.core.errors import lines_of
 from relascope.core.graph import TensorType
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.building.threads import set_threads
@@ -96,7 +97,7 @@ def alone(
     set_threads(place.threads)
     program = RelayProgram(tvm.ir.load_json(module), {}, (), 1)
     function = program.main
-    kinds = {p.name_hint: runtime.tensor_types(p.checked_type)[0] for p in function.params}
+    kinds = runtime.arguments_of(function)
     drawn = {name: _values(kinds[name]) for name in kinds}
     options = BuildOptions(without(place.target, (RECORDS,)))
     bound = tvm.relay.build_module.bind_params_by_name(function, {n: drawn[n] for n in constants})
@@ -128,7 +129,7 @@ def _tuning() -> Iterator[None]:
     except CannotMeasure:
         raise
     except Exception as wrong:
-        raise CannotMeasure(_last_line(wrong)) from wrong
+        raise CannotMeasure(lines_of(wrong)[-1][:200]) from wrong
     finally:
         autotvm.GLOBAL_SCOPE.in_tuning = False
 
@@ -139,45 +140,28 @@ def _limits(target: str) -> dict[str, Any]:
     if "gpu" not in made.keys:
         return {}
     device = tvm.device(str(made.kind), gpu_index(target))
-    x, y, z = device.max_thread_dimensions
-    return {
-        "gpu": {
-            "max_shared_memory_per_block": device.max_shared_memory_per_block,
-            "max_threads_per_block": device.max_threads_per_block,
-            "max_thread_x": x,
-            "max_thread_y": y,
-            "max_thread_z": z,
-        }
-    }
+    named = ("max_shared_memory_per_block", "max_threads_per_block")
+    limits = {name: getattr(device, name) for name in named}
+    axes = zip("xyz", device.max_thread_dimensions, strict=True)
+    return {"gpu": limits | {f"max_thread_{axis}": most for axis, most in axes}}
 
 
 def _on_fleet(wanted: Any, folder: str, place: Place, fleet: Fleet) -> float:
     built = measure_methods._WrappedBuildFunc(tar.tar)(wanted, folder)
     if built.error is not None:
-        raise CannotMeasure(_last_line(built.error[1]))
-    server = {
-        "device_key": fleet.key,
-        "host": fleet.host,
-        "port": fleet.port,
-        "timeout": _SESSION_SECONDS,
-    }
+        raise CannotMeasure(lines_of(built.error[1])[-1][:200])
+    server = {"device_key": fleet.key, "host": fleet.host, "port": fleet.port}
+    server["timeout"] = _SESSION_SECONDS
 
     def threads(remote: Any, build: Any) -> None:
         remote.get_function("runtime.config_threadpool")(0, place.threads)
 
+    loader, how = measure_methods.default_module_loader(threads), (1, _REPEATS, _LEAST_MS, 0.0)
     result = measure_methods.run_through_rpc(
-        wanted,
-        built,
-        1,
-        _REPEATS,
-        _LEAST_MS,
-        0.0,
-        server,
-        None,
-        module_loader=measure_methods.default_module_loader(threads),
+        wanted, built, *how, server, None, module_loader=loader
     )
     if result.error_no:
-        raise CannotMeasure(_last_line(result.costs[1]))
+        raise CannotMeasure(lines_of(result.costs[1])[-1][:200])
     return 1e3 * float(statistics.median(result.costs))
 
 
@@ -207,8 +191,3 @@ def _whole(module: Any, given: dict[str, Any], device: Any) -> Any:
 def _values(kind: TensorType) -> np.ndarray:
     shape = [int(d) for d in kind.shape]
     return np.random.default_rng(0).uniform(-1, 1, shape).astype(kind.dtype)
-
-
-def _last_line(wrong: object) -> str:
-    lines = [line.strip() for line in str(wrong).splitlines() if line.strip()]
-    return lines[-1][:200] if lines else type(wrong).__name__

@@ -8,37 +8,29 @@ and times them in a process of its own.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of
 from relascope.core.memo import Memo
-from relascope.engine.building.options import BuildOptions
+from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.measure.fleet import check
-from relascope.engine.measure.tuner import Measured, Tunable, Workload
+from relascope.engine.measure.remote import refuse_library
+from relascope.engine.measure.tuner import MeasuredSchedule, Tunable, Workload
 from relascope.engine.protocol import records
 from relascope.engine.protocol.target_text import library, without
 from relascope.engine.protocol.tuning import RECORDS, Fleet
+from relascope.engine.relay.building import targets, templates
 from relascope.engine.relay.building.apply_records import ABOUT, RECORDED, best_record
 from relascope.engine.relay.building.profiled import Watched
-from relascope.engine.relay.building.remote import check as check_target
 from relascope.engine.relay.building.runtime import prepared
 from relascope.engine.relay.building.targets import LIBRARIES, parse
-from relascope.engine.relay.building.targets import target as examined
-from relascope.engine.relay.building.templates import (
-    Operator,
-    Templates,
-    matched,
-    operators,
-    optimised,
-    workload,
-)
 from relascope.engine.relay.tune import trial
 from relascope.engine.relay.tune.trial import CannotMeasure, Place
 from relascope.engine.relay.tvm.boot import spawning
-from relascope.passes.relay.ir.program import RelayProgram
 
 # The runtime has loaded the TVM that has Relay.
 from tvm import autotvm  # isort: skip
@@ -58,36 +50,33 @@ _ALONE_SECONDS = 120.0  # to build and time a kernel as it is without records
 _workloads: Memo[dict[str, Workload | None]] = Memo(8)
 
 
-def tunable(
-    program: RelayProgram, name: str, exprs: Mapping[str, Any], options: BuildOptions, watch: bool
-) -> Tunable:
+def tunable(tuned: Function, target: str, watch: bool) -> Tunable:
     """The kernels of one function of a program; see `engine.measure.tuner.Tunable`.
 
     Args:
-        exprs: the IR's expression of each node of its graph, by the node's id.
         watch: build it to be watched, where the target runs here.
     """
-    options = BuildOptions(without(options.target, (RECORDS,)), options.opt_level, options.disabled)
-    function = prepared(program, program.mod[name], options)
+    options = BuildOptions(without(target, (RECORDS,)))
+    function = prepared(tuned.program, tuned.program.mod[tuned.name], options)
     watched = None
-    calls: list[Operator | None]
-    if watch and examined(options.target).runs_here:
-        watched = Watched(program, name, exprs, options)
-        found = None if watched.groups is None else matched(watched.groups, function, options)
+    calls: list[templates.Operator | None]
+    if watch and targets.target(options.target).runs_here:
+        watched = Watched(tuned, options.target)
+        groups = watched.groups
+        found = None if groups is None else templates.matched(groups, function, options)
         if found is None:
-            raise EngineError(
-                "target",
-                "TVM's build changes this program so that its kernels cannot be told "
-                "from each other.",
-                options.target,
-                "Tune a smaller part of the model.",
+            message = (
+                "TVM's build changes this program so that its kernels cannot be told from each "
+                "other."
             )
+            raise EngineError("target", message, target, "Tune a smaller part of the model.")
         calls = found
     else:
-        calls = list(operators(optimised(function, options), options))
-    target, made = parse(options.target), {c.key: c for c in calls if c is not None}
+        calls = list(templates.operators(templates.optimised(function, options), options))
+    parsed, made = parse(options.target), {c.key: c for c in calls if c is not None}
+    asked = (options, *sorted(made))
     known = _workloads.get(
-        (options, *sorted(made)), lambda: {k: workload(c, target) for k, c in made.items()}
+        asked, lambda: {k: templates.workload(c, parsed) for k, c in made.items()}
     )
     keys = [c.key if c is not None and known[c.key] is not None else None for c in calls]
     nodes = [s.nodes for s in watched.kernels] if watched else [() for _ in calls]
@@ -103,12 +92,12 @@ def tuner(target: str, threads: int, fleet: Fleet | None) -> Iterator[RelayTuner
         EngineError: kind "target"; nothing can be measured for it here, or on the fleet.
     """
     target = without(target, (RECORDS,))
-    if fleet is None and not (known := examined(target)).runs_here:
+    if fleet is None and not (known := targets.target(target)).runs_here:
         message = f"Nothing can be measured for it here. {known.missing}"
         hint = "Name a tracker and a key of devices that can, or tune for a target of this machine."
         raise EngineError("target", message, target, hint)
     if fleet is not None:
-        check_target(target)
+        refuse_library(target, LIBRARIES)
         check(fleet)
     process = Process()
     try:
@@ -137,12 +126,8 @@ class Process:
             raise CannotMeasure(f"It took more than {seconds:.0f} s.") from None
         except ChildProcessError:
             raise CannotMeasure("It ended the process that ran it.") from None
-        except CannotMeasure as wrong:  # the worker puts its traceback into the words
-            lines = str(wrong).strip().splitlines()
-            raise CannotMeasure(lines[-1].rpartition("CannotMeasure: ")[2]) from None
-        except Exception as wrong:
-            lines = str(wrong).strip().splitlines()
-            raise CannotMeasure(lines[-1] if lines else type(wrong).__name__) from wrong
+        except Exception as wrong:  # the worker puts its traceback into the words
+            raise CannotMeasure(lines_of(wrong)[-1].rpartition("CannotMeasure: ")[2]) from wrong
 
     def close(self) -> None:
         """End it."""
@@ -159,7 +144,7 @@ class RelayTuner:
 
     def before(self, workload: Workload, place: Path) -> tuple[float, float | None] | None:
         """A kernel as it is built without records, and with its best one, in turns."""
-        task: Templates = workload.program
+        task: templates.Templates = workload.program
         record = best_record(place)
         try:
             found: tuple[float, float | None] = self._process.ask(
@@ -172,16 +157,14 @@ class RelayTuner:
 
     def search(
         self, workload: Workload, place: Path, trials: int, known: Mapping[str, float | None]
-    ) -> Iterator[tuple[Measured, ...]]:
+    ) -> Iterator[tuple[MeasuredSchedule, ...]]:
         """Measure configurations of a kernel's templates, batch by batch."""
-        task: Templates = workload.program
+        task: templates.Templates = workload.program
         target = parse(self._place.target)
-        about = {
-            "constants": task.constants,
-            "library": bool(library(self._place.target, LIBRARIES)),
-        }
+        named = bool(library(self._place.target, LIBRARIES))
         if not (place / ABOUT).exists():
-            records.append(place / ABOUT, json.dumps(about) + "\n")
+            about = json.dumps({"constants": task.constants, "library": named})
+            records.append(place / ABOUT, about + "\n")
         choices = [_Choice(name, args, target, known) for name, args in task.choices]
         size, left = max(1, min(_BATCH, trials // len(choices))), trials
         while left > 0 and (choice := _next(choices)) is not None:
@@ -193,17 +176,17 @@ class RelayTuner:
             choice.learn({i: m.ms for i, m in zip(batch, measured, strict=True)})
             yield measured
 
-    def _measure(self, choice: _Choice, index: int, place: Path) -> Measured:
+    def _measure(self, choice: _Choice, index: int, place: Path) -> MeasuredSchedule:
         candidate = f"{choice.name} {index}"
         try:
             ms: float = self._process.ask(
                 self._seconds, trial.template, choice.name, choice.arguments, index, self._place
             )
         except CannotMeasure as wrong:
-            return Measured(candidate, None, str(wrong))
+            return MeasuredSchedule(candidate, None, str(wrong))
         line = autotvm.record.encode(choice.asked(index), choice.answered(ms))
         records.append(place / RECORDED, line + "\n")
-        return Measured(candidate, ms)
+        return MeasuredSchedule(candidate, ms)
 
 
 class _Choice:
@@ -216,11 +199,8 @@ class _Choice:
         self._task = autotvm.task.create(name, arguments, target=target)
         self._target = target
         self._tuner = GATuner(self._task, pop_size=_POPULATION)
-        self.known: dict[int, float | None] = {}
-        for candidate, ms in known.items():
-            template, _, index = candidate.rpartition(" ")
-            if template == name:
-                self.known[int(index)] = ms
+        parts = {c.rpartition(" "): ms for c, ms in known.items()}
+        self.known = {int(index): ms for (of, _, index), ms in parts.items() if of == name}
         self.exhausted = False
         self._waiting: list[int] = []
         self._inherit()
@@ -275,9 +255,6 @@ def _next(choices: list[_Choice]) -> _Choice | None:
     """The template to try next: the one with the fewest trials among those worth it."""
     left = [c for c in choices if not c.exhausted]
     best = min((c.best for c in choices if c.best is not None), default=None)
-    worth = [
-        c
-        for c in left
-        if len(c.known) < _FIRST or best is None or (c.best is not None and c.best <= _FAR * best)
-    ]
+    far = math.inf if best is None else _FAR * best
+    worth = [c for c in left if len(c.known) < _FIRST or (c.best or math.inf) <= far]
     return min(worth or left, key=lambda c: len(c.known), default=None)

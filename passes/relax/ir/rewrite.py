@@ -147,14 +147,15 @@ def variables(value: Any) -> list[Any]:
 
 
 def substituted(value: Any, instead: Mapping[int, Any]) -> Any:
-    """A bound value with some of the variables that it reads replaced; itself where none is.
+    """A bound value with some of the variables and constants that it reads replaced; itself where
+    none is.
 
     Args:
-        instead: by a variable's handle, what stands in its place.
+        instead: by the handle of one, what stands in its place.
     """
     if not instead:
         return value
-    if isinstance(value, tvm.ir.Var):
+    if isinstance(value, tvm.ir.Var | tvm.ir.GenericConst):
         return instead.get(value.__chandle__(), value)
     if isinstance(value, tvm.ir.Call):
         args = [substituted(a, instead) for a in value.args]

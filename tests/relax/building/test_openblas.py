@@ -16,7 +16,7 @@ from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.targets import parse, targets
 from relascope.engine.relax.kernels.openblas import native, replaced
 from relascope.engine.relax.tune import tuning
-from relax_modules import LIMIT, Function, draw, errors, imported
+from relax_modules import LIMIT, Function, draw, errors, imported, main_of
 
 TARGET = f"llvm {OPENBLAS}"
 
@@ -81,8 +81,7 @@ def test_a_product_of_unknown_shape_stays_with_pytorch():
 
 def test_tuning_knows_which_kernels_are_the_librarys():
     _, program = imported(Function(torch.matmul), draw(40, 70), draw(70, 90))
-    exprs = {"n0": program.mod["main"].body.blocks[0].bindings[0].var}
-    found = tuning.tunable(program, "main", exprs, TARGET, True)
+    found = tuning.tunable(main_of(program), TARGET, True)
     (task,) = found.workloads
     assert task.program.symbol == "relascope.matmul_nn"
     assert found.calls == (task.key,)

@@ -17,7 +17,7 @@ from tvm.support.popen_pool import PopenWorker
 
 from place import ROOT
 from relascope.core.errors import EngineError
-from relascope.engine.building.options import BuildOptions, Found
+from relascope.engine.building.options import BuildOptions, FoundRecords
 from relascope.engine.client import EngineClient
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.protocol import records
@@ -30,7 +30,7 @@ from relascope.engine.relax.session import RelaxSession
 from relascope.engine.relax.tune import search, trial, tuning, workers
 from relascope.engine.relax.tune.workers import Workers
 from relascope.passes.catalogue import default_pipeline, last_built
-from relax_modules import LIMIT, Function, draw, errors, imported, quiet
+from relax_modules import LIMIT, Function, draw, errors, imported, main_of, quiet
 
 SCHEDULED = f"llvm {SCHEDULES}"
 LIBRARY = f"llvm {BLAS} {SCHEDULES}"
@@ -71,7 +71,7 @@ def place(monkeypatch, tmp_path):
 
 def tuned(program, target, place, trials=2, most=None):
     """Tune the tasks of a program, or the first of them; gives all."""
-    found = tuning.tunable(program, "main", {}, target, False)
+    found = tuning.tunable(main_of(program), target, False)
     with tuning.tuner(target, 1, None) as tuner:
         for task in found.workloads[:most]:
             batches = tuner.search(task, place / task.key, trials, {})
@@ -80,9 +80,13 @@ def tuned(program, target, place, trials=2, most=None):
     return found.workloads
 
 
+def found_for(target):
+    return BuildOptions(target).with_records("relax", tvm.__version__).records
+
+
 def compared(model, program, target, place):
     """Largest errors against PyTorch of a program in which every kernel has its record."""
-    options = BuildOptions(target, records=Found(place, "", always=True))
+    options = BuildOptions(target, records=FoundRecords(place, "", always=True))
     built = Built(model, program, runtime.step(program, None, options), None, 0.0)
     return {c.name: c.max_rel for c in compare(built, quiet)}
 
@@ -125,7 +129,7 @@ def test_equal_kernels_are_one_task_in_every_program():
     _, two = imported(Twice(), draw(4, 8), draw(4, 8))
     _, one = imported(Function(lambda x: torch.softmax(x, 1)), draw(4, 8))
     _, other = imported(Function(lambda x: torch.softmax(x, 1)), draw(4, 16))
-    found = [tuning.tunable(p, "main", {}, "llvm", False) for p in (two, one, other)]
+    found = [tuning.tunable(main_of(p), "llvm", False) for p in (two, one, other)]
     keys = [{w.key for w in f.workloads} for f in found]
     assert keys[0] == keys[1] and len(keys[0]) == 1
     assert keys[0] != keys[2]
@@ -151,7 +155,7 @@ def test_a_program_built_with_records_agrees_with_pytorch(tmp_path, dtype):
     assert max(found.values()) <= LIMIT[dtype], found
     mod = runtime.module_of(program, "main", program.mod["main"])
     mod = kernel_tasks.kernels(runtime.dispatched(mod, SCHEDULED), parse(SCHEDULED))
-    mod = apply_records.by_records(Found(tmp_path, "", always=True), [])(mod)
+    mod = apply_records.by_records(FoundRecords(tmp_path, "", always=True), [])(mod)
     kernels = [f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     assert len(kernels) == len(tasks)
     assert all(k.attrs.get("tirx.is_scheduled", False) for k in kernels)
@@ -171,7 +175,7 @@ def test_a_matmul_of_the_library_is_a_task_as_tvm_would_do_it(tmp_path, left, ri
     right = (*right[:-2], right[-1], right[-2]) if turned else right
     function = Function(lambda a, b: torch.matmul(a, b.mT if turned else b))
     model, program = imported(function, draw(*left), draw(*right))
-    (task,) = tuning.tunable(program, "main", {}, f"llvm {BLAS}", False).workloads
+    (task,) = tuning.tunable(main_of(program), f"llvm {BLAS}", False).workloads
     assert task.program.symbol == f"relascope.matmul_n{'t' if turned else 'n'}"
     assert [a.shape for a in task.arguments[:2]] == [left, right]
     kernel = kernel_tasks.alone(task, False)
@@ -182,7 +186,7 @@ def test_a_matmul_of_the_library_is_a_task_as_tvm_would_do_it(tmp_path, left, ri
     assert (result - expected).abs().max() <= 1e-5
     if turned and len(left) == 2:
         tuned(program, f"llvm {BLAS}", tmp_path)
-        found = Found(tmp_path, "", always=True)
+        found = FoundRecords(tmp_path, "", always=True)
         mod = runtime.module_of(program, "main", program.mod["main"])
         mod = apply_records.instead_of_library(runtime.dispatched(mod, f"llvm {BLAS}"), found)
         symbols = [kernel_tasks.symbol_of(c) for c in kernel_tasks.calls_of(mod["main"])]
@@ -196,17 +200,17 @@ def test_a_build_takes_a_record_only_where_it_beats_what_is_done_without(place):
     model, program = imported(Small(), draw(8, 16))
     target = f"{SCHEDULED} {RECORDS}"
     folder = records.folder("relax", tvm.__version__, target, torch.get_num_threads())
-    assert apply_records.found(BuildOptions(target)) is None
+    assert found_for(target) is None
     task, *_ = tuned(program, SCHEDULED, folder, most=1)
     book = records.Trial(task.key, "r", 1, 0.5, 0.5, 0.0, "c")
     records.add(folder, records.CURVE, [book])
-    found = apply_records.found(BuildOptions(target))
+    found = found_for(target)
     assert found.place == folder and apply_records.taking(found)(task.key)
     records.add(folder, records.RIVALS, [records.Rival(task.key, "r", 1, 0.25)])
-    again = apply_records.found(BuildOptions(target))
+    again = found_for(target)
     assert again != found  # what was built with the records as they were is built anew
     assert not apply_records.taking(again)(task.key)
-    assert apply_records.found(BuildOptions(SCHEDULED)) is None
+    assert found_for(SCHEDULED) is None
     assert max(errors(model, program, target).values()) <= LIMIT["float32"]
 
 
@@ -220,7 +224,7 @@ def test_a_record_serves_an_equal_kernel_whose_steps_have_other_names(tmp_path):
         text = text.replace(f'"{name}"', f'"other_{name}"')
     other = tvm.script.from_source(text)
     assert kernel_tasks.key_of(other) == task.key and text != task.program.mod.script()
-    found = Found(tmp_path, "", always=True)
+    found = FoundRecords(tmp_path, "", always=True)
     made = apply_records.by_records(found, [])(tvm.IRModule({"kernel": other["main"]}))
     assert made["kernel"].attrs["tirx.is_scheduled"]
 
@@ -230,7 +234,7 @@ def test_a_record_of_another_kernel_is_refused(tmp_path):
     first, second, *_ = tuned(program, SCHEDULED, tmp_path, most=2)
     (tmp_path / first.key).rename(tmp_path / "away")
     (tmp_path / second.key).rename(tmp_path / first.key)
-    options = BuildOptions(SCHEDULED, records=Found(tmp_path, "", always=True))
+    options = BuildOptions(SCHEDULED, records=FoundRecords(tmp_path, "", always=True))
     with pytest.raises(EngineError) as refused:
         runtime.step(program, None, options)
     assert "another's" in refused.value.message
@@ -330,7 +334,7 @@ def test_a_run_that_is_killed_loses_no_more_than_the_batch_in_flight(place):
 
 def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(monkeypatch):
     _, program = imported(Function(lambda x: x * 2 + 1), draw(8, 16))
-    (task,) = tuning.tunable(program, "main", {}, "llvm", False).workloads
+    (task,) = tuning.tunable(main_of(program), "llvm", False).workloads
     good = task.program.mod
     local = Workers(parse("llvm"), False, 1, 1)
     try:

@@ -4,11 +4,13 @@ import torch
 from torch import nn
 
 from quick import QUICK
+from relascope.engine.building import options
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module
 from relascope.engine.relax.building.runtime import step
+from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.frontend.importer import import_model
 
 LIMIT = {"float32": 1e-5, "float64": 1e-12}
@@ -25,6 +27,11 @@ def imported(module, *inputs, training=False, dtype="float32"):
     inputs = tuple(i.to(getattr(torch, dtype)) if i.is_floating_point() else i for i in inputs)
     model = model_from_module(module, names, inputs, source, quiet)
     return model, import_model(model, quiet)
+
+
+def main_of(program):
+    """The function "main" as a session hands it on."""
+    return options.Function(program, "main", *to_graph(program))
 
 
 def errors(model, program, target=QUICK):
