@@ -49,72 +49,51 @@ DOT_SHAPES: dict[str, dict[str, str]] = {
 }
 
 
-_LIGHT = {
-    "input": Style("input", "#fff4d6", "#c48a00", "#3d2f00"),
-    "parameter": Style("parameter", "#f1ecf7", "#8a6bb0", "#33264a"),
-    "constant": Style("constant", "#f3f4f6", "#8b95a3", "#2b3440"),
-    "matmul": Style("matrix product", "#e3edfb", "#2f6fc0", "#12243d"),
-    "convolution": Style("convolution", "#e0f0f7", "#1f86a8", "#0f2a35"),
-    "normalisation": Style("normalisation", "#e4f4ee", "#11856a", "#0d2e26"),
-    "reduction": Style("reduction", "#f0f3dc", "#7c8a12", "#2a2f07"),
-    "activation": Style("pointwise function", "#fdeade", "#c7632a", "#3f1e0b"),
-    "shape": Style("shape and data movement", "#f4f5f7", "#a0a8b4", "#39424e"),
-    "elementwise": Style("arithmetic", "#ffffff", "#7f8b9a", "#1f2933"),
-    "call": Style("call", "#ffffff", "#5c6775", "#1f2933"),
-    "tuple": Style("tuple", "#ffffff", "#a0a8b4", "#39424e"),
-    "item": Style("item", "#ffffff", "#a0a8b4", "#39424e"),
-    "function": Style("fused function", "#f7e9f3", "#b0558f", "#3e1731"),
-    "let": Style("let", "#ffffff", "#a0a8b4", "#39424e"),
-    "forward": Style("forward", "#fbdfdb", "#c4382a", "#3f0f0a"),
-    "captured": Style("captured by the forward", "#cfe4fb", "#0b62b5", "#06213f"),
-    "backward": Style("backward", "#eceef1", "#6b7684", "#232b35"),
-    "again": Style("computed again in the backward", "#fbdfdb", "#c4382a", "#3f0f0a", dashed=True),
-    "need": Style("needs the chosen in the backward", "#cdeee8", "#0f766e", "#06302c"),
-    "instead": Style("computed where the chosen is not saved", "#fde3c3", "#b45309", "#3f1d02"),
-    "added": Style("added", "#d9f2e6", "#00875a", "#053322"),
-    "removed": Style("removed", "#f6f6f6", "#9a3412", "#6b7280", dashed=True),
-    "changed": Style("changed", "#fdf0cf", "#c98500", "#3d2900"),
-    "hazard": Style("could be faster", "#fdf0cf", "#c98500", "#3d2900"),
-    "aligned": Style("chosen and its counterpart", "#0b62b5", "#06386b", "#ffffff"),
-    "heat0": Style("no kernel of its own", "#f4f5f7", "#a0a8b4", "#39424e"),
-    "heat1": Style("under 1 % of the time", "#fffbe3", "#b5a25c", "#3a3208"),
-    "heat2": Style("1 to 5 %", "#fde49a", "#b08d1e", "#3a2c00"),
-    "heat3": Style("5 to 20 %", "#f3a33c", "#9a5a08", "#331c00"),
-    "heat4": Style("over 20 % of the time", "#99390d", "#571d04", "#ffffff"),
-}
-_DARK = {
-    "input": Style("input", "#3d3212", "#e0ab2e", "#fdf3d3"),
-    "parameter": Style("parameter", "#322a40", "#a98ad0", "#efe7fa"),
-    "constant": Style("constant", "#2a2f37", "#8b95a3", "#e1e5ea"),
-    "matmul": Style("matrix product", "#1d3250", "#5b9bea", "#e4effd"),
-    "convolution": Style("convolution", "#173642", "#43aed2", "#def3fa"),
-    "normalisation": Style("normalisation", "#16372e", "#35b594", "#dcf5ed"),
-    "reduction": Style("reduction", "#33370f", "#b1c032", "#f3f6d8"),
-    "activation": Style("pointwise function", "#432716", "#ea8a52", "#fdebdf"),
-    "shape": Style("shape and data movement", "#262b33", "#707b8a", "#c9d0d9"),
-    "elementwise": Style("arithmetic", "#1f242c", "#8793a3", "#e6eaef"),
-    "call": Style("call", "#1f242c", "#a3adba", "#e6eaef"),
-    "tuple": Style("tuple", "#1f242c", "#707b8a", "#c9d0d9"),
-    "item": Style("item", "#1f242c", "#707b8a", "#c9d0d9"),
-    "function": Style("fused function", "#3f2136", "#d77fb8", "#fae6f3"),
-    "let": Style("let", "#1f242c", "#707b8a", "#c9d0d9"),
-    "forward": Style("forward", "#4d1d19", "#f0695b", "#fde3e0"),
-    "captured": Style("captured by the forward", "#123a66", "#56a8ff", "#e0efff"),
-    "backward": Style("backward", "#2c323b", "#98a3b1", "#e1e5ea"),
-    "again": Style("computed again in the backward", "#4d1d19", "#f0695b", "#fde3e0", dashed=True),
-    "need": Style("needs the chosen in the backward", "#0d3d38", "#34c3b0", "#d8f7f2"),
-    "instead": Style("computed where the chosen is not saved", "#4a2c0a", "#f0a04b", "#fdebd3"),
-    "added": Style("added", "#103a2a", "#35c78f", "#d9f7ea"),
-    "removed": Style("removed", "#22262c", "#e08a5f", "#9aa4b2", dashed=True),
-    "changed": Style("changed", "#42330c", "#f0b429", "#fdf1cd"),
-    "hazard": Style("could be faster", "#42330c", "#f0b429", "#fdf1cd"),
-    "aligned": Style("chosen and its counterpart", "#7dbcff", "#d5eaff", "#061a30"),
-    "heat0": Style("no kernel of its own", "#262b33", "#707b8a", "#c9d0d9"),
-    "heat1": Style("under 1 % of the time", "#2f2a16", "#8a7c45", "#e9e2c4"),
-    "heat2": Style("1 to 5 %", "#5a4708", "#b59422", "#fdf0c4"),
-    "heat3": Style("5 to 20 %", "#a85f0a", "#f0a546", "#ffffff"),
-    "heat4": Style("over 20 % of the time", "#ffd98a", "#fff3d6", "#3a1b00"),
-}
+# Each style: fill, outline and text on light, the same on dark, and what the legend calls it.
+_STYLES = """
+input       #fff4d6 #c48a00 #3d2f00  #3d3212 #e0ab2e #fdf3d3  input
+parameter   #f1ecf7 #8a6bb0 #33264a  #322a40 #a98ad0 #efe7fa  parameter
+constant    #f3f4f6 #8b95a3 #2b3440  #2a2f37 #8b95a3 #e1e5ea  constant
+matmul      #e3edfb #2f6fc0 #12243d  #1d3250 #5b9bea #e4effd  matrix product
+convolution #e0f0f7 #1f86a8 #0f2a35  #173642 #43aed2 #def3fa  convolution
+normalisation #e4f4ee #11856a #0d2e26 #16372e #35b594 #dcf5ed normalisation
+reduction   #f0f3dc #7c8a12 #2a2f07  #33370f #b1c032 #f3f6d8  reduction
+activation  #fdeade #c7632a #3f1e0b  #432716 #ea8a52 #fdebdf  pointwise function
+shape       #f4f5f7 #a0a8b4 #39424e  #262b33 #707b8a #c9d0d9  shape and data movement
+elementwise #ffffff #7f8b9a #1f2933  #1f242c #8793a3 #e6eaef  arithmetic
+call        #ffffff #5c6775 #1f2933  #1f242c #a3adba #e6eaef  call
+tuple       #ffffff #a0a8b4 #39424e  #1f242c #707b8a #c9d0d9  tuple
+item        #ffffff #a0a8b4 #39424e  #1f242c #707b8a #c9d0d9  item
+function    #f7e9f3 #b0558f #3e1731  #3f2136 #d77fb8 #fae6f3  fused function
+let         #ffffff #a0a8b4 #39424e  #1f242c #707b8a #c9d0d9  let
+forward     #fbdfdb #c4382a #3f0f0a  #4d1d19 #f0695b #fde3e0  forward
+captured    #cfe4fb #0b62b5 #06213f  #123a66 #56a8ff #e0efff  captured by the forward
+backward    #eceef1 #6b7684 #232b35  #2c323b #98a3b1 #e1e5ea  backward
+again       #fbdfdb #c4382a #3f0f0a  #4d1d19 #f0695b #fde3e0  computed again in the backward
+need        #cdeee8 #0f766e #06302c  #0d3d38 #34c3b0 #d8f7f2  needs the chosen in the backward
+instead     #fde3c3 #b45309 #3f1d02  #4a2c0a #f0a04b #fdebd3  computed where the chosen is not saved
+added       #d9f2e6 #00875a #053322  #103a2a #35c78f #d9f7ea  added
+removed     #f6f6f6 #9a3412 #6b7280  #22262c #e08a5f #9aa4b2  removed
+changed     #fdf0cf #c98500 #3d2900  #42330c #f0b429 #fdf1cd  changed
+hazard      #fdf0cf #c98500 #3d2900  #42330c #f0b429 #fdf1cd  could be faster
+aligned     #0b62b5 #06386b #ffffff  #7dbcff #d5eaff #061a30  chosen and its counterpart
+heat0       #f4f5f7 #a0a8b4 #39424e  #262b33 #707b8a #c9d0d9  no kernel of its own
+heat1       #fffbe3 #b5a25c #3a3208  #2f2a16 #8a7c45 #e9e2c4  under 1 % of the time
+heat2       #fde49a #b08d1e #3a2c00  #5a4708 #b59422 #fdf0c4  1 to 5 %
+heat3       #f3a33c #9a5a08 #331c00  #a85f0a #f0a546 #ffffff  5 to 20 %
+heat4       #99390d #571d04 #ffffff  #ffd98a #fff3d6 #3a1b00  over 20 % of the time
+"""
+_DASHED = ("again", "removed")
+
+
+def _styles(colours: slice) -> dict[str, Style]:
+    rows = [line.split(maxsplit=7) for line in _STYLES.strip().splitlines()]
+    return {
+        name: Style(label, *three[colours], dashed=name in _DASHED) for name, *three, label in rows
+    }
+
+
+STYLES: dict[Theme, dict[str, Style]] = {"light": _styles(slice(3)), "dark": _styles(slice(3, 6))}
 
 ERRORS = ("error1", "error2", "error3", "error4")
 """Styles of nodes by their error over its limit, the smallest first; "error0" is not compared."""
@@ -125,47 +104,31 @@ _ERROR_LABELS = (
     "up to 100 times the limit",
     "beyond, or no number",
 )
-for _styles in (_LIGHT, _DARK):  # the colours of the other sequential scale, under other words
+for _theme in STYLES.values():  # the colours of the other sequential scale, under other words
     for _step, _label in enumerate(_ERROR_LABELS):
-        _styles[f"error{_step}"] = replace(_styles[f"heat{_step}"], label=_label)
-STYLES: dict[Theme, dict[str, Style]] = {"light": _LIGHT, "dark": _DARK}
+        _theme[f"error{_step}"] = replace(_theme[f"heat{_step}"], label=_label)
 
 # What is no node: the ground, groups, edges, and the marks of selection and search.
+_SURFACES = {
+    "ground": ("#ffffff", "#0e1117"),
+    "dot": ("#e3e7ec", "#222834"),
+    "group": ("#33415509", "#a9bbd010"),
+    "groupStroke": ("#cdd4dc", "#434c59"),
+    "groupText": ("#48525f", "#aab4c2"),
+    "closed": ("#e9edf2", "#262e3a"),
+    "closedStroke": ("#9aa5b3", "#5f6c7d"),
+    "closedText": ("#1f2933", "#e6eaef"),
+    "edge": ("#98a3b1", "#5f6b7b"),
+    "crossing": ("#0b62b5", "#56a8ff"),
+    "edgeText": ("#5c6775", "#9aa5b3"),
+    "select": ("#0f172a", "#f8fafc"),
+    "incoming": ("#b45309", "#f0a04b"),
+    "outgoing": ("#0f766e", "#34c3b0"),
+    "match": ("#f5b400", "#ffd23f"),
+}
 SURFACES: dict[Theme, dict[str, str]] = {
-    "light": {
-        "ground": "#ffffff",
-        "dot": "#e3e7ec",
-        "group": "#33415509",
-        "groupStroke": "#cdd4dc",
-        "groupText": "#48525f",
-        "closed": "#e9edf2",
-        "closedStroke": "#9aa5b3",
-        "closedText": "#1f2933",
-        "edge": "#98a3b1",
-        "crossing": "#0b62b5",
-        "edgeText": "#5c6775",
-        "select": "#0f172a",
-        "incoming": "#b45309",
-        "outgoing": "#0f766e",
-        "match": "#f5b400",
-    },
-    "dark": {
-        "ground": "#0e1117",
-        "dot": "#222834",
-        "group": "#a9bbd010",
-        "groupStroke": "#434c59",
-        "groupText": "#aab4c2",
-        "closed": "#262e3a",
-        "closedStroke": "#5f6c7d",
-        "closedText": "#e6eaef",
-        "edge": "#5f6b7b",
-        "crossing": "#56a8ff",
-        "edgeText": "#9aa5b3",
-        "select": "#f8fafc",
-        "incoming": "#f0a04b",
-        "outgoing": "#34c3b0",
-        "match": "#ffd23f",
-    },
+    theme: {name: pair[which] for name, pair in _SURFACES.items()}
+    for which, theme in enumerate(STYLES)
 }
 
 
