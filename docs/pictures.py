@@ -39,7 +39,8 @@ def passes(page: Page) -> None:
     page.locator(".row").get_by_text("CombineParallelBatchMatmul", exact=True).click()
     _settle(page)
     # Not by a click on Next change, whose help would lie over the graph.
-    ask(page, 0, "v.focus(d.node.id[d.node.style.indexOf('added')])")
+    joined = "d.node.style[i] === 'added' && d.node.title[i] === 'nn.batch_matmul'"
+    ask(page, 0, f"v.focus(d.node.id.find((_, i) => {joined}))")
 
 
 def gradient(page: Page) -> None:

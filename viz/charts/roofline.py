@@ -10,6 +10,7 @@ import pandas as pd
 from relascope.viz.charts import CHOSEN, QUIET
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row
+from relascope.viz.rows.columns import renamed
 from relascope.viz.rows.profile import rate_text, share_text
 
 CHOICE = "kernel"
@@ -110,27 +111,23 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
 
 def _dots(kernels: Sequence[Row]) -> list[Row]:
     """The kernels that compute something and of which it is known how much."""
+    known = [k for k in kernels if k["intensity"] and k["flops_per_second"]]
+    titles = "index; intensity; rate: flops_per_second; sort; kernel: name; phase"
+    written = "computes: operators; achieves: flops_per_second; and moves: bytes_per_second"
     return [
         {
-            "index": k["index"],
-            "intensity": k["intensity"],
-            "rate": k["flops_per_second"],
+            **cells,
+            "computes": cells["computes"][:80] or "no node of the graph",
             "share": k["share"],
-            "sort": k["sort"],
             "dtype": next((o["dtype"] for o in k["outputs"] if "float" in o["dtype"]), ""),
             "sort name": palette.STYLES["light"][k["sort"]].label,
-            "kernel": k["name"],
-            "phase": k["phase"],
-            "computes": ", ".join(k["operators"])[:80] or "no node of the graph",
             "time": f"{k['median_ms']:.3g} ms",
             "of all time": f"{k['share']:.1%}",
-            "achieves": rate_text(k["flops_per_second"], "FLOP/s"),
-            "and moves": rate_text(k["bytes_per_second"], "B/s"),
             "of peak": share_text(k["of_peak"]),
-            "bound by": k["roof"] or "unknown",
         }
-        for k in kernels
-        if k["intensity"] and k["flops_per_second"]
+        for k, cells in zip(
+            known, renamed(known, f"{titles}; {written}; bound by: roof"), strict=True
+        )
     ]
 
 

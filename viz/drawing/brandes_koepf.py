@@ -10,6 +10,7 @@ carry a shift. Packing is a longest path over the graph of blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from graphlib import TopologicalSorter
 from itertools import pairwise
 
 Links = Sequence[Sequence[int]]
@@ -45,8 +46,7 @@ def places_across(
     answers = []
     for upward in (False, True):
         links, shifts = below if upward else above
-        order = list(reversed(rows)) if upward else list(rows)
-        gaps = list(reversed(offsets)) if upward else list(offsets)
+        order, gaps = (rows[::-1], offsets[::-1]) if upward else (rows, offsets)
         for mirrored in (False, True):
             root, shift = _align(order, links, shifts, place, crossed, upward, mirrored)
             answers.append(_pack(order, gaps, root, shift, mirrored))
@@ -93,15 +93,9 @@ def _align(
         last: float = float("inf") if mirrored else -1
         for item in reversed(row) if mirrored else row:
             near = links[item]
-            if not near:
-                continue
-            if len(near) == 1:
-                medians: tuple[int, ...] = (0,)
-            else:
-                by_place = sorted(range(len(near)), key=lambda k: place[near[k]])
-                low, high = by_place[(len(near) - 1) // 2], by_place[len(near) // 2]
-                medians = (low,) if low == high else (high, low) if mirrored else (low, high)
-            for k in medians:
+            by_place = sorted(range(len(near)), key=lambda k: place[near[k]])
+            medians = by_place[(len(near) - 1) // 2 : len(near) // 2 + 1]
+            for k in reversed(medians) if mirrored else medians:
                 neighbour = near[k]
                 pair = (item, neighbour) if upward else (neighbour, item)
                 free = place[neighbour] < last if mirrored else place[neighbour] > last
@@ -125,7 +119,6 @@ def _pack(
     count = len(root)
     after: dict[int, list[tuple[int, float]]] = {}
     before: dict[int, list[tuple[int, float]]] = {}
-    waiting: dict[int, int] = dict.fromkeys(root, 0)
     for row, offset in zip(rows, offsets, strict=True):
         for j in range(1, len(row)):
             left, right = row[j - 1], row[j]
@@ -135,17 +128,9 @@ def _pack(
                 a, b = b, a
             after.setdefault(a, []).append((b, gap))
             before.setdefault(b, []).append((a, gap))
-            waiting[b] += 1
-    ready = [block for block, number in waiting.items() if not number]
-    sorted_blocks = []
-    while ready:
-        block = ready.pop()
-        sorted_blocks.append(block)
-        for other, _ in after.get(block, ()):
-            waiting[other] -= 1
-            if not waiting[other]:
-                ready.append(other)
-    x = dict.fromkeys(waiting, 0.0)
+    against = {block: [other for other, _ in before.get(block, ())] for block in set(root)}
+    sorted_blocks = list(TopologicalSorter(against).static_order())
+    x: dict[int, float] = {}
     for block in sorted_blocks:
         x[block] = max((x[other] + gap for other, gap in before.get(block, ())), default=0.0)
     for block in reversed(sorted_blocks):

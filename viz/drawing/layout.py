@@ -334,6 +334,10 @@ class _Drawing:
 
     # How large they are, and where.
 
+    def _turned(self, across: float, along: float) -> Point:
+        """Between the drawing's (x, y) and (across, along) its direction, either way."""
+        return (across, along) if self.across_first else (along, across)
+
     def _size(self, item: _Item) -> None:
         if not item.is_open:
             item.w, item.h = _measure(item.lines)
@@ -343,9 +347,7 @@ class _Drawing:
         if item.index == 0 and self.halves:
             self._size_halves(item)
             return
-        sizes = [(self.items[c].w, self.items[c].h) for c in item.children]
-        if not self.across_first:
-            sizes = [(h, w) for w, h in sizes]
+        sizes = [self._turned(self.items[c].w, self.items[c].h) for c in item.children]
         values = {v: n for n, v in enumerate(dict.fromkeys(value for _, _, value in item.edges))}
         item.placed = place(
             Problem(
@@ -355,9 +357,7 @@ class _Drawing:
                 ends=tuple(self._ends(item, a, b, v) for a, b, v in item.edges),
             )
         )
-        wide, high = item.placed.width, item.placed.height
-        if not self.across_first:
-            wide, high = high, wide
+        wide, high = self._turned(item.placed.width, item.placed.height)
         if item.index == 0:
             item.w, item.h = wide + 2 * MARGIN, high + 2 * MARGIN
             return
@@ -378,13 +378,10 @@ class _Drawing:
         return offsets[0], offsets[1]
 
     def _size_halves(self, root: _Item) -> None:
-        first, second = (self.items[c] for c in root.children)
-        if self.across_first:
-            root.w = first.w + second.w + HALVES_APART + 2 * MARGIN
-            root.h = max(first.h, second.h) + 2 * MARGIN
-        else:
-            root.w = max(first.w, second.w) + 2 * MARGIN
-            root.h = first.h + second.h + HALVES_APART + 2 * MARGIN
+        halves = (self.items[c] for c in root.children)
+        (w, h), (other_w, other_h) = (self._turned(half.w, half.h) for half in halves)
+        across, along = w + other_w + HALVES_APART, max(h, other_h)
+        root.w, root.h = self._turned(across + 2 * MARGIN, along + 2 * MARGIN)
 
     def _put(self) -> None:
         for item in self.items:
@@ -392,27 +389,23 @@ class _Drawing:
                 item.origin = left, top = self._origin(item)
                 for child, (x, y) in zip(item.children, item.placed.corners, strict=False):
                     box = self.items[child]
-                    w, h = (box.w, box.h) if self.across_first else (box.h, box.w)
                     if item.flip:
-                        y = item.placed.height - y - h
-                    if not self.across_first:
-                        x, y, w, h = y, x, h, w
+                        y = item.placed.height - y - self._turned(box.w, box.h)[1]
+                    x, y = self._turned(x, y)
                     box.x, box.y = left + x, top + y
             elif item.is_open:
-                first, second = (self.items[c] for c in item.children)
-                forward, backward = (first, second) if first.group == FORWARD else (second, first)
-                if self.across_first:
-                    forward.x, backward.x = MARGIN, MARGIN + forward.w + HALVES_APART
-                    forward.y, backward.y = (item.h - MARGIN - i.h for i in (forward, backward))
-                else:
-                    forward.y, backward.y = MARGIN, MARGIN + forward.h + HALVES_APART
-                    forward.x, backward.x = (item.w - MARGIN - i.w for i in (forward, backward))
+                across, (_, end) = MARGIN, self._turned(item.w, item.h)
+                halves = (self.items[c] for c in item.children)
+                for half in sorted(halves, key=lambda half: half.group != FORWARD):
+                    w, h = self._turned(half.w, half.h)
+                    half.x, half.y = self._turned(across, end - MARGIN - h)
+                    across += w + HALVES_APART
 
     def _origin(self, item: _Item) -> Point:
         assert item.placed is not None
         if item.index == 0:
             return MARGIN, MARGIN
-        wide = item.placed.width if self.across_first else item.placed.height
+        wide, _ = self._turned(item.placed.width, item.placed.height)
         return item.x + (item.w - wide) / 2, item.y + HEADER + PAD
 
     def _at(self, item: _Item, point: Point) -> Point:
@@ -421,8 +414,8 @@ class _Drawing:
         x, y = point
         if item.flip:
             y = item.placed.height - y
-        left, top = item.origin
-        return (left + x, top + y) if self.across_first else (left + y, top + x)
+        (left, top), (x, y) = item.origin, self._turned(x, y)
+        return left + x, top + y
 
     # The curves.
 
@@ -486,50 +479,41 @@ class _Drawing:
 
     def _aside(self, start: Point, end: Point) -> Point:
         """Where a long edge bows out to, so that it does not hide behind a column of boxes."""
-        across, along = (0, 1) if self.across_first else (1, 0)
-        bow = min(60 + abs(end[along] - start[along]) * 0.06, 400)
-        middle = [(start[0] + end[0]) / 2, (start[1] + end[1]) / 2]
-        middle[across] += bow if end[across] >= start[across] else -bow
-        return middle[0], middle[1]
+        (x, y), (end_x, end_y) = self._turned(*start), self._turned(*end)
+        bow = min(60 + abs(end_y - y) * 0.06, 400)
+        return self._turned((x + end_x) / 2 + (bow if end_x >= x else -bow), (y + end_y) / 2)
 
     def _at_port(self, container: _Item, port: int) -> Point:
         """A port lies on the border of its group's box."""
         assert container.placed is not None
         x, y = self._at(container, container.placed.corners[len(container.children) + port])
-        entry = (container.port_kinds[port] == IN) != container.flip
+        far = (container.port_kinds[port] == IN) == container.flip
         if self.across_first:
-            return x, container.y if entry else container.y + container.h
-        return container.x if entry else container.x + container.w, y
+            return x, container.y + container.h * far
+        return container.x + container.w * far, y
 
     def _end(self, item: _Item, leaving: bool) -> Point:
-        far = leaving != item.flip
-        if self.across_first:
-            return item.x + item.w / 2, item.y + (item.h if far else 0)
-        return item.x + (item.w if far else 0), item.y + item.h / 2
+        right, down = self._turned(0.5, float(leaving != item.flip))
+        return item.x + item.w * right, item.y + item.h * down
 
     def _sideways(self, source: _Item, target: _Item) -> list[Point]:
-        onward = not source.flip
-        if self.across_first:
-            return [
-                (source.x + (source.w if onward else 0), source.y + source.h / 2),
-                (target.x + (0 if onward else target.w), target.y + target.h / 2),
-            ]
+        onward = float(not source.flip)
+        right, down = self._turned(onward, 0.5)
+        other_right, other_down = self._turned(1 - onward, 0.5)
         return [
-            (source.x + source.w / 2, source.y + (source.h if onward else 0)),
-            (target.x + target.w / 2, target.y + (0 if onward else target.h)),
+            (source.x + source.w * right, source.y + source.h * down),
+            (target.x + target.w * other_right, target.y + target.h * other_down),
         ]
 
     def _spread(self, target: _Item, ways: list[list[Point]]) -> None:
         """Let the edges into one box end side by side, in the order in which they come."""
         if len(ways) < 2:
             return
-        across = 0 if self.across_first else 1
-        room = (target.w if self.across_first else target.h) * 0.6
+        room = self._turned(target.w, target.h)[0] * 0.6
         step = min(16.0, room / (len(ways) - 1))
-        for turn, way in enumerate(sorted(ways, key=lambda w: w[-2][across])):
-            end = list(way[-1])
-            end[across] += (turn - (len(ways) - 1) / 2) * step
-            way[-1] = (end[0], end[1])
+        for turn, way in enumerate(sorted(ways, key=lambda w: self._turned(*w[-2])[0])):
+            x, y = self._turned(*way[-1])
+            way[-1] = self._turned(x + (turn - (len(ways) - 1) / 2) * step, y)
 
     # What is written.
 

@@ -87,10 +87,12 @@ _DASHED = ("again", "removed")
 
 
 def _styles(colours: slice) -> dict[str, Style]:
-    rows = [line.split(maxsplit=7) for line in _STYLES.strip().splitlines()]
-    return {
-        name: Style(label, *three[colours], dashed=name in _DASHED) for name, *three, label in rows
-    }
+    styles = {}
+    for line in _STYLES.strip().splitlines():
+        name, *six, label = line.split(maxsplit=7)
+        fill, outline, text = six[colours]
+        styles[name] = Style(label, fill, outline, text, name in _DASHED)
+    return styles
 
 
 STYLES: dict[Theme, dict[str, Style]] = {"light": _styles(slice(3)), "dark": _styles(slice(3, 6))}

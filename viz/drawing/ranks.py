@@ -15,6 +15,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 
 from relascope.viz.drawing.brandes_koepf import places_across
 
@@ -276,25 +277,17 @@ class _Placement:
 def _ranks(count: int, kinds: Sequence[int], edges: Sequence[tuple[int, int, int]]) -> list[int]:
     below: list[list[int]] = [[] for _ in range(count)]
     above: list[list[int]] = [[] for _ in range(count)]
-    waiting = [0] * count
     for source, target, _ in edges:
         below[source].append(target)
         above[target].append(source)
-        waiting[target] += 1
     first = 1 if IN in kinds else 0
     rank = [0 if kind == IN else first for kind in kinds]
-    ready = [i for i in range(count) if not waiting[i]]
-    order = []
-    while ready:
-        item = ready.pop()
-        order.append(item)
-        for reader in below[item]:
-            rank[reader] = max(rank[reader], rank[item] + 1)
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                ready.append(reader)
-    if len(order) < count:
-        raise ValueError("the boxes of one container must not form a cycle")
+    try:
+        order = list(TopologicalSorter(dict(enumerate(above))).static_order())
+    except CycleError:
+        raise ValueError("the boxes of one container must not form a cycle") from None
+    for item in order:
+        rank[item] = max([rank[item], *(rank[a] + 1 for a in above[item])])
     # What depends on nothing that changes (a weight, a weight's transpose) stands by its reader.
     still = [kind == CHILD for kind in kinds]
     for item in order:
@@ -334,10 +327,7 @@ def _sweep(
 
 def _crossings(rows: list[list[int]], below: list[list[int]]) -> int:
     """How many pairs of edges between neighbouring rows cross."""
-    where: dict[int, int] = {}
-    for row in rows:
-        for j, item in enumerate(row):
-            where[item] = j
+    where = {item: j for row in rows for j, item in enumerate(row)}
     total = 0
     for row in rows:
         seen: list[int] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from functools import partial
 
@@ -13,10 +12,10 @@ from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts import cut as cuts
 from relascope.samples import SAMPLES
-from relascope.viz.drawing.export import to_dot
+from relascope.viz.drawing.export import to_dot, to_json_text
 from relascope.viz.panels.shell.cut_choice import chosen, joint_graph
 from relascope.viz.panels.shell.desk import Desk
-from relascope.viz.panels.shell.frame import heading
+from relascope.viz.panels.shell.frame import download, heading
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.script import script
 
@@ -158,25 +157,7 @@ def _downloads(desk: Desk, screen: Screen, info: ModelInfo) -> None:
         stem = f"{screen.label}-{name}".replace("/", "-")
         words, as_json, as_dot = st.columns([3, 1, 1], vertical_alignment="center")
         words.markdown(f"The {name} graph, {len(graph)} nodes")
-        as_json.download_button(
-            "JSON",
-            partial(_json, graph),
-            f"{stem}.json",
-            "application/json",
-            key=f"json_{name}",
-            width="stretch",
-            on_click="ignore",
-        )
-        as_dot.download_button(
-            "DOT",
-            partial(to_dot, graph),
-            f"{stem}.dot",
-            "text/vnd.graphviz",
-            key=f"dot_{name}",
-            width="stretch",
-            on_click="ignore",
-        )
-
-
-def _json(graph: Graph) -> str:
-    return json.dumps(graph.to_json(), ensure_ascii=False)
+        texts = {"json": (as_json, to_json_text), "dot": (as_dot, to_dot)}
+        for kind, (place, text) in texts.items():
+            made, key = partial(text, graph), f"{kind}_{name}"
+            download(kind.upper(), made, f"{stem}.{kind}", key, place, width="stretch")

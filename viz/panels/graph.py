@@ -39,17 +39,8 @@ def show(desk: Desk, screen: Screen) -> None:
         table([{"operator": op, "calls": n} for op, n in facts["operators"].items()])
     with right:
         heading("Arguments")
-        table(
-            [
-                {
-                    "name": a["name"],
-                    "kind": "input" if a["input"] else "parameter",
-                    "shape": formats.shape_text(a["shape"]),
-                    "dtype": a["dtype"],
-                    "bytes": a["bytes"],
-                }
-                for a in tables.argument_rows(info)
-            ]
-        )
+        kinds = {True: "input", False: "parameter"}
+        rows = [{**a, "kind": kinds[a["input"]]} for a in tables.argument_rows(info)]
+        table(rows, "name; kind; shape; dtype; bytes")
     for note in info.notes:
         st.info(note)

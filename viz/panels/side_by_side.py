@@ -21,7 +21,7 @@ from relascope.viz.component import View, focus_on, graph_view, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.desk import Desk, Waiting
-from relascope.viz.panels.shell.frame import boundary, heading, side_by_side, strip
+from relascope.viz.panels.shell.frame import boundary, heading, one_of, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.spare import desk_of_session
 from relascope.viz.panels.shell.table import table
@@ -257,17 +257,9 @@ def _rows(both: Alignment, document: Row) -> None:
     """What each operator became, and what only one side has."""
     groups = document["groups"]
     st.session_state.both_origins = [(g.scope, g.source) for g in both.groups]
-    st.session_state.setdefault("keep_both_rows", "groups")
     heading("What each operator became")
-    kind = st.segmented_control(
-        "Rows",
-        list(_ROWS),
-        key="keep_both_rows",
-        required=True,
-        format_func=_ROWS.__getitem__,
-        label_visibility="collapsed",
-    )
-    kind = kind or "groups"
+    named = _ROWS.__getitem__
+    kind = one_of("Rows", list(_ROWS), "keep_both_rows", format_func=named, hidden=True)
     facts = [(formats.number(sum(g["only"] is None for g in groups)), "PyTorch operators in both")]
     for ir in ENGINES:
         alone = sum(g["only"] == ir for g in groups)

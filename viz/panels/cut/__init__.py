@@ -14,6 +14,7 @@ from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, join
 from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import (
     boundary,
+    one_of,
     show_error,
     side_by_side,
     strip,
@@ -34,7 +35,6 @@ def show(desk: Desk, screen: Screen) -> None:
         return
     desk.ask("load", screen.source)
     joint = joint_graph(desk, screen)
-    st.session_state.setdefault("keep_cut_view", _VIEWS[0])
     left, right = side_by_side("cut", [2, 3])
     with left:
         controls(desk, screen)
@@ -46,7 +46,7 @@ def show(desk: Desk, screen: Screen) -> None:
         return
     node_id = captures.chosen(cut) or _selected(joint)
     with left:
-        view = st.segmented_control("Graph", _VIEWS, key="keep_cut_view", required=True)
+        view = one_of("Graph", _VIEWS, "keep_cut_view")
         figures = st.container()
     with boundary(desk):  # first the graph, which is what is waited for; then the rest
         if view == _VIEWS[0]:
@@ -56,9 +56,7 @@ def show(desk: Desk, screen: Screen) -> None:
                     HEIGHT,
                     screen.fewer_than,
                     focus=captures.focus(cut),
-                    open_groups=desk.derive(
-                        lambda: _overview(coloured), "overview", screen.source, str(screen.pipeline)
-                    ),
+                    open_groups=desk.derive(lambda: _overview(coloured), "overview", *screen.place),
                     highlight=by_hand.highlight(cut, node_id),
                 ),
                 key=_VIEW,
@@ -73,8 +71,7 @@ def show(desk: Desk, screen: Screen) -> None:
     document = desk.derive(
         lambda: tables.cut_document(cut),
         "cut_document",
-        screen.source,
-        str(screen.pipeline),
+        *screen.place,
         chosen(screen),
         cut.joint.measured,
     )

@@ -8,7 +8,12 @@ from relascope.passes.cuts.cut import Cut
 from relascope.viz import charts
 from relascope.viz.panels.shell.frame import heading, side_by_side
 from relascope.viz.panels.shell.table import picked, table
-from relascope.viz.rows import Row, formats
+from relascope.viz.rows import Row
+
+_SAVED = (
+    "name; bytes; why: reason; shape; dtype; made in: scope; from: source; "
+    "read in the backward by: reader_labels"
+)
 
 
 def show(document: Row) -> None:
@@ -16,31 +21,10 @@ def show(document: Row) -> None:
     words, pictures = side_by_side("captures", [5, 3])
     with words:
         heading("Saved for the backward, and why")
-        _table(
-            "captures_table",
-            [
-                {
-                    "name": c["name"],
-                    "bytes": c["bytes"],
-                    "why": c["reason"],
-                    "shape": formats.shape_text(c["shape"]),
-                    "dtype": c["dtype"],
-                    "made in": c["scope"],
-                    "from": c["source"],
-                    "read in the backward by": ", ".join(c["reader_labels"]),
-                }
-                for c in document["captures"]
-            ],
-        )
+        _table("captures_table", document["captures"], _SAVED)
         if document["spared"]:
             heading("Read by the backward and not saved, and why")
-            _table(
-                "spared_table",
-                [
-                    {"name": s["name"], "bytes": s["bytes"], "why": s["reason"]}
-                    for s in document["spared"]
-                ],
-            )
+            _table("spared_table", document["spared"], "name; bytes; why: reason")
     with pictures:
         heading("Bytes held over one step")
         st.altair_chart(charts.held(document["held"]), key="held_chart")
@@ -79,5 +63,5 @@ def focus(cut: Cut) -> str | None:
     return rows.get(state.captures_last)
 
 
-def _table(key: str, rows: list[Row]) -> None:
-    table(rows, key=key, on_select="rerun", wide={"why": "large"})
+def _table(key: str, rows: list[Row], columns: str) -> None:
+    table(rows, columns, key=key, on_select="rerun", wide={"why": "large"})

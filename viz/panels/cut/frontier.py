@@ -31,11 +31,7 @@ def show(desk: Desk, screen: Screen, cut: cuts.Cut) -> None:
     """Draw the chart; PyTorch's figures join it when they are here."""
     joint = joint_of(desk, screen)
     document = desk.derive(
-        lambda: tables.frontier_document(joint),
-        "frontiers",
-        screen.source,
-        str(screen.pipeline),
-        joint.measured,
+        lambda: tables.frontier_document(joint), "frontiers", *screen.place, joint.measured
     )
     if cut.strategy == "frontier":  # the line that the slider moves along
         document = {**document, "frontier": tables.frontier_rows(joint, frontier_of(desk, screen))}

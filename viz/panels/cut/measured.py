@@ -8,6 +8,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import cut as cutting
+from relascope.engine.protocol.plain import plain
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import cut_of, joint_of
@@ -18,6 +19,12 @@ from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats
 
 CHOSEN = "chosen"
+_COLUMNS = (
+    "cut: title; captures; kept: bytes; work again, estimated: share; work again, measured: "
+    "measured_share; peak, estimated: estimated_peak_bytes; peak, measured: peak_bytes; forward: "
+    "forward_ms; forward + backward: forward_backward_ms; times eager: ratio; max abs error: "
+    "max_abs_error"
+)
 _HELP = (
     "Splits the program at each cut, compares it with PyTorch, times it beside PyTorch eager, and "
     "watches what its kernels write. *Keep everything that crosses* is measured with them, for "
@@ -41,7 +48,7 @@ def show(desk: Desk, screen: Screen) -> None:
     )
     if button.button("Measure", key="measure", disabled=not names, width="stretch"):
         state.points = {**_asked(screen), **_wanted(desk, screen, names)}
-        state.points_of = _place(screen)
+        state.points_of = screen.place
     asked = _asked(screen)
     if not asked:
         return
@@ -78,32 +85,11 @@ def _asked(screen: Screen) -> dict[Any, tuple[str, cuts.Cut]]:
     """What was asked for of this program, in this session."""
     state = st.session_state
     found: dict[Any, tuple[str, cuts.Cut]] = state.get("points") or {}
-    return found if state.get("points_of") == _place(screen) else {}
-
-
-def _place(screen: Screen) -> str:
-    return f"{screen.ir} {screen.source} {screen.pipeline}"
+    return found if state.get("points_of") == screen.place else {}
 
 
 def _table(points: list[cutting.Point]) -> None:
-    table(
-        [
-            {
-                "cut": p.title,
-                "captures": p.captures,
-                "kept": formats.size(p.bytes),
-                "work again, estimated": p.share,
-                "work again, measured": p.measured_share,
-                "peak, estimated": formats.size(p.estimated_peak_bytes),
-                "peak, measured": formats.size(p.peak_bytes),
-                "forward": p.forward_ms,
-                "forward + backward": p.forward_backward_ms,
-                "times eager": p.ratio,
-                "max abs error": p.max_abs_error,
-            }
-            for p in points
-        ]
-    )
+    table(plain(points), _COLUMNS)
     st.caption(
         "Work again is a share of the forward's time. Measured, it is how much longer forward and "
         "backward take than where everything is kept; a little below nothing is noise."

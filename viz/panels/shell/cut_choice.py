@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -55,7 +56,7 @@ def joint_of(desk: Desk, screen: Screen) -> cuts.Joint:
     """The joint graph as strategies see it; what one cut works out, the next one knows."""
     measured = cut_prices.measured(desk, screen)
     joint = cutting.joint_of(desk.ask, screen.source, screen.pipeline, measured)
-    return desk.derive(lambda: joint, "joint", screen.source, str(screen.pipeline), measured)
+    return desk.derive(lambda: joint, "joint", *screen.place, measured)
 
 
 def chosen(screen: Screen) -> Choice:
@@ -87,7 +88,7 @@ def cut_of(desk: Desk, screen: Screen) -> tuple[cuts.Cut, Graph]:
         return found, joint.graph.with_roles(cuts.roles(joint, found.ids))
 
     try:
-        return desk.derive(make, "cut", screen.source, str(screen.pipeline), choice, joint.measured)
+        return desk.derive(make, "cut", *screen.place, choice, joint.measured)
     except ValueError as wrong:
         message = f"The graph cannot be cut so: {wrong}."
         hint = "Choose another strategy or budget, or take back what is forced by hand."
@@ -122,7 +123,7 @@ def frontier_of(desk: Desk, screen: Screen) -> tuple[FrontierPoint, ...]:
     def make() -> tuple[FrontierPoint, ...]:
         return tuple(reversed(frontier(joint, wish)))
 
-    return desk.derive(make, "frontier", screen.source, str(screen.pipeline), wish, joint.measured)
+    return desk.derive(make, "frontier", *screen.place, wish, joint.measured)
 
 
 def _frontier_slider(desk: Desk, screen: Screen) -> None:
@@ -152,20 +153,15 @@ def _frontier_slider(desk: Desk, screen: Screen) -> None:
 
 def forced_by_hand(screen: Screen) -> dict[str, str]:
     """What each forced tensor is to be, "save" or "recompute", by the node's id."""
-    everywhere: dict[str, dict[str, str]] = st.session_state.get("keep_by_hand") or {}
-    return everywhere.get(_place(screen), {})
+    everywhere: dict[Any, dict[str, str]] = st.session_state.get("keep_by_hand") or {}
+    return everywhere.get(screen.place, {})
 
 
 def force(screen: Screen, node_id: str, way: str | None) -> None:
     """Force a tensor to be saved or recomputed, or (None) leave it to the strategy again."""
-    everywhere: dict[str, dict[str, str]] = dict(st.session_state.get("keep_by_hand") or {})
+    everywhere: dict[Any, dict[str, str]] = dict(st.session_state.get("keep_by_hand") or {})
     forced = {i: w for i, w in forced_by_hand(screen).items() if i != node_id}
     if way is not None:
         forced[node_id] = way
-    everywhere[_place(screen)] = forced
+    everywhere[screen.place] = forced
     st.session_state.keep_by_hand = everywhere
-
-
-def _place(screen: Screen) -> str:
-    """Where ids mean the same nodes: one model through one pipeline."""
-    return f"{screen.ir} {screen.source} {screen.pipeline}"

@@ -12,7 +12,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.passes.cost import MeasuredKernels
 from relascope.viz.panels.shell.desk import Desk
-from relascope.viz.panels.shell.frame import boundary
+from relascope.viz.panels.shell.frame import boundary, one_of
 from relascope.viz.panels.shell.screen import Screen
 
 PRICES = {"estimated": "Estimated", "measured": "Measured here"}
@@ -25,15 +25,8 @@ _HELP = (
 
 def control() -> None:
     """Whether work is estimated or measured."""
-    st.session_state.setdefault("keep_prices", "estimated")
-    st.segmented_control(
-        "Price of work",
-        list(PRICES),
-        key="keep_prices",
-        format_func=PRICES.__getitem__,
-        required=True,
-        help=_HELP,
-    )
+    named = PRICES.__getitem__
+    one_of("Price of work", list(PRICES), "keep_prices", format_func=named, help=_HELP)
 
 
 def request_of(desk: Desk, screen: Screen) -> BuildRequest:

@@ -147,14 +147,14 @@ class Desk:
             self.running = None
             self._keep(request, EngineError("cancelled", "Cancelled.", "", "Run it again."))
 
-    def forget(self, request: Request) -> None:
+    def forget(self, method: str, *arguments: Any) -> None:
         """Ask the engine anew the next time."""
-        self._answers.pop(request, None)
+        self._answers.pop(Request(method, arguments), None)
 
     def forget_errors(self) -> None:
         """Ask anew for everything that failed."""
         for request in [r for r, a in self._answers.items() if isinstance(a, EngineError)]:
-            self.forget(request)
+            del self._answers[request]
 
     def _answer(self, request: Request) -> Any:
         self._answers.move_to_end(request)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from html import escape
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -17,6 +18,13 @@ from relascope.viz.panels.shell.desk import Desk, Waiting
 
 _STYLE = Path(__file__).with_name("page.css")
 
+_KINDS = {
+    ".csv": "text/csv",
+    ".dot": "text/vnd.graphviz",
+    ".json": "application/json",
+    ".py": "text/x-python",
+    ".zip": "application/zip",
+}
 _DOING = {
     "describe": "Asking the engine what it can compile for",
     "load": "Importing the model",
@@ -135,6 +143,47 @@ def side_by_side(key: str, shares: Sequence[float]) -> list[DeltaGenerator]:
 def heading(text: str) -> None:
     """A title inside a tab."""
     st.html(f"<h2 class='rs-heading'>{escape(text)}</h2>")
+
+
+def section(
+    title: str, label: str, key: str, about: str, of: object, press: Callable[[], Any] = tuple
+) -> bool:
+    """A part of a tab that waits for its button; whether it was pressed for `of`.
+
+    Args:
+        about: what is said until then.
+        of: what the part is of; for another it waits again.
+        press: called when the button is pressed.
+    """
+    heading(title)
+    if st.button(label, key=key):
+        st.session_state[f"{key}_of"] = of
+        press()
+    pressed: bool = st.session_state.get(f"{key}_of") == of
+    if not pressed:
+        st.caption(about)
+    return pressed
+
+
+def one_of(
+    label: str, options: Sequence[str], key: str, place: Any = st, hidden: bool = False, **more: Any
+) -> str:
+    """One of several options that stand side by side, at first the first.
+
+    Args:
+        hidden: whether the label is for screen readers alone.
+    """
+    if st.session_state.get(key) not in options:
+        st.session_state[key] = options[0]
+    more |= {"label_visibility": "collapsed"} if hidden else {}
+    chosen: str = place.segmented_control(label, options, key=key, required=True, **more)
+    return chosen or options[0]
+
+
+def download(label: str, data: Any, file: str, key: str, place: Any = st, **more: Any) -> None:
+    """A button that downloads a file."""
+    kind = _KINDS[Path(file).suffix]
+    place.download_button(label, data, file, kind, key=key, on_click="ignore", **more)
 
 
 def switch_to_training() -> None:

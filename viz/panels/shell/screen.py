@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
@@ -30,6 +30,15 @@ class Screen:
     def training(self) -> bool:
         """Whether the gradient is taken."""
         return self.source.training
+
+    @property
+    def place(self) -> tuple[str, ModelSource, str]:
+        """Where ids mean the same nodes: one model through one pipeline."""
+        return self.ir, self.source, str(self.pipeline)
+
+    def upto(self, index: int) -> Screen:
+        """The same with the steps up to this one alone; -1 leaves none."""
+        return replace(self, pipeline=self.pipeline.upto(index))
 
     @property
     def last(self) -> int:

@@ -17,7 +17,7 @@ from relascope.passes.catalogue import GRADIENTS, default_pipeline, gradients, r
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.panels.shell.desk import Desk
-from relascope.viz.panels.shell.frame import boundary, show_error
+from relascope.viz.panels.shell.frame import boundary, one_of, show_error
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.settings import recall, remember
 from relascope.viz.rows import formats
@@ -75,8 +75,6 @@ def show(desk: Desk, ir: str) -> Screen | None:
     """Draw the model's settings; what was chosen, or None while there is no model to look at."""
     state = st.session_state
     state.setdefault("keep_model", FIRST)
-    state.setdefault("keep_mode", _MODES[0])
-    state.setdefault("keep_dtype", "float32")
     state.setdefault("keep_fewer_than", 10)
     choice = st.selectbox(
         "Model",
@@ -88,20 +86,17 @@ def show(desk: Desk, ir: str) -> Screen | None:
         source, label = _file()
     else:
         source, label = _sample(choice), choice
-    mode = st.segmented_control(
+    mode = one_of(
         "Mode",
         _MODES,
-        key="keep_mode",
-        required=True,
+        "keep_mode",
         width="stretch",
         help="Inference: eval mode, weights may be folded in. Training: train mode with dropout, "
         "and the gradient of every parameter.",
     )
     gradient = _gradient(ir) if mode == _MODES[1] else "tvm"
     with st.expander("Settings"):
-        dtype = st.segmented_control(
-            "Numbers", ["float32", "float64"], key="keep_dtype", required=True, width="stretch"
-        )
+        dtype = one_of("Numbers", ["float32", "float64"], "keep_dtype", width="stretch")
         seed = st.number_input(
             "Seed",
             0,
@@ -119,11 +114,7 @@ def show(desk: Desk, ir: str) -> Screen | None:
     if source is None:
         return None
     source = replace(
-        source,
-        training=mode == _MODES[1],
-        dtype=dtype or "float32",
-        seed=int(seed),
-        gradient=gradient,
+        source, training=mode == _MODES[1], dtype=dtype, seed=int(seed), gradient=gradient
     )
     pipeline = pipeline_of(ir, source.training, gradient)
     return Screen(ir, source, label, pipeline, int(fewer_than))
@@ -134,18 +125,15 @@ def _gradient(ir: str) -> str:
     known = gradients(ir)
     if len(known) < 2:
         return known[0]
-    st.session_state.setdefault("keep_gradient", known[0])
-    chosen = st.segmented_control(
+    return one_of(
         "Gradient",
         known,
-        key="keep_gradient",
-        required=True,
+        "keep_gradient",
         width="stretch",
         format_func=GRADIENTS.__getitem__,
         help="TVM's: its automatic differentiation, as a pass over the imported forward. "
         "PyTorch's: forward and backward as PyTorch's autograd records them, imported whole.",
     )
-    return chosen or known[0]
 
 
 def pipeline_of(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:

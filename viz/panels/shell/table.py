@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
 from relascope.viz.rows import Row
+from relascope.viz.rows.columns import renamed
 
 _FORMATS = {
-    "%.1e": "max abs error, relative to scale, limit, max abs, mean abs, median abs, max rel, "
-    "mean rel, median rel",
-    "%.3f ms": "median, q1, q3, forward, forward + backward",
-    "%.4f ms": "without, best",
+    "%.1e": "max abs error; relative to scale; limit; max abs; mean abs; median abs; max rel; "
+    "mean rel; median rel",
+    "%.3f ms": "median; q1; q3; forward; forward + backward",
+    "%.4f ms": "without; best",
     "%.4g ms": "costs",
-    "%.4g": "FLOPs a byte, min, max, mean",
+    "%.4g": "FLOPs a byte; min; max; mean",
     "%.3g": "scale",
-    "%.2f": "ratio, of minima, ours over it, times eager, times PyTorch, times as long",
+    "%.2f": "ratio; of minima; ours over it; times eager; times PyTorch; times as long",
     "%.2f×": "gain",
     "%.1f %%": "share",
     "%.0f %%": "of peak",
     "%+d": "difference",
     "localized": "bytes",
+    "percent": "work again, estimated; work again, measured",
 }
-_BY_NAME = {name: written for written, names in _FORMATS.items() for name in names.split(", ")}
-_BY_NAME |= dict.fromkeys(("work again, estimated", "work again, measured"), "percent")
+_BY_NAME = {name: written for written, names in _FORMATS.items() for name in names.split("; ")}
 
 
 def table(
-    rows: Sequence[Row],
+    rows: Iterable[Row],
+    columns: str = "",
     *,
     help: Mapping[str, str] | None = None,
     bars: Sequence[str] = (),
@@ -40,6 +42,7 @@ def table(
     """Draw rows; what is None is a dash.
 
     Args:
+        columns: as `renamed` takes them; without, rows stand as they are.
         help: by a column's name, what it says.
         bars: columns of percentages that are drawn as bars.
         wide: by a column's name, how wide it is.
@@ -50,6 +53,7 @@ def table(
         Indices of the rows that are chosen.
     """
     help, wide = help or {}, wide or {}
+    rows = renamed(rows, columns) if columns else list(rows)
     config: dict[str, Any] = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         about: dict[str, Any] = {"help": help.get(name), "width": wide.get(name)}
@@ -71,13 +75,3 @@ def picked(key: str, count: int) -> int | None:
     state = st.session_state.get(key)
     rows = state["selection"]["rows"] if state else []
     return rows[0] if rows and rows[0] < count else None
-
-
-def renamed(rows: Sequence[Row], columns: str) -> list[Row]:
-    """Rows under titles for people.
-
-    Args:
-        columns: each title and, where it is another, the field behind a colon: "node: op, dtype".
-    """
-    pairs = [column.partition(": ") for column in columns.split(", ")]
-    return [{title: row[field or title] for title, _, field in pairs} for row in rows]

@@ -16,7 +16,8 @@ from relascope.viz.panels.shell.frame import show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.panels.steps import reduce
-from relascope.viz.rows import Row, tables
+from relascope.viz.rows import tables
+from relascope.viz.rows.columns import renamed
 
 _WISHES = {"wrong or crashing": "", "slow": "slow"}
 
@@ -123,28 +124,12 @@ def _wish() -> tuple[str, float]:
 
 
 def _table(screen: Screen, found: Search) -> None:
-    rows = [tables.try_row(screen.pipeline, one) for one in found.log]
+    rows = []
+    for row in (tables.try_row(screen.pipeline, one) for one in found.log):
+        judged = "relative to scale: max_rel; limit; worst tensor: worst"
+        if row["ratio"] is not None:
+            judged = "times PyTorch: ratio"
+        upto = {"steps up to": f"{row['last']['index'] + 1} {row['last']['pass']}"}
+        rows += [upto | r for r in renamed([row], f"outcome; {judged}; error: error.message")]
     if rows:
-        table(
-            [
-                {
-                    "steps up to": f"{r['last']['index'] + 1} {r['last']['pass']}",
-                    "outcome": r["outcome"],
-                    **_measured(r),
-                    "error": (r["error"] or {}).get("message"),
-                }
-                for r in rows
-            ],
-            key="bisect_table",
-        )
-
-
-def _measured(row: Row) -> Row:
-    """What a try was judged by."""
-    if row["ratio"] is not None:
-        return {"times PyTorch": row["ratio"]}
-    return {
-        "relative to scale": row["max_rel"],
-        "limit": row["limit"],
-        "worst tensor": row["worst"],
-    }
+        table(rows, key="bisect_table")

@@ -10,7 +10,7 @@ from relascope.core.graph import Graph
 from relascope.core.identity import Matched
 from relascope.viz.compare import changes
 from relascope.viz.panels.shell.desk import Desk
-from relascope.viz.panels.shell.frame import heading, strip
+from relascope.viz.panels.shell.frame import heading, one_of, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row, formats
@@ -65,9 +65,7 @@ def show(
         before: the graph that it started from.
     """
     heading("What this step changed")
-    view = st.segmented_control(
-        "Show", VIEWS, default=VIEWS[0], key="keep_change_view", label_visibility="collapsed"
-    )
+    view = one_of("Show", VIEWS, "keep_change_view", hidden=True)
     if view == "Text":
         _text(desk, screen, index)
     elif view == "Operators":
@@ -120,16 +118,8 @@ def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
             st.session_state["change"] = -1  # the walk over the changes begins anew
 
     table(
-        [
-            {
-                "what": r["what"],
-                "node": r["op"],
-                "where it came from, or went": r["text"],
-                "module": r["scope"],
-                "id": r["id"],
-            }
-            for r in shown
-        ],
+        shown,
+        "what; node: op; where it came from, or went: text; module: scope; id",
         key=key,
         on_select=select,
         height=min(36 * (len(shown) + 1), 380) if shown else "content",
@@ -171,10 +161,7 @@ def _text(desk: Desk, screen: Screen, index: int) -> None:
     before: str = desk.ask("text", screen.source, screen.pipeline.upto(start), start)
     after: str = desk.ask("text", screen.source, screen.pipeline.upto(index), index)
     diff: str = desk.derive(
-        lambda: changes.text_diff(before, after),
-        "text",
-        screen.source,
-        str(screen.pipeline.upto(index)),
+        lambda: changes.text_diff(before, after), "text", *screen.upto(index).place
     )
     whole = st.toggle("The whole text after the step", key="keep_whole_text")
     if whole:

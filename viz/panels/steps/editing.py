@@ -11,7 +11,7 @@ from relascope.core.errors import EngineError
 from relascope.passes.catalogue import info, names, read_pipeline
 from relascope.passes.catalogue.parameters import Parameter
 from relascope.passes.pipeline import Pipeline, Step
-from relascope.viz.panels.shell.frame import show_error
+from relascope.viz.panels.shell.frame import download, show_error
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.script import script
 
@@ -125,12 +125,11 @@ def _text(screen: Screen, change: Change) -> None:
     """The pipeline as text: to copy, to take home as a script, and to paste another."""
     with st.expander("Pipeline as text"):
         st.code(str(screen.pipeline), language=None, wrap_lines=True)
-        st.download_button(
+        download(
             "Download as Python",
             lambda: script(screen.ir, screen.source, screen.pipeline, screen.label),
             f"{Path(screen.label).stem}-{screen.ir}.py",
-            "text/x-python",
-            on_click="ignore",
+            "pipeline_script",
             width="stretch",
             help="A script that runs the pipeline pass by pass, prints what each "
             "did, and compares with PyTorch; the tab In your code shows it.",

@@ -13,18 +13,18 @@ from relascope.engine.jobs.node_accuracy import Inside
 from relascope.viz.component import View, graph_view
 from relascope.viz.drawing import palette
 from relascope.viz.panels.shell.desk import Desk
-from relascope.viz.panels.shell.frame import boundary, heading
+from relascope.viz.panels.shell.frame import boundary, heading, one_of
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import picked, renamed, table
+from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import tables
 
 CHANGES, ERRORS = "What changed", "Error against PyTorch"
 _COLOURS = "keep_step_colours"
 _DTYPE = "keep_error_dtype"
 _COLUMNS = (
-    "node: op, error / limit: ratio, max abs: max_abs, mean abs: mean_abs, "
-    "median abs: median_abs, max rel: max_rel, mean rel: mean_rel, median rel: median_rel, "
-    "NaN: nans, Inf: infinities, held against: counterpart, module: scope, id"
+    "node: op; error / limit: ratio; max abs: max_abs; mean abs: mean_abs; "
+    "median abs: median_abs; max rel: max_rel; mean rel: mean_rel; median rel: median_rel; "
+    "NaN: nans; Inf: infinities; held against: counterpart; module: scope; id"
 )
 _CHOSEN = "error_chosen"  # (what was compared, id of the node that was clicked in the table)
 
@@ -37,23 +37,9 @@ def wanted() -> bool:
 def choose(screen: Screen) -> DeltaGenerator:
     """What the colours of the graph say; returns the row that it stands in."""
     row = st.container(horizontal=True, vertical_alignment="center")
-    row.segmented_control(
-        "Colours",
-        (CHANGES, ERRORS),
-        default=CHANGES,
-        key=_COLOURS,
-        required=True,
-        label_visibility="collapsed",
-    )
+    one_of("Colours", (CHANGES, ERRORS), _COLOURS, row, hidden=True)
     if wanted() and screen.source.dtype == node_accuracy.SINGLE:
-        row.segmented_control(
-            "Precision",
-            node_accuracy.DTYPES,
-            default=node_accuracy.SINGLE,
-            key=_DTYPE,
-            required=True,
-            label_visibility="collapsed",
-        )
+        one_of("Precision", node_accuracy.DTYPES, _DTYPE, row, hidden=True)
     return row
 
 
@@ -127,7 +113,7 @@ def nodes(desk: Desk, screen: Screen, index: int) -> None:
         if chosen is not None:
             st.session_state[_CHOSEN] = _place(screen, index, dtype), rows[chosen]["id"]
 
-    table(renamed(rows, _COLUMNS), key=key, on_select=select, height=min(36 * (len(rows) + 1), 380))
+    table(rows, _COLUMNS, key=key, on_select=select, height=min(36 * (len(rows) + 1), 380))
 
 
 def _verdict(desk: Desk, screen: Screen, index: int) -> None:
@@ -149,7 +135,7 @@ def _dtype(screen: Screen) -> str:
 
 
 def _place(screen: Screen, index: int, dtype: str) -> tuple[object, ...]:
-    return screen.ir, screen.source, str(screen.pipeline.upto(index)), dtype
+    return *screen.upto(index).place, dtype
 
 
 def _inside(desk: Desk, screen: Screen, index: int, dtype: str) -> Inside:

@@ -13,12 +13,14 @@ from relascope.engine.jobs import reduce
 from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
+from relascope.engine.protocol.plain import plain
 from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell.desk import Desk, Request, Waiting
-from relascope.viz.panels.shell.frame import plain_text, show_error, waiting
+from relascope.viz.panels.shell.frame import download, one_of, plain_text, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import fault
+from relascope.viz.rows.columns import renamed
 
 _BEFORE, _AFTER = "before the pass", "after the pass"
 
@@ -87,16 +89,11 @@ def show(desk: Desk, screen: Screen, found: Bisection) -> None:
 def _table(log: list[PieceTry]) -> None:
     if not log:
         return
-    rows = [
-        {
-            "nodes": one.nodes,
-            "outcome": one.shown.outcome,
-            "relative to scale": one.shown.max_rel,
-            "times as long": one.shown.ratio,
-            "error": None if one.shown.error is None else one.shown.error.message,
-        }
-        for one in log
-    ]
+    columns = (
+        "nodes; outcome: shown.outcome; relative to scale: shown.max_rel; "
+        "times as long: shown.ratio; error: shown.error.message"
+    )
+    rows = renamed(plain(log), columns)
     said = [name for name in rows[0] if any(r[name] is not None for r in rows)]
     table([{name: r[name] for name in said} for r in rows], key="reduce_table")
 
@@ -113,14 +110,12 @@ def _result(desk: Desk, screen: Screen, made: Reduction) -> None:
     packed = desk.derive(
         lambda: fault.zipped(report, folder), "report", made.bisection.question, made.piece
     )
-    st.download_button(
+    download(
         "Download the report",
         packed,
         f"{folder}.zip",
-        "application/zip",
-        key="reduce_download",
+        "reduce_download",
         width="stretch",
-        on_click="ignore",
         help="A folder with README.md, shaped like a bug report, and report.py, which shows the "
         "fault by itself.",
     )
@@ -130,7 +125,7 @@ def _program(screen: Screen, report: Report) -> None:
     """The small program, as a graph and as text, before the pass or after it."""
     after = report.graph_after
     sides = [_BEFORE] if after is None else [_BEFORE, _AFTER]
-    side = st.segmented_control("The small program", sides, default=_BEFORE, key="reduce_side")
+    side = one_of("The small program", sides, "reduce_side")
     graph = after if side == _AFTER and after is not None else report.graph_before
     here, there = graph.by_id, report.graph_before.by_id
     added = dict.fromkeys(here.keys() - there.keys(), "added") if side == _AFTER else {}

@@ -19,15 +19,22 @@ from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue import GRADIENTS
 from relascope.viz import charts
 from relascope.viz.panels.shell.cut_choice import chosen, cut_of
-from relascope.viz.panels.shell.desk import Desk, Request
-from relascope.viz.panels.shell.frame import heading, show_error, side_by_side, strip
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import download, heading, show_error, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import renamed, table
+from relascope.viz.panels.shell.table import table
 from relascope.viz.panels.time import accuracy, artefact, fleets, hazards, profile, tuning
 from relascope.viz.rows import artefact as artefacts
 from relascope.viz.rows import formats, timings
+from relascope.viz.rows.columns import renamed
 
 _HISTORY = 20
+_COLUMNS = (
+    "what; phase; median: median_ms; q1: q1_ms; q3: q3_ms; against eager: ratio_to_eager; "
+    "ratio: ratio_to_eager; of minima: ratio_of_minima; ours over it: ours_over; "
+    "max abs error: max_abs_error; peak memory: peak_bytes; captures held: capture_bytes; "
+    "build: build_seconds"
+)
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,7 @@ def _settings(
     arguments = (request, baselines, others) if fleet is None else (request, fleet)
     can_run = target is not None and told and (target.runs_here or fleet is not None)
     if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
-        desk.forget(Request(method, arguments))
+        desk.forget(method, *arguments)
         state.timing = _Run(_title(screen), method, arguments, _about(screen, int(runs)))
     return arguments, target, fleet, told
 
@@ -253,20 +260,9 @@ def _results(arguments: tuple[Any, ...]) -> None:
         )
     documents = [past.document for past in history.values()]
     named = f"{len(documents)} runs" if len(documents) > 1 else "This run"
-    row.download_button(
-        f"{named} (.csv)",
-        timings.history_csv(documents),
-        "timings.csv",
-        "text/csv",
-        key="history_csv",
-    )
-    row.download_button(
-        f"{named} (.json)",
-        timings.history_json(documents),
-        "timings.json",
-        "application/json",
-        key="history_json",
-    )
+    texts = {"csv": timings.history_csv(documents), "json": timings.history_json(documents)}
+    for kind, text in texts.items():
+        download(f"{named} (.{kind})", text, f"timings.{kind}", f"history_{kind}", row)
     title, result = history[shown].title, history[shown].result
     strip(
         [
@@ -318,24 +314,10 @@ def _run_name(request: BuildRequest, title: str, result: TimeResult) -> str:
 
 
 def _table(result: TimeResult, compared: bool) -> None:
-    rows = [
-        {
-            "what": r.what,
-            "phase": charts.PHASES.get(r.phase, r.phase),
-            "median": r.median_ms,
-            "q1": r.q1_ms,
-            "q3": r.q3_ms,
-            "against eager": formats.speed_text(r.ratio_to_eager) if compared else None,
-            "ratio": r.ratio_to_eager,
-            "of minima": r.ratio_of_minima,
-            "ours over it": r.ours_over,
-            "max abs error": r.max_abs_error,
-            "peak memory": None if r.peak_bytes is None else formats.size(r.peak_bytes),
-            "captures held": None if r.capture_bytes is None else formats.size(r.capture_bytes),
-            "build": None if r.build_seconds is None else formats.milliseconds(r.build_seconds),
-        }
-        for r in result.rows
-    ]
+    rows = renamed(plain(result.rows), _COLUMNS)
+    for row in rows:
+        row["phase"] = charts.PHASES.get(row["phase"], row["phase"])
+        row["against eager"] = formats.speed_text(row["ratio"]) if compared else None
     always = ("what", "phase", "median")
     table(
         rows,
@@ -353,5 +335,5 @@ def _table(result: TimeResult, compared: bool) -> None:
 
 def _comparisons(result: TimeResult) -> None:
     heading("Against PyTorch, tensor by tensor")
-    names = "tensor: name, max abs error: max_abs, relative to scale: max_rel, scale, dtype"
-    table(renamed(plain(result.comparisons), names))
+    names = "tensor: name; max abs error: max_abs; relative to scale: max_rel; scale; dtype"
+    table(plain(result.comparisons), names)

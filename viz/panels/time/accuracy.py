@@ -11,7 +11,7 @@ from relascope.passes.catalogue import default_pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell.desk import Desk, Waiting
-from relascope.viz.panels.shell.frame import boundary, heading, show_error, waiting
+from relascope.viz.panels.shell.frame import boundary, section, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 
@@ -24,16 +24,13 @@ def show(desk: Desk, screen: Screen, target: str) -> None:
     Args:
         target: of TVM, which runs on this machine.
     """
-    heading("Is it right?")
     stages = _stages(screen)
-    if st.button("Check every stage", key="check_all"):
-        desk.forget_errors()
-        st.session_state.accuracy = (stages, target)
-    if st.session_state.get("accuracy") != (stages, target):
-        st.caption(
-            "Compares the forward, the gradient, and the cut and split of each strategy with "
-            "PyTorch, in float32 and float64, and names the node where an error first jumps."
-        )
+    about = (
+        "Compares the forward, the gradient, and the cut and split of each strategy with PyTorch, "
+        "in float32 and float64, and names the node where an error first jumps."
+    )
+    title, label, of = "Is it right?", "Check every stage", (stages, target)
+    if not section(title, label, "check_all", about, of, desk.forget_errors):
         return
     rows: list[accuracy.Row] = []
     shown: list[accuracy.Stage] = []
@@ -48,7 +45,7 @@ def show(desk: Desk, screen: Screen, target: str) -> None:
         waiting(desk)
     except EngineError as error:  # cancelled
         show_error(error)
-        st.session_state.accuracy = None
+        st.session_state.check_all_of = None
     if complete:
         say = st.success if all(r.passed for r in rows) else st.error
         say(accuracy.verdict(rows))
@@ -76,22 +73,10 @@ def _table(rows: list[accuracy.Row]) -> int | None:
     if not rows:
         return None
     chosen = table(
-        [
-            {
-                "stage": r["stage"],
-                "strategy": r["strategy"],
-                "dtype": r["dtype"],
-                "passed": r["passed"],
-                "max abs error": r["max_abs"],
-                "relative to scale": r["max_rel"],
-                "limit": r["limit"],
-                "worst tensor": r["worst"],
-                "first bad node": (r["first_bad"] or {}).get("title"),
-                "in": (r["first_bad"] or {}).get("scope"),
-                "failure": (r["failure"] or {}).get("message"),
-            }
-            for r in plain(rows)
-        ],
+        plain(rows),
+        "stage; strategy; dtype; passed; max abs error: max_abs; relative to scale: max_rel; "
+        "limit; worst tensor: worst; first bad node: first_bad.title; in: first_bad.scope; "
+        "failure: failure.message",
         key="accuracy_table",
         on_select="rerun",
     )

@@ -7,9 +7,10 @@ from dataclasses import replace
 import streamlit as st
 
 from relascope.engine.protocol.artefact import Artefact, KernelCode
+from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
-from relascope.viz.panels.shell.desk import Desk, Request
-from relascope.viz.panels.shell.frame import boundary, heading, strip
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import boundary, download, one_of, section, strip
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import artefact, formats
 
@@ -21,20 +22,16 @@ _MOST_LINES = 2000
 def show(desk: Desk, request: BuildRequest) -> None:
     """Draw the section: a button, then what the engine's `compile` says."""
     request = replace(request, threads=0, repeats=0)  # which change nothing of what is built
-    heading("What is built")
-    if st.button("Build and show the code", key="compile"):
-        desk.forget(Request("compile", (request,)))
-        st.session_state.compile_of = request
-    if st.session_state.get("compile_of") != request:
-        st.caption(
-            "Builds the program for the target, whose device need not be here: how large the "
-            "library is, and each kernel's machine code, LLVM IR, assembly or GPU source."
-        )
-        return
-    with boundary(desk, "_compile"):
-        found: Artefact = desk.ask("compile", request)
-        _facts(found)
-        _code(desk, found, request)
+    about = (
+        "Builds the program for the target, whose device need not be here: how large the library "
+        "is, and each kernel's machine code, LLVM IR, assembly or GPU source."
+    )
+    title, label = "What is built", "Build and show the code"
+    if section(title, label, "compile", about, request, lambda: desk.forget("compile", request)):
+        with boundary(desk, "_compile"):
+            found: Artefact = desk.ask("compile", request)
+            _facts(found)
+            _code(desk, found, request)
 
 
 def _facts(found: Artefact) -> None:
@@ -57,23 +54,13 @@ def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
     if not languages:
         return
     pick, sought, save = st.columns([3, 3, 1.6], vertical_alignment="bottom")
-    if st.session_state.get("code_language") not in languages:
-        st.session_state.code_language = languages[0]
-    language = pick.segmented_control("Code", languages, key="code_language", required=True)
+    language = one_of("Code", languages, "code_language", pick)
     wanted = sought.text_input(
         "Search the code", key="code_search", placeholder="an instruction, a name"
     )
-    save.download_button(
-        "Code (.zip)",
-        desk.derive(lambda: artefact.archive(found), "code", request),
-        "code.zip",
-        "application/zip",
-        key="code_zip",
-        width="stretch",
-    )
-    kernels = {
-        (k.phase, k.name): (k, text) for k in found.kernels if (text := _text(k, language or ""))
-    }
+    packed = desk.derive(lambda: artefact.archive(found), "code", request)
+    download("Code (.zip)", packed, "code.zip", "code_zip", save, width="stretch")
+    kernels = {(k.phase, k.name): (k, text) for k in found.kernels if (text := _text(k, language))}
     lines = {at: artefact.search(text, wanted) for at, (_, text) in kernels.items()}
     if wanted:
         kernels = {at: kernels[at] for at in kernels if lines[at]}
@@ -91,9 +78,7 @@ def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
     shown = shown[:_MOST_LINES] + ([f"… {more} more lines"] if more > 0 else [])
     st.caption(f"{kernel.phase}, {kernel.name}")
     st.code(
-        "\n".join(shown),
-        language={"CUDA": "cpp", "OpenCL": "cpp"}.get(language or ""),
-        height=_HEIGHT,
+        "\n".join(shown), language={"CUDA": "cpp", "OpenCL": "cpp"}.get(language), height=_HEIGHT
     )
 
 
@@ -105,15 +90,8 @@ def _table(kernels: list[tuple[KernelCode, str]]) -> tuple[str, str]:
     """The kernels, the largest first; the chosen one's phase and name."""
     ordered = sorted(kernels, key=lambda k: -(k[0].bytes or 0))
     rows = table(
-        [
-            {
-                "kernel": kernel.name,
-                "phase": kernel.phase,
-                "machine code": None if kernel.bytes is None else formats.size(kernel.bytes),
-                "lines": text.count("\n") + 1,
-            }
-            for kernel, text in ordered
-        ],
+        [{**plain(k), "lines": text.count("\n") + 1} for k, text in ordered],
+        "kernel: name; phase; machine code: bytes; lines",
         key="code_table",
         on_select="rerun",
         height="auto" if len(ordered) < 9 else 320,

@@ -14,7 +14,7 @@ from relascope.passes.lint.rules.adding import with_remedy
 from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.desk import Desk
-from relascope.viz.panels.shell.frame import boundary, heading, strip
+from relascope.viz.panels.shell.frame import boundary, section, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import Row, formats
@@ -29,19 +29,14 @@ def show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
     Args:
         request: of the profile, which is used where it is known.
     """
-    heading("What could be faster?")
-    place = (screen.source, screen.pipeline)
-    if st.button("Look for it", key="lint"):
-        st.session_state.lint_of = place
-    if st.session_state.get("lint_of") != place:
-        st.caption(
-            "Looks through the program for transposed copies, layout changes, casts, constant "
-            "work, duplicates, unfused chains, tiny kernels and the like, and names the pass that "
-            "removes each."
-        )
-        return
-    with boundary(desk, "_lint"):
-        _show(desk, screen, request)
+    about = (
+        "Looks through the program for transposed copies, layout changes, casts, constant work, "
+        "duplicates, unfused chains, tiny kernels and the like, and names the pass that removes "
+        "each."
+    )
+    if section("What could be faster?", "Look for it", "lint", about, screen.place):
+        with boundary(desk, "_lint"):
+            _show(desk, screen, request)
 
 
 def _show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
@@ -127,20 +122,12 @@ def _hazard(screen: Screen, hazard: Row, index: int) -> None:
 
 def _table(findings: list[Row]) -> Row | None:
     """Each place, the most expensive first; the chosen one."""
+    few = [f["operators"][:4] + ["…"] * (len(f["operators"]) > 4) for f in findings]
+    rows = [{**f, "operators": ", ".join(ops)} for f, ops in zip(findings, few, strict=True)]
     chosen = table(
-        [
-            {
-                "hazard": f["title"],
-                "costs": f["ms"],
-                "moves": formats.size(f["bytes"]) if f["bytes"] else None,
-                "operators": ", ".join(f["operators"][:4]) + (" …" if f["operators"][4:] else ""),
-                "in": f["scope"],
-                "what": f["message"],
-                "removed by": f["remedy"],
-                "else": f["advice"],
-            }
-            for f in findings
-        ],
+        rows,
+        "hazard: title; costs: ms; moves: bytes; operators; in: scope; what: message; "
+        "removed by: remedy; else: advice",
         key="hazard_table",
         on_select="rerun",
     )

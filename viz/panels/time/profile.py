@@ -13,34 +13,40 @@ from relascope.passes.catalogue import last_built
 from relascope.viz.charts.roofline import CHOICE, roofline
 from relascope.viz.component import View, graph_view
 from relascope.viz.drawing import palette
-from relascope.viz.panels.shell.desk import Desk, Request
-from relascope.viz.panels.shell.frame import boundary, heading, strip
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.frame import boundary, download, section, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
-from relascope.viz.panels.time.trace import trace_button
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows import profile as explained
+from relascope.viz.rows.chrome_trace import trace_json
+from relascope.viz.rows.columns import renamed
 
 _HEIGHT = 560
 _CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked last
+_COLUMNS = (
+    "kernel: name; phase; median: median_ms; share; of peak: of_peak; bound by: roof; "
+    "computes: operators; in: scope; FLOPs: flops; achieves: flops_per_second; "
+    "and moves: bytes_per_second; FLOPs a byte: intensity; reads: bytes_in; writes: bytes_out"
+)
 _TURN = "peaks_turn"  # how often the peaks were measured anew
 
 
 def show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
     """Draw the section: a button, then what the engine's `profile` says."""
-    heading("Where does the time go?")
-    if st.button("Time each kernel", key="profile"):
-        desk.forget(Request("profile", (request,)))
-        st.session_state.profile_of = request
+
+    def forget() -> None:
+        desk.forget("profile", request)
         st.session_state[_CHOSEN] = None
-    if st.session_state.get("profile_of") != request:
-        st.caption(
-            "Runs the same program kernel by kernel: what each takes, reads and writes, what is in "
-            "its results, and which nodes of the graph it computes."
-        )
-        return
-    with boundary(desk, "_profile"):
-        _show(desk, screen, request)
+
+    about = (
+        "Runs the same program kernel by kernel: what each takes, reads and writes, what is in "
+        "its results, and which nodes of the graph it computes."
+    )
+    title, label = "Where does the time go?", "Time each kernel"
+    if section(title, label, "profile", about, request, forget):
+        with boundary(desk, "_profile"):
+            _show(desk, screen, request)
 
 
 def _show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
@@ -74,7 +80,9 @@ def _show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
         st.warning(note)
     for phase in document["phases"]:
         st.caption(explained.phase_text(phase))
-    trace_button(document, screen.label, screen.ir)
+    named = {**document, "model": screen.label, "engine": screen.ir}
+    help = "One run's kernels on a line of time, for chrome://tracing or ui.perfetto.dev."
+    download("As a trace (.json)", trace_json(named), "trace.json", "trace", help=help)
     if document["first_bad"] is not None:
         bad = document["kernels"][document["first_bad"]]
         st.error(f"The first kernel that puts out NaN or infinity is {bad['name']}.")
@@ -143,28 +151,12 @@ def _table(kernels: list[Row]) -> Row | None:
         row = picked("kernel_table", len(rows))
         st.session_state[_CHOSEN] = None if row is None else rows[row]["index"]
 
+    cells = renamed(rows, _COLUMNS)
+    for cell, row in zip(cells, rows, strict=True):
+        cell["computes"] = cell["computes"] or "no node of the graph"
+        cell |= {**_output(row["outputs"]), "order": row["index"] + 1}
     table(
-        [
-            {
-                "kernel": k["name"],
-                "phase": k["phase"],
-                "median": k["median_ms"],
-                "share": 100 * k["share"],
-                "of peak": None if k["of_peak"] is None else 100 * k["of_peak"],
-                "bound by": k["roof"] or "unknown",
-                "computes": ", ".join(k["operators"]) or "no node of the graph",
-                "in": k["scope"],
-                "FLOPs": formats.flops(k["flops"]),
-                "achieves": explained.rate_text(k["flops_per_second"], "FLOP/s"),
-                "and moves": explained.rate_text(k["bytes_per_second"], "B/s"),
-                "FLOPs a byte": k["intensity"],
-                "reads": formats.size(k["bytes_in"]),
-                "writes": formats.size(k["bytes_out"]),
-                **_output(k["outputs"]),
-                "order": k["index"] + 1,
-            }
-            for k in rows
-        ],
+        cells,
         key="kernel_table",
         on_select=from_table,
         bars=["of peak"],

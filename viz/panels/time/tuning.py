@@ -28,6 +28,7 @@ from relascope.viz.panels.shell.frame import heading, plain_text, show_error, st
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tuning
+from relascope.viz.rows.columns import renamed
 
 _RUNNING = "tuning"  # the run under way, or the last
 _LISTED = "tasks_of"  # the arguments that kernels were listed for
@@ -101,7 +102,7 @@ def _tasks(desk: Desk, asked: tuple[Any, ...], book: Book) -> tuple[TuneTask, ..
         words.caption(_records_text(book))
         if not button.button("List kernels", key="list_tasks", width="stretch"):
             return ()
-        desk.forget(Request("tasks", asked))
+        desk.forget("tasks", *asked)
         state[_LISTED] = asked
     known = desk.known("tasks", *asked)
     found: tuple[TuneTask, ...] = known if known is not None else desk.ask("tasks", *asked)
@@ -129,21 +130,19 @@ def _table(
         return ()
     built = last_built(screen.ir, screen.pipeline)
     graph: Graph | None = desk.known("graph_after", screen.source, screen.pipeline, built)
-    rows = [
-        {
-            "kernel": row["name"],
-            "shapes": tuning.shapes_text(row["shapes"], row["dtypes"]),
-            "calls": row["calls"],
-            "share": None if row["share"] is None else 100 * row["share"],
-            "without": row["before_ms"],
-            "best": row["best_ms"],
-            "gain": tuning.gain(row["before_ms"], row["best_ms"]),
-            "trials": row["trials"],
-            "built with": "its record" if row["uses_record"] else "no record",
-            "computes": ", ".join(row["operators"]),
-        }
-        for row in tuning.task_rows(listed, graph)
-    ]
+    rows = renamed(
+        [
+            {
+                **row,
+                "shapes": tuning.shapes_text(row["shapes"], row["dtypes"]),
+                "gain": tuning.gain(row["before_ms"], row["best_ms"]),
+                "built": "its record" if row["uses_record"] else "no record",
+            }
+            for row in tuning.task_rows(listed, graph)
+        ],
+        "kernel: name; shapes; calls; share; without: before_ms; best: best_ms; gain; trials; "
+        "built with: built; computes: operators",
+    )
     if not any(row["computes"] for row in rows):
         rows = [{k: v for k, v in row.items() if k != "computes"} for row in rows]
     chosen = table(
@@ -192,7 +191,7 @@ def _start(
     if start.button("Tune", type="primary", key="tune", width="stretch"):
         request, *fleet = asked
         arguments = (request, keys, int(each), *fleet)
-        desk.forget(Request("tune", arguments))
+        desk.forget("tune", *arguments)
         names = tuple(tuning.labels(listed).items())
         state[_RUNNING] = _Run(arguments, place, len(book.trials), names)
         st.rerun()
