@@ -13,6 +13,7 @@ from relascope.viz.rows import Row
 from relascope.viz.rows.columns import renamed
 from relascope.viz.rows.profile import rate_text, share_text
 
+_TIPS = "kernel, phase, computes, time, of all time, achieves, and moves, of peak, bound by"
 CHOICE = "kernel"
 """Name of the chart's selection, which holds the index of the kernel that was clicked."""
 
@@ -82,20 +83,7 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
                 scale=alt.Scale(domain=names, range=colours),
                 legend=alt.Legend(title=None, orient="bottom", columns=3, labelLimit=220),
             ),
-            tooltip=[
-                alt.Tooltip(f"{name}:N")
-                for name in (
-                    "kernel",
-                    "phase",
-                    "computes",
-                    "time",
-                    "of all time",
-                    "achieves",
-                    "and moves",
-                    "of peak",
-                    "bound by",
-                )
-            ],
+            tooltip=[alt.Tooltip(f"{name}:N") for name in _TIPS.split(", ")],
         )
         .add_params(click)
     )

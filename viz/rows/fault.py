@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import reduce
@@ -15,12 +14,11 @@ from relascope.engine.protocol.fault import Report
 from relascope.engine.protocol.plain import plain
 from relascope.viz.rows import Row, tables
 
-Document = dict[str, Any]
-
+_BISECTED = "model engine target pipeline culprit suspects kind compiles"
 _TIME = (1980, 1, 1, 0, 0, 0)  # of files in an archive: equal reports are equal bytes
 
 
-def document(ir: str, found: Bisection, made: Reduction | None, folder: str = "") -> Document:
+def document(ir: str, found: Bisection, made: Reduction | None, folder: str = "") -> Row:
     """What `reduce MODEL` prints: the culprit, the piece that shows it, and every piece tried.
 
     Args:
@@ -28,32 +26,19 @@ def document(ir: str, found: Bisection, made: Reduction | None, folder: str = ""
         folder: that the report was written to.
     """
     bisected = tables.bisect_document(ir, found)
-    report = None if made is None else made.report
+    report = made.report if made else None
+    piece = made.piece if made else None
     return {
-        **{
-            k: bisected[k]
-            for k in (
-                "model",
-                "engine",
-                "target",
-                "pipeline",
-                "culprit",
-                "suspects",
-                "kind",
-                "compiles",
-            )
-        },
+        **{k: bisected[k] for k in _BISECTED.split()},
         "bisection": bisected["verdict"],
-        "dtype": None if made is None else made.source.dtype,
-        "total": None if made is None else made.total,
-        "nodes": None if made is None or made.piece is None else len(made.piece.nodes),
-        "operators": None if made is None or made.piece is None else list(made.operators),
+        "dtype": made and made.source.dtype,
+        "total": made and made.total,
+        "nodes": piece and len(piece.nodes),
+        "operators": made and piece and list(made.operators),
         "minimal": made is not None and made.minimal,
-        "shown": None if made is None or made.shown is None else plain(made.shown),
+        "shown": plain(made and made.shown),
         "tries": [] if made is None else [piece_row(t) for t in made.log],
-        "title": None if report is None else report.title,
-        "before": None if report is None else report.before,
-        "after": None if report is None else report.after,
+        **{name: report and getattr(report, name) for name in ("title", "before", "after")},
         "report": None if report is None else {"folder": folder, "files": sorted(report.files)},
         "verdict": reduce.cannot(found) if made is None else reduce.verdict(ir, made),
     }
