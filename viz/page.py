@@ -52,7 +52,7 @@ def main() -> None:
     for tab, show in zip(tabs, TABS.values(), strict=True):
         if tab.open and screen is not None:
             with tab, boundary(desk):
-                show(desk, screen)
+                show(screen)
     with status:
         if desk.running is not None:
             waiting(desk)

@@ -23,15 +23,12 @@ PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 def capture_bytes(captures: Sequence[Row], most: int = 20) -> alt.Chart:
     """Bytes of each capture as bars, the largest first; what is past `most` is one bar."""
     ordered = sorted(captures, key=lambda c: -(c["bytes"] or 0))
-    rows: list[Row] = []
-    for place, capture in enumerate(ordered[:most], 1):
-        name = f"{place}. {capture['name']}"  # names repeat, bars must not
-        rows.append({"capture": name, "bytes": capture["bytes"] or 0})
-    if rest := ordered[most:]:
-        total = sum(c["bytes"] or 0 for c in rest)
-        rows.append({"capture": f"{len(rest)} more", "bytes": total})
-    for row in rows:
-        row["size"] = size(row["bytes"])
+    held = [
+        (f"{k}. {c['name']}", c["bytes"] or 0) for k, c in enumerate(ordered[:most], 1)
+    ]
+    if rest := ordered[most:]:  # names repeat, bars must not
+        held.append((f"{len(rest)} more", sum(c["bytes"] or 0 for c in rest)))
+    rows: list[Row] = [{"capture": n, "bytes": b, "size": size(b)} for n, b in held]
     return (
         alt.Chart(pd.DataFrame(rows))
         .mark_bar(height={"band": 0.72}, color=CAPTURED)
@@ -43,7 +40,7 @@ def capture_bytes(captures: Sequence[Row], most: int = 20) -> alt.Chart:
                 title=None,
                 axis=alt.Axis(labelLimit=220, labelOverlap=False),
             ),
-            tooltip=[alt.Tooltip("capture:N"), alt.Tooltip("size:N", title="bytes")],
+            tooltip=tips("capture:N", "size:N; bytes"),
         )
         .properties(height=alt.Step(17))
     )
@@ -81,22 +78,23 @@ def frontier(
         scale=alt.Scale(type="sqrt", domain=[0, max(1.0, share)]),
         axis=alt.Axis(format=".0%", values=[0, 0.01, 0.05, 0.2, 0.5, 1], labelOverlap=False),
     )
-    tips = [alt.Tooltip("size:N", title="kept"), alt.Tooltip("again:N", title="computed again")]
-    named = [alt.Tooltip("what:N", title="what"), *tips]
+    sizes = "size:N; kept", "again:N; computed again"
+    named = tips("what:N; what", *sizes)
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260)
     layers = [
         alt.Chart(pd.DataFrame(_line(points), columns=["bytes", "share"]))
         .mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8)
         .encode(x=x, y=y, order="bytes:Q"),
         alt.Chart(pd.DataFrame(cuts))
         .mark_point(color=CAPTURED, filled=True, size=26, opacity=1)
-        .encode(x=x, y=y, tooltip=[*tips, alt.Tooltip("captures:Q", title="captures")]),
+        .encode(x=x, y=y, tooltip=tips(*sizes, "captures:Q; captures")),
         alt.Chart(pd.DataFrame(marks[::-1]))  # the first, which is the default, on top
         .mark_point(filled=True, size=90, opacity=0.9)
         .encode(
             x=x,
             y=y,
-            color=alt.Color("what:N", sort=names, legend=_legend()),
-            shape=alt.Shape("what:N", sort=names, legend=_legend()),
+            color=alt.Color("what:N", sort=names, legend=legend),
+            shape=alt.Shape("what:N", sort=names, legend=legend),
             tooltip=named,
         ),
         alt.Chart(pd.DataFrame(here))
@@ -108,8 +106,13 @@ def frontier(
     return alt.layer(*layers).properties(height=300, width="container")
 
 
-def _legend() -> alt.Legend:
-    return alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260)
+def tips(*told: str) -> list[alt.Tooltip]:
+    """What is told of a mark: fields, each with a title and a format where they are wanted."""
+    parts = [[*one.split("; "), "", ""][:3] for one in told]
+    return [
+        alt.Tooltip(field, title=title or alt.Undefined, format=form or alt.Undefined)
+        for field, title, form in parts
+    ]
 
 
 def _bytes_axis(most: int) -> alt.Axis:
@@ -139,11 +142,10 @@ def _line(points: Sequence[Row]) -> list[Row]:
 def _rule(held: int, most: int) -> list[alt.Chart]:
     """PyTorch's min-cut partitioner, whose work is not known: a line at its bytes."""
     frame = pd.DataFrame([{"bytes": held, "what": "PyTorch's min-cut", "size": size(held)}])
-    tips = [alt.Tooltip("what:N", title="what"), alt.Tooltip("size:N", title="kept")]
-    right = held > 0.6 * most
+    told, right = tips("what:N; what", "size:N; kept"), held > 0.6 * most
     base = alt.Chart(frame).encode(x="bytes:Q")
     return [
-        base.mark_rule(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5).encode(tooltip=tips),
+        base.mark_rule(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5).encode(tooltip=told),
         base.mark_text(
             color=QUIET, align="right" if right else "left", dx=-6 if right else 6, y=8, fontSize=11
         ).encode(text="what:N"),
@@ -157,13 +159,11 @@ def held(depth: Row) -> alt.LayerChart:
         depth: `held` of `viz.rows.tables.cut_document`.
     """
     turn, end = depth["forward"], depth["forward"] + depth["backward"]
-    rows: list[Row] = [{"node": 0, "bytes": 0, "phase": "forward"}]
-    for step in depth["changes"]:
-        at = step["step"] + (0 if step["phase"] == "forward" else turn)
-        rows.append({"node": at, "bytes": step["bytes"], "phase": step["phase"]})
-    rows.append({**rows[-1], "node": end})
-    for row in rows:
-        row["size"] = size(row["bytes"])
+    starts = {"forward": 0, "backward": turn}
+    steps = [(s["step"] + starts[s["phase"]], s["bytes"], s["phase"]) for s in depth["changes"]]
+    steps = [(0, 0, "forward"), *steps]
+    steps.append((end, *steps[-1][1:]))
+    rows = [{"node": at, "bytes": b, "phase": phase, "size": size(b)} for at, b, phase in steps]
     x = alt.X("node:Q", title="nodes, in order of execution", axis=alt.Axis(tickCount=5))
     most = max(r["bytes"] for r in rows)
     y = alt.Y(
@@ -172,22 +172,19 @@ def held(depth: Row) -> alt.LayerChart:
         scale=alt.Scale(domain=[0, max(1, most) * 1.2]),  # room for the words above
         axis=_bytes_axis(most),
     )
-    tips = [alt.Tooltip("phase:N"), alt.Tooltip("node:Q"), alt.Tooltip("size:N", title="held")]
     area = (
         alt.Chart(pd.DataFrame(rows))
         .mark_area(interpolate="step-after", color=CAPTURED, opacity=0.35, line={"color": CAPTURED})
-        .encode(x=x, y=y, tooltip=tips)
+        .encode(x=x, y=y, tooltip=tips("phase:N", "node:Q", "size:N; held"))
     )
     words = pd.DataFrame([{"node": turn, "word": "forward"}, {"node": turn, "word": "backward"}])
     rule = alt.Chart(words[:1]).mark_rule(color=QUIET, strokeDash=[3, 3]).encode(x="node:Q")
     base = alt.Chart(words).encode(x="node:Q", text="word:N")
     sides = [
-        base.transform_filter("datum.word == 'forward'").mark_text(
-            color=QUIET, align="right", dx=-6, y=6, fontSize=11
-        ),
-        base.transform_filter("datum.word == 'backward'").mark_text(
-            color=QUIET, align="left", dx=6, y=6, fontSize=11
-        ),
+        base.transform_filter(f"datum.word == '{word}'").mark_text(
+            color=QUIET, align=align, dx=dx, y=6, fontSize=11
+        )
+        for word, align, dx in (("forward", "right", -6), ("backward", "left", 6))
     ]
     return alt.layer(area, rule, *sides).properties(height=170, width="container")
 
@@ -219,7 +216,7 @@ def times(rows: Sequence[TimeRow]) -> alt.LayerChart:
             x=alt.X("ms:Q", title="milliseconds", axis=milliseconds),
             y=y,
             color=color,
-            tooltip=[alt.Tooltip("ms:Q", format=".3f")],
+            tooltip=tips("ms:Q; ; .3f"),
         )
     )
     box = (
@@ -234,12 +231,12 @@ def times(rows: Sequence[TimeRow]) -> alt.LayerChart:
             x=alt.X("median:Q", scale=alt.Scale(zero=True)),
             y=y,
             color=color,
-            tooltip=[
-                alt.Tooltip("row:N", title="row"),
-                alt.Tooltip("median:Q", format=".3f", title="median, ms"),
-                alt.Tooltip("q1:Q", format=".3f", title="lower quartile, ms"),
-                alt.Tooltip("q3:Q", format=".3f", title="upper quartile, ms"),
-            ],
+            tooltip=tips(
+                "row:N; row",
+                "median:Q; median, ms; .3f",
+                "q1:Q; lower quartile, ms; .3f",
+                "q3:Q; upper quartile, ms; .3f",
+            ),
         )
     )
     return alt.layer(ticks, box, point).properties(height=alt.Step(32), width="container")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from relascope.viz.charts import CHOSEN, QUIET
+from relascope.viz.charts import CHOSEN, QUIET, tips
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row
 from relascope.viz.rows.columns import renamed
@@ -52,19 +52,10 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
         axis=alt.Axis(format="~s", tickCount=6, grid=True, gridOpacity=0.4),
     )
     click = alt.selection_point(name=CHOICE, fields=["index"])
-    lines = (
-        alt.Chart(pd.DataFrame(roofs))
-        .mark_line(strokeWidth=1.6, color=QUIET)
-        .encode(
-            x=x,
-            y=y,
-            detail="roof:N",
-            order="intensity:Q",
-            strokeDash=alt.StrokeDash(
-                "memory:N", legend=None, scale=alt.Scale(domain=[0, 1], range=[[1, 0], [5, 4]])
-            ),
-        )
-    )
+    dashes = alt.Scale(domain=[0, 1], range=[[1, 0], [5, 4]])
+    dashed = alt.StrokeDash("memory:N", legend=None, scale=dashes)
+    lines = alt.Chart(pd.DataFrame(roofs)).mark_line(strokeWidth=1.6, color=QUIET)
+    lines = lines.encode(x=x, y=y, detail="roof:N", order="intensity:Q", strokeDash=dashed)
     words = [
         alt.Chart(pd.DataFrame([one]))
         .mark_text(color=QUIET, fontSize=11, align=one["align"], dx=one["dx"], dy=one["dy"])
@@ -83,11 +74,11 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
                 scale=alt.Scale(domain=names, range=colours),
                 legend=alt.Legend(title=None, orient="bottom", columns=3, labelLimit=220),
             ),
-            tooltip=[alt.Tooltip(f"{name}:N") for name in _TIPS.split(", ")],
+            tooltip=tips(*(f"{name}:N" for name in _TIPS.split(", "))),
         )
         .add_params(click)
     )
-    layers = [lines, *words, points]
+    layers: list[alt.Chart] = [lines, *words, points]
     marked = [d for d in dots if d["index"] == chosen]
     if marked:
         ring = alt.Chart(pd.DataFrame(marked)).mark_point(

@@ -10,6 +10,7 @@ import altair as alt
 import pandas as pd
 
 from relascope.engine.protocol.tuning import Trial
+from relascope.viz.charts import tips
 
 _COLORS = ["#2f7fd6", "#d97706", "#11a37f", "#c2497f", "#8a6bb0", "#a08c22", "#2e9fb3", "#d9483b"]
 """Readable on light and dark, since Altair takes one set."""
@@ -30,25 +31,21 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
     rows: list[dict[str, Any]] = []
     counts: dict[str, int] = defaultdict(int)
     best: dict[str, float] = {}
+
+    def row(task: str, ms: float | None) -> None:
+        kernel, trial = names.get(task, task), counts[task]
+        rows.append({"kernel": kernel, "trial": trial, "ms": ms, "best": best[task]})
+
     for trial in trials:
         counts[trial.task] += 1
         if trial.ms is None:
             continue
         best[trial.task] = min(trial.ms, best.get(trial.task, trial.ms))
-        rows.append(
-            {
-                "kernel": names.get(trial.task, trial.task),
-                "trial": counts[trial.task],
-                "ms": trial.ms,
-                "best": best[trial.task],
-            }
-        )
+        row(trial.task, trial.ms)
     if not rows:
         return None
-    for task, ms in best.items():  # the steps go on to the last trial, though it found nothing
-        rows.append(
-            {"kernel": names.get(task, task), "trial": counts[task], "ms": None, "best": ms}
-        )
+    for task in best:  # the steps go on to the last trial, though it found nothing
+        row(task, None)
     most = max(counts.values())
     order = list(dict.fromkeys(r["kernel"] for r in rows))
     legend = alt.Legend(
@@ -72,19 +69,15 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
         scale=scale,
         axis=alt.Axis(tickCount=5, format="~g"),
     )
-    tips = [
-        alt.Tooltip("kernel:N"),
-        alt.Tooltip("trial:Q"),
-        alt.Tooltip("ms:Q", format=".4f", title="this trial, ms"),
-        alt.Tooltip("best:Q", format=".4f", title="best so far, ms"),
-    ]
+    figures = "ms:Q; this trial, ms; .4f", "best:Q; best so far, ms; .4f"
+    told = tips("kernel:N", "trial:Q", *figures)
     base = alt.Chart(pd.DataFrame(rows))
     points = (
         base.transform_filter("isValid(datum.ms)")
         .mark_point(filled=True, size=22, opacity=0.35)
-        .encode(x=x, y=alt.Y("ms:Q", scale=scale), color=color, tooltip=tips)
+        .encode(x=x, y=alt.Y("ms:Q", scale=scale), color=color, tooltip=told)
     )
     steps = base.mark_line(interpolate="step-after", strokeWidth=2).encode(
-        x=x, y=y, color=color, tooltip=tips
+        x=x, y=y, color=color, tooltip=told
     )
     return alt.layer(points, steps).properties(height=260, width="container")

@@ -10,13 +10,14 @@ data, takes time in proportion to the edges, and recurses over nothing.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from itertools import islice
 
 from relascope.core.graph import Graph, Kind, Node
+from relascope.core.identity import flat
 from relascope.core.operators import category
 
 Key = tuple[str, str]  # scope, framework operator
@@ -159,19 +160,11 @@ class Alignment:
         return one.in_order([node_id, *(n for o in found for n in one.occurrences[o].nodes)])
 
     def _group(self, key: Key) -> Group:
-        sides = self._sides
-        nodes = tuple(s.nodes_of(key) for s in sides)
-        calls = tuple(s.called(key) for s in sides)
-        counts = tuple(len(s.by_key.get(key, ())) for s in sides)
-        paired = sum(o in self._partner for o in sides[0].by_key.get(key, ()))
-        return Group(
-            key[0],
-            key[1],
-            (nodes[0], nodes[1]),
-            (calls[0], calls[1]),
-            (counts[0], counts[1]),
-            paired,
-        )
+        left, right = self._sides
+        paired = sum(o in self._partner for o in left.by_key.get(key, ()))
+        nodes = left.nodes_of(key), right.nodes_of(key)
+        counts = len(left.by_key.get(key, ())), len(right.by_key.get(key, ()))
+        return Group(*key, nodes, (left.called(key), right.called(key)), counts, paired)
 
 
 def align(left: Graph, right: Graph) -> Alignment:
@@ -313,15 +306,10 @@ class _Side:
 def _pair(left: _Side, right: _Side, shared: set[Key]) -> dict[int, int]:
     """For occurrences of the left side their partners on the right."""
     partner: dict[int, int] = {}
-    taken: set[int] = set()
-
-    def take(ours: int, theirs: int) -> None:
-        partner[ours] = theirs
-        taken.add(theirs)
-
     for key in shared:
         if len(left.by_key[key]) == len(right.by_key[key]) == 1:
-            take(left.by_key[key][0], right.by_key[key][0])
+            partner[left.by_key[key][0]] = right.by_key[key][0]
+    taken = set(partner.values())
     reads_left, reads_right = left.reads(shared), right.reads(shared)
     readers: dict[tuple[int | str, Key], list[int]] = defaultdict(list)
     for number in reversed(range(len(right.occurrences))):  # the first is then the last of a list
@@ -331,21 +319,17 @@ def _pair(left: _Side, right: _Side, shared: set[Key]) -> dict[int, int]:
     for number, one in enumerate(left.occurrences):
         if number in partner or one.key not in shared:
             continue
-        read: set[int | str] = set()
-        for entry in reads_left[number]:
-            if isinstance(entry, str):
-                read.add(entry)
-            elif entry in partner:
-                read.add(partner[entry])
+        read = {e if isinstance(e, str) else partner.get(e, -1) for e in reads_left[number]} - {-1}
         lists = [readers[entry, one.key] for entry in read if (entry, one.key) in readers]
         found = {c for c in (_first_free(entries, taken) for entries in lists) if c is not None}
         if found:
             common = {c: len(read.intersection(reads_right[c])) for c in found}
-            take(number, min(found, key=lambda c: (-common[c], c)))
+            partner[number] = min(found, key=lambda c: (-common[c], c))
         elif len(left.by_key[one.key]) == len(right.by_key[one.key]):
             free = _first_free(waiting[one.key], taken)
             if free is not None:
-                take(number, free)
+                partner[number] = free
+        taken.add(partner.get(number, -1))
     return partner
 
 
@@ -364,10 +348,9 @@ def _same_kind(
     What a node does is its operator, under the name that both IRs know it by, or else its sort.
     """
     for what in (_word, _sort):
-        wanted = what(node)
-        same = [i for i in theirs if what(there.by_id[i]) == wanted]
+        same = [i for i in theirs if what(there.by_id[i]) == what(node)]
         if same:
-            alike = [i for i in ours if what(here.by_id[i]) == wanted]
+            alike = [i for i in ours if what(here.by_id[i]) == what(node)]
             return same[min(alike.index(node.id), len(same) - 1)]
     return theirs[-1]
 
@@ -387,12 +370,6 @@ def _module_of(node: Node) -> str:
     return node.scope.rpartition(".")[0] if own else node.scope
 
 
-def _calls(body: Graph) -> Iterator[Node]:
+def _calls(body: Graph) -> list[Node]:
     """The calls inside a function, those of functions inside it included."""
-    todo = [body]
-    while todo:
-        for node in todo.pop():
-            if node.body is not None:
-                todo.append(node.body)
-            elif node.kind is Kind.CALL:
-                yield node
+    return [n for n in flat(body) if n.kind is Kind.CALL and n.body is None]

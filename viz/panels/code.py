@@ -14,15 +14,14 @@ from relascope.passes.cuts import cut as cuts
 from relascope.samples import SAMPLES
 from relascope.viz.drawing.export import to_dot, to_json_text
 from relascope.viz.panels.shell.cut_choice import chosen, joint_graph
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import download, heading
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.script import script
 
 
-def show(desk: Desk, screen: Screen) -> None:
+def show(screen: Screen) -> None:
     """Draw the tab."""
-    info: ModelInfo = desk.ask("load", screen.source)
+    info: ModelInfo = screen.desk.ask("load", screen.source)
     heading("In a training script")
     st.code(snippet(screen, info), language="python")
     choice = chosen(screen) if screen.training else None
@@ -37,7 +36,7 @@ def show(desk: Desk, screen: Screen) -> None:
     heading("From the command line")
     st.code("\n".join(commands(screen)), language="bash", wrap_lines=True)
     heading("As files")
-    _downloads(desk, screen, info)
+    _downloads(screen, info)
 
 
 def snippet(screen: Screen, info: ModelInfo) -> str:
@@ -145,12 +144,12 @@ def _cut(screen: Screen) -> list[str]:
     return cut
 
 
-def _downloads(desk: Desk, screen: Screen, info: ModelInfo) -> None:
+def _downloads(screen: Screen, info: ModelInfo) -> None:
     graphs: dict[str, Graph] = {"imported": info.graph}
     if screen.training:
-        graphs["joint"] = joint_graph(desk, screen)
+        graphs["joint"] = joint_graph(screen)
     else:
-        after = desk.known("graph_after", screen.source, screen.pipeline, screen.last)
+        after = screen.desk.known("graph_after", screen.source, screen.pipeline, screen.last)
         if after is not None:  # it is made in the tab Passes, not for this list
             graphs["final"] = after
     for name, graph in graphs.items():

@@ -6,7 +6,6 @@ import streamlit as st
 
 from relascope.engine.protocol.results import ModelInfo
 from relascope.viz.component import View, drawn, graph_view
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import heading, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
@@ -15,9 +14,9 @@ from relascope.viz.rows import formats, tables
 HEIGHT = 620
 
 
-def show(desk: Desk, screen: Screen) -> None:
+def show(screen: Screen) -> None:
     """Draw the tab."""
-    info: ModelInfo = desk.ask("load", screen.source)
+    info: ModelInfo = screen.desk.ask("load", screen.source)
     graph = info.graph
     facts = tables.facts(graph)
     in_labels = len(graph) - len(drawn(graph, screen.fewer_than))

@@ -33,10 +33,10 @@ _CALLS = (Kind.CALL, Kind.FUNCTION)
 _SURE = {Confidence.OPERATOR: "sure", Confidence.NAME: "sure", Confidence.NONE: "none"}
 
 
-def show(desk: Desk, screen: Screen) -> None:
+def show(screen: Screen) -> None:
     """Draw the tab; the second engine starts when it is opened."""
     other = ENGINES[1 - ENGINES.index(screen.ir)]
-    desks = {screen.ir: desk, other: desk_of_session(other, sidebar.first_source())}
+    desks = {screen.ir: screen.desk, other: desk_of_session(other, sidebar.first_source())}
     keys = {screen.ir: "", other: "_other"}
     words = st.container()
     columns = dict(zip(ENGINES, side_by_side("both", [1, 1]), strict=True))
@@ -50,7 +50,7 @@ def show(desk: Desk, screen: Screen) -> None:
                 graphs[ir] = _graph(desks[ir], screen, ir, steps[ir])
             except (Waiting, EngineError) as problem:
                 missing[ir] = problem
-    both = _alignment(desk, screen, steps, graphs)
+    both = _alignment(screen, steps, graphs)
     with words:
         looks = _looks(both)
     for side, ir in enumerate(ENGINES):
@@ -101,13 +101,12 @@ def _graph(desk: Desk, screen: Screen, ir: str, index: int) -> Graph:
     if index < 0:
         imported: Graph = desk.ask("load", _source(screen, ir)).graph
         return imported
-    upto = _pipeline(screen, ir).upto(index)
-    after: Graph = desk.ask("graph_after", _source(screen, ir), upto, index)
-    return after
+    at = replace(screen, source=_source(screen, ir), pipeline=_pipeline(screen, ir), desk=desk)
+    return at.graph_after(index)
 
 
 def _alignment(
-    desk: Desk, screen: Screen, steps: Mapping[str, int], graphs: Mapping[str, Graph]
+    screen: Screen, steps: Mapping[str, int], graphs: Mapping[str, Graph]
 ) -> Alignment | None:
     """Both graphs held together, or None while one of them is not here."""
     if len(graphs) < len(ENGINES):
@@ -117,7 +116,7 @@ def _alignment(
         str(_pipeline(screen, ir).upto(steps[ir])) if steps[ir] >= 0 else "imported"
         for ir in ENGINES
     ]
-    return desk.derive(lambda: align(graphs[ENGINES[0]], graphs[ENGINES[1]]), "align", *key)
+    return screen.desk.derive(lambda: align(graphs[ENGINES[0]], graphs[ENGINES[1]]), "align", *key)
 
 
 # What is chosen. A view tells what is selected in it; what the page itself asked it to select is

@@ -1,12 +1,9 @@
 // The card that says everything of what is selected.
 
-import { bytesText, element } from "./parts.js";
+import { bytesText, element, Part } from "./parts.js";
 
-export class Details {
-  constructor(viewer) {
-    this.viewer = viewer;
-    this.folded = false;
-  }
+export class Details extends Part {
+  folded = false;
 
   show() {
     const v = this.viewer;

@@ -1,12 +1,11 @@
 // Search: the nodes that have all words, their list, and going from one to the next.
 
-import { element } from "./parts.js";
+import { element, Part } from "./parts.js";
 
-export class Finder {
-  constructor(viewer) {
-    this.viewer = viewer;
-    this.matches = []; this.match = -1; this.boxes = new Set();
-  }
+export class Finder extends Part {
+  matches = [];
+  match = -1;
+  boxes = new Set();
 
   find(text, list = true) {
     const v = this.viewer;

@@ -1,13 +1,14 @@
 // What mouse, touch and keys do.
 
-import { clamp } from "./parts.js";
+import { clamp, Part } from "./parts.js";
 
-export class Gestures {
+export class Gestures extends Part {
+  pointers = new Map();
+  lastScroll = 0;
+  stop = new AbortController();
+
   constructor(viewer) {
-    this.viewer = viewer;
-    this.pointers = new Map();
-    this.lastScroll = 0;
-    this.stop = new AbortController();
+    super(viewer);
     this.listen();
   }
 

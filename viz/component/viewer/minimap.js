@@ -1,10 +1,10 @@
 // The whole picture in a corner, with a frame around what is on the screen.
 
-import { clamp } from "./parts.js";
+import { clamp, Part } from "./parts.js";
 
-export class Minimap {
+export class Minimap extends Part {
   constructor(viewer) {
-    this.viewer = viewer;
+    super(viewer);
     this.ctx = viewer.map.getContext("2d");
   }
 
@@ -30,8 +30,7 @@ export class Minimap {
     ctx.lineWidth = 0.6 / scale;
     for (const i of v.open) ctx.strokeRect(box.x[i], box.y[i], box.w[i], box.h[i]);
     for (const i of v.solid) {
-      ctx.fillStyle = box.style[i] === "group"
-        ? colours.closedStroke : v.theme.styleOf(box.style[i]).stroke;
+      ctx.fillStyle = v.theme.styleOf(box.style[i]).stroke;
       ctx.fillRect(box.x[i], box.y[i], box.w[i], Math.max(box.h[i], 0.7 / scale));
     }
   }

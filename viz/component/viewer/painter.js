@@ -1,43 +1,39 @@
 // The picture on the canvas: boxes, edges, words and marks.
 
-import { clamp, HEADER, SUBTITLE, TITLE } from "./parts.js";
+import { clamp, HEADER, Part, SUBTITLE, TITLE } from "./parts.js";
 
-export class Painter {
-  constructor(viewer) {
-    this.viewer = viewer;
-    this.fits = new Map(); // texts cut to their room
-  }
+export class Painter extends Part {
+  fits = new Map(); // texts cut to their room
 
   draw() {
     const v = this.viewer;
-    const d = v.drawing, { ctx, zoom, ratio } = v;
-    if (!d) return;
-    const colours = v.theme.look.surfaces;
+    const { ctx, zoom, ratio } = v;
+    if (!v.drawing) return;
+    const { box, edge } = v.drawing;
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.fillStyle = v.theme.ground;
     ctx.fillRect(0, 0, v.main.width, v.main.height);
     ctx.setTransform(ratio * zoom, 0, 0, ratio * zoom, ratio * v.x, ratio * v.y);
     const [left, top] = v.toWorld(0, 0), [right, bottom] = v.toWorld(v.wide, v.high);
-    const { box } = d;
     const seen = (i) => box.x[i] <= right && box.x[i] + box.w[i] >= left
       && box.y[i] <= bottom && box.y[i] + box.h[i] >= top;
-    const lit = v.lit();
     const near = { left: left - 60, top: top - 60, right: right + 60, bottom: bottom + 60 };
+    const colours = v.theme.look.surfaces;
+    Object.assign(this, { ctx, zoom, box, edge, seen, near, colours, lit: v.lit() });
 
-    this.drawOpenGroups(seen, colours);
-    this.drawEdges(near, lit, colours);
+    this.drawOpenGroups();
+    this.drawEdges();
     const text = clamp((TITLE * zoom - 3.5) / 2.5, 0, 1);
-    this.drawSolid(seen, lit, colours);
-    if (text > 0) this.drawText(seen, lit, text, colours);
-    this.drawHeaders(seen, colours);
-    if (v.shapes && zoom > 0.5) this.drawShapes(near, lit, colours);
-    this.drawMarks(seen, lit, colours);
+    this.drawSolid();
+    if (text > 0) this.drawText(text);
+    this.drawHeaders();
+    if (v.shapes && zoom > 0.5) this.drawShapes();
+    this.drawMarks();
     v.minimap.drawFrame();
   }
 
   path(i, low) {
-    const v = this.viewer;
-    const { box } = v.drawing, { ctx } = v;
+    const { box, ctx } = this;
     const x = box.x[i], y = box.y[i], w = box.w[i], h = box.h[i];
     if (low) { ctx.rect(x, y, w, h); return; }
     const shape = box.shape[i];
@@ -54,23 +50,21 @@ export class Painter {
     }
   }
 
-  drawOpenGroups(seen, colours) {
-    const v = this.viewer;
-    const { box } = v.drawing, { ctx } = v;
+  drawOpenGroups() {
+    const { viewer: v, box, ctx, seen, colours } = this;
     ctx.lineWidth = Math.max(1, 0.6 / v.zoom);
     ctx.strokeStyle = colours.groupStroke;
     ctx.fillStyle = colours.group; // see-through: each level shades the one around it
     for (const i of v.open) {
       if (!seen(i)) continue;
-            ctx.beginPath();
+      ctx.beginPath();
       ctx.roundRect(box.x[i], box.y[i], box.w[i], box.h[i], 10);
       ctx.fill(); ctx.stroke();
     }
   }
 
-  drawHeaders(seen, colours) {
-    const v = this.viewer;
-    const { box } = v.drawing, { ctx, zoom } = v;
+  drawHeaders() {
+    const { viewer: v, box, ctx, zoom, seen, colours } = this;
     ctx.textAlign = "left"; ctx.textBaseline = "middle";
     for (const i of v.open) {
       if (!seen(i)) continue;
@@ -80,7 +74,7 @@ export class Painter {
       ctx.save();
       ctx.translate(box.x[i], box.y[i]);
       ctx.scale(scale, scale);
-      this.sign(10, HEADER / 2, true, colours);
+      this.sign(10, HEADER / 2, true);
       ctx.font = `600 ${TITLE}px ${v.theme.font}`;
       const name = this.short(box.lines[i][0], box.w[i] / scale - 44, ctx.font);
       ctx.strokeStyle = v.theme.ground; ctx.lineWidth = 3; ctx.lineJoin = "round";
@@ -91,9 +85,8 @@ export class Painter {
     }
   }
 
-  sign(x, y, minus, colours) {
-    const v = this.viewer;
-    const { ctx } = v;
+  sign(x, y, minus) {
+    const { viewer: v, ctx, colours } = this;
     ctx.lineWidth = 1.2;
     ctx.strokeStyle = minus ? colours.groupText : colours.closedText;
     ctx.fillStyle = v.theme.ground;
@@ -103,11 +96,13 @@ export class Painter {
     ctx.stroke();
   }
 
+  // Whether an edge runs up and down, and not across.
+  down(e) { return (this.viewer.drawing.direction === "TB") !== (this.edge.kind[e] === 2); }
+
   trace(e, low) {
-    const v = this.viewer;
-    const { edge, direction } = v.drawing, { ctx } = v;
+    const { edge, ctx } = this;
     const p = edge.p[e];
-    const down = (direction === "TB") !== (edge.kind[e] === 2);
+    const down = this.down(e);
     ctx.moveTo(p[0], p[1]);
     for (let i = 2; i < p.length; i += 2) {
       const x0 = p[i - 2], y0 = p[i - 1], x1 = p[i], y1 = p[i + 1];
@@ -122,18 +117,16 @@ export class Painter {
     }
   }
 
-  drawEdges(near, lit, colours) {
-    const v = this.viewer;
-    const { edge } = v.drawing, { ctx, zoom, bounds } = v;
+  drawEdges() {
+    const { viewer: { bounds, hover }, edge, ctx, zoom, near, lit, colours } = this;
     const low = zoom < 0.12;
     const plain = [], long = [], crossing = [], into = [], outOf = [];
-    const around = v.hover >= 0 ? v.hover : -1;
     for (let e = 0; e < edge.s.length; e++) {
       const b = e * 4;
       if (bounds[b] > near.right || bounds[b + 2] < near.left
         || bounds[b + 1] > near.bottom || bounds[b + 3] < near.top) continue;
-      if (lit?.into.has(e) || (around >= 0 && edge.t[e] === around)) into.push(e);
-      else if (lit?.outOf.has(e) || (around >= 0 && edge.s[e] === around)) outOf.push(e);
+      if (lit?.into.has(e) || (hover >= 0 && edge.t[e] === hover)) into.push(e);
+      else if (lit?.outOf.has(e) || (hover >= 0 && edge.s[e] === hover)) outOf.push(e);
       else if (edge.kind[e] === 2) crossing.push(e);
       else if (edge.kind[e] === 1) long.push(e);
       else plain.push(e);
@@ -163,11 +156,10 @@ export class Painter {
   }
 
   arrow(e, width) {
-    const v = this.viewer;
-    const { edge, direction } = v.drawing, { ctx } = v;
+    const { edge, ctx } = this;
     const p = edge.p[e], n = p.length;
     const x = p[n - 2], y = p[n - 1];
-    const down = (direction === "TB") !== (edge.kind[e] === 2);
+    const down = this.down(e);
     const size = 5.5 + width, half = 2.6 + width * 0.7;
     const way = down ? Math.sign(y - p[n - 3]) || 1 : Math.sign(x - p[n - 4]) || 1;
     ctx.moveTo(x, y);
@@ -176,14 +168,12 @@ export class Painter {
     ctx.closePath();
   }
 
-  drawSolid(seen, lit, colours) {
-    const v = this.viewer;
-    const { box } = v.drawing, { ctx, zoom } = v;
+  drawSolid() {
+    const { viewer: v, box, ctx, zoom, seen, lit } = this;
     const low = zoom < 0.18;
     const line = Math.max(1.2, Math.min(0.8 / zoom, 5));
     for (const [key, list] of v.byStyle) {
-      const look = key === "group"
-        ? { fill: colours.closed, stroke: colours.closedStroke } : v.theme.styleOf(key);
+      const look = v.theme.styleOf(key);
       for (const bright of lit ? [false, true] : [true]) {
         ctx.beginPath();
         let any = false;
@@ -210,8 +200,7 @@ export class Painter {
         // A closed group is a stack of sheets, a fused function has a double outline.
         ctx.globalAlpha = fade;
         ctx.lineWidth = line * 0.8;
-        ctx.strokeStyle = box.style[i] === "group"
-          ? colours.closedStroke : v.theme.styleOf(box.style[i]).stroke;
+        ctx.strokeStyle = v.theme.styleOf(box.style[i]).stroke;
         ctx.beginPath();
         if (box.kind[i]) {
           const x = box.x[i], y = box.y[i] + box.h[i], w = box.w[i];
@@ -231,9 +220,8 @@ export class Painter {
     }
   }
 
-  drawText(seen, lit, fade, colours) {
-    const v = this.viewer;
-    const { box } = v.drawing, { ctx, zoom } = v;
+  drawText(fade) {
+    const { viewer: v, box, ctx, zoom, seen, lit } = this;
     const small = clamp((SUBTITLE * zoom - 4.5) / 2.5, 0, 1);
     ctx.textBaseline = "middle";
     const visible = v.solid.filter(seen);
@@ -247,15 +235,14 @@ export class Painter {
       return [x, second ? middle + 9 : two ? middle - 7.5 : middle + 0.5];
     };
     const room = (i) => box.w[i] - (box.kind[i] ? 44 : box.shape[i] === "ellipse" ? 22 : 16);
-    const colour = (i) =>
-      box.style[i] === "group" ? colours.closedText : v.theme.styleOf(box.style[i]).text;
+    const colour = (i) => v.theme.styleOf(box.style[i]).text;
     ctx.font = bold;
     for (const i of visible) {
       ctx.globalAlpha = fade * (lit && !lit.boxes.has(i) ? 0.4 : 1);
       ctx.fillStyle = colour(i);
       const at = place(i, false);
       ctx.fillText(this.short(box.lines[i][0], room(i), bold), ...at);
-      if (box.kind[i]) this.sign(box.x[i] + 10, box.y[i] + box.h[i] / 2, false, colours);
+      if (box.kind[i]) this.sign(box.x[i] + 10, box.y[i] + box.h[i] / 2, false);
     }
     ctx.globalAlpha = 1;
     if (small <= 0) return;
@@ -275,7 +262,7 @@ export class Painter {
     const key = `${font[0]}${Math.round(room)}|${text}`;
     let fitting = this.fits.get(key);
     if (fitting === undefined) {
-      const { ctx } = this.viewer;
+      const { ctx } = this;
       ctx.font = font;
       fitting = text;
       while (fitting.length > 1 && ctx.measureText(fitting).width > room) {
@@ -287,10 +274,9 @@ export class Painter {
   }
 
   // One label a value, where it leaves its node; where a group hides who made it, at its reader.
-  drawShapes(near, lit, colours) {
-    const v = this.viewer;
-    const { box, edge, strings } = v.drawing, { ctx } = v;
-    ctx.font = `${SUBTITLE - 0.5}px ${v.theme.font}`;
+  drawShapes() {
+    const { viewer: { drawing: { strings }, theme }, box, edge, ctx, near, lit, colours } = this;
+    ctx.font = `${SUBTITLE - 0.5}px ${theme.font}`;
     ctx.textBaseline = "middle"; ctx.textAlign = "left";
     const taken = [], done = new Set();
     for (let e = 0; e < edge.s.length; e++) {
@@ -310,7 +296,7 @@ export class Painter {
       taken.push([x, y, w]);
       done.add(edge.s[e]);
       ctx.globalAlpha = 0.85;
-      ctx.fillStyle = v.theme.ground;
+      ctx.fillStyle = theme.ground;
       ctx.fillRect(x - 2, y - 6, w + 4, 12);
       ctx.globalAlpha = 1;
       ctx.fillStyle = colours.edgeText;
@@ -318,9 +304,8 @@ export class Painter {
     }
   }
 
-  drawMarks(seen, lit, colours) {
-    const v = this.viewer;
-    const { box } = v.drawing, { ctx, zoom } = v;
+  drawMarks() {
+    const { viewer: v, box, ctx, zoom, seen, lit, colours } = this;
     const ring = (i, colour, width, out) => {
       const grow = out / Math.min(1, Math.max(zoom, 0.1));
       ctx.strokeStyle = colour;

@@ -7,6 +7,11 @@ export async function unpack(bytes) {
   return new Response(stream).json();
 }
 
+// One job of the viewer.
+export class Part {
+  constructor(viewer) { this.viewer = viewer; }
+}
+
 export function clamp(value, low, high) {
   return Math.max(low, Math.min(high, value));
 }

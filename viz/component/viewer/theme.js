@@ -1,12 +1,10 @@
 // The page's colours, read from the page itself, and the palette that goes with them.
 
+import { Part } from "./parts.js";
+
 const NEVER = { light: {}, dark: {} };
 
-export class Theme {
-  constructor(viewer) {
-    this.viewer = viewer;
-  }
-
+export class Theme extends Part {
   read() {
     const style = getComputedStyle(this.viewer.probe);
     const parts = (style.backgroundColor.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
@@ -23,12 +21,14 @@ export class Theme {
   styleOf(key) {
     const known = this.styles[key];
     if (known) return known;
+    const { closed, closedStroke, closedText } = this.look.surfaces;
+    if (key === "group") return { fill: closed, stroke: closedStroke, text: closedText };
     // A colour of its own: a heat map's, say.
     const parts = /^#[0-9a-f]{6}$/i.test(key)
       ? [1, 3, 5].map((at) => parseInt(key.slice(at, at + 2), 16)) : null;
     const bright = parts ? 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] > 128
       : this.name === "light";
     const text = bright ? "#10151c" : "#f3f6fa";
-    return { fill: key, stroke: this.look.surfaces.closedStroke, text, dashed: false };
+    return { fill: key, stroke: closedStroke, text, dashed: false };
   }
 }

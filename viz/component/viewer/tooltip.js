@@ -1,12 +1,8 @@
 // A few lines about what the pointer rests on.
 
-import { bytesText, clamp, element } from "./parts.js";
+import { bytesText, clamp, element, Part } from "./parts.js";
 
-export class Tooltip {
-  constructor(viewer) {
-    this.viewer = viewer;
-  }
-
+export class Tooltip extends Part {
   hide() { clearTimeout(this.timer); this.viewer.tip.classList.add("hidden"); }
 
   fill(i) {

@@ -11,7 +11,6 @@ from relascope.viz.drawing.modules import module_groups
 from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, joint_graph
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import (
     boundary,
     one_of,
@@ -28,18 +27,18 @@ _VIEW = "joint_view"
 _VIEWS = ("Joint", "Forward", "Backward")
 
 
-def show(desk: Desk, screen: Screen) -> None:
+def show(screen: Screen) -> None:
     """Draw the tab."""
     if not screen.training:
         _invite()
         return
-    desk.ask("load", screen.source)
-    joint = joint_graph(desk, screen)
+    screen.desk.ask("load", screen.source)
+    joint = joint_graph(screen)
     left, right = side_by_side("cut", [2, 3])
     with left:
-        controls(desk, screen)
+        controls(screen)
     try:
-        cut, coloured = cut_of(desk, screen)
+        cut, coloured = cut_of(screen)
     except EngineError as error:
         show_error(error)
         by_hand.undo(screen, joint)
@@ -48,7 +47,7 @@ def show(desk: Desk, screen: Screen) -> None:
     with left:
         view = one_of("Graph", _VIEWS, "keep_cut_view")
         figures = st.container()
-    with boundary(desk):  # first the graph, which is what is waited for; then the rest
+    with boundary(screen.desk):  # first the graph, which is what is waited for; then the rest
         if view == _VIEWS[0]:
             graph_view(
                 coloured,
@@ -56,37 +55,33 @@ def show(desk: Desk, screen: Screen) -> None:
                     HEIGHT,
                     screen.fewer_than,
                     focus=captures.focus(cut),
-                    open_groups=desk.derive(lambda: _overview(coloured), "overview", *screen.place),
+                    open_groups=screen.derive(lambda: _overview(coloured), "overview"),
                     highlight=by_hand.highlight(cut, node_id),
                 ),
                 key=_VIEW,
             )
         else:
-            split = desk.ask("split", screen.source, screen.pipeline, cut.ids)
+            split = screen.desk.ask("split", screen.source, screen.pipeline, cut.ids)
             graph_view(
                 split.forward if view == _VIEWS[1] else split.backward,
                 View(HEIGHT, screen.fewer_than),
                 key=f"{view}_view",
             )
-    document = desk.derive(
-        lambda: tables.cut_document(cut),
-        "cut_document",
-        *screen.place,
-        chosen(screen),
-        cut.joint.measured,
+    document = screen.derive(
+        lambda: tables.cut_document(cut), "cut_document", chosen(screen), cut.joint.measured
     )
     with figures:
         _figures(document)
     with right:
-        frontier.show(desk, screen, cut)
+        frontier.show(screen, cut)
         cut_prices.control()
     by_hand.show(screen, cut, node_id)
     captures.show(document)
-    measured.show(desk, screen)
-    two_gradients.show(desk, screen)
+    measured.show(screen)
+    two_gradients.show(screen)
     with right:
-        frontier.ask_torch_saved(desk, screen)
-        cut_prices.ask(desk, screen)
+        frontier.ask_torch_saved(screen)
+        cut_prices.ask(screen)
 
 
 def _figures(document: Row) -> None:

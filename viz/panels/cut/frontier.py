@@ -11,7 +11,6 @@ from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.cuts import cut as cuts
 from relascope.viz import charts
 from relascope.viz.panels.shell.cut_choice import frontier_of, joint_of
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import tables
@@ -27,17 +26,15 @@ _READ = (
 )
 
 
-def show(desk: Desk, screen: Screen, cut: cuts.Cut) -> None:
+def show(screen: Screen, cut: cuts.Cut) -> None:
     """Draw the chart; PyTorch's figures join it when they are here."""
-    joint = joint_of(desk, screen)
-    document = desk.derive(
-        lambda: tables.frontier_document(joint), "frontiers", *screen.place, joint.measured
-    )
+    joint = joint_of(screen)
+    document = screen.derive(lambda: tables.frontier_document(joint), "frontiers", joint.measured)
     if cut.strategy == "frontier":  # the line that the slider moves along
-        document = {**document, "frontier": tables.frontier_rows(joint, frontier_of(desk, screen))}
+        document = {**document, "frontier": tables.frontier_rows(joint, frontier_of(screen))}
     known: TorchSaved | None = None
     with suppress(EngineError):  # told below, where it can be tried again
-        known = desk.known("torch_saved", screen.source)
+        known = screen.desk.known("torch_saved", screen.source)
     rivals = tables.torch_saved_document(known) if known else None
     title = cuts.STRATEGIES[cut.strategy].title
     st.altair_chart(charts.frontier(document, rivals, (title, cut.bytes, cut.share)))
@@ -46,9 +43,9 @@ def show(desk: Desk, screen: Screen, cut: cuts.Cut) -> None:
         st.caption(known.note)
 
 
-def ask_torch_saved(desk: Desk, screen: Screen) -> None:
+def ask_torch_saved(screen: Screen) -> None:
     """Ask for PyTorch's figures where they are not known; the page runs again with them."""
-    with boundary(desk, "_torch_saved"):
-        if desk.known("torch_saved", screen.source) is None:
-            desk.ask("torch_saved", screen.source)
+    with boundary(screen.desk, "_torch_saved"):
+        if screen.desk.known("torch_saved", screen.source) is None:
+            screen.desk.ask("torch_saved", screen.source)
             st.rerun()

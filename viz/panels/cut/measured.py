@@ -12,7 +12,7 @@ from relascope.engine.protocol.plain import plain
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import cut_of, joint_of
-from relascope.viz.panels.shell.desk import Desk, Waiting
+from relascope.viz.panels.shell.desk import Waiting
 from relascope.viz.panels.shell.frame import heading, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
@@ -32,7 +32,7 @@ _HELP = (
 )
 
 
-def show(desk: Desk, screen: Screen) -> None:
+def show(screen: Screen) -> None:
     """Draw the section: which cuts, a button, and the table of what was measured."""
     heading("Measured")
     state = st.session_state
@@ -44,40 +44,40 @@ def show(desk: Desk, screen: Screen) -> None:
         offered,
         key="keep_points",
         help=_HELP,
-        format_func=lambda n: _title(n, screen, desk),
+        format_func=lambda n: _title(screen, n),
     )
     if button.button("Measure", key="measure", disabled=not names, width="stretch"):
-        state.points = {**_asked(screen), **_wanted(desk, screen, names)}
+        state.points = {**_asked(screen), **_wanted(screen, names)}
         state.points_of = screen.place
     asked = _asked(screen)
     if not asked:
         return
     done: list[cutting.Point] = []
     try:
-        request = cut_prices.request_of(desk, screen)
-        cutting.measure(desk.ask, request, tuple(asked.values()), done.append)
+        request = cut_prices.request_of(screen)
+        cutting.measure(screen.desk.ask, request, tuple(asked.values()), done.append)
     except Waiting:
-        waiting(desk, "_points")
+        waiting(screen.desk, "_points")
     except EngineError as error:
-        show_error(error, desk, "_points")
+        show_error(error, screen.desk, "_points")
     if done:
         _table(done)
 
 
-def _wanted(desk: Desk, screen: Screen, names: list[str]) -> dict[Any, tuple[str, cuts.Cut]]:
+def _wanted(screen: Screen, names: list[str]) -> dict[Any, tuple[str, cuts.Cut]]:
     """The cuts by what they save: one that two names stand for is measured once."""
     found: dict[Any, tuple[str, cuts.Cut]] = {}
     for name in names:
-        joint, now = joint_of(desk, screen), cut_of(desk, screen)[0]
+        joint, now = joint_of(screen), cut_of(screen)[0]
         cut = now if name == CHOSEN else cuts.cut(joint, name)
-        found.setdefault(cut.ids, (_title(name, screen, desk), cut))
+        found.setdefault(cut.ids, (_title(screen, name), cut))
     return found
 
 
-def _title(name: str, screen: Screen, desk: Desk) -> str:
+def _title(screen: Screen, name: str) -> str:
     if name != CHOSEN:
         return cuts.STRATEGIES[name].title
-    cut = cut_of(desk, screen)[0]
+    cut = cut_of(screen)[0]
     return f"Now: {cuts.STRATEGIES[cut.strategy].title}, {formats.size(cut.bytes)}"
 
 

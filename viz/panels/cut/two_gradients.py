@@ -12,14 +12,13 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import GRADIENTS, gradients
 from relascope.passes.cuts import cut
 from relascope.viz.panels.shell import sidebar
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, heading
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import Row, tables
 
 
-def show(desk: Desk, screen: Screen) -> None:
+def show(screen: Screen) -> None:
     """Draw the comparison, where the IR has two ways; it is made when it is asked for."""
     ways = gradients(screen.ir)
     if len(ways) < 2:
@@ -36,24 +35,26 @@ def show(desk: Desk, screen: Screen) -> None:
         )
         if not wanted:
             return
-        with boundary(desk):
-            target = next((t.name for t in desk.ask("describe").targets if t.runs_here), None)
-            rows = [_row(desk, screen, replace(screen.source, gradient=w), target) for w in ways]
+        with boundary(screen.desk):
+            targets = screen.desk.ask("describe").targets
+            target = next((t.name for t in targets if t.runs_here), None)
+            rows = [_row(screen, replace(screen.source, gradient=w), target) for w in ways]
             _tables(rows)
 
 
-def _row(desk: Desk, screen: Screen, source: ModelSource, target: str | None) -> Row:
+def _row(screen: Screen, source: ModelSource, target: str | None) -> Row:
     pipeline = sidebar.pipeline_of(screen.ir, True, source.gradient)
-    joint = joint_of(desk.ask, source, pipeline)
+    screen = replace(screen, source=source, pipeline=pipeline)
+    joint = joint_of(screen.desk.ask, source, pipeline)
 
     def row() -> Row:
         return tables.gradient_row(source.gradient, joint)
 
     if target is None:
-        return desk.derive(row, "gradient_row", source, str(pipeline))
-    captures = desk.derive(lambda: cut.cut(joint).ids, "captures", source, str(pipeline))
-    errors = desk.ask("check", BuildRequest(source, pipeline, target).split_at(captures))
-    found = desk.derive(row, "gradient_row", source, str(pipeline))
+        return screen.derive(row, "gradient_row")
+    captures = screen.derive(lambda: cut.cut(joint).ids, "captures")
+    errors = screen.desk.ask("check", BuildRequest(source, pipeline, target).split_at(captures))
+    found = screen.derive(row, "gradient_row")
     return {**found, "error": tables.worst_gradient(errors)}
 
 

@@ -15,7 +15,6 @@ from relascope.passes.cuts.budget import HALF
 from relascope.passes.cuts.frontier import FrontierPoint, frontier
 from relascope.passes.cuts.problem import Wish
 from relascope.viz.panels.shell import cut_prices
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import formats
 
@@ -43,20 +42,20 @@ class Choice:
         return cuts.STRATEGIES[self.strategy]
 
 
-def joint_graph(desk: Desk, screen: Screen) -> Graph:
+def joint_graph(screen: Screen) -> Graph:
     """The graph at the end of the training pipeline.
 
     Raises:
         EngineError: kind "usage", where the pipeline takes no gradient.
     """
-    return cutting.joint_graph(desk.ask, screen.source, screen.pipeline)
+    return cutting.joint_graph(screen.desk.ask, screen.source, screen.pipeline)
 
 
-def joint_of(desk: Desk, screen: Screen) -> cuts.Joint:
+def joint_of(screen: Screen) -> cuts.Joint:
     """The joint graph as strategies see it; what one cut works out, the next one knows."""
-    measured = cut_prices.measured(desk, screen)
-    joint = cutting.joint_of(desk.ask, screen.source, screen.pipeline, measured)
-    return desk.derive(lambda: joint, "joint", *screen.place, measured)
+    measured = cut_prices.measured(screen)
+    joint = cutting.joint_of(screen.desk.ask, screen.source, screen.pipeline, measured)
+    return screen.derive(lambda: joint, "joint", measured)
 
 
 def chosen(screen: Screen) -> Choice:
@@ -75,27 +74,27 @@ def chosen(screen: Screen) -> Choice:
     return Choice(name, budget, save, recompute)
 
 
-def cut_of(desk: Desk, screen: Screen) -> tuple[cuts.Cut, Graph]:
+def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
     """The chosen cut, and the joint graph in its colours.
 
     Raises:
         EngineError: kind "usage"; the graph cannot be cut so.
     """
-    joint, choice = joint_of(desk, screen), chosen(screen)
+    joint, choice = joint_of(screen), chosen(screen)
 
     def make() -> tuple[cuts.Cut, Graph]:
         found = cuts.cut(joint, choice.strategy, choice.budget, choice.save, choice.recompute)
         return found, joint.graph.with_roles(cuts.roles(joint, found.ids))
 
     try:
-        return desk.derive(make, "cut", *screen.place, choice, joint.measured)
+        return screen.derive(make, "cut", choice, joint.measured)
     except ValueError as wrong:
         message = f"The graph cannot be cut so: {wrong}."
         hint = "Choose another strategy or budget, or take back what is forced by hand."
         raise EngineError("usage", message, choice.rule.title, hint) from wrong
 
 
-def controls(desk: Desk, screen: Screen) -> None:
+def controls(screen: Screen) -> None:
     """The strategy, with its slider where it has one."""
     st.selectbox(
         "Strategy",
@@ -106,16 +105,16 @@ def controls(desk: Desk, screen: Screen) -> None:
     )
     choice = chosen(screen)
     if choice.strategy == "frontier":
-        _frontier_slider(desk, screen)
+        _frontier_slider(screen)
     elif choice.rule.has_budget:
         st.session_state.setdefault("keep_budget", round(100 * HALF))
         st.slider("Budget, % of everything that crosses", 0, 100, key="keep_budget")
     st.caption(choice.rule.summary)
 
 
-def frontier_of(desk: Desk, screen: Screen) -> tuple[FrontierPoint, ...]:
+def frontier_of(screen: Screen) -> tuple[FrontierPoint, ...]:
     """The frontier, the fewest bytes first; along it, what is forced by hand is kept to."""
-    joint, choice = joint_of(desk, screen), chosen(screen)
+    joint, choice = joint_of(screen), chosen(screen)
     wish = Wish()
     if choice.strategy == "frontier":
         wish = Wish(save=frozenset(choice.save), recompute=frozenset(choice.recompute))
@@ -123,13 +122,13 @@ def frontier_of(desk: Desk, screen: Screen) -> tuple[FrontierPoint, ...]:
     def make() -> tuple[FrontierPoint, ...]:
         return tuple(reversed(frontier(joint, wish)))
 
-    return desk.derive(make, "frontier", *screen.place, wish, joint.measured)
+    return screen.derive(make, "frontier", wish, joint.measured)
 
 
-def _frontier_slider(desk: Desk, screen: Screen) -> None:
+def _frontier_slider(screen: Screen) -> None:
     """A slider from one cut of the frontier to the next."""
-    points = {p.bytes: p for p in frontier_of(desk, screen)}
-    joint, state = joint_of(desk, screen), st.session_state
+    points = {p.bytes: p for p in frontier_of(screen)}
+    joint, state = joint_of(screen), st.session_state
     whole = cuts.cut(joint, "keep_all").forward_seconds
     held = state.get("keep_frontier")
     if held not in points:  # another model's: begin where half of the bytes are kept

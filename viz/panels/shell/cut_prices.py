@@ -11,7 +11,6 @@ from relascope.engine.jobs.cut import forward_times
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.passes.cost import MeasuredKernels
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, one_of
 from relascope.viz.panels.shell.screen import Screen
 
@@ -29,14 +28,14 @@ def control() -> None:
     one_of("Price of work", list(PRICES), "keep_prices", format_func=named, help=_HELP)
 
 
-def request_of(desk: Desk, screen: Screen) -> BuildRequest:
+def request_of(screen: Screen) -> BuildRequest:
     """What is timed of a split, as chosen under "Compile & time".
 
     Raises:
         EngineError: kind "target"; nothing runs here.
     """
     state = st.session_state
-    engine: EngineInfo = desk.ask("describe")
+    engine: EngineInfo = screen.desk.ask("describe")
     best, here = engine.best, [t.name for t in engine.targets if t.runs_here]
     target = state.get("keep_target")
     return BuildRequest(
@@ -48,22 +47,22 @@ def request_of(desk: Desk, screen: Screen) -> BuildRequest:
     )
 
 
-def measured(desk: Desk, screen: Screen) -> MeasuredKernels | None:
+def measured(screen: Screen) -> MeasuredKernels | None:
     """What the forward's kernels took, where that is wished and known."""
     with suppress(EngineError):  # told by `ask`, where it can be tried again
-        if _wished() and desk.known("profile", request := _request(desk, screen)) is not None:
-            return forward_times(desk.ask, request)
+        if _wished() and screen.desk.known("profile", request := _request(screen)) is not None:
+            return forward_times(screen.desk.ask, request)
     return None
 
 
-def ask(desk: Desk, screen: Screen) -> None:
+def ask(screen: Screen) -> None:
     """Time the kernels where that is wished and not done; the page runs again with the times."""
     if not _wished():
         return
-    with boundary(desk, "_prices"):
-        request = _request(desk, screen)
-        if desk.known("profile", request) is None:
-            desk.ask("profile", request)
+    with boundary(screen.desk, "_prices"):
+        request = _request(screen)
+        if screen.desk.known("profile", request) is None:
+            screen.desk.ask("profile", request)
             st.rerun()
 
 
@@ -71,5 +70,5 @@ def _wished() -> bool:
     return bool(st.session_state.get("keep_prices") == "measured")
 
 
-def _request(desk: Desk, screen: Screen) -> BuildRequest:
-    return request_of(desk, screen).split_at(())
+def _request(screen: Screen) -> BuildRequest:
+    return request_of(screen).split_at(())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 
+from relascope.core.graph import Graph
 from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import last_built
 from relascope.passes.pipeline import Pipeline
+from relascope.viz.panels.shell.desk import Desk, Value
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,7 @@ class Screen:
         label: what people call it: a sample's name, or a file's name without its folder.
         pipeline: the passes, in order.
         fewer_than: constants with fewer elements are written into their readers' labels.
+        desk: that answers for it.
     """
 
     ir: str
@@ -25,6 +30,7 @@ class Screen:
     label: str
     pipeline: Pipeline
     fewer_than: int
+    desk: Desk = field(compare=False, repr=False)
 
     @property
     def training(self) -> bool:
@@ -35,6 +41,27 @@ class Screen:
     def place(self) -> tuple[str, ModelSource, str]:
         """Where ids mean the same nodes: one model through one pipeline."""
         return self.ir, self.source, str(self.pipeline)
+
+    def derive(self, make: Callable[[], Value], name: str, *key: Hashable) -> Value:
+        """What `make` returns, remembered for this place, and by `key`; see `Desk.derive`."""
+        return self.desk.derive(make, name, *self.place, *key)
+
+    @property
+    def built(self) -> int:
+        """Index of the last step that is built, and not only for looking."""
+        return last_built(self.ir, self.pipeline)
+
+    def graph_after(self, index: int) -> Graph:
+        """The graph after a step, -1 for the imported one.
+
+        It is asked for by the steps up to this one alone, so that a switch further down does not
+        ask again.
+
+        Raises:
+            Waiting, EngineError: as `Desk.ask`.
+        """
+        graph: Graph = self.desk.ask("graph_after", self.source, self.pipeline.upto(index), index)
+        return graph
 
     def upto(self, index: int) -> Screen:
         """The same with the steps up to this one alone; -1 leaves none."""

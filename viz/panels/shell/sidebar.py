@@ -117,7 +117,7 @@ def show(desk: Desk, ir: str) -> Screen | None:
         source, training=mode == _MODES[1], dtype=dtype, seed=int(seed), gradient=gradient
     )
     pipeline = pipeline_of(ir, source.training, gradient)
-    return Screen(ir, source, label, pipeline, int(fewer_than))
+    return Screen(ir, source, label, pipeline, int(fewer_than), desk)
 
 
 def _gradient(ir: str) -> str:

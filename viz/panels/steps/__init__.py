@@ -17,7 +17,7 @@ from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.changes import start_of
 from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell import sidebar
-from relascope.viz.panels.shell.desk import Desk, Waiting
+from relascope.viz.panels.shell.desk import Waiting
 from relascope.viz.panels.shell.frame import boundary, show_error, side_by_side
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, example
@@ -29,50 +29,50 @@ _ONLY_TO = "keep_only_to_chosen"
 _KEEP = "keep_layout"
 
 
-def show(desk: Desk, screen: Screen) -> None:
+def show(screen: Screen) -> None:
     """Draw the tab."""
-    _board(desk, screen, desk.ask("load", screen.source))
+    _board(screen, screen.desk.ask("load", screen.source))
 
 
 @st.fragment
-def _board(desk: Desk, screen: Screen, model: ModelInfo) -> None:
+def _board(screen: Screen, model: ModelInfo) -> None:
     """The tab without the page around it, which a click on a step leaves as it is."""
     st.session_state.progress_shown = []
     pipeline = sidebar.pipeline_of(screen.ir, screen.training, screen.source.gradient)
-    with boundary(desk, "steps"):
-        _draw(desk, replace(screen, pipeline=pipeline), model)
+    with boundary(screen.desk, "steps"):
+        _draw(replace(screen, pipeline=pipeline), model)
 
 
-def _draw(desk: Desk, screen: Screen, model: ModelInfo) -> None:
-    stepped, wait = _stepped(desk, screen)
+def _draw(screen: Screen, model: ModelInfo) -> None:
+    stepped, wait = _stepped(screen)
     left, right = side_by_side("passes", [0.40, 0.60])
     # The graph first: what is sent first is drawn first, and that is what a click waits for.
-    with right, boundary(desk):
+    with right, boundary(screen.desk):
         if stepped is None:
             assert wait is not None
             raise wait
-        _after(desk, screen, stepped, model)
+        _after(screen, stepped, model)
     with right:
         editing.parameters(screen, _chosen(screen), partial(_change, screen))
-    found = bisect.search(desk, screen)
+    found = bisect.search(screen)
     with left:
         records = None if stepped is None else stepped.records
         _list(screen, records, model, {} if found is None else found.blamed)
-        bisect.show(desk, screen, found)
-        example.show(desk, screen, _chosen(screen))
+        bisect.show(screen, found)
+        example.show(screen, _chosen(screen))
     if stepped is not None:
-        with boundary(desk, "changes"):
-            _changes(desk, replace(screen, pipeline=stepped.pipeline), model)
+        with boundary(screen.desk, "changes"):
+            _changes(replace(screen, pipeline=stepped.pipeline), model)
 
 
-def _stepped(desk: Desk, screen: Screen) -> tuple[step.Stepped | None, Exception | None]:
+def _stepped(screen: Screen) -> tuple[step.Stepped | None, Exception | None]:
     """What each step did, or each up to the chosen one, where no more is wished for; or None with
     what to raise where the graph would stand."""
     pipeline = screen.pipeline
     if st.session_state.get(_ONLY_TO):
         pipeline = pipeline.upto(_chosen(screen))
     try:
-        return step.step(desk.ask, screen.source, pipeline), None
+        return step.step(screen.desk.ask, screen.source, pipeline), None
     except (Waiting, EngineError) as problem:
         return None, problem
 
@@ -144,12 +144,12 @@ def _idle(row: Row) -> bool:
     return row.enabled and row.idle and not row.failure
 
 
-def _after(desk: Desk, screen: Screen, stepped: step.Stepped, model: ModelInfo) -> None:
+def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo) -> None:
     """The graph after the chosen step, with what the step added and changed in colour."""
     index = _chosen(screen)
     failure = stepped.records[index].error if index >= 0 else None
     alive = replace(screen, pipeline=stepped.pipeline)  # without what ends the engine's process
-    before, matched = _difference(desk, alive, model, index)
+    before, matched = _difference(alive, model, index)
     touched = matched.added | matched.changed
     marked = [n.id for n in matched.graph if n.id in touched]
     place = f"{screen.source} {alive.pipeline.upto(index)}"
@@ -163,12 +163,12 @@ def _after(desk: Desk, screen: Screen, stepped: step.Stepped, model: ModelInfo) 
     )
     if failure is not None:
         show_error(failure)
-    places = changes.successors(desk, place, before, matched) if keep else None
+    places = changes.successors(screen.desk, place, before, matched) if keep else None
     if errors.wanted():
-        errors.show(desk, alive, index, key="error_view", height=HEIGHT, keep_places=places)
+        errors.show(alive, index, key="error_view", height=HEIGHT, keep_places=places)
         return
     graph_view(
-        changes.picture(desk, place, before, matched),
+        changes.picture(screen.desk, place, before, matched),
         View(
             HEIGHT,
             screen.fewer_than,
@@ -185,35 +185,24 @@ def _after(desk: Desk, screen: Screen, stepped: step.Stepped, model: ModelInfo) 
     )
 
 
-def _difference(desk: Desk, screen: Screen, model: ModelInfo, index: int) -> tuple[Graph, Matched]:
+def _difference(screen: Screen, model: ModelInfo, index: int) -> tuple[Graph, Matched]:
     """The graph that a step started from, and how the one after it differs."""
-    graph = _graph(desk, screen, model, index)
-    before = _graph(desk, screen, model, start_of(screen.ir, screen.pipeline, index))
-    matched = desk.derive(
-        lambda: carry_identity(before, graph),
-        "diff",
-        screen.source,
-        str(screen.pipeline.upto(index)),
+    start = start_of(screen.ir, screen.pipeline, index)
+    before, graph = (
+        model.graph if step < 0 else screen.graph_after(step) for step in (start, index)
     )
+    matched = screen.upto(index).derive(lambda: carry_identity(before, graph), "diff")
     return before, matched
 
 
-def _changes(desk: Desk, screen: Screen, model: ModelInfo) -> None:
+def _changes(screen: Screen, model: ModelInfo) -> None:
     """What the chosen step changed, below list and graph."""
     index = _chosen(screen)
     if errors.wanted():
-        errors.nodes(desk, screen, index)
+        errors.nodes(screen, index)
     elif index >= 0:
         place = f"{screen.source} {screen.pipeline.upto(index)}"
-        changes.show(desk, screen, index, place, *_difference(desk, screen, model, index))
-
-
-def _graph(desk: Desk, screen: Screen, model: ModelInfo, index: int) -> Graph:
-    """The graph after a step; asked for by the steps up to it alone, so that a switch further
-    down does not ask again."""
-    if index < 0:
-        return model.graph
-    return desk.ask("graph_after", screen.source, screen.pipeline.upto(index), index)
+        changes.show(screen, index, place, *_difference(screen, model, index))
 
 
 def _walk(screen: Screen, index: int, marked: Sequence[str], place: str) -> str | None:

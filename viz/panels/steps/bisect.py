@@ -11,7 +11,7 @@ from relascope.engine.jobs import bisect
 from relascope.engine.jobs.bisect import FACTOR, Bisection, Question, Try
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.panels.shell.desk import Desk, Waiting
+from relascope.viz.panels.shell.desk import Waiting
 from relascope.viz.panels.shell.frame import show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
@@ -57,7 +57,7 @@ class Search:
         return {i: f"This step {words}." if len(found) == 1 else "Suspected." for i in found}
 
 
-def search(desk: Desk, screen: Screen) -> Search | None:
+def search(screen: Screen) -> Search | None:
     """Go on with the search that was asked for, if it is of this pipeline.
 
     Every run of the page starts it anew, and the desk knows the answers that are here already.
@@ -67,9 +67,9 @@ def search(desk: Desk, screen: Screen) -> Search | None:
         return None
     found = Search()
     try:
-        best = desk.ask("describe").best
+        best = screen.desk.ask("describe").best
         question = Question(screen.source, screen.pipeline, best, asked.kind, asked.factor)
-        found.result = bisect.bisect(desk.ask, screen.ir, question, found.log.append)
+        found.result = bisect.bisect(screen.desk.ask, screen.ir, question, found.log.append)
     except Waiting as wait:
         found.wait = wait
     except EngineError as error:
@@ -77,7 +77,7 @@ def search(desk: Desk, screen: Screen) -> Search | None:
     return found
 
 
-def show(desk: Desk, screen: Screen, found: Search | None) -> None:
+def show(screen: Screen, found: Search | None) -> None:
     """Draw the button and, of a search, its tries as they come and what was found."""
     kind, factor = _wish()
     if st.button(
@@ -87,22 +87,22 @@ def show(desk: Desk, screen: Screen, found: Search | None) -> None:
         help="Builds parts of the pipeline and compares them with PyTorch, halving each time, "
         "until the first pass is known that makes it so.",
     ):
-        desk.forget_errors()
+        screen.desk.forget_errors()
         st.session_state.bisect = Asked(screen.source, screen.pipeline, kind, factor)
         st.rerun()
     if found is None:
         return
     _table(screen, found)
     if found.wait is not None:
-        waiting(desk)
+        waiting(screen.desk)
     elif found.error is not None:
-        show_error(found.error, desk)
+        show_error(found.error, screen.desk)
         if found.error.kind == "cancelled":
             st.session_state.bisect = None
     elif found.result is not None:
         say = st.error if found.result.kind else st.success
         say(bisect.verdict(screen.ir, found.result))
-        reduce.show(desk, screen, found.result)
+        reduce.show(screen, found.result)
 
 
 def _wish() -> tuple[str, float]:

@@ -55,9 +55,7 @@ def _rows(desk: Desk, place: str, before: Graph, matched: Matched) -> list[Row]:
     return rows
 
 
-def show(
-    desk: Desk, screen: Screen, index: int, place: str, before: Graph, matched: Matched
-) -> None:
+def show(screen: Screen, index: int, place: str, before: Graph, matched: Matched) -> None:
     """Draw the section for a step.
 
     Args:
@@ -67,11 +65,11 @@ def show(
     heading("What this step changed")
     view = one_of("Show", VIEWS, "keep_change_view", hidden=True)
     if view == "Text":
-        _text(desk, screen, index)
+        _text(screen, index)
     elif view == "Operators":
-        _operators(desk, place, before, matched.graph)
+        _operators(screen.desk, place, before, matched.graph)
     else:
-        _nodes(desk, place, before, matched)
+        _nodes(screen.desk, place, before, matched)
 
 
 def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
@@ -155,12 +153,12 @@ def _operators(desk: Desk, place: str, before: Graph, after: Graph) -> None:
     table([{**r, "difference": r["after"] - r["before"]} for r in operators], width="content")
 
 
-def _text(desk: Desk, screen: Screen, index: int) -> None:
+def _text(screen: Screen, index: int) -> None:
     """The difference of the IR's text, or the whole of it."""
     start = changes.start_of(screen.ir, screen.pipeline, index)
-    before: str = desk.ask("text", screen.source, screen.pipeline.upto(start), start)
-    after: str = desk.ask("text", screen.source, screen.pipeline.upto(index), index)
-    diff: str = desk.derive(
+    before: str = screen.desk.ask("text", screen.source, screen.pipeline.upto(start), start)
+    after: str = screen.desk.ask("text", screen.source, screen.pipeline.upto(index), index)
+    diff: str = screen.desk.derive(
         lambda: changes.text_diff(before, after), "text", *screen.upto(index).place
     )
     whole = st.toggle("The whole text after the step", key="keep_whole_text")

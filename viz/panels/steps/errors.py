@@ -12,7 +12,6 @@ from relascope.engine.jobs import node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.viz.component import View, graph_view
 from relascope.viz.drawing import palette
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
@@ -44,13 +43,7 @@ def choose(screen: Screen) -> DeltaGenerator:
 
 
 def show(
-    desk: Desk,
-    screen: Screen,
-    index: int,
-    *,
-    key: str,
-    height: int,
-    keep_places: Mapping[str, str] | None,
+    screen: Screen, index: int, *, key: str, height: int, keep_places: Mapping[str, str] | None
 ) -> None:
     """Draw the graph of a step with each node's error.
 
@@ -58,8 +51,9 @@ def show(
         index: of the step; -1 is the import.
         key, height, keep_places: of the view.
     """
-    inside = _inside(desk, screen, index, _dtype(screen))
+    inside = _inside(screen, index, _dtype(screen))
     at, ident = st.session_state.get(_CHOSEN, ("", None))
+    looked = _at(screen, index, inside.dtype)
     compared = node_accuracy.compared_step(screen.ir, screen.pipeline, index)
     graph_view(
         inside.graph,
@@ -67,14 +61,12 @@ def show(
             height,
             screen.fewer_than,
             highlight={n.id: palette.error(inside.ratio(n.id)) for n in inside.graph},
-            notes=desk.derive(
-                lambda: {i: tables.error_text(inside, i) for i in inside.errors},
-                "error notes",
-                *_place(screen, index, inside.dtype),
+            notes=looked.derive(
+                lambda: {i: tables.error_text(inside, i) for i in inside.errors}, "error notes"
             ),
             shines_through=palette.ERRORS,
             keep_places=keep_places,
-            focus=ident if at == _place(screen, index, inside.dtype) else None,
+            focus=ident if at == looked.place else None,
         ),
         key=key,
     )
@@ -86,16 +78,15 @@ def show(
         )
 
 
-def nodes(desk: Desk, screen: Screen, index: int) -> None:
+def nodes(screen: Screen, index: int) -> None:
     """The verdict, and one row a node, the farthest over its limit first."""
     heading("How far each node is from PyTorch")
     dtype = _dtype(screen)
-    inside = _inside(desk, screen, index, dtype)
-    with boundary(desk, "verdict"):
-        _verdict(desk, screen, index)
-    rows = desk.derive(
-        lambda: tables.node_error_rows(inside), "error rows", *_place(screen, index, dtype)
-    )
+    inside = _inside(screen, index, dtype)
+    with boundary(screen.desk, "verdict"):
+        _verdict(screen, index)
+    at = _at(screen, index, dtype)
+    rows = at.derive(lambda: tables.node_error_rows(inside), "error rows")
     missing = len(inside.without)
     if missing:
         st.caption(
@@ -105,23 +96,23 @@ def nodes(desk: Desk, screen: Screen, index: int) -> None:
         )
     if not rows:
         return
-    key = f"errors_{hash(_place(screen, index, dtype))}"
+    key = f"errors_{hash(at.place)}"
 
     def select() -> None:
         chosen = picked(key, len(rows))
         st.session_state.pop(_CHOSEN, None)
         if chosen is not None:
-            st.session_state[_CHOSEN] = _place(screen, index, dtype), rows[chosen]["id"]
+            st.session_state[_CHOSEN] = at.place, rows[chosen]["id"]
 
     table(rows, _COLUMNS, key=key, on_select=select, height=min(36 * (len(rows) + 1), 380))
 
 
-def _verdict(desk: Desk, screen: Screen, index: int) -> None:
+def _verdict(screen: Screen, index: int) -> None:
     """Is it rounding, or is it wrong: where float32 is over its limit, float64 tells."""
-    first = _inside(desk, screen, index, screen.source.dtype)
+    first = _inside(screen, index, screen.source.dtype)
     second = None
     if first.over and first.dtype == node_accuracy.SINGLE:
-        second = _inside(desk, screen, index, node_accuracy.DOUBLE)
+        second = _inside(screen, index, node_accuracy.DOUBLE)
     said = node_accuracy.verdict(first, second)
     wrong = first if second is None else second
     (st.error if wrong.over else st.warning if first.over else st.success)(said)
@@ -134,15 +125,14 @@ def _dtype(screen: Screen) -> str:
     return chosen
 
 
-def _place(screen: Screen, index: int, dtype: str) -> tuple[object, ...]:
-    return *screen.upto(index).place, dtype
+def _at(screen: Screen, index: int, dtype: str) -> Screen:
+    """A step in a precision."""
+    return replace(screen.upto(index), source=replace(screen.source, dtype=dtype))
 
 
-def _inside(desk: Desk, screen: Screen, index: int, dtype: str) -> Inside:
-    best = desk.ask("describe").best
-    source = replace(screen.source, dtype=dtype)
-    return desk.derive(
-        lambda: node_accuracy.look(desk.ask, screen.ir, source, screen.pipeline, index, best),
-        "inside",
-        *_place(screen, index, dtype),
+def _inside(screen: Screen, index: int, dtype: str) -> Inside:
+    ask, best = screen.desk.ask, screen.desk.ask("describe").best
+    at = _at(screen, index, dtype)
+    return at.derive(
+        lambda: node_accuracy.look(ask, at.ir, at.source, screen.pipeline, index, best), "inside"
     )

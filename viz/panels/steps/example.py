@@ -7,22 +7,21 @@ import streamlit as st
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import PassExample
 from relascope.passes.catalogue import info
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, plain_text
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.example import arguments_text
 
 
-def show(desk: Desk, screen: Screen, index: int) -> None:
+def show(screen: Screen, index: int) -> None:
     """Draw the expander for a step; for the imported program (-1) there is none."""
     if index < 0:
         return
     box = st.expander("On a small program", key="keep_example", on_change="rerun")
     if not box.open:  # the engine is asked for what is looked at
         return
-    with box, boundary(desk, "example"):
+    with box, boundary(screen.desk, "example"):
         entry = info(screen.ir, screen.pipeline.steps[index])
-        found: PassExample | None = desk.ask("example", entry.name)
+        found: PassExample | None = screen.desk.ask("example", entry.name)
         st.markdown(plain_text(entry.summary))
         if found is None:
             st.caption("This pass has no example.")

@@ -4,6 +4,7 @@ the small program before and after the pass, and the report to download."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -51,7 +52,7 @@ class _Asked:
         return answer
 
 
-def show(desk: Desk, screen: Screen, found: Bisection) -> None:
+def show(screen: Screen, found: Bisection) -> None:
     """Draw the button and, once it is pressed, the pieces as they are tried and the report."""
     if reduce.cannot(found):
         return
@@ -62,7 +63,7 @@ def show(desk: Desk, screen: Screen, found: Bisection) -> None:
         help="Narrows the fault inside the pass: to the smallest piece of the program before it "
         "that still shows it, saved as a report that runs by itself.",
     ):
-        desk.forget_errors()
+        screen.desk.forget_errors()
         st.session_state.reduce = _Asked(found.question)
         st.rerun()
     asked: _Asked | None = st.session_state.get("reduce")
@@ -70,20 +71,18 @@ def show(desk: Desk, screen: Screen, found: Bisection) -> None:
         return
     log: list[PieceTry] = []
     try:
-        made = reduce.narrow(
-            lambda method, *rest: asked.ask(desk, method, *rest), screen.ir, found, log.append
-        )
+        made = reduce.narrow(partial(asked.ask, screen.desk), screen.ir, found, log.append)
     except Waiting:
         _table(log)
-        waiting(desk)
+        waiting(screen.desk)
     except EngineError as error:
         _table(log)
-        show_error(error, desk)
+        show_error(error, screen.desk)
         if error.kind == "cancelled":
             st.session_state.reduce = None
     else:
         _table(log)
-        _result(desk, screen, made)
+        _result(screen, made)
 
 
 def _table(log: list[PieceTry]) -> None:
@@ -98,7 +97,7 @@ def _table(log: list[PieceTry]) -> None:
     table([{name: r[name] for name in said} for r in rows], key="reduce_table")
 
 
-def _result(desk: Desk, screen: Screen, made: Reduction) -> None:
+def _result(screen: Screen, made: Reduction) -> None:
     say = st.warning if made.report is None else st.info
     say(plain_text(reduce.verdict(screen.ir, made)))
     report = made.report
@@ -107,7 +106,7 @@ def _result(desk: Desk, screen: Screen, made: Reduction) -> None:
     _program(screen, report)
     step = made.where.pipeline.steps[made.where.last]
     folder = f"report_{screen.ir}_{step.name}"
-    packed = desk.derive(
+    packed = screen.desk.derive(
         lambda: fault.zipped(report, folder), "report", made.bisection.question, made.piece
     )
     download(

@@ -61,17 +61,17 @@ class _Past:
     document: dict[str, Any]
 
 
-def show(desk: Desk, screen: Screen) -> None:
+def show(screen: Screen) -> None:
     """Draw the tab."""
-    engine: EngineInfo = desk.ask("describe")
-    arguments, target, fleet, told = _settings(desk, screen, engine)
+    engine: EngineInfo = screen.desk.ask("describe")
+    arguments, target, fleet, told = _settings(screen, engine)
     request: BuildRequest = arguments[0]
     if target is not None and not target.runs_here and fleet is None:
         st.info(f"{target.name}: what is built for it cannot be timed here. {target.missing}")
     running: _Run | None = st.session_state.get("timing")
     if running is not None:
         try:
-            _remember(running, desk.ask(running.method, *running.arguments))
+            _remember(running, screen.desk.ask(running.method, *running.arguments))
         except EngineError as error:
             show_error(error)
             if running.arguments != arguments:
@@ -80,17 +80,17 @@ def show(desk: Desk, screen: Screen) -> None:
     if target is None:
         return
     if target.runs_here:
-        profile.show(desk, screen, request)
-        hazards.show(desk, screen, request)
+        profile.show(screen, request)
+        hazards.show(screen, request)
     if told:
-        tuning.show(desk, screen, request, target, fleet)
-    artefact.show(desk, request)
+        tuning.show(screen, request, target, fleet)
+    artefact.show(screen.desk, request)
     if target.runs_here:
-        accuracy.show(desk, screen, target.name)
+        accuracy.show(screen, target.name)
 
 
 def _settings(
-    desk: Desk, screen: Screen, engine: EngineInfo
+    screen: Screen, engine: EngineInfo
 ) -> tuple[tuple[Any, ...], Target | None, Fleet | None, bool]:
     """The controls.
 
@@ -126,23 +126,20 @@ def _settings(
         "Threads, 0 for all", 0, 256, key="keep_threads", help="For TVM and PyTorch alike."
     )
     runs = repeats.number_input("Repeats", 3, 1000, key="keep_repeats")
-    target = _target(desk, targets, name or "")
+    target = _target(screen.desk, targets, name or "")
     named = target.name if target is not None else name or ""
     request = _cut(
-        desk, screen, BuildRequest(screen.source, screen.pipeline, named, int(count), int(runs))
+        screen, BuildRequest(screen.source, screen.pipeline, named, int(count), int(runs))
     )
     method = "time" if fleet is None else "time_remote"
     if fleet is None:
         with beside:
             first, second = side_by_side("ways", [1.2, 2])
-        baselines, others = (
-            _baselines(first, named),
-            _variants(second, desk, screen, engine, request),
-        )
+        baselines, others = (_baselines(first, named), _variants(second, screen, engine, request))
     arguments = (request, baselines, others) if fleet is None else (request, fleet)
     can_run = target is not None and told and (target.runs_here or fleet is not None)
     if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
-        desk.forget(method, *arguments)
+        screen.desk.forget(method, *arguments)
         state.timing = _Run(_title(screen), method, arguments, _about(screen, int(runs)))
     return arguments, target, fleet, told
 
@@ -190,7 +187,7 @@ def _baselines(place: DeltaGenerator, target: str) -> tuple[str, ...]:
 
 
 def _variants(
-    place: DeltaGenerator, desk: Desk, screen: Screen, engine: EngineInfo, request: BuildRequest
+    place: DeltaGenerator, screen: Screen, engine: EngineInfo, request: BuildRequest
 ) -> tuple[Variant, ...]:
     """Which variants are built, too, to be timed in the same run."""
     target = request.target
@@ -210,14 +207,14 @@ def _variants(
     )
 
     picked = [others[n] for n in taken if n in others]
-    return variants.variants(request, picked, lambda one: _cut(desk, screen, one))
+    return variants.variants(request, picked, lambda one: _cut(screen, one))
 
 
-def _cut(desk: Desk, screen: Screen, request: BuildRequest) -> BuildRequest:
+def _cut(screen: Screen, request: BuildRequest) -> BuildRequest:
     """A request for training, split by the strategy that is chosen in the tab before."""
     if not screen.training:
         return request
-    return request.split_at(cut_of(desk, replace(screen, pipeline=request.pipeline))[0].ids)
+    return request.split_at(cut_of(replace(screen, pipeline=request.pipeline))[0].ids)
 
 
 def _remember(run: _Run, result: TimeResult) -> None:

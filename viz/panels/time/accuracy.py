@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from relascope.core.errors import EngineError
@@ -18,7 +20,7 @@ from relascope.viz.panels.shell.table import table
 _HEIGHT = 480
 
 
-def show(desk: Desk, screen: Screen, target: str) -> None:
+def show(screen: Screen, target: str) -> None:
     """Draw the section: a button, then a row a stage as they come.
 
     Args:
@@ -30,19 +32,19 @@ def show(desk: Desk, screen: Screen, target: str) -> None:
         "in float32 and float64, and names the node where an error first jumps."
     )
     title, label, of = "Is it right?", "Check every stage", (stages, target)
-    if not section(title, label, "check_all", about, of, desk.forget_errors):
+    if not section(title, label, "check_all", about, of, screen.desk.forget_errors):
         return
     rows: list[accuracy.Row] = []
     shown: list[accuracy.Stage] = []
     complete = False
     try:
         for stage in stages:
-            found = _run(desk, stage, target)
+            found = _run(screen.desk, stage, target)
             rows += found
             shown += [stage] * len(found)
         complete = True
     except Waiting:
-        waiting(desk)
+        waiting(screen.desk)
     except EngineError as error:  # cancelled
         show_error(error)
         st.session_state.check_all_of = None
@@ -51,7 +53,7 @@ def show(desk: Desk, screen: Screen, target: str) -> None:
         say(accuracy.verdict(rows))
     chosen = _table(rows)
     if chosen is not None and rows[chosen].first_bad is not None:
-        _node(desk, screen, shown[chosen], rows[chosen].first_bad)
+        _node(screen, shown[chosen], rows[chosen].first_bad)
 
 
 def _stages(screen: Screen) -> tuple[accuracy.Stage, ...]:
@@ -83,16 +85,16 @@ def _table(rows: list[accuracy.Row]) -> int | None:
     return chosen[0] if chosen else None
 
 
-def _node(desk: Desk, screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode | None) -> None:
+def _node(screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode | None) -> None:
     """The graph of a stage at its first bad node, and how it was found."""
     if bad is None:
         return
     against = f"; held against {bad.counterpart}" if bad.counterpart else ""
     st.caption(f"{bad.title}: {bad.reason}{against}.")
-    with boundary(desk):
-        graph = desk.ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
+    with boundary(screen.desk):
+        at = replace(screen, source=stage.source, pipeline=stage.pipeline)
         graph_view(
-            graph,
+            at.graph_after(at.last),
             View(_HEIGHT, screen.fewer_than, focus=bad.id, highlight={bad.id: "changed"}),
             key="accuracy_view",
         )

@@ -8,12 +8,10 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.protocol.profile import Profile
 from relascope.engine.protocol.request import BuildRequest
-from relascope.passes.catalogue import last_built
 from relascope.passes.lint import LINTERS
 from relascope.passes.lint.rules.adding import with_remedy
 from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell import sidebar
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, section, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
@@ -23,7 +21,7 @@ from relascope.viz.rows import profile as explained
 _HEIGHT = 480
 
 
-def show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
+def show(screen: Screen, request: BuildRequest) -> None:
     """Draw the section: a button, the hazards, each place, and the chosen one in the graph.
 
     Args:
@@ -35,12 +33,12 @@ def show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
         "each."
     )
     if section("What could be faster?", "Look for it", "lint", about, screen.place):
-        with boundary(desk, "_lint"):
-            _show(desk, screen, request)
+        with boundary(screen.desk, "_lint"):
+            _show(screen, request)
 
 
-def _show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
-    profile, document, graph = _found(desk, screen, request)
+def _show(screen: Screen, request: BuildRequest) -> None:
+    profile, document, graph = _found(screen, request)
     if not document["findings"]:
         st.success(f"None of {len(LINTERS)} linters finds anything.")
         return
@@ -70,26 +68,23 @@ def _show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
     )
 
 
-def _found(desk: Desk, screen: Screen, request: BuildRequest) -> tuple[Profile | None, Row, Graph]:
+def _found(screen: Screen, request: BuildRequest) -> tuple[Profile | None, Row, Graph]:
     """The profile where it is known, the findings, and the graph that they are in."""
     try:
-        profile: Profile | None = desk.known("profile", request)
+        profile: Profile | None = screen.desk.known("profile", request)
     except EngineError:
         profile = None  # the section of the kernels says why
-    built = last_built(screen.ir, screen.pipeline)
-    graph: Graph = desk.ask("graph_after", screen.source, screen.pipeline, built)
+    graph = screen.graph_after(screen.built)
     kernels = None
     if profile is None:
-        kernels = desk.ask("kernels", screen.source, screen.pipeline, True)
-    document = desk.derive(
-        lambda: explained.lint_document(
-            explained.findings(graph, kernels, profile, request.target)
-        ),
-        "lint",
-        request,
-        profile is not None,
-    )
-    return profile, document, graph
+        kernels = screen.desk.ask("kernels", screen.source, screen.pipeline, True)
+
+    def document() -> Row:
+        found = explained.findings(graph, kernels, profile, request.target)
+        return explained.lint_document(found)
+
+    found = screen.derive(document, "lint", request, profile is not None)
+    return profile, found, graph
 
 
 def _hazard(screen: Screen, hazard: Row, index: int) -> None:

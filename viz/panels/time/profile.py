@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import streamlit as st
 
-from relascope.core.graph import Graph
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
-from relascope.passes.catalogue import last_built
 from relascope.viz.charts.roofline import CHOICE, roofline
 from relascope.viz.component import View, graph_view
 from relascope.viz.drawing import palette
@@ -32,11 +30,11 @@ _COLUMNS = (
 _TURN = "peaks_turn"  # how often the peaks were measured anew
 
 
-def show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
+def show(screen: Screen, request: BuildRequest) -> None:
     """Draw the section: a button, then what the engine's `profile` says."""
 
     def forget() -> None:
-        desk.forget("profile", request)
+        screen.desk.forget("profile", request)
         st.session_state[_CHOSEN] = None
 
     about = (
@@ -45,20 +43,17 @@ def show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
     )
     title, label = "Where does the time go?", "Time each kernel"
     if section(title, label, "profile", about, request, forget):
-        with boundary(desk, "_profile"):
-            _show(desk, screen, request)
+        with boundary(screen.desk, "_profile"):
+            _show(screen, request)
 
 
-def _show(desk: Desk, screen: Screen, request: BuildRequest) -> None:
-    profile: Profile = desk.ask("profile", request)
-    built = last_built(screen.ir, screen.pipeline)
-    graph: Graph = desk.ask("graph_after", screen.source, screen.pipeline, built)
-    peaks = _peaks(desk, profile, request)
-    document = desk.derive(
-        lambda: explained.profile_document(replace(profile, peaks=peaks), graph),
-        "kernels",
-        request,
-        peaks,
+def _show(screen: Screen, request: BuildRequest) -> None:
+    profile: Profile = screen.desk.ask("profile", request)
+    graph = screen.graph_after(screen.built)
+    peaks = _peaks(screen.desk, profile, request)
+    measured = replace(profile, peaks=peaks)
+    document = screen.derive(
+        lambda: explained.profile_document(measured, graph), "kernels", request, peaks
     )
     strip(
         [

@@ -21,7 +21,6 @@ from relascope.engine.protocol.records import Book
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask, time_left
-from relascope.passes.catalogue import last_built
 from relascope.viz.charts.tuning import best_so_far
 from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import heading, plain_text, show_error, strip, waiting
@@ -52,9 +51,7 @@ class _Run:
         return len(keys) * int(each)
 
 
-def show(
-    desk: Desk, screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | None
-) -> None:
+def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | None) -> None:
     """Draw the section.
 
     Args:
@@ -64,34 +61,34 @@ def show(
     if fleet is None and not target.runs_here:
         st.caption("This target does not run here: name a fleet above whose devices measure.")
         return
-    engine: EngineInfo = desk.ask("describe")
+    engine: EngineInfo = screen.desk.ask("describe")
     asked = (replace(request, repeats=0), *((fleet,) if fleet else ()))
     place = records.folder(screen.ir, engine.version, request.target, request.threads, fleet)
     run: _Run | None = st.session_state.get(_RUNNING)
     ours = run is not None and run.place == place
     try:
         book = records.read(place)
-        listed = _tasks(desk, asked, book)
-        if run is not None and _under_way(desk, run):
+        listed = _tasks(screen.desk, asked, book)
+        if run is not None and _under_way(screen.desk, run):
             if ours:
-                _table(desk, screen, listed, book, chooses=False)
+                _table(screen, listed, book, chooses=False)
             else:
                 st.caption("Another target is being tuned.")
             shown: list[Desk] = st.session_state.setdefault("progress_shown", [])
-            if desk not in shown:
-                shown.append(desk)
-                _live(desk, run)
+            if screen.desk not in shown:
+                shown.append(screen.desk)
+                _live(screen.desk, run)
             return
         if run is not None and ours:
-            _outcome(desk, run)
+            _outcome(screen.desk, run)
         if listed:
-            keys = _table(desk, screen, listed, book, chooses=True)
-            _start(desk, asked, place, book, listed, keys)
+            keys = _table(screen, listed, book, chooses=True)
+            _start(screen.desk, asked, place, book, listed, keys)
         _found(book, listed, request.target)
     except Waiting:
-        waiting(desk, "_tuning")
+        waiting(screen.desk, "_tuning")
     except EngineError as error:
-        show_error(error, desk, "_tuning")
+        show_error(error, screen.desk, "_tuning")
 
 
 def _tasks(desk: Desk, asked: tuple[Any, ...], book: Book) -> tuple[TuneTask, ...]:
@@ -123,13 +120,13 @@ def _records_text(book: Book) -> str:
 
 
 def _table(
-    desk: Desk, screen: Screen, listed: tuple[TuneTask, ...], book: Book, chooses: bool
+    screen: Screen, listed: tuple[TuneTask, ...], book: Book, chooses: bool
 ) -> tuple[str, ...]:
     """The kernels, those with the largest share first; the keys of the chosen rows."""
     if not listed:
         return ()
-    built = last_built(screen.ir, screen.pipeline)
-    graph: Graph | None = desk.known("graph_after", screen.source, screen.pipeline, built)
+    at = screen.upto(screen.built)
+    graph: Graph | None = screen.desk.known("graph_after", at.source, at.pipeline, at.last)
     rows = renamed(
         [
             {
