@@ -23,9 +23,7 @@ PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 def capture_bytes(captures: Sequence[Row], most: int = 20) -> alt.Chart:
     """Bytes of each capture as bars, the largest first; what is past `most` is one bar."""
     ordered = sorted(captures, key=lambda c: -(c["bytes"] or 0))
-    held = [
-        (f"{k}. {c['name']}", c["bytes"] or 0) for k, c in enumerate(ordered[:most], 1)
-    ]
+    held = [(f"{k}. {c['name']}", c["bytes"] or 0) for k, c in enumerate(ordered[:most], 1)]
     if rest := ordered[most:]:  # names repeat, bars must not
         held.append((f"{len(rest)} more", sum(c["bytes"] or 0 for c in rest)))
     rows: list[Row] = [{"capture": n, "bytes": b, "size": size(b)} for n, b in held]

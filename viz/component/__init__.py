@@ -35,6 +35,7 @@ _HERE = Path(__file__).parent
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.M)
 _EXPORT = re.compile(r"^export (?!default)", re.M)
+_BOX = "id x y w h depth group lines"
 _EDGE_KINDS = {"plain": 0, "long": 1, "crossing": 2}
 _renderer: Callable[..., Any] | None = None
 
@@ -307,7 +308,7 @@ class _Drawing:
             "id": [n.id for n in nodes],
             "kind": [n.kind.value for n in nodes],
             "title": [labels.title(n) for n in nodes],
-            "full": [_full_title(n) for n in nodes],
+            "full": [labels.title(n) if n.kind is Kind.FUNCTION else n.title for n in nodes],
             "role": [n.role.value if n.role.value != "none" else "" for n in nodes],
             "types": [[self._string(str(t)) for t in n.outputs] for n in nodes],
             "bytes": [n.bytes if n.outputs else None for n in nodes],
@@ -345,16 +346,9 @@ class _Drawing:
             "height": drawn.height,
             "counts": self._counts(styles),
             "box": {
-                "id": [b.id for b in boxes],
+                **{k: [getattr(b, k) for b in boxes] for k in _BOX.split()},
                 "kind": [int(b.kind == "group") for b in boxes],
-                "x": [b.x for b in boxes],
-                "y": [b.y for b in boxes],
-                "w": [b.w for b in boxes],
-                "h": [b.h for b in boxes],
                 "open": [int(b.open) for b in boxes],
-                "depth": [b.depth for b in boxes],
-                "group": [b.group for b in boxes],
-                "lines": [b.lines for b in boxes],
                 "style": [
                     styles.get(b.id) or shown.get(b.group) or self._group_style(b.group)
                     for b in boxes
@@ -415,25 +409,15 @@ class _Drawing:
         return "backward" if group.startswith(BACKWARD) else "forward"
 
 
-def _full_title(node: Node) -> str:
-    return labels.title(node) if node.kind is Kind.FUNCTION else node.title
-
-
 def _extra(node: Node) -> dict[str, Any] | None:
-    extra: dict[str, Any] = {}
-    if node.attrs:
-        extra["attrs"] = dict(node.attrs)
+    extra: dict[str, Any] = {"attrs": dict(node.attrs)} if node.attrs else {}
     if node.body is not None:
         extra["body"] = list(node.body.operators.items())
     return extra or None
 
 
 def _legend(used: set[tuple[str, str]], crossing: bool) -> list[tuple[str, str]]:
-    """Styles that are in the picture, in the palette's order, then colours of a person's own."""
-    order = {name: i for i, name in enumerate(palette.STYLES["light"])}
-    shown: dict[str, str] = {}
-    for style, shape in sorted(used, key=lambda s: (order.get(s[0], len(order)), s)):
-        if style in order:
-            shown.setdefault(style, shape)
-    entries = list(shown.items())
+    """Styles that are in the picture, in the palette's order."""
+    shown = dict(sorted(used, reverse=True))  # of several shapes the first
+    entries = [(style, shown[style]) for style in palette.STYLES["light"] if style in shown]
     return [*entries, ("crossing", "line")] if crossing else entries

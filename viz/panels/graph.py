@@ -21,15 +21,13 @@ def show(screen: Screen) -> None:
     facts = tables.facts(graph)
     in_labels = len(graph) - len(drawn(graph, screen.fewer_than))
     strip(
-        [
-            (formats.number(facts["nodes"]), "nodes"),
-            (formats.number(in_labels), "small constants in labels"),
-            (formats.number(facts["edges"]), "edges"),
-            (formats.number(len(facts["operators"])), "operators"),
-            (formats.number(info.parameters), "parameters"),
-            (formats.size(facts["parameter_bytes"]), "of weights"),
-            (formats.milliseconds(info.seconds), "to import"),
-        ]
+        (formats.number(facts["nodes"]), "nodes"),
+        (formats.number(in_labels), "small constants in labels"),
+        (formats.number(facts["edges"]), "edges"),
+        (formats.number(len(facts["operators"])), "operators"),
+        (formats.number(info.parameters), "parameters"),
+        (formats.size(facts["parameter_bytes"]), "of weights"),
+        (formats.milliseconds(info.seconds), "to import"),
     )
     graph_view(graph, View(HEIGHT, screen.fewer_than), key="graph_view")
     left, right = side_by_side("tables", [2, 3])

@@ -267,7 +267,7 @@ def _rows(both: Alignment, document: Row) -> None:
         facts.append((formats.number(len(graph)), f"{ir.capitalize()} nodes"))
         if lost := document["unmatched"][ir]:
             facts.append((formats.number(len(lost)), "of them name no origin"))
-    strip(facts)
+    strip(*facts)
     rows = [
         {_COLUMNS.get(c, c.capitalize()): _cell(row[c]) for c in _SHOWN[kind]}
         for row in document[kind]

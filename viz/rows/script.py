@@ -18,34 +18,39 @@ def script(ir: str, source: ModelSource, pipeline: Pipeline, label: str = "") ->
     """
     name = source.model if source.model in SAMPLES else label or source.model
     mode = "training" if source.training else "inference"
-    return "\n".join([*_head(ir, source, pipeline, name, mode), *_steps(ir, pipeline), *_END])
+    return "\n".join([_head(ir, source, pipeline, name, mode), *_steps(ir, pipeline), *_END])
 
 
-def _head(ir: str, source: ModelSource, pipeline: Pipeline, name: str, mode: str) -> Iterator[str]:
-    yield f'"""{name} in {ir.capitalize()}, {mode}, pass by pass; written by relascope.'
-    yield ""
-    yield "Run it with relascope's folder on PYTHONPATH and the Python of its environment. Each"
-    yield "`run.do` is one pass: take lines out, move them, add some. Between two of them"
-    yield "`run.mod` is TVM's own IRModule. The exit status is 0 where all agrees with PyTorch."
-    yield '"""'
-    yield ""
-    yield "import sys"
-    if source.gradient != "tvm" and source.model not in SAMPLES:
-        yield "from dataclasses import replace"
-    yield ""
-    own = sorted({f for f in (_file(ir, s) for s in pipeline) if f})
-    if source.model in SAMPLES:
-        yield "from relascope.engine.protocol.source import ModelSource"
-    else:
-        yield "from relascope.engine.protocol.source import source_from_file"
-    yield "from relascope.engine.stepwise import Stepwise"
-    if own:
-        yield "from relascope.passes.catalogue.user import name_files"
-        yield ""
-        yield f"name_files({own!r})"
-    yield ""
-    yield f'run = Stepwise("{ir}", {_source(source, name)})'
-    yield ""
+_HEAD = '''"""{name} in {title}, {mode}, pass by pass; written by relascope.
+
+Run it with relascope's folder on PYTHONPATH and the Python of its environment. Each
+`run.do` is one pass: take lines out, move them, add some. Between two of them
+`run.mod` is TVM's own IRModule. The exit status is 0 where all agrees with PyTorch.
+"""
+
+import sys
+{more}
+from relascope.engine.protocol.source import {kind}
+from relascope.engine.stepwise import Stepwise
+{own}
+run = Stepwise("{ir}", {source})
+'''
+
+
+def _head(ir: str, source: ModelSource, pipeline: Pipeline, name: str, mode: str) -> str:
+    sample = source.model in SAMPLES
+    files = sorted({f for f in (_file(ir, s) for s in pipeline) if f})
+    named = f"from relascope.passes.catalogue.user import name_files\n\nname_files({files!r})\n"
+    return _HEAD.format(
+        name=name,
+        title=ir.capitalize(),
+        mode=mode,
+        more="" if sample or source.gradient == "tvm" else "from dataclasses import replace\n",
+        kind="ModelSource" if sample else "source_from_file",
+        own=named if files else "",
+        ir=ir,
+        source=_source(source, name),
+    )
 
 
 _END = ("", "sys.exit(0 if run.check() else 1)", "")

@@ -86,18 +86,16 @@ def show(screen: Screen) -> None:
 
 def _figures(document: Row) -> None:
     strip(
-        [
-            (formats.number(len(document["captures"])), "captures"),
-            (formats.size(document["bytes"]), "kept for the backward"),
-            (formats.number(len(document["masks"])), "dropout masks"),
-            (formats.size(document["mask_bytes"]), "of masks, kept by the caller"),
-            (formats.number(len(document["recomputed"])), "nodes recomputed"),
-            (
-                formats.work_text(document["recomputed_flops"], document["forward_flops"]),
-                "of the forward's FLOPs again",
-            ),
-            (formats.work_text(document["share"], 1.0), f"of its {document['prices']} time"),
-        ]
+        (formats.number(len(document["captures"])), "captures"),
+        (formats.size(document["bytes"]), "kept for the backward"),
+        (formats.number(len(document["masks"])), "dropout masks"),
+        (formats.size(document["mask_bytes"]), "of masks, kept by the caller"),
+        (formats.number(len(document["recomputed"])), "nodes recomputed"),
+        (
+            formats.work_text(document["recomputed_flops"], document["forward_flops"]),
+            "of the forward's FLOPs again",
+        ),
+        (formats.work_text(document["share"], 1.0), f"of its {document['prices']} time"),
     )
 
 

@@ -77,7 +77,7 @@ def _chosen(screen: Screen, cut: cuts.Cut, node: Node) -> None:
         count = len(instead.computed)
         nodes = "node" if count == 1 else "nodes"
         facts.append((f"{more}{count}", f"{nodes} to compute where it is not saved"))
-    strip(facts)
+    strip(*facts)
     words = [plain_text(standing.reason)]
     path = cut.reasons.path(node.id) if standing.kind in ("captured", "recomputed") else ()
     if len(path) > 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from html import escape
 from pathlib import Path
@@ -82,10 +82,17 @@ class boundary(AbstractContextManager["boundary", bool]):
 
 def waiting(desk: Desk, key: str = "") -> None:
     """A progress bar of the desk's running job, once a run of the page."""
-    shown: list[Desk] = st.session_state.setdefault("progress_shown", [])
-    if desk not in shown:
-        shown.append(desk)
+    if first_of(desk):
         _progress(desk, key)
+
+
+def first_of(desk: Desk) -> bool:
+    """Whether this run of the page shows no progress of the desk yet; then it does from now on."""
+    shown: list[Desk] = st.session_state.setdefault("progress_shown", [])
+    if desk in shown:
+        return False
+    shown.append(desk)
+    return True
 
 
 @st.fragment(run_every=0.3)
@@ -103,9 +110,14 @@ def _progress(desk: Desk, key: str) -> None:
     seconds = time.monotonic() - running.began
     if seconds >= 2:
         what = f"{what} ({seconds:.0f} s)"
+    progress_bar(desk, fraction, what, f"cancel{key}")
+
+
+def progress_bar(desk: Desk, fraction: float, text: str, key: str, **more: Any) -> None:
+    """How far the desk's running job is, and a button that cancels it."""
     bar, button = st.columns([5, 1], vertical_alignment="center")
-    bar.progress(min(max(fraction, 0.0), 1.0), text=what)
-    if button.button("Cancel", key=f"cancel{key}", width="stretch"):
+    bar.progress(min(max(fraction, 0.0), 1.0), text=text)
+    if button.button("Cancel", key=key, width="stretch", **more):
         desk.cancel()
         st.rerun()
 
@@ -125,7 +137,7 @@ def show_error(error: EngineError, desk: Desk | None = None, key: str = "") -> N
         st.button("Try again", key=f"again_{error.kind}{key}", on_click=desk.forget_errors)
 
 
-def strip(facts: Iterable[tuple[str, str]], large: bool = False) -> None:
+def strip(*facts: tuple[str, str], large: bool = False) -> None:
     """A line of figures: value and what it counts; in a large one, what it is about comes first."""
     order = "{label} <b>{value}</b>" if large else "<b>{value}</b> {label}"
     cells = "".join(

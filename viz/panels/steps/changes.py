@@ -142,12 +142,10 @@ def _operators(desk: Desk, place: str, before: Graph, after: Graph) -> None:
         return a if a == b else f"{a} → {b}"
 
     strip(
-        [
-            (both("nodes", formats.number), "nodes"),
-            (both("parameter_bytes", formats.size), "parameters"),
-            (both("constant_bytes", formats.size), "constants"),
-            (both("flops", formats.flops), "FLOPs, estimated"),
-        ]
+        (both("nodes", formats.number), "nodes"),
+        (both("parameter_bytes", formats.size), "parameters"),
+        (both("constant_bytes", formats.size), "constants"),
+        (both("flops", formats.flops), "FLOPs, estimated"),
     )
     operators = changes.operator_rows(before, after)
     table([{**r, "difference": r["after"] - r["before"]} for r in operators], width="content")

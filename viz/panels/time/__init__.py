@@ -262,20 +262,16 @@ def _results(arguments: tuple[Any, ...]) -> None:
         download(f"{named} (.{kind})", text, f"timings.{kind}", f"history_{kind}", row)
     title, result = history[shown].title, history[shown].result
     strip(
-        [
-            (title, ""),
-            (result.machine, ""),
-            (str(result.threads), "threads" if result.threads != 1 else "thread"),
-            (formats.milliseconds(result.build_seconds), "to build"),
-        ]
+        (title, ""),
+        (result.machine, ""),
+        (str(result.threads), "threads" if result.threads != 1 else "thread"),
+        (formats.milliseconds(result.build_seconds), "to build"),
     )
     compared = [r for r in result.rows if r.ratio_to_eager is not None]
     alone = [] if compared else result.rows  # on a fleet
     strip(
-        [
-            *((formats.speed_text(r.ratio_to_eager), _label(result, r)) for r in compared),
-            *((formats.milliseconds(r.median_ms / 1e3), _label(result, r)) for r in alone),
-        ],
+        *((formats.speed_text(r.ratio_to_eager), _label(result, r)) for r in compared),
+        *((formats.milliseconds(r.median_ms / 1e3), _label(result, r)) for r in alone),
         large=True,
     )
     for note in result.notes:

@@ -37,12 +37,10 @@ def show(desk: Desk, request: BuildRequest) -> None:
 def _facts(found: Artefact) -> None:
     code = found.code_bytes
     strip(
-        [
-            (formats.size(found.library_bytes), "library, constants included"),
-            ("not known" if code is None else formats.size(code), "machine code of the kernels"),
-            (str(len(found.kernels)), "kernels"),
-            (formats.milliseconds(found.build_seconds), "to build"),
-        ]
+        (formats.size(found.library_bytes), "library, constants included"),
+        ("not known" if code is None else formats.size(code), "machine code of the kernels"),
+        (str(len(found.kernels)), "kernels"),
+        (formats.milliseconds(found.build_seconds), "to build"),
     )
     for note in found.notes[not found.target.runs_here :]:  # the first is said above, too
         st.info(note)

@@ -93,12 +93,10 @@ def _hazard(screen: Screen, hazard: Row, index: int) -> None:
     with words:
         count = hazard["found"]
         strip(
-            [
-                (hazard["title"], ""),
-                (str(count), "place" if count == 1 else "places"),
-                (explained.cost_text(hazard), ""),
-                *([(formats.size(hazard["bytes"]), "moved")] if hazard["bytes"] else []),
-            ]
+            (hazard["title"], ""),
+            (str(count), "place" if count == 1 else "places"),
+            (explained.cost_text(hazard), ""),
+            *([(formats.size(hazard["bytes"]), "moved")] if hazard["bytes"] else []),
         )
     remedy = hazard["remedy"]
     if remedy is None:

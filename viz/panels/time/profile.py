@@ -56,19 +56,17 @@ def _show(screen: Screen, request: BuildRequest) -> None:
         lambda: explained.profile_document(measured, graph), "kernels", request, peaks
     )
     strip(
-        [
-            (document["machine"], ""),
-            (str(document["threads"]), "threads"),
-            (str(document["repeats"]), "repeats"),
-            (f"{float(document['error']['max_abs']):.1e}", "largest error against PyTorch"),
-        ]
+        (document["machine"], ""),
+        (str(document["threads"]), "threads"),
+        (str(document["repeats"]), "repeats"),
+        (f"{float(document['error']['max_abs']):.1e}", "largest error against PyTorch"),
     )
     strip(
-        [
+        *(
             (f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at")
             for p in document["phases"]
             if p["of_peak"] is not None
-        ],
+        ),
         large=True,
     )
     for note in document["notes"]:

@@ -23,7 +23,15 @@ from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask, time_left
 from relascope.viz.charts.tuning import best_so_far
 from relascope.viz.panels.shell.desk import Desk, Request, Waiting
-from relascope.viz.panels.shell.frame import heading, plain_text, show_error, strip, waiting
+from relascope.viz.panels.shell.frame import (
+    first_of,
+    heading,
+    plain_text,
+    progress_bar,
+    show_error,
+    strip,
+    waiting,
+)
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tuning
@@ -74,9 +82,7 @@ def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | N
                 _table(screen, listed, book, chooses=False)
             else:
                 st.caption("Another target is being tuned.")
-            shown: list[Desk] = st.session_state.setdefault("progress_shown", [])
-            if screen.desk not in shown:
-                shown.append(screen.desk)
+            if first_of(screen.desk):
                 _live(screen.desk, run)
             return
         if run is not None and ours:
@@ -228,20 +234,15 @@ def _live(desk: Desk, run: _Run) -> None:
         return
     fraction, text = running.job.progress if mine else (0.0, "waiting for other work to end")
     seconds = time.monotonic() - running.began
-    bar, button = st.columns([5, 1], vertical_alignment="center")
-    bar.progress(min(max(fraction, 0.0), 1.0), text=plain_text(text))
-    if button.button("Cancel", key="cancel_tuning", width="stretch", help="Keeps what was found."):
-        desk.cancel()
-        st.rerun()
+    note = "Keeps what was found."
+    progress_bar(desk, fraction, plain_text(text), "cancel_tuning", help=note)
     left = time_left(made, run.total)
     failed = sum(t.ms is None for t in made)
     strip(
-        [
-            (f"{len(made)} of {run.total}", "trials"),
-            (formats.duration(seconds), "so far"),
-            *([(formats.duration(left), "left")] if left is not None else []),
-            *([(str(failed), "that did not build or run")] if failed else []),
-        ]
+        (f"{len(made)} of {run.total}", "trials"),
+        (formats.duration(seconds), "so far"),
+        *([(formats.duration(left), "left")] if left is not None else []),
+        *([(str(failed), "that did not build or run")] if failed else []),
     )
     chart = best_so_far(made, dict(run.names))
     if chart is not None:
@@ -265,12 +266,10 @@ def _outcome(desk: Desk, run: _Run) -> None:
         return
     faster = [t for t in result.tasks if t.uses_record]
     strip(
-        [
-            (str(sum(t.trials for t in result.tasks)), "trials"),
-            (formats.duration(result.seconds), ""),
-            (str(result.threads), "threads"),
-            (f"{len(faster)} of {len(result.tasks)}", "kernels have a record that is the fastest"),
-        ]
+        (str(sum(t.trials for t in result.tasks)), "trials"),
+        (formats.duration(result.seconds), ""),
+        (str(result.threads), "threads"),
+        (f"{len(faster)} of {len(result.tasks)}", "kernels have a record that is the fastest"),
     )
     for note in dict.fromkeys(result.notes):
         st.warning(plain_text(note))
