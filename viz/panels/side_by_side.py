@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
-from typing import Any
 
 import streamlit as st
 
@@ -145,11 +145,12 @@ def _row_picked() -> None:
     state.both_choice = ("row", state.both_origins[rows[0]]) if rows else None
 
 
+@dataclass(frozen=True)
 class _Look:
     """What a view marks and goes to."""
 
-    def __init__(self, focus: str | None = None, marked: tuple[str, ...] = ()) -> None:
-        self.focus, self.marked = focus, marked
+    focus: str | None = None
+    marked: tuple[str, ...] = ()
 
 
 def _looks(both: Alignment | None) -> tuple[_Look, _Look]:
@@ -236,20 +237,17 @@ def _say_found(title: str, origin: str, both: Alignment, side: int, found: Count
     there = both.graphs[1 - side]
     what = ""
     if found.confidence in (Confidence.OPERATOR, Confidence.NAME):
-        titles: dict[str, int] = {}
-        for node_id in found.nodes:
-            name = there.by_id[node_id].title
-            titles[name] = titles.get(name, 0) + 1
-        what = ", ".join(f"{t} ×{n}" if n > 1 else t for t, n in titles.items())
+        titles = Counter(there.by_id[node_id].title for node_id in found.nodes)
+        what = formats.counts_text(titles) if titles else ""
     elif found.module:
         what = f"module {found.module}"
     sure = _SURE.get(found.confidence, "part")
-    words = [f"<b>{escape(title)}</b>"]
-    if origin:
-        words.append(f"({escape(origin)})")
-    words.append(f"→ {ENGINES[1 - side].capitalize()}: <b>{escape(what or '–')}</b>")
-    words.append(f"<span class='rs-sure rs-sure-{sure}'>{found.confidence.value}</span>")
-    st.html(f"<div class='rs-aligned'>{' '.join(words)}</div>")
+    of = f" ({escape(origin)})" if origin else ""
+    st.html(
+        f"<div class='rs-aligned'><b>{escape(title)}</b>{of} → {ENGINES[1 - side].capitalize()}: "
+        f"<b>{escape(what or '–')}</b> "
+        f"<span class='rs-sure rs-sure-{sure}'>{found.confidence.value}</span></div>"
+    )
 
 
 def _rows(both: Alignment, document: Row) -> None:
@@ -268,34 +266,15 @@ def _rows(both: Alignment, document: Row) -> None:
         if lost := document["unmatched"][ir]:
             facts.append((formats.number(len(lost)), "of them name no origin"))
     strip(*facts)
-    rows = [
-        {_COLUMNS.get(c, c.capitalize()): _cell(row[c]) for c in _SHOWN[kind]}
-        for row in document[kind]
-    ]
+    more: Row = {}
     if kind == "groups":
         wide = {"Relay": 300, "Relax": 300}
-        table(rows, key="both_table", on_select=_row_picked, wide=wide)
-    else:
-        table(rows)
+        more = {"key": "both_table", "on_select": _row_picked, "wide": wide}
+    table(document[kind], f"{_COLUMNS[kind]}; Relay: relay; Relax: relax; only in: only", **more)
 
 
-_SHOWN = {
-    "groups": ("scope", "source", *ENGINES, "only"),
-    "operators": ("source", "modules", *ENGINES, "only"),
-    "calls": ("operator", *ENGINES, "only"),
-}
 _COLUMNS = {
-    "scope": "module",
-    "source": "PyTorch operator",
-    "operator": "TVM operator",
-    "modules": "modules",
-    "only": "only in",
+    "groups": "module: scope; PyTorch operator: source",
+    "operators": "PyTorch operator: source; modules",
+    "calls": "TVM operator: operator",
 }
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, dict):
-        return formats.counts_text(value)
-    if value is None:
-        return ""
-    return value.capitalize() if value in ENGINES else value

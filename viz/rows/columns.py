@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from relascope.viz.rows import Row
-from relascope.viz.rows.formats import flops, milliseconds, shape_text, size
+from relascope.viz.rows.formats import counts_text, flops, milliseconds, shape_text, size
 from relascope.viz.rows.profile import rate_text
 
 _WRITERS: dict[str, Callable[[Any], Any]] = {
@@ -19,6 +19,7 @@ _WRITERS: dict[str, Callable[[Any], Any]] = {
 _EVEN_NONE: dict[str, Callable[[Any], Any]] = {  # where None has a word of its own
     "FLOPs": flops,
     **dict.fromkeys(("kept", "peak, estimated", "peak, measured", "reads", "writes"), size),
+    "only in": lambda ir: (ir or "").capitalize(),
     "bound by": lambda roof: roof or "unknown",
     "achieves": lambda rate: rate_text(rate, "FLOP/s"),
     "and moves": lambda rate: rate_text(rate, "B/s"),
@@ -52,4 +53,6 @@ def _cell(title: str, value: Any) -> Any:
         return _EVEN_NONE[title](value)
     if title in _WRITERS:
         return None if value is None else _WRITERS[title](value)
+    if isinstance(value, dict):
+        return counts_text(value)
     return ", ".join(value) if isinstance(value, list) else value
