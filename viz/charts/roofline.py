@@ -116,6 +116,15 @@ def _products(peaks: Row, dtypes: set[str]) -> tuple[list[tuple[str, float]], tu
     return [(d, rate) for d, rate in peaks["flops"] if d in dtypes], (rates[0], rates[-1])
 
 
+_BESIDE = ("right", -8, -6), ("left", 8, 10)  # words beside the roofs of cache and memory
+
+
+def _label(intensity: float, rate: float, word: str, align: str, dx: int, dy: int) -> Row:
+    """Words at a point of the chart."""
+    about = {"word": word, "align": align, "dx": dx, "dy": dy}
+    return {"intensity": intensity, "rate": rate, **about}
+
+
 def _roofs(
     products: Sequence[tuple[str, float]],
     rates: tuple[float, float],
@@ -126,35 +135,17 @@ def _roofs(
     """Corners of the roofs, and what is written on them."""
     corners: list[Row] = []
     labels: list[Row] = []
+
+    def roof(name: str, memory: int, *ends: tuple[float, float]) -> None:
+        for intensity, rate in ends:
+            corners.append({"roof": name, "intensity": intensity, "rate": rate, "memory": memory})
+
     for memory, (name, rate) in enumerate(zip(("cache", "memory"), rates, strict=True)):
         ridge = best / rate
-        corners += [
-            {"roof": name, "intensity": p, "rate": p * rate, "memory": memory} for p in (low, ridge)
-        ]
+        roof(name, memory, (low, low * rate), (ridge, ridge * rate))
         at = (low * ridge) ** 0.5
-        labels.append(
-            {
-                "intensity": at,
-                "rate": at * rate,
-                "word": f"{name}, {rate_text(rate, 'B/s')}",
-                "align": "left" if memory else "right",
-                "dx": 8 if memory else -8,
-                "dy": 10 if memory else -6,
-            }
-        )
+        labels.append(_label(at, at * rate, f"{name}, {rate_text(rate, 'B/s')}", *_BESIDE[memory]))
     for dtype, rate in products:
-        corners += [
-            {"roof": dtype, "intensity": p, "rate": rate, "memory": 0}
-            for p in (rate / rates[0], high)
-        ]
-        labels.append(
-            {
-                "intensity": high,
-                "rate": rate,
-                "word": f"{dtype}, {rate_text(rate, 'FLOP/s')}",
-                "align": "right",
-                "dx": -6,
-                "dy": -8,
-            }
-        )
+        roof(dtype, 0, (rate / rates[0], rate), (high, rate))
+        labels.append(_label(high, rate, f"{dtype}, {rate_text(rate, 'FLOP/s')}", "right", -6, -8))
     return corners, labels

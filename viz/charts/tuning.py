@@ -63,12 +63,8 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
         axis=alt.Axis(tickMinStep=1, format="d", tickCount=8, grid=False),
     )
     scale = alt.Scale(type="log", nice=False, padding=10)
-    y = alt.Y(
-        "best:Q",
-        title="milliseconds of a call",
-        scale=scale,
-        axis=alt.Axis(tickCount=5, format="~g"),
-    )
+    axis = alt.Axis(tickCount=5, format="~g")
+    y = alt.Y("best:Q", title="milliseconds of a call", scale=scale, axis=axis)
     figures = "ms:Q; this trial, ms; .4f", "best:Q; best so far, ms; .4f"
     told = tips("kernel:N", "trial:Q", *figures)
     base = alt.Chart(pd.DataFrame(rows))

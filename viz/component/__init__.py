@@ -260,7 +260,7 @@ class _Drawing:
         """Everything the browser's side needs: JSON, deflated."""
         asked = (opened, dict(toggles), replace(view, open_groups=None, keep_places=None))
         if self._last is None or self._last[0] != asked or self._last[1] is not drawn:
-            data = self._data(drawn, set(opened), view.highlight, view.shines_through)
+            data = self._data(drawn, set(opened), view)
             data["node"]["note"] = [view.notes.get(n.id, "") for n in self.graph.nodes]
             data |= {
                 "toggles": toggles,
@@ -323,22 +323,16 @@ class _Drawing:
             "extra": [_extra(n) for n in nodes],
         }
 
-    def _data(
-        self,
-        drawn: Layout,
-        opened: set[str],
-        highlight: Mapping[str, str],
-        shines_through: Sequence[str],
-    ) -> dict[str, Any]:
+    def _data(self, drawn: Layout, opened: set[str], view: View) -> dict[str, Any]:
         by_id = self.graph.by_id
         boxes = drawn.boxes
         at = {b.id: i for i, b in enumerate(boxes)}
-        styles = {n.id: highlight.get(n.id) or palette.style_key(n) for n in self.graph.nodes}
+        styles = {n.id: view.highlight.get(n.id) or palette.style_key(n) for n in self.graph.nodes}
         shapes = {n.id: palette.SHAPES[n.kind] for n in self.graph.nodes}
         used = {(styles[n.id], shapes[n.id]) for n in self.graph.nodes}
         crossing = any(e.kind == "crossing" for e in drawn.edges)
         groups = self.tree.groups.values()
-        shown = self._shining(styles, shines_through)
+        shown = self._shining(styles, view.shines_through)
         return {
             "name": self.graph.name,
             "direction": drawn.direction,

@@ -34,23 +34,13 @@ def to_dot(
     tree = module_groups(graph)
     surfaces = palette.SURFACES[theme]
     font = {"fontname": "Helvetica,Arial,sans-serif"}
+    looks = {"bgcolor": surfaces["ground"], "fontcolor": surfaces["groupText"]}
+    edges = {"color": surfaces["edge"], "fontcolor": surfaces["edgeText"]}
     dot = graphviz.Digraph(
         graph.name,
-        graph_attr=font
-        | {
-            "rankdir": "TB",
-            "bgcolor": surfaces["ground"],
-            "fontcolor": surfaces["groupText"],
-            "fontsize": "12",
-        },
+        graph_attr=font | {"rankdir": "TB", **looks, "fontsize": "12"},
         node_attr=font | {"fontsize": "11", "margin": "0.12,0.05"},
-        edge_attr=font
-        | {
-            "color": surfaces["edge"],
-            "fontcolor": surfaces["edgeText"],
-            "fontsize": "9",
-            "arrowsize": "0.6",
-        },
+        edge_attr=font | edges | {"fontsize": "9", "arrowsize": "0.6"},
     )
     # Names of our own: ids may hold what DOT gives a meaning, such as a colon for a port.
     names = {n.id: f"n{i}" for i, n in enumerate(graph.nodes)}

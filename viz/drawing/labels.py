@@ -8,21 +8,8 @@ from functools import lru_cache
 from relascope.core.graph import Kind, Literal, Node, TensorType
 
 # Attributes that are empty, neutral or the compiler's own business say nothing in a picture.
-_SILENT = {
-    "",
-    "None",
-    "null",
-    "[]",
-    "()",
-    "{}",
-    "0",
-    "0.0",
-    "False",
-    "false",
-    "float32",
-    "void",
-    "same",
-}
+_SILENT = {"", "None", "null", "[]", "()", "{}", "0", "0.0", "False", "false"}
+_SILENT |= {"float32", "void", "same"}
 _LONGEST = 30
 
 

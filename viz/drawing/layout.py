@@ -443,13 +443,9 @@ class _Drawing:
         edges = []
         for (source, target), way, kind in zip(pairs, ways, kinds, strict=True):
             values = pairs[(source, target)]
-            distinct = set(values)
-            node = self.graph.nodes[values[0]]
-            label = (
-                labels.types_text(node.outputs)
-                if len(distinct) == 1
-                else f"{len(distinct)} tensors"
-            )
+            label, distinct = labels.types_text(self.graph.nodes[values[0]].outputs), set(values)
+            if len(distinct) > 1:
+                label = f"{len(distinct)} tensors"
             points = tuple((round(x, 1), round(y, 1)) for x, y in way)
             edges.append(Edge(names[source], names[target], points, label, kind, len(values)))
         return tuple(edges)

@@ -28,11 +28,8 @@ def show(screen: Screen) -> None:
     if choice and (choice.save or choice.recompute):
         st.caption("What is forced by hand is the page's and the command line's alone.")
     heading("The pipeline, pass by pass")
-    st.code(
-        script(screen.ir, screen.source, screen.pipeline, screen.label),
-        language="python",
-        height=320,
-    )
+    text = script(screen.ir, screen.source, screen.pipeline, screen.label)
+    st.code(text, language="python", height=320)
     heading("From the command line")
     st.code("\n".join(commands(screen)), language="bash", wrap_lines=True)
     heading("As files")
@@ -62,16 +59,13 @@ def snippet(screen: Screen, info: ModelInfo) -> str:
             f"module = ...  # the nn.Module that {screen.label} was traced from",
             f"inputs = ({made},)",
         ]
-    return "\n".join(
-        [
-            *head,
-            "",
-            "# Calls with the same shapes, dtypes and device go through TVM, all others as before.",
-            f"add_tvm_dispatch(module, inputs{_options(screen)})",
-            "output = module(*inputs)",
-            "remove_tvm_dispatch(module)",
-        ]
-    )
+    end = [
+        "# Calls with the same shapes, dtypes and device go through TVM, all others as before.",
+        f"add_tvm_dispatch(module, inputs{_options(screen)})",
+        "output = module(*inputs)",
+        "remove_tvm_dispatch(module)",
+    ]
+    return "\n".join([*head, "", *end])
 
 
 def _options(screen: Screen) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import escape
 
@@ -111,12 +111,11 @@ def _alignment(
     """Both graphs held together, or None while one of them is not here."""
     if len(graphs) < len(ENGINES):
         return None
-    key: list[Hashable] = [screen.source]
-    key += [
-        str(_pipeline(screen, ir).upto(steps[ir])) if steps[ir] >= 0 else "imported"
-        for ir in ENGINES
-    ]
-    return screen.desk.derive(lambda: align(graphs[ENGINES[0]], graphs[ENGINES[1]]), "align", *key)
+    left, right = (graphs[ir] for ir in ENGINES)
+    key = (str(_pipeline(screen, ir).upto(steps[ir])) for ir in ENGINES)
+    return screen.desk.derive(
+        lambda: align(left, right), "align", screen.source, *steps.values(), *key
+    )
 
 
 # What is chosen. A view tells what is selected in it; what the page itself asked it to select is

@@ -259,13 +259,10 @@ def gradient_row(gradient: str, known: Joint, errors: Iterable[Comparison] | Non
 
 def gradients_beside(rows: Sequence[Row]) -> list[Row]:
     """The same with a column for each way, and a line for each figure, as people compare them."""
+    figures = {f"{half}_nodes": f"of the {half}" for half in ("forward", "backward")}
     lines: list[Row] = [
         {"": text, **{r["gradient"]: number(r[key]) for r in rows}}
-        for key, text in (
-            ("nodes", "nodes"),
-            ("forward_nodes", "of the forward"),
-            ("backward_nodes", "of the backward"),
-        )
+        for key, text in {"nodes": "nodes", **figures}.items()
     ]
     for index, strategy in enumerate(s["strategy"] for s in rows[0]["strategies"]):
         kept = {r["gradient"]: r["strategies"][index] for r in rows}

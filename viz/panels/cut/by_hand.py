@@ -34,10 +34,8 @@ def undo(screen: Screen, graph: Graph) -> None:
         return
     rule = chosen(screen).rule
     if not rule.adapts:
-        st.info(
-            f"*{rule.title}* leaves no choice, so what is forced by hand waits for another "
-            "strategy."
-        )
+        waits = "so what is forced by hand waits for another strategy"
+        st.info(f"*{rule.title}* leaves no choice, {waits}.")
     with st.container(horizontal=True, key="forced"):
         for node_id, way in forced.items():
             node = graph.by_id[node_id]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -39,12 +40,9 @@ def show(screen: Screen) -> None:
     offered = [CHOSEN, *(n for n, s in cuts.STRATEGIES.items() if not s.has_budget)]
     state.setdefault("keep_points", [CHOSEN, cutting.BASE])
     which, button = st.columns([5, 1.2], vertical_alignment="bottom")
+    named = partial(_title, screen)
     names = which.multiselect(
-        "Cuts to measure",
-        offered,
-        key="keep_points",
-        help=_HELP,
-        format_func=lambda n: _title(screen, n),
+        "Cuts to measure", offered, key="keep_points", help=_HELP, format_func=named
     )
     if button.button("Measure", key="measure", disabled=not names, width="stretch"):
         state.points = {**_asked(screen), **_wanted(screen, names)}

@@ -142,12 +142,8 @@ def _frontier_slider(screen: Screen) -> None:
         share = points[held].seconds / whole if whole else 0.0
         return f"{formats.size(held)}, {formats.work_text(share, 1.0)} again"
 
-    st.select_slider(
-        "Along the frontier: bytes kept, work again",
-        list(points),
-        key="keep_frontier",
-        format_func=said,
-    )
+    label = "Along the frontier: bytes kept, work again"
+    st.select_slider(label, list(points), key="keep_frontier", format_func=said)
 
 
 def forced_by_hand(screen: Screen) -> dict[str, str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import streamlit as st
@@ -54,30 +53,22 @@ def style() -> None:
     st.html(_STYLE)
 
 
-class boundary(AbstractContextManager["boundary", bool]):
+@contextmanager
+def boundary(desk: Desk, key: str = "") -> Iterator[None]:
     """A stretch of the page that may have to wait or may fail, without taking the rest along.
 
     An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting`
     becomes a progress bar with Cancel, and the page is run again when the answer is here.
+
+    Args:
+        key: where a page has two desks, it tells their buttons apart.
     """
-
-    def __init__(self, desk: Desk, key: str = "") -> None:
-        """A stretch of `desk`; where a page has two desks, `key` tells their buttons apart."""
-        self._desk, self._key = desk, key
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if isinstance(problem, Waiting):
-            waiting(self._desk, self._key)
-            return True
-        if isinstance(problem, EngineError):
-            show_error(problem, self._desk, self._key)
-            return True
-        return False
+    try:
+        yield
+    except Waiting:
+        waiting(desk, key)
+    except EngineError as problem:
+        show_error(problem, desk, key)
 
 
 def waiting(desk: Desk, key: str = "") -> None:

@@ -293,17 +293,8 @@ def _run_name(request: BuildRequest, title: str, result: TimeResult) -> str:
     source = request.source
     sizes = [f"batch {source.batch}"] if source.batch else []
     sizes += [f"{source.tokens} tokens"] if source.tokens else []
-    kept = [f"{len(request.captures)} captures"] if request.split else []
-    return ", ".join(
-        [
-            title,
-            *sizes,
-            source.dtype,
-            *kept,
-            f"{result.threads} threads",
-            f"{request.repeats} repeats",
-        ]
-    )
+    sizes += [source.dtype, *([f"{len(request.captures)} captures"] if request.split else [])]
+    return ", ".join([title, *sizes, f"{result.threads} threads", f"{request.repeats} repeats"])
 
 
 def _table(result: TimeResult, compared: bool) -> None:
