@@ -108,16 +108,12 @@ def figures(graph: Graph) -> Row:
     """
     nodes = _every(graph).values()
     priced = not any(n.attrs.get("call") in _KERNELS and "flops" not in n.attrs for n in nodes)
-
-    def held(kind: Kind) -> int:
-        return sum(n.bytes or 0 for n in nodes if n.kind is kind)
-
     inside = {i for n in graph if n.body is not None for i in n.body.inputs}
     parameters = sum(n.bytes or 0 for n in nodes if n.kind is Kind.PARAMETER and n.id not in inside)
     return {
         "nodes": len(graph),
         "parameter_bytes": parameters,
-        "constant_bytes": held(Kind.CONSTANT),
+        "constant_bytes": sum(n.bytes or 0 for n in nodes if n.kind is Kind.CONSTANT),
         "flops": sum(cost.flops(graph).values()) if priced else None,
     }
 

@@ -6,6 +6,7 @@ command line promises. The page draws tables of them, the command line prints th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from relascope.core.graph import Graph, Kind, Role
@@ -219,12 +220,12 @@ def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
     """Groups of all modules together, one row a PyTorch operator."""
     rows: dict[str, Row] = {}
     for group in groups:
-        new: Row = {"source": group["source"], "modules": 0, left: {}, right: {}, "only": None}
+        new: Row = {"source": group["source"], "modules": 0, "only": None}
+        new |= {left: Counter(), right: Counter()}
         row = rows.setdefault(group["source"], new)
         row["modules"] += 1
         for side in (left, right):
-            for op, count in group[side].items():
-                row[side][op] = row[side].get(op, 0) + count
+            row[side].update(group[side])
     for row in rows.values():
         if not (row[left] and row[right]):
             row["only"] = left if row[left] else right

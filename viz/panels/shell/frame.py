@@ -149,19 +149,19 @@ def heading(text: str) -> None:
 
 
 def section(
-    title: str, label: str, key: str, about: str, of: object, press: Callable[[], Any] = tuple
+    title: str, label: str, key: str, about: str, of: object, then: Callable[[], Any] = lambda: None
 ) -> bool:
     """A part of a tab that waits for its button; whether it was pressed for `of`.
 
     Args:
         about: what is said until then.
         of: what the part is of; for another it waits again.
-        press: called when the button is pressed.
+        then: called when the button is pressed.
     """
     heading(title)
     if st.button(label, key=key):
         st.session_state[f"{key}_of"] = of
-        press()
+        then()
     pressed: bool = st.session_state.get(f"{key}_of") == of
     if not pressed:
         st.caption(about)
