@@ -220,8 +220,8 @@ def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
     """Groups of all modules together, one row a PyTorch operator."""
     rows: dict[str, Row] = {}
     for group in groups:
-        new: Row = {"source": group["source"], "modules": 0, "only": None}
-        new |= {left: Counter(), right: Counter()}
+        counts: Row = {left: Counter(), right: Counter()}
+        new: Row = {"source": group["source"], "modules": 0, **counts, "only": None}
         row = rows.setdefault(group["source"], new)
         row["modules"] += 1
         for side in (left, right):
