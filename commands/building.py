@@ -11,8 +11,10 @@ from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
+    about,
     cut_request,
     fleet_of,
+    kept,
     pipeline_of,
     request_of,
     source_of,
@@ -33,13 +35,7 @@ def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
     with Engine(args, connect) as ask:
         request = BuildRequest(source, pipeline, args.target)
         found = ask("compile", cut_request(args, ask, request), folder)
-    return {
-        "model": source.model,
-        "engine": args.engine,
-        "pipeline": str(pipeline),
-        "strategy": args.strategy if source.training else None,
-        **artefact.document(found, args.code),
-    }
+    return about(args, source, pipeline) | artefact.document(found, args.code)
 
 
 def time_model(args: argparse.Namespace, connect: Connect) -> Document:
@@ -60,26 +56,15 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
             result = ask("time_remote", request, fleet)
         else:
             result = ask("time", request, tuple(args.baseline), made)
-    document = timings.run_document(
-        result,
-        args.engine,
-        str(pipeline),
-        args.strategy if source.training else None,
-        {
-            "model": source.model,
-            "batch": source.batch,
-            "tokens": source.tokens,
-            "dtype": source.dtype,
-            "training": source.training,
-            "repeats": args.repeats,
-            "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        },
-    )
-    if args.output:
-        if args.output.suffix == ".csv":
-            write(args.output, timings.csv_text(document["rows"], (*timings.COLUMNS, "target")))
-        else:
-            write(args.output, json.dumps(document, ensure_ascii=False))
+    names = ("model", "batch", "tokens", "dtype", "training")
+    facts: Document = {name: getattr(source, name) for name in names}
+    facts |= {"repeats": args.repeats, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    strategy = args.strategy if source.training else None
+    document = timings.run_document(result, args.engine, str(pipeline), strategy, facts)
+    if args.output and args.output.suffix == ".csv":
+        write(args.output, timings.csv_text(document["rows"], (*timings.COLUMNS, "target")))
+    else:
+        kept(args, document)
     if args.history:
         _append(args.history, document)
     return document

@@ -11,10 +11,12 @@ from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
+    about,
     cut_of,
     pipeline_of,
     request_of,
     source_of,
+    target_of,
     write,
 )
 from relascope.engine.jobs.cut import forward_times, joint_of, measure
@@ -36,9 +38,7 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
             measured = forward_times(ask, request_of(args, ask))
         chosen = cut_of(joint_of(ask, source, pipeline, measured), args)
         document = {
-            "model": source.model,
-            "engine": args.engine,
-            "pipeline": str(pipeline),
+            **about(args, source, pipeline, built=False),
             **tables.cut_document(chosen),
             "seconds": time.perf_counter() - started,
             "rivals": tables.torch_saved_document(ask("torch_saved", source)),
@@ -63,7 +63,7 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
     ways = [replace(source_of(args), gradient=way) for way in gradients(args.engine)]
     rows = []
     with Engine(args, connect) as ask:
-        target = args.target or ask("describe").best
+        target = target_of(args, ask)
         for source in ways:
             pipeline = default_pipeline(args.engine, True, source.gradient)
             joint = joint_of(ask, source, pipeline)

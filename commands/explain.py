@@ -8,10 +8,12 @@ from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
+    about,
     cut_request,
     kept,
     pipeline_of,
     source_of,
+    target_of,
     write,
 )
 from relascope.core.graph import Graph
@@ -28,13 +30,7 @@ def profile(args: argparse.Namespace, connect: Connect) -> Document:
     with Engine(args, connect) as ask:
         graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
         result = _profile(args, ask)
-    document = {
-        "model": source.model,
-        "engine": args.engine,
-        "pipeline": str(pipeline),
-        "strategy": args.strategy if source.training else None,
-        **profile_document(result, graph),
-    }
+    document = about(args, source, pipeline) | profile_document(result, graph)
     if args.trace:
         write(args.trace, trace_json(document))
     return kept(args, document)
@@ -45,23 +41,15 @@ def lint(args: argparse.Namespace, connect: Connect) -> Document:
     source, pipeline = source_of(args), pipeline_of(args)
     result = kernels = None
     with Engine(args, connect) as ask:
-        target = args.target or ask("describe").best
+        target = target_of(args, ask)
         graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
         if args.measure:
             result = _profile(args, ask)
         else:
             kernels = ask("kernels", source, pipeline, True)
-    return kept(
-        args,
-        {
-            "model": source.model,
-            "engine": args.engine,
-            "pipeline": str(pipeline),
-            "target": target,
-            "measured": args.measure,
-            **lint_document(findings(graph, kernels, result, target)),
-        },
-    )
+    document = about(args, source, pipeline, built=False)
+    document |= {"target": target, "measured": args.measure}
+    return kept(args, document | lint_document(findings(graph, kernels, result, target)))
 
 
 def _profile(args: argparse.Namespace, ask: Ask) -> Profile:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from relascope.commands.shared import Connect, Document, Engine, kept, pipeline_of, source_of
+from relascope.commands.shared import (
+    Connect,
+    Document,
+    Engine,
+    kept,
+    pipeline_of,
+    source_of,
+    target_of,
+)
 from relascope.engine import jobs
 from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.reduce import cannot, narrow
@@ -35,13 +43,6 @@ def reduce(args: argparse.Namespace, connect: Connect) -> Document:
 def _bisected(args: argparse.Namespace, ask: Ask) -> Bisection:
     source, pipeline = source_of(args), pipeline_of(args)
     ask("load", source)  # what cannot be opened is no fault of a pass
-    question = Question(
-        source,
-        pipeline,
-        args.target or ask("describe").best,
-        args.kind or "",
-        args.factor,
-        args.threads,
-        args.repeats,
-    )
+    how = (args.kind or "", args.factor, args.threads, args.repeats)
+    question = Question(source, pipeline, target_of(args, ask), *how)
     return jobs.bisect.bisect(ask, args.engine, question)

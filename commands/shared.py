@@ -135,13 +135,13 @@ def cut_of(joint: Joint, args: argparse.Namespace) -> Cut:
 
 def request_of(args: argparse.Namespace, ask: Ask) -> BuildRequest:
     """What is built and how it is run, as the options say; the program whole."""
-    return BuildRequest(
-        source_of(args),
-        pipeline_of(args),
-        args.target or ask("describe").best,
-        args.threads,
-        getattr(args, "repeats", BuildRequest.repeats),
-    )
+    target, repeats = target_of(args, ask), getattr(args, "repeats", BuildRequest.repeats)
+    return BuildRequest(source_of(args), pipeline_of(args), target, args.threads, repeats)
+
+
+def target_of(args: argparse.Namespace, ask: Ask) -> str:
+    """The target of --target, or the best one here."""
+    return args.target or ask("describe").best
 
 
 def cut_request(
@@ -153,6 +153,14 @@ def cut_request(
         request: of another pipeline or target than the options say.
     """
     return with_cut(ask, request or request_of(args, ask), lambda joint: cut_of(joint, args))
+
+
+def about(
+    args: argparse.Namespace, source: ModelSource, pipeline: Pipeline, built: bool = True
+) -> Document:
+    """The head of a document: which program it is of, and of what was built, its strategy."""
+    head: Document = {"model": source.model, "engine": args.engine, "pipeline": str(pipeline)}
+    return head | ({"strategy": args.strategy if source.training else None} if built else {})
 
 
 def fleet_of(args: argparse.Namespace) -> Fleet | None:

@@ -12,10 +12,12 @@ from relascope.commands.shared import (
     Connect,
     Document,
     Engine,
+    about,
     cut_request,
     kept,
     pipeline_of,
     source_of,
+    target_of,
     write,
 )
 from relascope.core.errors import EngineError
@@ -52,17 +54,9 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
         if args.output:
             graphs = [ask("graph_after", source, alive, i) for i in range(-1, len(alive))]
             write(args.output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
-    return {
-        "model": source.model,
-        "engine": args.engine,
-        "pipeline": str(pipeline),
-        "steps": [
-            {**row, **more}
-            for row, more in zip_longest(
-                tables.step_rows(stepped.records, errors), details, fillvalue=Row()
-            )
-        ],
-    }
+    rows = zip_longest(tables.step_rows(stepped.records, errors), details, fillvalue=Row())
+    steps = [{**row, **more} for row, more in rows]
+    return {**about(args, source, pipeline, built=False), "steps": steps}
 
 
 def check(args: argparse.Namespace, connect: Connect) -> Document:
@@ -83,7 +77,7 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
     )
     with Engine(args, connect) as ask:
         ask("load", stages[0].source)  # what cannot be opened is no row of the table
-        target = args.target or ask("describe").best
+        target = target_of(args, ask)
         rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
     return kept(args, tables.accuracy_document(args.model, args.engine, target, rows))
 
@@ -92,7 +86,7 @@ def _check_steps(
     ask: Callable[..., Any], source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
 ) -> dict[int, Row]:
     """The worst error against PyTorch after each enabled step that leaves a runnable program."""
-    target = args.target or ask("describe").best
+    target = target_of(args, ask)
     errors: dict[int, Row] = {}
     for index, one in enumerate(pipeline):
         if not one.enabled:
@@ -117,7 +111,7 @@ def _inside_steps(
     A program that cannot be built, such as one between two passes of the way to a gradient, is a
     failure of its step's comparison and of no other.
     """
-    target = args.target or ask("describe").best
+    target = target_of(args, ask)
     rows: list[Row] = []
     for index, one in enumerate(pipeline):
         row: Row = {"inside": None, "inside_failure": None}

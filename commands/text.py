@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relascope.viz.rows import Row, formats, tables, timings
+from relascope.viz.rows import Row, tables, timings
 from relascope.viz.rows.example import Document, example_block
+from relascope.viz.rows.formats import (
+    counts_text,
+    duration,
+    flops,
+    shape_text,
+    size,
+    speed_text,
+    text_table,
+    work_text,
+)
 from relascope.viz.rows.profile import peaks_text, phase_text, rate_text, share_text
 from relascope.viz.rows.tuning import shapes_text
 
@@ -17,13 +27,12 @@ def engines(document: Document) -> str:
     lines = [f"relascope {document['relascope']}, Python {document['python']}"]
     for row in document["engines"]:
         lines.append("")
-        if row["error"] is None:
+        if error := row["error"]:
+            where = f" ({error['where']})" if error["where"] else ""
+            lines += [f"{row['engine']}: {error['message']}{where}", f"  {error['hint']}"]
+        else:
             lines.append(f"{row['engine']}: TVM {row['version']} in {row['path']}")
             lines += [f"  runs {target}" for target in row["targets"]]
-        else:
-            where = f" ({row['error']['where']})" if row["error"]["where"] else ""
-            lines.append(f"{row['engine']}: {row['error']['message']}{where}")
-            lines.append(f"  {row['error']['hint']}")
     return "\n".join(lines)
 
 
@@ -35,20 +44,18 @@ def install_relay(document: Document) -> str:
 
 def models(document: Document) -> str:
     """What `models` says."""
-    return formats.text_table(
-        document["models"], ["name", "parameters", "training", "engines", "summary"]
-    )
+    return text_table(document["models"], ["name", "parameters", "training", "engines", "summary"])
 
 
 def passes(document: Document) -> str:
     """What `passes` says."""
     if "pass" in document:
         return _one_pass(document["pass"], document["example"])
-    lines = [formats.text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
+    lines = [text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
     declared = [{"pass": p["name"], **q} for p in document["passes"] for q in p["parameters"]]
     if declared:
         columns = ["pass", "name", "default", "choices", "unit", "about"]
-        lines += ["Parameters, as in name(key=value):", formats.text_table(declared, columns), ""]
+        lines += ["Parameters, as in name(key=value):", text_table(declared, columns), ""]
     lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
     return "\n".join(lines)
 
@@ -69,7 +76,7 @@ def _one_pass(entry: Document, example: Document | None) -> str:
     if entry["parameters"]:
         columns = ["name", "default", "choices", "unit", "about"]
         lines += ["", "Parameters, as in name(key=value):"]
-        lines.append(formats.text_table(entry["parameters"], columns))
+        lines.append(text_table(entry["parameters"], columns))
     if example is None:
         return "\n".join([*lines, "", "It has no example."])
     lines += ["", f"On a small program, {example['step']}:", "", example_block(example)]
@@ -84,9 +91,7 @@ def graph(document: Document) -> str:
         f"{document['edges']} edges, {document['parameters']} parameters, "
         f"imported in {document['seconds']:.1f} s"
     )
-    return "\n".join(
-        [head, *document["notes"], "", formats.text_table(rows, ["operator", "calls"])]
-    )
+    return "\n".join([head, *document["notes"], "", text_table(rows, ["operator", "calls"])])
 
 
 def step(document: Document) -> str:
@@ -100,7 +105,7 @@ def step(document: Document) -> str:
         columns.append("max_abs")
     failed = [f"{r['pass']} failed: {r['failure']['message']}" for r in rows if r["failure"]]
     told = [part for number, r in enumerate(rows, 1) for part in _details(number, r)]
-    return "\n".join([formats.text_table(rows, columns), *failed, *told])
+    return "\n".join([text_table(rows, columns), *failed, *told])
 
 
 def _details(number: int, step: Row) -> list[str]:
@@ -110,11 +115,11 @@ def _details(number: int, step: Row) -> list[str]:
         columns = ["what", "id", "op", "scope", "text"]
         was, now = step["before"], step["after"]
         lines += [
-            formats.text_table(step["changes"], columns),
-            f"parameters {formats.size(was['parameter_bytes'])} -> "
-            f"{formats.size(now['parameter_bytes'])}, constants "
-            f"{formats.size(was['constant_bytes'])} -> {formats.size(now['constant_bytes'])}, "
-            f"FLOPs {formats.flops(was['flops'])} -> {formats.flops(now['flops'])}",
+            text_table(step["changes"], columns),
+            f"parameters {size(was['parameter_bytes'])} -> "
+            f"{size(now['parameter_bytes'])}, constants "
+            f"{size(was['constant_bytes'])} -> {size(now['constant_bytes'])}, "
+            f"FLOPs {flops(was['flops'])} -> {flops(now['flops'])}",
         ]
     if step.get("diff"):
         lines.append(step["diff"])
@@ -130,19 +135,7 @@ _SHOWN = 5  # nodes of a comparison, the farthest over their limits
 
 def _inside(document: Document) -> list[str]:
     """What `step --inside` says of one step."""
-    columns = [
-        "id",
-        "op",
-        "scope",
-        "ratio",
-        "max_abs",
-        "mean_abs",
-        "median_abs",
-        "max_rel",
-        "nans",
-        "infinities",
-        "counterpart",
-    ]
+    columns = "id op scope ratio max_abs mean_abs median_abs max_rel nans infinities counterpart"
     lines = [document["verdict"]]
     for compared in document["compared"]:
         rows = compared["nodes"]
@@ -152,7 +145,7 @@ def _inside(document: Document) -> list[str]:
                 f"{compared['dtype']}: {len(rows)} nodes compared{more}; "
                 f"{len(compared['without_counterpart'])} without a counterpart"
             )
-            lines.append(formats.text_table(rows[:_SHOWN], columns))
+            lines.append(text_table(rows[:_SHOWN], columns.split()))
     return lines
 
 
@@ -161,39 +154,33 @@ def captures(document: Document) -> str:
     rows = [
         {
             **r,
-            "shape": formats.shape_text(r["shape"]),
+            "shape": shape_text(r["shape"]),
             "readers": len(r["readers"]),
-            "size": formats.size(r["bytes"]),
+            "size": size(r["bytes"]),
         }
         for r in document["captures"]
     ]
     head = (
-        f"{document['strategy']}: {len(rows)} captures, {formats.size(document['bytes'])}, "
+        f"{document['strategy']}: {len(rows)} captures, {size(document['bytes'])}, "
         f"{len(document['recomputed'])} nodes recomputed, "
-        f"{formats.work_text(document['recomputed_flops'], document['forward_flops'])} of the "
-        f"forward's FLOPs, {formats.work_text(document['share'], 1.0)} of its "
+        f"{work_text(document['recomputed_flops'], document['forward_flops'])} of the "
+        f"forward's FLOPs, {work_text(document['share'], 1.0)} of its "
         f"{document['prices']} time; {len(document['masks'])} dropout masks, "
-        f"{formats.size(document['mask_bytes'])}"
+        f"{size(document['mask_bytes'])}"
     )
     rivals = document["rivals"]
     beside = (
-        f"PyTorch eager keeps {formats.size(rivals['pytorch_eager_bytes'])}, its min-cut "
-        f"partitioner {formats.size(rivals['pytorch_min_cut_bytes'])}"
+        f"PyTorch eager keeps {size(rivals['pytorch_eager_bytes'])}, its min-cut "
+        f"partitioner {size(rivals['pytorch_min_cut_bytes'])}"
     )
     columns = ["id", "op", "shape", "dtype", "size", "scope", "readers", "reason"]
     parts = [f"{head}\n{beside}" + (f"\n{rivals['note']}" if rivals["note"] else "")]
-    parts.append(formats.text_table(rows, columns))
+    parts.append(text_table(rows, columns))
     if "frontier" in document:
         points = [{**p, "strategy": None} for p in document["frontier"]] + document["strategies"]
-        lines = [
-            {
-                **p,
-                "size": formats.size(p["bytes"]),
-                "computed again": formats.work_text(p["share"], 1.0),
-            }
-            for p in points
-        ]
-        parts.append(formats.text_table(lines, ["size", "computed again", "captures", "strategy"]))
+        said = "computed again"
+        lines = [{**p, "size": size(p["bytes"]), said: work_text(p["share"], 1.0)} for p in points]
+        parts.append(text_table(lines, ["size", said, "captures", "strategy"]))
     if "measured" in document:
         parts.append(_measured(document["measured"]))
     return "\n\n".join(parts)
@@ -204,11 +191,11 @@ def _measured(points: Sequence[Document]) -> str:
     rows = [
         {
             "measured": p["title"],
-            "kept": formats.size(p["bytes"]),
+            "kept": size(p["bytes"]),
             "again, est.": f"{p['share']:.1%}",
             "again": f"{p['measured_share']:.1%}",
-            "peak, est.": formats.size(p["estimated_peak_bytes"]),
-            "peak": formats.size(p["peak_bytes"]),
+            "peak, est.": size(p["estimated_peak_bytes"]),
+            "peak": size(p["peak_bytes"]),
             "forward ms": p["forward_ms"],
             "forward+backward ms": p["forward_backward_ms"],
             "ratio": p["ratio"],
@@ -216,22 +203,19 @@ def _measured(points: Sequence[Document]) -> str:
         }
         for p in points
     ]
-    return formats.text_table(rows, list(rows[0]))
+    return text_table(rows, list(rows[0]))
 
 
 def gradients(document: Document) -> str:
     """What `gradients` says."""
     rows = document["gradients"]
     ways = [r["gradient"] for r in rows]
-    head = (
-        f"{document['model']} ({document['engine']}), {document['dtype']}, "
-        f"target {document['target']}"
-    )
+    head = _head(document, document["dtype"])
     return "\n\n".join(
         [
             head,
-            formats.text_table(tables.gradients_beside(rows), ["", *ways]),
-            formats.text_table(tables.operators_beside(rows), ["operator", *ways]),
+            text_table(tables.gradients_beside(rows), ["", *ways]),
+            text_table(tables.operators_beside(rows), ["operator", *ways]),
         ]
     )
 
@@ -245,17 +229,13 @@ def time(document: Document) -> str:
     rows = [
         {
             **r,
-            "": formats.speed_text(r["ratio_to_eager"]),
-            "peak_bytes": None if r["peak_bytes"] is None else formats.size(r["peak_bytes"]),
-            "capture_bytes": None
-            if r["capture_bytes"] is None
-            else formats.size(r["capture_bytes"]),
+            "": speed_text(r["ratio_to_eager"]),
+            **{c: r[c] if r[c] is None else size(r[c]) for c in ("peak_bytes", "capture_bytes")},
         }
         for r in document["rows"]
     ]
     columns = [c for c in timings.COLUMNS if any(r[c] is not None for r in rows)]
-    table = formats.text_table(rows, [*columns, ""])
-    return "\n".join([head, *document["notes"], "", table])
+    return "\n".join([head, *document["notes"], "", text_table(rows, [*columns, ""])])
 
 
 def compare(document: Document) -> str:
@@ -270,38 +250,32 @@ def compare(document: Document) -> str:
     if document["groups"] is None:
         return "\n".join(lines)
     parts = [
-        [
-            {**r, **{ir: formats.counts_text(r[ir]) for ir in document["engines"]}}
-            for r in document[kind]
-        ]
+        [{**r, **{ir: counts_text(r[ir]) for ir in document["engines"]}} for r in document[kind]]
         for kind in ("operators", "groups")
     ]
     lost = [f"{ir}: {len(m)} nodes name no origin" for ir, m in document["unmatched"].items() if m]
     return "\n\n".join(
         [
             "\n".join([*lines, *lost]),
-            formats.text_table(parts[0], ["source", "modules", *engines, "only"]),
-            formats.text_table(parts[1], ["scope", "source", *engines, "only"]),
-            formats.text_table(document["calls"], ["operator", *engines, "only"]),
+            text_table(parts[0], ["source", "modules", *engines, "only"]),
+            text_table(parts[1], ["scope", "source", *engines, "only"]),
+            text_table(document["calls"], ["operator", *engines, "only"]),
         ]
     )
 
 
 def check(document: Document) -> str:
     """What `check` says."""
-    rows = [
-        {
-            **r,
-            "first bad": (r["first_bad"] or {}).get("title"),
-            "in": (r["first_bad"] or {}).get("scope"),
-            "failure": (r["failure"] or {}).get("message"),
-        }
-        for r in document["stages"]
-    ]
+    rows = []
+    for r in document["stages"]:
+        bad, failure = r["first_bad"] or {}, (r["failure"] or {}).get("message")
+        rows.append(
+            {**r, "first bad": bad.get("title"), "in": bad.get("scope"), "failure": failure}
+        )
     columns = ["stage", "strategy", "dtype", "passed", "max_abs", "max_rel", "limit", "worst"]
     columns += [c for c in ("first bad", "in", "failure") if any(r[c] for r in rows)]
-    head = f"{document['model']} ({document['engine']}), target {document['target']}"
-    return "\n\n".join([head, formats.text_table(rows, columns), document["verdict"]])
+    head = _head(document)
+    return "\n\n".join([head, text_table(rows, columns), document["verdict"]])
 
 
 def bisect(document: Document) -> str:
@@ -310,16 +284,15 @@ def bisect(document: Document) -> str:
         {
             **r,
             "up to": f"{r['last']['index'] + 1} {r['last']['pass']}",
-            "error": (r["error"] or {}).get("message", "").partition("\n")[0],
+            "error": _failed(r["error"]),
         }
         for r in document["log"]
     ]
     found = [c for c in ("worst", "max_rel", "limit", "ratio", "error") if any(r[c] for r in rows)]
     columns = ["up to", "outcome", *found]
-    head = f"{document['model']} ({document['engine']}), target {document['target']}"
-    compiles = f"{document['compiles']} compiles."
-    table = formats.text_table(rows, columns)
-    return "\n\n".join([head, table, f"{document['verdict']} {compiles}"])
+    head = _head(document)
+    verdict = f"{document['verdict']} {document['compiles']} compiles."
+    return "\n\n".join([head, text_table(rows, columns), verdict])
 
 
 def profile(document: Document) -> str:
@@ -332,38 +305,24 @@ def profile(document: Document) -> str:
     rows = [
         {
             **k,
-            "share": formats.work_text(k["share"], 1.0),
+            "share": work_text(k["share"], 1.0),
             "of_peak": share_text(k["of_peak"]),
-            "flops": formats.flops(k["flops"]),
+            "flops": flops(k["flops"]),
             "FLOP/s": rate_text(k["flops_per_second"], ""),
             "B/s": rate_text(k["bytes_per_second"], ""),
-            "reads": formats.size(k["bytes_in"]),
-            "writes": formats.size(k["bytes_out"]),
+            "reads": size(k["bytes_in"]),
+            "writes": size(k["bytes_out"]),
             "computes": ", ".join(k["operators"]) or "no node of the graph",
         }
         for k in sorted(document["kernels"], key=lambda k: -k["median_ms"])
     ]
-    columns = [
-        "name",
-        "phase",
-        "median_ms",
-        "share",
-        "of_peak",
-        "roof",
-        "flops",
-        "FLOP/s",
-        "B/s",
-        "reads",
-        "writes",
-        "scope",
-        "computes",
-    ]
+    columns = "name phase median_ms share of_peak roof flops FLOP/s B/s reads writes scope computes"
     lines = [head, peaks_text(document["peaks"])]
     lines += [*map(phase_text, document["phases"]), *document["notes"]]
     if document["first_bad"] is not None:
         bad = document["kernels"][document["first_bad"]]
         lines.append(f"The first kernel that puts out NaN or infinity: {bad['name']}.")
-    return "\n".join([*lines, "", formats.text_table(rows, columns)])
+    return "\n".join([*lines, "", text_table(rows, columns.split())])
 
 
 def lint(document: Document) -> str:
@@ -375,11 +334,11 @@ def lint(document: Document) -> str:
     )
     if not document["findings"]:
         return f"{head}\nNothing was found."
-    hazards = [{**h, "moves": formats.size(h["bytes"])} for h in document["hazards"]]
+    hazards = [{**h, "moves": size(h["bytes"])} for h in document["hazards"]]
     rows = [
         {
             **f,
-            "moves": formats.size(f["bytes"]),
+            "moves": size(f["bytes"]),
             "node": f["nodes"][0],
             "operator": f["operators"][0],
             "what": f"{f['message']} {f['advice']}".strip(),
@@ -387,13 +346,9 @@ def lint(document: Document) -> str:
         for f in document["findings"][:MOST_FINDINGS]
     ]
     more = len(document["findings"]) - len(rows)
-    parts = [
-        head,
-        formats.text_table(hazards, ["title", "found", "ms", "moves", "remedy"]),
-        formats.text_table(
-            rows, ["title", "ms", "moves", "remedy", "operator", "scope", "node", "what"]
-        ),
-    ]
+    columns = ["title", "ms", "moves", "remedy", "operator", "scope", "node", "what"]
+    parts = [head, text_table(hazards, ["title", "found", "ms", "moves", "remedy"])]
+    parts.append(text_table(rows, columns))
     return "\n\n".join([*parts, f"{more} more; --json has all."] if more else parts)
 
 
@@ -402,8 +357,8 @@ def compile(document: Document) -> str:
     target = document["target"]
     code = document["code_bytes"]
     head = (
-        f"{target['name']}: {target['device']}; library {formats.size(document['library_bytes'])}, "
-        f"machine code of the kernels {formats.size(code) if code is not None else 'not known'}; "
+        f"{target['name']}: {target['device']}; library {size(document['library_bytes'])}, "
+        f"machine code of the kernels {size(code) if code is not None else 'not known'}; "
         f"built in {document['build_seconds']:.1f} s"
     )
     kernels: Sequence[Row] = document["kernels"]
@@ -411,13 +366,13 @@ def compile(document: Document) -> str:
         {
             "kernel": k["name"],
             "phase": k["phase"],
-            "machine code": formats.size(k["bytes"]) if k["bytes"] is not None else "-",
+            "machine code": size(k["bytes"]) if k["bytes"] is not None else "-",
             "lines": ", ".join(f"{language} {n}" for language, n in k["lines"].items()),
         }
         for k in kernels
     ]
     parts = ["\n".join([head, *document["notes"]])]
-    parts.append(formats.text_table(table, ["kernel", "phase", "machine code", "lines"]))
+    parts.append(text_table(table, ["kernel", "phase", "machine code", "lines"]))
     for kernel in kernels:
         for language, written in kernel.get("code", {}).items():
             parts.append(f"== {kernel['phase']} {kernel['name']}, {language}\n{written}")
@@ -428,15 +383,12 @@ def compile(document: Document) -> str:
 
 def reduce(document: Document) -> str:
     """What `reduce` says."""
-    head = f"{document['model']} ({document['engine']}), target {document['target']}"
+    head = _head(document)
     parts = [head, f"{document['bisection']} {document['compiles']} compiles."]
     if document["tries"]:
-        rows = [
-            {**r, "error": (r["error"] or {}).get("message", "").partition("\n")[0]}
-            for r in document["tries"]
-        ]
+        rows = [{**r, "error": _failed(r["error"])} for r in document["tries"]]
         told = [c for c in ("max_rel", "ratio", "error") if any(r[c] for r in rows)]
-        parts.append(formats.text_table(rows, ["nodes", "results", "outcome", *told]))
+        parts.append(text_table(rows, ["nodes", "results", "outcome", *told]))
     parts.append(document["verdict"])
     if document["report"] is not None:
         parts += [document["title"], f"before:\n{document['before']}"]
@@ -451,25 +403,15 @@ def tasks(document: Document) -> str:
         {
             **t,
             "shapes": shapes_text(t["shapes"], t["dtypes"]),
-            "flops": "-" if t["flops"] is None else formats.flops(t["flops"]),
+            "flops": "-" if t["flops"] is None else flops(t["flops"]),
             "share": "-" if t["share"] is None else f"{t['share']:.1%}",
             "built with": "its record" if t["uses_record"] else "",
         }
         for t in document["tasks"]
     ]
-    columns = [
-        "key",
-        "name",
-        "shapes",
-        "calls",
-        "flops",
-        "share",
-        "before_ms",
-        "best_ms",
-        "trials",
-        "built with",
-    ]
-    return "\n".join([_tuned_on(document), "", formats.text_table(rows, columns)])
+    columns = "key name shapes calls flops share before_ms best_ms trials"
+    table = text_table(rows, [*columns.split(), "built with"])
+    return "\n".join([_tuned_on(document), "", table])
 
 
 def tune(document: Document) -> str:
@@ -478,26 +420,25 @@ def tune(document: Document) -> str:
         {**t, "built with": "its record" if t["uses_record"] else "no record"}
         for t in document["tasks"]
     ]
-    columns = [
-        "key",
-        "name",
-        "trials",
-        "failed",
-        "before_ms",
-        "earlier_ms",
-        "best_ms",
-        "built with",
-    ]
+    columns = ["key", "name", "trials", "failed", "before_ms", "earlier_ms", "best_ms"]
     made = sum(t["trials"] for t in document["tasks"])
-    done = f"{made} trials in {formats.duration(document['seconds'])}"
+    done = f"{made} trials in {duration(document['seconds'])}"
     if document["cancelled"]:
         done = f"Stopped after {done}; what was found is kept"
     lines = [_tuned_on(document), done, f"Records: {document['records']}", *document["notes"]]
-    return "\n".join([*lines, "", formats.text_table(rows, columns)])
+    return "\n".join([*lines, "", text_table(rows, [*columns, "built with"])])
 
 
 def _tuned_on(document: Document) -> str:
-    return (
-        f"{document['model']} ({document['engine']}); target {document['target']}; "
-        f"{document['threads']} threads"
-    )
+    return f"{_head(document)}, {document['threads']} threads"
+
+
+def _head(document: Document, *more: str) -> str:
+    """Which program, by which engine, for what."""
+    of = f"{document['model']} ({document['engine']})"
+    return ", ".join([of, *more, f"target {document['target']}"])
+
+
+def _failed(error: Document | None) -> str:
+    """The first line of what went wrong, "" where nothing did."""
+    return (error or {}).get("message", "").partition("\n")[0]

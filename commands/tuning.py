@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from relascope.commands.shared import Connect, Document, Engine, cut_request, fleet_of, kept
+from relascope.commands.shared import Connect, Document, Engine, about, cut_request, fleet_of, kept
 from relascope.core.errors import EngineError
 from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
@@ -66,10 +66,7 @@ def tune(args: argparse.Namespace, connect: Connect) -> Document:
 
 def _about(args: argparse.Namespace, request: BuildRequest) -> Document:
     return {
-        "model": request.source.model,
-        "engine": args.engine,
-        "pipeline": str(request.pipeline),
-        "strategy": args.strategy if request.source.training else None,
+        **about(args, request.source, request.pipeline),
         "target": request.target,
         "threads": request.threads or len(os.sched_getaffinity(0)),
     }
@@ -118,26 +115,11 @@ def _so_far(
     for task in found:
         if task.key in keys:
             mine = [t for t in made if t.task == task.key]
-            rows.append(
-                Tuned(
-                    task.key,
-                    task.name,
-                    len(mine),
-                    sum(t.ms is None for t in mine),
-                    book.before_ms(task.key),
-                    task.best_ms,
-                    book.with_record_ms(task.key),
-                    book.takes(task.key),
-                )
-            )
-    return TuneResult(
-        made[-1].run if made else "",
-        str(place),
-        machine,
-        request.target,
-        request.threads or len(os.sched_getaffinity(0)),
-        tuple(rows),
-        seconds,
-        True,
-        book.notes,
-    )
+            failed, before = sum(t.ms is None for t in mine), book.before_ms(task.key)
+            known = (book.with_record_ms(task.key), book.takes(task.key))
+            told = (task.key, task.name, len(mine), failed, before, task.best_ms)
+            rows.append(Tuned(*told, *known))
+    threads = request.threads or len(os.sched_getaffinity(0))
+    on = (str(place), machine, request.target, threads)
+    run = made[-1].run if made else ""
+    return TuneResult(run, *on, tuple(rows), seconds, True, book.notes)
