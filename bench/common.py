@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -59,13 +59,27 @@ def request(
     return with_cut(client.call, asked)
 
 
-def tried(make: Callable[[], Iterable[Row]], **about: Any) -> Iterator[Row]:
-    """Rows, or one that says `failed` and why."""
-    try:
-        yield from make()
-    except EngineError as error:
-        print(f"{', '.join(map(str, about.values()))}: {error.message}", file=sys.stderr)
-        yield {**about, "missed": f"failed: {error.message}"}
+def measured(
+    args: argparse.Namespace,
+    sources: Iterable[ModelSource],
+    rows: Callable[[EngineClient, str, ModelSource], Iterable[Row]],
+) -> list[Row]:
+    """Rows of each engine that is asked for and each source whose sample is.
+
+    Where one fails, a row says `missed`, and why.
+    """
+    found: list[Row] = []
+    chosen = [s for s in sources if not args.samples or s.model in args.samples]
+    for ir in args.engine or ENGINES:
+        with EngineClient(ir) as client:
+            for source in chosen:
+                try:
+                    found += rows(client, ir, source)
+                except EngineError as error:
+                    said = f"failed: {error.message} ({error.where})"
+                    print(f"{ir}, {source.model} {said}", file=sys.stderr)
+                    found.append({"engine": ir, "sample": source.model, "missed": said})
+    return found
 
 
 def machine(**more: Any) -> Row:
@@ -88,7 +102,20 @@ def write(path: Path | None, document: Any) -> None:
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def verdict(missed: Sequence[str]) -> int:
-    """Print what is missed, in words; 1 where something is."""
-    print("\n".join(missed) or "Every bar is met.")
-    return 1 if missed else 0
+def finish(
+    args: argparse.Namespace, rows: Sequence[Row], missed: Callable[[Row], list[str]]
+) -> int:
+    """Print the rows, write them where that is wished, and print what they miss; 1 if they do.
+
+    Args:
+        missed: what a row promises and does not keep, in words, of one that has not failed.
+    """
+    table(rows)
+    write(args.output, rows)
+    said = []
+    for row in rows:
+        names = ("engine", "sample", "batch", "tokens", "dtype", "strategy")
+        where = ", ".join(f"{n} {row[n]}" for n in names if row.get(n) is not None)
+        said += [f"{where}: {m}" for m in ([row["missed"]] if "missed" in row else missed(row))]
+    print("\n".join(said) or "Every bar is met.")
+    return 1 if said else 0

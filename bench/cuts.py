@@ -12,12 +12,12 @@ again, and how long a cut takes.
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import common
-from common import ENGINES, SAMPLES, Row
+from common import SAMPLES, Row
 
 from graphs import joint as transformer
 from relascope.core.graph import Graph
@@ -42,24 +42,16 @@ def main() -> int:
         parser.add_argument(flag, action="store_true")
     args = parser.parse_args()
     rows: list[Row] = _sizes() if args.size else []
-    names = args.samples or [s.name for s in SAMPLES.values() if s.training]
-    for ir in (args.engine or ENGINES) if args.samples or not args.size else ():
-        with EngineClient(ir) as client:
-            for name in names:
-                for source in _sources(name, args.large):
-                    asked = (client, ir, replace(source, gradient=args.gradient), args)
-                    rows += common.tried(lambda a=asked: _rows(*a), engine=ir, sample=name)
-    hidden = ("budget", "eager", "most")
-    common.table(rows, [c for c in dict.fromkeys(c for r in rows for c in r) if c not in hidden])
-    common.write(args.output, rows)
-    return common.verdict([m for row in rows for m in _missed(row)])
+    if args.samples or not args.size:
+        rows += common.measured(args, _sources(args), functools.partial(_rows, args))
+    return common.finish(args, rows, _missed)
 
 
-def _sources(name: str, large: bool) -> list[ModelSource]:
-    first = ModelSource(name, training=True)
-    if not (large and SAMPLES[name].has_tokens):
-        return [first]
-    return [first, replace(first, batch=8, tokens=128)]
+def _sources(args: argparse.Namespace) -> Iterator[ModelSource]:
+    for sample in (s for s in SAMPLES.values() if s.training):
+        yield ModelSource(sample.name, training=True, gradient=args.gradient)
+        if args.large and sample.has_tokens:
+            yield ModelSource(sample.name, 8, 128, training=True, gradient=args.gradient)
 
 
 def _sizes() -> list[Row]:
@@ -76,7 +68,7 @@ def _sizes() -> list[Row]:
 
 
 def _rows(
-    client: EngineClient, ir: str, source: ModelSource, args: argparse.Namespace
+    args: argparse.Namespace, client: EngineClient, ir: str, source: ModelSource
 ) -> Iterator[Row]:
     """One row a strategy, and one for each way of PyTorch's."""
     pipeline = default_pipeline(ir, True, source.gradient)
@@ -129,32 +121,27 @@ def _figures(joint: Graph, found: Cut, label: str, seconds: float) -> Row:
 
 
 def _missed(row: Row) -> list[str]:
-    """What a row promises and does not keep, in words."""
-    names = ("engine", "sample", "batch", "tokens", "strategy")
-    where = ", ".join(f"{n} {row[n]}" for n in names if row.get(n) is not None)
-    if "strategy" not in row:
-        return [f"{where}: {row['missed']}"]
     missed = []
     if row.get("most") is not None and row["seconds"] > row["most"]:
-        missed.append(f"{where}: {row['seconds']:.2f} s, {row['most']} s promised")
+        missed.append(f"{row['seconds']:.2f} s, {row['most']} s promised")
     if row.get("budget") is not None and row["bytes"] > row["budget"]:
-        missed.append(f"{where}: {row['bytes']} bytes, budget {row['budget']}")
+        missed.append(f"{row['bytes']} bytes, budget {row['budget']}")
     if row.get("max_rel") is not None and not row["max_rel"] <= LIMIT:
-        missed.append(f"{where}: error {row['max_rel']:.2g} of the scale, {LIMIT} promised")
+        missed.append(f"error {row['max_rel']:.2g} of the scale, {LIMIT} promised")
     if row.get("peak_bytes"):
         off = abs(row["estimated_peak"] / row["peak_bytes"] - 1)
         if off > 0.1:
-            missed.append(f"{where}: the estimated peak memory is {off:.0%} off")
+            missed.append(f"the estimated peak memory is {off:.0%} off")
     if row["strategy"] == "min_cut" and "eager" in row:
         most = 0.66 if row["sample"] == "bert_layer" else 1.0
         if row["to_min_cut"] is not None and row["to_min_cut"] > most:
-            missed.append(f"{where}: {row['to_min_cut']:.4f} of PyTorch's bytes, {most} promised")
+            missed.append(f"{row['to_min_cut']:.4f} of PyTorch's bytes, {most} promised")
         if row["bytes"] > row["eager"]:
-            missed.append(f"{where}: more bytes than PyTorch eager")
+            missed.append("more bytes than PyTorch eager")
         if row["products"]:
-            missed.append(f"{where}: {row['products']} matrix products computed again")
+            missed.append(f"{row['products']} matrix products computed again")
         if row["time_share"] > 0.05:
-            missed.append(f"{where}: {row['time_share']:.1%} of the forward's time recomputed")
+            missed.append(f"{row['time_share']:.1%} of the forward's time recomputed")
     return missed
 
 

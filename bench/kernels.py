@@ -10,11 +10,12 @@ of no node and outside kernels. Returns 1 where a sample fails.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from collections.abc import Iterator
 
 import common
-from common import ENGINES, SAMPLES, Row
+from common import SAMPLES, Row
 
 from relascope.engine.client import EngineClient
 from relascope.engine.protocol.source import ModelSource
@@ -42,14 +43,14 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1, metavar="N")
     args = parser.parse_args()
     modes = [m for m in (False, True) if args.training == args.inference or m == args.training]
-    rows: list[Row] = []
+    sources = [
+        ModelSource(sample.name, training=training)
+        for sample in SAMPLES.values()
+        for training in modes
+        if sample.training or not training
+    ]
     peaks: dict[str, Row] = {}
-    for ir in args.engine or ENGINES:
-        with EngineClient(ir) as client:
-            for name in args.samples or SAMPLES:
-                for training in modes if SAMPLES[name].training else {False} & set(modes):
-                    asked = (client, ir, ModelSource(name, training=training), args, peaks)
-                    rows += common.tried(lambda a=asked: _rows(*a), engine=ir, sample=name)
+    rows = common.measured(args, sources, functools.partial(_rows, args, peaks))
     machine = common.machine(threads=args.threads)
     print(json.dumps(machine))
     for ir, found in peaks.items():
@@ -65,11 +66,11 @@ def main() -> int:
 
 
 def _rows(
+    args: argparse.Namespace,
+    peaks: dict[str, Row],
     client: EngineClient,
     ir: str,
     source: ModelSource,
-    args: argparse.Namespace,
-    peaks: dict[str, Row],
 ) -> Iterator[Row]:
     """One row a phase; in training, "forward" is that of the split program."""
     asked = common.request(client, ir, source, args.threads, args.repeats)

@@ -10,6 +10,7 @@ error against PyTorch stands beside it, and how long building took. Returns 1 wh
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -28,35 +29,27 @@ WHOLE = "forward_backward"
 
 @dataclass(frozen=True)
 class Case:
-    """What is timed, and how long it may take.
+    """How long a source may take; the default cut in training.
 
     Args:
-        most: of the time of PyTorch eager, in Relax and in Relay; the default cut in training.
-        batch, tokens: of the sample; None is its own default.
+        most: of the time of PyTorch eager, in Relax and in Relay.
         build: seconds that building may take.
     """
 
-    sample: str
-    training: bool
     most: tuple[float, float]
-    batch: int | None = None
-    tokens: int | None = None
     build: float | None = None
 
-    @property
-    def source(self) -> ModelSource:
-        """The sample so."""
-        return ModelSource(self.sample, self.batch, self.tokens, training=self.training)
 
-
-CASES = (
-    Case("bert_layer", False, (0.95, 0.6), 1, 14),
-    Case("bert_layer", False, (0.95, 1.0), 8, 128),
-    Case("bert_layer", True, (0.9, 1.0), 1, 14),
-    Case("bert_layer", True, (0.9, 1.0), 8, 128),
-    Case("bert", False, (0.95, 0.95), 1, 14, 15.0),
-    *(Case(n, False, (1.05, 1.05)) for n in ("resnet", "vit", "gpt2_block", "super_resolution")),
-)
+CASES = {
+    ModelSource("bert_layer", 1, 14): Case((0.95, 0.6)),
+    ModelSource("bert_layer", 8, 128): Case((0.95, 1.0)),
+    ModelSource("bert_layer", 1, 14, training=True): Case((0.9, 1.0)),
+    ModelSource("bert_layer", 8, 128, training=True): Case((0.9, 1.0)),
+    ModelSource("bert", 1, 14): Case((0.95, 0.95), 15.0),
+    **dict.fromkeys(
+        map(ModelSource, ("resnet", "vit", "gpt2_block", "super_resolution")), Case((1.05, 1.05))
+    ),
+}
 MOST_OF_RIVAL = 1.0
 """Of the time of torch.compile, forward and backward in Relax."""
 
@@ -68,17 +61,12 @@ def main() -> int:
     parser.add_argument("--rival", action="store_true")
     args = parser.parse_args()
     rows: list[Row] = []
-    for ir in args.engine or ENGINES:
-        for threads in args.threads or sorted({1, os.cpu_count() or 1}):
-            # A process has the threads of its first call: TVM's pool does not grow.
-            with EngineClient(ir) as client:
-                for case in CASES:
-                    if not args.samples or case.sample in args.samples:
-                        asked = (client, ir, case, threads, args)
-                        rows += common.tried(lambda a=asked: _rows(*a), engine=ir, s=case.sample)
+    # A process has the threads of its first call: TVM's pool does not grow.
+    for threads in args.threads or sorted({1, os.cpu_count() or 1}):
+        rows += common.measured(args, CASES, functools.partial(_rows, args, threads))
     document = {"machine": common.machine(), "rows": rows}
     print(json.dumps(document["machine"]))
-    common.table(rows, [c for c in rows[0] if c != "target"])
+    common.table(rows)
     common.write(args.output, document)
     missed = sum(bool(row["missed"]) for row in rows)
     print(f"{missed} bars are missed." if missed else "Every bar is met.")
@@ -86,25 +74,26 @@ def main() -> int:
 
 
 def _rows(
-    client: EngineClient, ir: str, case: Case, threads: int, args: argparse.Namespace
+    args: argparse.Namespace, threads: int, client: EngineClient, ir: str, source: ModelSource
 ) -> Iterator[Row]:
-    asked = common.request(client, ir, case.source, threads, args.repeats)
+    case = CASES[source]
+    asked = common.request(client, ir, source, threads, args.repeats)
     baselines = BASELINES[:1] if args.rival and ir == "relax" else ()
     result: TimeResult = client.call("time", asked, baselines)
     for note in result.notes:
-        print(f"{ir}, {case.sample}: {note}", file=sys.stderr)
+        print(f"{ir}, {source.model}: {note}", file=sys.stderr)
     for row in result.rows:
         rival, ours = row.ours_over is not None, row.ratio_to_eager is not None
-        barred = row.phase == (WHOLE if rival or case.training else "forward")
+        barred = row.phase == (WHOLE if rival or source.training else "forward")
         most = MOST_OF_RIVAL if rival else case.most[ENGINES.index(ir)]
         ratio = row.ours_over if rival else row.ratio_to_eager
         late = ours and not rival and case.build and result.build_seconds > case.build
         slow = ratio is not None and barred and ratio > most
         yield {
             "engine": ir,
-            "sample": case.sample,
-            "batch": case.batch,
-            "tokens": case.tokens,
+            "sample": source.model,
+            "batch": source.batch,
+            "tokens": source.tokens,
             "phase": row.phase,
             "threads": result.threads,
             "what": row.what,

@@ -8,6 +8,7 @@ as long as the passes.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import common
 
@@ -21,22 +22,20 @@ MOST = 2.0
 def main() -> int:
     """Measure, print, and return 0 where the bar is met."""
     args = common.options(__doc__, repeats=0).parse_args()
-    rows = []
-    for ir in args.engine or common.ENGINES:
-        for sample in args.samples or ("bert",):
-            source, pipeline = ModelSource(sample), default_pipeline(ir, False)
-            with EngineClient(ir) as client:
-                client.call("load", source)
-                began = time.perf_counter()
-                records = client.call("step", source, pipeline)
-                whole = time.perf_counter() - began
-            own = sum(r.seconds for r in records)
-            row = {"engine": ir, "sample": sample, "passes": len(records), "passes_s": own}
-            rows.append({**row, "added_s": whole - own, "ratio": (whole - own) / own, "most": MOST})
-    common.table(rows)
-    common.write(args.output, rows)
-    late = [r for r in rows if r["ratio"] > MOST]
-    return common.verdict([f"{r['engine']}, {r['sample']}: {r['ratio']:.2f}" for r in late])
+    rows = common.measured(args, map(ModelSource, args.samples or ("bert",)), _rows)
+    return common.finish(
+        args, rows, lambda row: [f"ratio {row['ratio']:.2f}"] if row["ratio"] > MOST else []
+    )
+
+
+def _rows(client: EngineClient, ir: str, source: ModelSource) -> Iterator[common.Row]:
+    client.call("load", source)
+    began = time.perf_counter()
+    records = client.call("step", source, default_pipeline(ir, False))
+    whole = time.perf_counter() - began
+    own = sum(r.seconds for r in records)
+    row = {"engine": ir, "sample": source.model, "passes": len(records), "passes_s": own}
+    yield {**row, "added_s": whole - own, "ratio": (whole - own) / own, "most": MOST}
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -29,6 +29,70 @@ class Example:
     differs: str = ""
 
 
+@dataclass(frozen=True)
+class Parts:
+    """Makes the parts of one example; what an IR adds is `variable` and `program`.
+
+    Args:
+        dtype: of its floating tensors.
+
+    Attributes:
+        arguments: of "main", in the order in which they were made.
+        weights: names of those that are parameters; their values are drawn.
+    """
+
+    ir = ""
+    dtype: str
+    arguments: list[Any] = field(default_factory=list)
+    weights: list[str] = field(default_factory=list)
+
+    def variable(self, name: str, shape: Sequence[int], dtype: str) -> Any:
+        """A variable of the IR."""
+        raise NotImplementedError
+
+    def program(self, body: Any) -> Any:
+        """A typed program of one function, "main", of all arguments, that computes `body`."""
+        raise NotImplementedError
+
+    def var(self, name: str, *shape: int, dtype: str = "") -> Any:
+        """An argument; of another dtype where one is named."""
+        self.arguments.append(self.variable(name, shape, dtype or self.dtype))
+        return self.arguments[-1]
+
+    def weight(self, name: str, *shape: int, dtype: str = "") -> Any:
+        """An argument that is a parameter."""
+        self.weights.append(name)
+        return self.var(name, *shape, dtype=dtype)
+
+    def values(self, make: Callable[[np.ndarray], Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the parameters, by name; `kinds` has the types of all arguments."""
+
+        def drawn(name: str, kind: Any) -> Any:
+            size = getattr(kind.shape, "values", kind.shape)
+            return make(draw(name, *map(int, size), dtype=str(kind.dtype)))
+
+        return {n: drawn(n, kinds[n]) for n in self.weights}
+
+    def example(
+        self,
+        body: Any,
+        after: str = "",
+        params: tuple[tuple[str, str], ...] = (),
+        differs: str = "",
+    ) -> Example:
+        """What a pass is shown on.
+
+        Args:
+            body: what "main" computes.
+            after: the pipeline that the pass needs to have behind it.
+        """
+        program = self.program(body)
+        for step in read_pipeline(self.ir, after):
+            entry = info(self.ir, step)
+            program = entry.load()(program, **entry.arguments(step))
+        return Example(program, params, differs)
+
+
 Make = Callable[[str], Example]
 """Builds an example whose floating tensors have a dtype: "float32" or "float64"."""
 
@@ -39,15 +103,15 @@ def draw(name: str, *shape: int, dtype: str) -> np.ndarray:
     return np.random.default_rng(seed).uniform(0.5, 1.5, shape).astype(dtype)
 
 
-def by_name(tensors: Callable[[str], Any], *modules: ModuleType) -> Mapping[str, Make]:
+def by_name(parts: Callable[[str], Any], *modules: ModuleType) -> Mapping[str, Make]:
     """The examples in some modules by their passes' names, which their functions have.
 
     Args:
-        tensors: makes what the functions take, from a dtype.
+        parts: makes what the functions take, from a dtype.
     """
 
     def made(function: FunctionType) -> Make:
-        return lambda dtype: function(tensors(dtype))
+        return lambda dtype: function(parts(dtype))
 
     return {
         name: made(value)
@@ -57,11 +121,3 @@ def by_name(tensors: Callable[[str], Any], *modules: ModuleType) -> Mapping[str,
         and value.__module__ == module.__name__
         and not name.startswith("_")
     }
-
-
-def stepped(ir: str, pipeline: str, program: Any) -> Any:
-    """A program after a pipeline's passes."""
-    for step in read_pipeline(ir, pipeline):
-        entry = info(ir, step)
-        program = entry.load()(program, **entry.arguments(step))
-    return program

@@ -7,7 +7,7 @@ What it costs is estimated (`passes.cost`), or, with the kernels of a profile, m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
 
@@ -74,5 +74,6 @@ def lint(
         phases: of each kernel, "forward" or "backward", where the program was split.
     """
     subject = Subject(graph, kernels, measured, target, phases)
-    found = [f for one in LINTERS.values() for f in one.find(subject) if subject.remains(f)]
+    every = [replace(f, hazard=one.name) for one in LINTERS.values() for f in one.find(subject)]
+    found = filter(subject.remains, every)
     return tuple(sorted(found, key=lambda f: (-f.seconds, -f.bytes)))

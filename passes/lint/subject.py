@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -96,6 +96,12 @@ class Subject:
                 found.add(node.id)
         return found
 
+    def calls(self, ops: Container[str]) -> Iterator[Node]:
+        """The calls of some operators that read something and that a result needs."""
+        for node in self.graph.nodes:
+            if node.kind is Kind.CALL and node.op in ops and node.id in self.live and node.edges:
+                yield node
+
     def base(self, node_id: str) -> Node:
         """The node that a value's storage belongs to: itself, or of a view what that shows."""
         return self.graph.by_id[self.work.owner[node_id]]
@@ -132,14 +138,13 @@ class Subject:
 
     def finding(
         self,
-        hazard: str,
         nodes: Iterable[str],
         message: str,
         remedy: str,
         wasted: Iterable[str] | None = None,
         advice: str = "",
     ) -> Finding:
-        """A finding about some nodes.
+        """A finding about some nodes; `lint` enters whose it is.
 
         Args:
             wasted: those whose cost the remedy would spare; all of them otherwise.
@@ -150,7 +155,7 @@ class Subject:
         moved = sum(self.moved(i) for i in spared)
         timed = {i for inside, _ in self.measured or () for i in inside}
         return Finding(
-            hazard,
+            "",
             nodes,
             tuple(by_id[i].title for i in nodes),
             by_id[nodes[0]].scope,

@@ -16,13 +16,10 @@ TITLE = "Casts"
 def find(subject: Subject) -> Iterator[Finding]:
     """Casts of casts, casts to the own type, and what computes in a wider type than the model."""
     graph = subject.graph
-    for node in graph.nodes:
-        if node.kind is not Kind.CALL or node.op not in CASTS or node.id not in subject.live:
-            continue
+    for node in subject.calls(CASTS):
         source = graph.by_id[node.edges[0]]
         if _dtype(source) == _dtype(node):
             yield subject.finding(
-                NAME,
                 [node.id],
                 f"It is cast to {_dtype(node)}, which it is.",
                 subject.remedy("idle cast"),
@@ -39,7 +36,6 @@ def _twice(subject: Subject, first: Node, second: Node) -> Iterator[Finding]:
     back = before == _dtype(second)
     words = f"{before} to {_dtype(first)} to {_dtype(second)}"
     yield subject.finding(
-        NAME,
         [second.id, first.id],
         f"Two casts in a row, {words}" + (", are back where they began." if back else "."),
         subject.remedy("cast of cast"),
@@ -68,7 +64,6 @@ def _wide(subject: Subject) -> Iterator[Finding]:
         if any(_dtype(r) == "float64" and r.id not in subject.fixed for r in read):
             continue  # it began before
         yield subject.finding(
-            NAME,
             [node.id],
             "From here on it computes in float64, though the model's arguments are narrower.",
             "",

@@ -32,7 +32,6 @@ def find(subject: Subject) -> Iterator[Finding]:
         names = [i.name for i in _weights(subject, inside)]
         what = ", ".join(names[:3]) + (" and more" if names[3:] else "")
         yield subject.finding(
-            NAME,
             [node.id, *(i for i in inside if i != node.id)],
             f"{what or 'A constant'}: this is computed of it in every call.",
             subject.remedy("constant" if bound else "weights"),

@@ -21,7 +21,6 @@ def find(subject: Subject) -> Iterator[Finding]:
         claimed.update(part)
         calls = [i for i in part if graph.by_id[i].kind is Kind.CALL]
         yield subject.finding(
-            NAME,
             [node.id, *(i for i in calls if i != node.id)],
             f"No result needs this {node.op}.",
             subject.remedy("dead"),

@@ -30,7 +30,6 @@ def find(subject: Subject) -> Iterator[Finding]:
         if is_view(node) or node.id not in subject.live:
             continue
         yield subject.finding(
-            NAME,
             [node.id, known],
             f"{node.op} computes what is there already.",
             _remedy(subject, node, subject.graph.by_id[known]),

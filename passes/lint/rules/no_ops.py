@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relascope.core.graph import Kind, Literal, Node
-from relascope.core.operators import BROADCASTS, FACTORS, ONES, RESHAPES, SUMS, ZEROS
+from relascope.core.operators import BROADCASTS, FACTORS, ONES, RESHAPES, SUMS, TRANSPOSES, ZEROS
 from relascope.passes.lint.subject import Finding, Subject, axes_of, is_transpose
 
 NAME = "no_ops"
@@ -14,22 +14,16 @@ TITLE = "Operators that change nothing"
 
 def find(subject: Subject) -> Iterator[Finding]:
     """x + 0, x * 1, and transposes that leave the axes in order."""
-    for node in subject.graph.nodes:
-        if node.kind is not Kind.CALL or node.id not in subject.live or not node.edges:
-            continue
+    for node in subject.calls(TRANSPOSES | SUMS | FACTORS):
         if is_transpose(node) and axes_of(node) == tuple(range(len(axes_of(node)))):
-            yield subject.finding(
-                NAME,
-                [node.id],
-                "This transpose leaves the axes in order.",
-                subject.remedy("idle transpose"),
-            )
+            what, message = "idle transpose", "This transpose leaves the axes in order."
         elif node.op in SUMS and _leaves(subject, node, 0.0, ZEROS):
-            yield subject.finding(NAME, [node.id], "This adds zeros.", subject.remedy("zeros"))
+            what, message = "zeros", "This adds zeros."
         elif node.op in FACTORS and _leaves(subject, node, 1.0, ONES):
-            yield subject.finding(
-                NAME, [node.id], "This multiplies by ones.", subject.remedy("ones")
-            )
+            what, message = "ones", "This multiplies by ones."
+        else:
+            continue
+        yield subject.finding([node.id], message, subject.remedy(what))
 
 
 def _leaves(subject: Subject, node: Node, number: float, filled: frozenset[str]) -> bool:

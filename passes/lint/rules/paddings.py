@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relascope.core.graph import Kind
 from relascope.core.operators import PADS
 from relascope.passes.lint.subject import Finding, Subject
 
@@ -17,8 +16,8 @@ def find(subject: Subject) -> Iterator[Finding]:
     graph, remedy = subject.graph, subject.remedy("padding")
     if not remedy:
         return
-    for node in graph.nodes:
-        if node.kind is not Kind.CALL or node.op not in PADS or len(graph.readers[node.id]) != 1:
+    for node in subject.calls(PADS):
+        if len(graph.readers[node.id]) != 1:
             continue
         reader = graph.by_id[graph.readers[node.id][0]]
         if "conv2d" not in reader.op or node.attrs.get("pad_mode") != "constant":
@@ -26,13 +25,8 @@ def find(subject: Subject) -> Iterator[Finding]:
         if reader.edges[0] != node.id or node.id in graph.outputs or not _zeros(subject, node.id):
             continue
         if not subject.together(node.id, reader.id):
-            yield subject.finding(
-                NAME,
-                [node.id, reader.id],
-                f"The {reader.op} that reads this could pad by itself.",
-                remedy,
-                [node.id],
-            )
+            message = f"The {reader.op} that reads this could pad by itself."
+            yield subject.finding([node.id, reader.id], message, remedy, [node.id])
 
 
 def _zeros(subject: Subject, pad: str) -> bool:

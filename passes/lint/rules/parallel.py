@@ -22,7 +22,7 @@ def find(subject: Subject) -> Iterator[Finding]:
     if subject.graph.forward_outputs is not None:
         return  # their weights get gradients one by one
     groups: dict[Hashable, list[Node]] = {}
-    for node in subject.graph.nodes:
+    for node in subject.calls(WEIGHTED):
         key = _key(subject, node)
         if key is not None:
             groups.setdefault(key, []).append(node)
@@ -41,24 +41,16 @@ def find(subject: Subject) -> Iterator[Finding]:
             remedy = f"{subject.remedy('duplicates')}|{remedy}"
         read = subject.base(group[0].edges[0])
         again = (len(group) - 1) * (read.bytes or 0)
-        found = subject.finding(
-            NAME,
-            [n.id for n in group],
-            f"{len(group)} products read {read.title or 'one operand'} with a weight each; one "
-            "product reads it once.",
-            remedy,
-            (),
-            advice,
-        )
+        what = f"{len(group)} products read {read.title or 'one operand'} with a weight each"
+        message = f"{what}; one product reads it once."
+        found = subject.finding([n.id for n in group], message, remedy, (), advice)
         yield replace(found, bytes=again, seconds=subject.work.machine.seconds(0, again))
 
 
 def _key(subject: Subject, node: Node) -> Hashable | None:
     """What products have in common that can be one; None of what is no such product."""
-    if node.kind is not Kind.CALL or node.op not in WEIGHTED or len(node.edges) < 2:
-        return None
-    left, right = node.edges[:2]
-    if node.id not in subject.live or right not in subject.weights or left in subject.weights:
+    left, right = (*node.edges, "")[:2]
+    if right not in subject.weights or left in subject.weights:
         return None
     weight, attrs = subject.graph.by_id[right].outputs[0], dict(node.attrs)
     for name in _COUNTED:
@@ -73,11 +65,5 @@ def _key(subject: Subject, node: Node) -> Hashable | None:
         across = (*weight.shape[:-2], weight.shape[-1])
     # A view of the operand is the operand, and products of equal shape read one such view.
     base, shape = subject.base(left).id, subject.graph.by_id[left].outputs[0]
-    return (
-        node.op,
-        base,
-        shape,
-        across,
-        weight.dtype,
-        json.dumps(attrs, sort_keys=True, default=str),
-    )
+    told = json.dumps(attrs, sort_keys=True, default=str)
+    return node.op, base, shape, across, weight.dtype, told

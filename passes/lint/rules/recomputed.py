@@ -22,7 +22,6 @@ def find(subject: Subject) -> Iterator[Finding]:
         if len({phases[p] for p in places}) < 2 or not (is_product(node) or is_reduction(node)):
             continue
         yield subject.finding(
-            NAME,
             [node.id],
             f"The backward computes this {node.title} again.",
             "",

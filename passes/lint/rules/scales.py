@@ -16,9 +16,7 @@ def find(subject: Subject) -> Iterator[Finding]:
     """A product, or quotient, of what a convolution or dense layer puts out and weights alone."""
     if subject.graph.forward_outputs is not None:
         return  # weights that get a gradient stay as they are
-    for node in subject.graph.nodes:
-        if node.kind is not Kind.CALL or node.op not in FACTORS or node.id not in subject.live:
-            continue
+    for node in subject.calls(FACTORS):
         left, right = (*node.edges, "", "")[:2]
         for data, scale in ((left, right), (right, left))[: 1 if node.op == "divide" else 2]:
             if not data or scale not in subject.weights or data in subject.weights:
@@ -27,7 +25,6 @@ def find(subject: Subject) -> Iterator[Finding]:
             if layer is not None and _fits(subject.graph, layer, node, scale):
                 ready = scale in subject.fixed and layer.edges[1] in subject.fixed
                 yield subject.finding(
-                    NAME,
                     [node.id, layer.id],
                     f"The weight of {layer.op} could hold this factor.",
                     subject.remedy("scale") if ready else f"bind|fold|{subject.remedy('scale')}",

@@ -45,7 +45,6 @@ def find(subject: Subject) -> Iterator[Finding]:
             continue
         nodes = [i for k in kernels for i in subject.kernels[k]]
         found = subject.finding(
-            NAME,
             nodes,
             f"{len(kernels)} of {len(subject.kernels)} kernels move at most 16 KiB each.",
             subject.remedy("unfused") if can_join else "",

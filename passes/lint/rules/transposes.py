@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relascope.core.graph import Kind, Node
-from relascope.core.operators import BROADCASTS
+from relascope.core.operators import BROADCASTS, TRANSPOSES
 from relascope.passes.cost import is_product, is_view
 from relascope.passes.lint.subject import Finding, Subject, axes_of, is_transpose, turns_matrix
 
@@ -16,9 +16,9 @@ TITLE = "Transposed copies"
 def find(subject: Subject) -> Iterator[Finding]:
     """Transposes that another order of writing spares."""
     graph = subject.graph
-    for node in graph.nodes:
-        if not is_transpose(node) or node.id not in subject.live or node.id in subject.weights:
-            continue  # of weights alone: constant work
+    for node in subject.calls(TRANSPOSES):
+        if node.id in subject.weights:
+            continue  # constant work
         source = graph.by_id[node.edges[0]]
         if is_transpose(source) and not subject.together(source.id, node.id):
             yield _twice(subject, source, node)
@@ -36,7 +36,7 @@ def _twice(subject: Subject, first: Node, second: Node) -> Finding:
     if len(subject.graph.readers[first.id]) > 1:
         spared = [second.id]
     remedy = subject.remedy("transpose of transpose")
-    return subject.finding(NAME, [second.id, first.id], message, remedy, spared)
+    return subject.finding([second.id, first.id], message, remedy, spared)
 
 
 def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
@@ -53,7 +53,6 @@ def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
             weight = len(node.outputs[0].shape) == 2 and products[0].op == "nn.batch_matmul"
             remedy = subject.remedy("transposed weight" if weight else "transposed operand")
         yield subject.finding(
-            NAME,
             [node.id, *(p.id for p in products)],
             f"{source.title or source.kind.value} is written out transposed for {products[0].op}, "
             "which could read it as it lies.",
@@ -72,7 +71,6 @@ def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
         if not remedy:
             return
         yield subject.finding(
-            NAME,
             [node.id, source.id],
             "A product is written out once more, transposed; the product of the transposed "
             "operands is the same.",

@@ -34,7 +34,6 @@ def find(subject: Subject) -> Iterator[Finding]:
         found = _reader(subject, nodes)
         if found is not None:
             yield subject.finding(
-                NAME,
                 [last.id, found.id],
                 f"{last.title} and the {found.title} that reads it are two kernels.",
                 "" if fused else subject.remedy("unfused"),

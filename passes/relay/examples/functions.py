@@ -8,54 +8,50 @@ import tvm
 from tvm import relay
 
 from relascope.passes.catalogue.example import Example
-from relascope.passes.relay.examples.building import Tensors, after, of_module, program
-from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.examples.building import Tensors
 
 
-def _module(inlined: bool, called: tuple[str, ...], new: Tensors) -> RelayProgram:
+def _module(inlined: bool, called: tuple[str, ...], new: Tensors) -> Example:
     """Two functions, one of them perhaps marked to be inlined, and a "main" that calls some."""
     bodies = {"square": lambda x: relay.multiply(x, x), "positive": relay.nn.relu}
     mod = tvm.IRModule()
     for name, body in bodies.items():
-        x = new.var("x", 2, 3)
+        x = new.variable("x", (2, 3), new.dtype)
         function: Any = relay.Function([x], body(x))
         if inlined and name == "square":
             function = function.with_attr("Inline", tvm.tir.IntImm("int32", 1))
         mod[name] = function
     mod = relay.transform.InferType()(mod)  # a call asks for the type of what it calls
-    z = new.var("z", 2, 3)
-    result = z
+    z = result = new.var("z", 2, 3)
     for name in called:
         result = relay.add(result, mod.get_global_var(name)(z))
     mod["main"] = relay.Function([z], result)
-    return of_module(mod)
+    return Example(new.of_module(mod))
 
 
 def inline(new: Tensors) -> Example:
-    return Example(_module(True, ("square", "positive"), new))
+    return _module(True, ("square", "positive"), new)
 
 
 def remove_unused_functions(new: Tensors) -> Example:
-    return Example(_module(False, ("square",), new))
+    return _module(False, ("square",), new)
 
 
 _ELSEWHERE = "sqrt exp"
 
 
-def _on_two_devices(new: Tensors) -> RelayProgram:
-    x, y = new.var("x", 1, 10), new.var("y", 1, 10)
-    both = relay.add(x, y)
-    return program([x, y], relay.exp(relay.subtract(relay.sqrt(both), relay.log(both))))
+def _on_two_devices(new: Tensors) -> Any:
+    both = relay.add(new.var("x", 1, 10), new.var("y", 1, 10))
+    return relay.exp(relay.subtract(relay.sqrt(both), relay.log(both)))
 
 
 def on_device(new: Tensors) -> Example:
-    return Example(_on_two_devices(new), (("operators", _ELSEWHERE),))
+    return new.example(_on_two_devices(new), params=(("operators", _ELSEWHERE),))
 
 
 def plan_devices(new: Tensors) -> Example:
-    return Example(after(f"on_device(operators={_ELSEWHERE})", _on_two_devices(new)))
+    return new.example(_on_two_devices(new), after=f"on_device(operators={_ELSEWHERE})")
 
 
 def defuse(new: Tensors) -> Example:
-    x = new.var("x", 2, 3)
-    return Example(after("fuse", program([x], relay.exp(relay.nn.relu(x)))))
+    return new.example(relay.exp(relay.nn.relu(new.var("x", 2, 3))), after="fuse")

@@ -8,107 +8,94 @@ import numpy as np
 from tvm import relay
 
 from relascope.passes.catalogue.example import Example
-from relascope.passes.relay.examples.building import Tensors, program
+from relascope.passes.relay.examples.building import Tensors
 
 
 def simplify_expr(new: Tensors) -> Example:
     x = new.var("x", 2, 3)
     one, two = relay.const(1.0, new.dtype), relay.const(2.0, new.dtype)
-    body = relay.multiply(relay.add(relay.add(x, one), two), one)
-    return Example(program([x], relay.exp(body)))
+    return new.example(relay.exp(relay.multiply(relay.add(relay.add(x, one), two), one)))
 
 
 def canonicalize_ops(new: Tensors) -> Example:
-    x, bias = new.var("x", 1, 2, 4, 4), new.var("bias", 2)
-    return Example(program([x, bias], relay.nn.bias_add(x, bias), ["bias"]))
+    return new.example(relay.nn.bias_add(new.var("x", 1, 2, 4, 4), new.weight("bias", 2)))
+
+
+def _three_by_three(x: Any, weight: Any, channels: int = 2, **more: Any) -> Any:
+    return relay.nn.conv2d(x, weight, channels=channels, kernel_size=(3, 3), **more)
 
 
 def fold_explicit_padding(new: Tensors) -> Example:
-    x, w = new.var("x", 1, 1, 8, 8), new.var("w", 2, 1, 3, 3)
-    size = {"channels": 2, "kernel_size": (3, 3)}
+    x, w = new.var("x", 1, 1, 8, 8), new.weight("w", 2, 1, 3, 3)
     padded = relay.nn.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    return Example(program([x, w], relay.nn.conv2d(padded, w, **size), ["w"]))
+    return new.example(_three_by_three(padded, w))
 
 
 def convert_layout(new: Tensors) -> Example:
-    x, w = new.var("x", 1, 1, 8, 8), new.var("w", 2, 1, 3, 3)
-    body = relay.nn.conv2d(x, w, channels=2, kernel_size=(3, 3))
-    return Example(program([x, w], relay.nn.relu(body), ["w"]))
+    x, w = new.var("x", 1, 1, 8, 8), new.weight("w", 2, 1, 3, 3)
+    return new.example(relay.nn.relu(_three_by_three(x, w)))
 
 
 def alter_op_layout(new: Tensors) -> Example:
     x, w = new.var("x", 1, 8, 8, 8), new.constant("w", 8, 8, 3, 3)
-    body = relay.nn.conv2d(x, w, channels=8, kernel_size=(3, 3))
-    return Example(program([x], relay.nn.relu(body)))
+    return new.example(relay.nn.relu(_three_by_three(x, w, 8)))
 
 
 def mixed_precision(new: Tensors) -> Example:
-    x, w = new.var("x", 2, 3, dtype="float32"), new.var("w", 4, 3, dtype="float32")
-    return Example(
-        program([x, w], relay.nn.softmax(relay.nn.dense(x, w)), ["w"]),
-        differs="It is rounded to float16 on the way.",
-    )
+    x, w = new.var("x", 2, 3, dtype="float32"), new.weight("w", 4, 3, dtype="float32")
+    differs = "It is rounded to float16 on the way."
+    return new.example(relay.nn.softmax(relay.nn.dense(x, w)), differs=differs)
 
 
 def fast_math(new: Tensors) -> Example:
     x = new.var("x", 2, 3, dtype="float32")
-    return Example(
-        program([x], relay.tanh(relay.erf(x))), differs="The quick forms are rounded otherwise."
-    )
+    return new.example(relay.tanh(relay.erf(x)), differs="The quick forms are rounded otherwise.")
 
 
 def _convolution(x: Any, new: Tensors) -> Any:
     """Two channels of a 3 by 3 convolution over an image of one channel."""
-    weight = new.constant("w", 2, 1, 3, 3)
-    return relay.nn.conv2d(x, weight, padding=(1, 1), channels=2, kernel_size=(3, 3))
+    return _three_by_three(x, new.constant("w", 2, 1, 3, 3), padding=(1, 1))
 
 
 def fold_scale_axis(new: Tensors) -> Example:
-    x = new.var("x", 1, 1, 10, 10)
-    before = relay.multiply(x, new.constant("in", 1, 1, 1))
-    body = relay.multiply(_convolution(before, new), new.constant("out", 2, 1, 1))
-    return Example(program([x], body))
+    before = relay.multiply(new.var("x", 1, 1, 10, 10), new.constant("in", 1, 1, 1))
+    return new.example(relay.multiply(_convolution(before, new), new.constant("out", 2, 1, 1)))
 
 
 def backward_fold_scale_axis(new: Tensors) -> Example:
-    x = new.var("x", 1, 1, 10, 10)
-    scale = new.constant("out", 2, 1, 1)
-    return Example(program([x], relay.multiply(_convolution(x, new), scale)))
+    convolved = _convolution(new.var("x", 1, 1, 10, 10), new)
+    return new.example(relay.multiply(convolved, new.constant("out", 2, 1, 1)))
 
 
 def forward_fold_scale_axis(new: Tensors) -> Example:
-    x = new.var("x", 1, 1, 10, 10)
-    scaled = relay.multiply(x, new.constant("in", 1, 1, 1))
-    return Example(program([x], _convolution(relay.nn.relu(scaled), new)))
+    scaled = relay.multiply(new.var("x", 1, 1, 10, 10), new.constant("in", 1, 1, 1))
+    return new.example(_convolution(relay.nn.relu(scaled), new))
 
 
 TWO = (("branches", "2"),)
 
 
 def combine_dense(new: Tensors) -> Example:
-    x, w1, w2 = new.var("x", 3, 4), new.var("w1", 5, 4), new.var("w2", 5, 4)
+    x, w1, w2 = new.var("x", 3, 4), new.weight("w1", 5, 4), new.weight("w2", 5, 4)
     body = relay.Tuple([relay.nn.dense(x, w1), relay.nn.dense(x, w2)])
-    return Example(program([x, w1, w2], body, ["w1", "w2"]), TWO)
+    return new.example(body, params=TWO)
 
 
 def combine_conv2d(new: Tensors) -> Example:
     x = new.var("x", 1, 4, 16, 16)
-    w1, w2 = new.var("w1", 4, 4, 1, 1), new.var("w2", 4, 4, 1, 1)
-    size = {"channels": 4, "kernel_size": (1, 1)}
-    convolved = [relay.nn.conv2d(x, w, **size) for w in (w1, w2)]
-    branches = [*convolved, relay.nn.max_pool2d(x)]
-    return Example(program([x, w1, w2], relay.Tuple(branches), ["w1", "w2"]), TWO)
+    weights = new.weight("w1", 4, 4, 1, 1), new.weight("w2", 4, 4, 1, 1)
+    convolved = [relay.nn.conv2d(x, w, channels=4, kernel_size=(1, 1)) for w in weights]
+    return new.example(relay.Tuple([*convolved, relay.nn.max_pool2d(x)]), params=TWO)
 
 
 def qnn_legalize(new: Tensors) -> Example:
     x, w = new.var("x", 2, 3, dtype="int8"), new.var("w", 4, 3, dtype="int8")
     zero, scale = relay.const(np.int32(3)), relay.const(np.float32(0.1))
-    body = relay.qnn.op.dense(x, w, zero, zero, scale, scale, units=4)
-    return Example(program([x, w], body))
+    return new.example(relay.qnn.op.dense(x, w, zero, zero, scale, scale, units=4))
 
 
 def qnn_canonicalize(new: Tensors) -> Example:
     x = new.var("x", 2, 3, dtype="float32")
     scale, zero = relay.const(np.float32(0.5)), relay.const(np.int32(3))
     quantized = relay.qnn.op.quantize(x, scale, zero, out_dtype="int8")
-    return Example(program([x], relay.qnn.op.dequantize(quantized, scale, zero)))
+    return new.example(relay.qnn.op.dequantize(quantized, scale, zero))

@@ -10,7 +10,7 @@ from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
 from relascope.passes.relax.builtin import topological_sort
-from relascope.passes.relax.examples.building import Tensors, program
+from relascope.passes.relax.examples.building import Tensors
 from relascope.passes.relax.ir.rewrite import bindings, op_name
 from relascope.passes.relax.on_device import on_device
 from relax_modules import LIMIT, errors, imported
@@ -113,14 +113,10 @@ def test_orders_differ():
 
 
 def test_quantize_and_dequantize_are_kernels_that_compute_what_pytorch_does():
-    x = Tensors("float32").var("x", 4, 8)
+    new = Tensors("float32")
     scale, zero = relax.const(0.1, "float32"), relax.const(3, "int8")
-
-    def body(emit):
-        q = emit("q", relax.op.quantize(x, scale, zero, -1, "int8"))
-        return relax.op.dequantize(q, scale, zero, -1, "float32")
-
-    made = passes(program([x], body), "legalize")
+    q = new.bind("q", relax.op.quantize(new.var("x", 4, 8), scale, zero, -1, "int8"))
+    made = passes(new.program(relax.op.dequantize(q, scale, zero, -1, "float32")), "legalize")
     assert counted(made, "call_tir") == 2
     values = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)) * 10
     ours = RELAX.runtime.step(made, None, BuildOptions(QUICK)).forward({"x": values})[0][0]

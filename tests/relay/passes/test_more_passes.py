@@ -17,7 +17,7 @@ from relascope.engine.relay.session import RelaySession
 from relascope.passes.catalogue import info, read_pipeline
 from relascope.passes.pipeline import Step
 from relascope.passes.relay.examples import EXAMPLES
-from relascope.passes.relay.examples.building import Tensors, of_module, program
+from relascope.passes.relay.examples.building import Tensors
 from relascope.passes.relay.ir.rewrite import op_name, post_order
 
 SESSION = RelaySession()
@@ -152,18 +152,18 @@ def operators(made):
 
 
 def test_dense_layers_of_different_sizes_join_without_a_batch():
-    x, w1, w2 = (
-        Tensors("float32").var(n, *s) for n, s in (("x", (3, 4)), ("w1", (5, 4)), ("w2", (6, 4)))
-    )
-    start = program([x, w1, w2], relay.Tuple([relay.nn.dense(x, w) for w in (w1, w2)]))
+    new = Tensors("float32")
+    x, w1, w2 = new.var("x", 3, 4), new.var("w1", 5, 4), new.var("w2", 6, 4)
+    start = new.program(relay.Tuple([relay.nn.dense(x, w) for w in (w1, w2)]))
     two = ("branches", "2")
     assert operators(run("combine_dense", start, two)) == operators(start)
     assert operators(run("combine_dense", start, two, ("batch", "false")))["nn.dense"] == 1
 
 
 def test_equal_shapes_let_cse_see_equal_sums():
-    g = Tensors("float32").var("g", 2, 3)
-    start = program([g], relay.add(relay.collapse_sum_to(g, [3]), relay.collapse_sum_to(g, [3])))
+    new = Tensors("float32")
+    g = new.var("g", 2, 3)
+    start = new.program(relay.add(relay.collapse_sum_to(g, [3]), relay.collapse_sum_to(g, [3])))
     assert operators(run("cse", start))["collapse_sum_to"] == 2
     shared = run("shape_const_dedup", start)
     assert operators(run("cse", shared))["collapse_sum_to"] == 1
@@ -207,7 +207,7 @@ def test_a_function_that_calls_itself_can_be_drawn():
     mod = tvm.IRModule({name: relay.Function([x], name(relay.exp(x)), kind)})
     z = relay.var("z", kind)
     mod["main"] = relay.Function([z], name(z), kind)
-    graph, _ = BACKEND.to_graph(of_module(mod))
+    graph, _ = BACKEND.to_graph(Tensors("float32").of_module(mod))
     (call,) = (n for n in graph if n.kind is Kind.FUNCTION)
     assert call.op == "@again"
     assert "call" in {n.op for n in call.body}
@@ -223,10 +223,10 @@ def test_devices_are_refused_in_words():
     start = EXAMPLES["on_device"]("float32").program
     with pytest.raises(EngineError, match="none of the operators"):
         run("on_device", start, ("operators", "nn.conv2d"))
-    x = Tensors("float32").var("x", 2)
-    mark = relay.annotation.on_device(relay.exp(x), tvm.device("cuda", 0))
+    new = Tensors("float32")
+    mark = relay.annotation.on_device(relay.exp(new.var("x", 2)), tvm.device("cuda", 0))
     with pytest.raises(EngineError, match="read twice"):  # and the process is still there
-        run("plan_devices", program([x], relay.add(mark, mark)))
+        run("plan_devices", new.program(relay.add(mark, mark)))
 
 
 def test_devices_stand_in_the_text_by_name():
