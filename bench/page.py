@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import common
 from common import ROOT
 
+from app_in_browser import settle
+from browser import Server, browsing
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -71,7 +74,7 @@ def choice_to_recoloured(title: str = "BERT base") -> dict[str, float]:
         page.get_by_role("tab", name="Gradient & cut").click()
         page.get_by_text("kept for the backward").first.wait_for()
         drawing.wait_for()
-        _settle(page)
+        settle(page)
 
         def clock(what: str, act: Callable[[], None]) -> None:
             before = drawing.get_attribute("data-ready")
@@ -79,7 +82,7 @@ def choice_to_recoloured(title: str = "BERT base") -> dict[str, float]:
             act()
             page.wait_for_function(_DRAWN, arg=before)
             seconds[what] = time.perf_counter() - began
-            _settle(page)
+            settle(page)
 
         for name in ("Recompute pointwise operators", "Keep only the inputs", "Along the frontier"):
             page.get_by_role("combobox", name="Strategy").click()
@@ -108,7 +111,7 @@ def step_to_repainted(title: str = "BERT layer", ir: str = "Relay") -> list[floa
         page.evaluate(_CLICKED)
         rows = page.locator(".row")
         rows.first.wait_for()
-        _settle(page)
+        settle(page)
         drawing = page.locator(".rs[data-ready]:visible")
         steps = [*range(rows.count()), *range(rows.count() - 1, -1, -1)]
         for turn, row in enumerate(steps):
@@ -123,41 +126,23 @@ def step_to_repainted(title: str = "BERT layer", ir: str = "Relay") -> list[floa
                 continue
             if turn >= rows.count():
                 seconds.append(page.evaluate("(window.drawn - window.clicked) / 1000"))
-            _settle(page)
+            settle(page)
     return seconds
 
 
 @contextmanager
 def _page(query: str = "") -> Iterator[Page]:
     """The app's first page, in a Chromium and on a server of its own."""
-    from playwright.sync_api import sync_playwright
-
-    from browser import CHROMIUM, Server
-
-    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with Server(ROOT / "app.py") as server, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
+    with Server(ROOT / "app.py") as server, browsing() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(600_000)
         page.goto(f"{server.url}/?{query}")
         yield page
-        browser.close()
 
 
 def _choose(page: Page, label: str, name: str) -> None:
     page.get_by_role("combobox", name=label).click()
     page.get_by_role("option", name=name, exact=True).click()
-
-
-def _settle(page: Page) -> None:
-    """Wait until no script and no engine runs."""
-    for _ in range(2):
-        page.wait_for_function(
-            "() => document.querySelector('[data-testid=stApp]')"
-            "?.dataset.testScriptState === 'notRunning'"
-            " && !document.querySelector('[data-testid=stProgress]')"
-        )
-        page.wait_for_timeout(500)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "support")]
 
 from app_in_browser import ask, settle  # noqa: E402
-from browser import CHROMIUM, Server  # noqa: E402
+from browser import Server, browsing  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -82,25 +82,21 @@ SHOTS: dict[str, Callable[[Page], None]] = {
 
 def main(names: list[str]) -> None:
     """Take each picture on a page of its own."""
-    from playwright.sync_api import sync_playwright
-
-    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with tempfile.TemporaryDirectory() as config, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=options)
-        with Server(ROOT / "app.py", {**os.environ, "XDG_CONFIG_HOME": config}) as server:
-            for name in names or SHOTS:
-                page = browser.new_page(
-                    viewport={"width": WIDE, "height": HIGH}, color_scheme="light"
-                )
-                page.set_default_timeout(LONG)
-                page.goto(server.url)
-                page.locator(".rs[data-ready]").wait_for()
-                _settle(page)
-                SHOTS[name](page)
-                _settle(page)
-                _write(page, ROOT / "docs" / "images" / f"{name}.png")
-                page.close()
-        browser.close()
+    with (
+        tempfile.TemporaryDirectory() as config,
+        browsing() as browser,
+        Server(ROOT / "app.py", {**os.environ, "XDG_CONFIG_HOME": config}) as server,
+    ):
+        for name in names or SHOTS:
+            page = browser.new_page(viewport={"width": WIDE, "height": HIGH}, color_scheme="light")
+            page.set_default_timeout(LONG)
+            page.goto(server.url)
+            page.locator(".rs[data-ready]").wait_for()
+            _settle(page)
+            SHOTS[name](page)
+            _settle(page)
+            _write(page, ROOT / "docs" / "images" / f"{name}.png")
+            page.close()
 
 
 def _tab(page: Page, name: str) -> None:

@@ -16,7 +16,7 @@ sys.path[:0] = FOLDERS
 # The processes that tests start find the sessions that stand in for an engine's.
 os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
 
-from browser import CHROMIUM, LONG, Server  # noqa: E402
+from browser import LONG, Server, browsing  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -52,15 +52,8 @@ def pytest_runtest_makereport() -> Iterator:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator:
     """A headless Chromium. Where there is none the test fails: it must not pass unseen."""
-    from playwright.sync_api import sync_playwright
-
-    if not CHROMIUM.exists():
-        pytest.fail(f"{CHROMIUM} is missing; install it with: apt-get install chromium")
-    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
+    with browsing() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

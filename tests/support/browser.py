@@ -9,12 +9,36 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from place import ROOT
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 CHROMIUM = Path("/usr/bin/chromium")
 LONG = 120_000  # ms; only what hangs takes so long, on a busy machine too
+
+
+@contextmanager
+def browsing() -> Iterator[Browser]:
+    """A headless Chromium.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    from playwright.sync_api import sync_playwright
+
+    if not CHROMIUM.exists():
+        raise FileNotFoundError(f"{CHROMIUM} is missing; install it with: apt-get install chromium")
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
+        yield browser
+        browser.close()
 
 
 class Server:
