@@ -65,19 +65,10 @@ def errors(client: EngineClient, target: str, bar: Bar) -> None:
         joint = client.call("graph_after", source, pipeline, len(pipeline) - 1)
         kept = cut(joint, "keep_all")
         found = client.call("check", BuildRequest(source, pipeline, target).split_at(kept.ids))
-        bar(
-            f"training forward, {dtype}: error over the output's scale",
-            worst(found, "output").max_rel,
-            1e-5,
-            "",
-        )
-        gradients = [c for c in found if c.name.startswith("gradient")]
-        bar(
-            f"{len(gradients)} gradients, {dtype}: largest absolute error",
-            max(c.max_abs for c in gradients),
-            limit,
-            "",
-        )
+        error = worst(found, "output").max_rel
+        bar(f"training forward, {dtype}: error over the output's scale", error, 1e-5, "")
+        errors = [c.max_abs for c in found if c.name.startswith("gradient")]
+        bar(f"{len(errors)} gradients, {dtype}: largest absolute error", max(errors), limit, "")
         if dtype == "float32":
             bar("keep everything: captures", len(kept.captures), None, "")
             bar("keep everything: bytes of captures", kept.bytes or 0, None, "B")

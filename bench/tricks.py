@@ -1,15 +1,14 @@
 """Print what each trick of the CPU's kernels buys: the time without it over the time with it.
 
 Run `python bench/tricks.py` from the project's root; name samples to have only those, add
-`--engine`, `--trick NAME` (repeat), `--rounds N`, `--seconds S` of each timing, `--table FILE` for
-the table as Markdown. In every round the program is built as it is, once more (the noise), and
-without each trick that it uses; each build is timed by itself, on one thread and on all, by the
-processor's time and by the clock, for where its memory lies counts as much as many a trick.
+`--engine`, `--trick NAME` (repeat), `--rounds N`, `--seconds S` of each timing. In every round the
+program is built as it is, once more (the noise), and without each trick that it uses; each build is
+timed by itself, on one thread and on all, by the processor's time and by the clock, for where its
+memory lies counts as much as many a trick.
 """
 
 from __future__ import annotations
 
-import datetime
 import functools
 import os
 import statistics
@@ -172,7 +171,6 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument("--seconds", type=float, default=0.5, metavar="S")
     parser.add_argument("--case", type=int, action="append", metavar="K", help="of CASES, from 0")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="write Markdown there")
     args = parser.parse_args()
     rows: list[Row] = []
     engines = args.engine or ENGINES
@@ -189,9 +187,6 @@ def main() -> int:
             common.write(args.output, rows)
     if len(engines) > 1:
         common.write(args.output, rows)
-    if args.table:
-        args.table.parent.mkdir(parents=True, exist_ok=True)
-        args.table.write_text(markdown(rows), encoding="utf-8")
     return 0
 
 
@@ -232,24 +227,24 @@ def measured(ir: str, source: ModelSource, names: list[str], args: Any) -> list[
                 figures[name][f"{count} clock"].append(clock)
             figures[name]["build"].append(found.seconds)
             figures[name]["error"].append(found.error)
-    rows = []
-    for name in tricks:
-        if not name:
-            continue
-        on, off = figures[""], figures[name]
+    rows, on = [], figures[""]
+    for name in filter(None, tricks):
+        off = figures[name]
         about = (source.batch, source.tokens) if source.tokens else ""
         row: Row = {"engine": ir, "sample": f"{source.model} {about}".strip()}
         row |= {"phase": "forward+backward" if source.training else "forward", "trick": name}
         for count in threads:
             row[f"{count}: ms"] = 1e3 * statistics.median(on[f"{count} clock"])
             for kind in ("work", "clock"):
-                ratio = statistics.median(off[f"{count} {kind}"]) / statistics.median(
-                    on[f"{count} {kind}"]
-                )
-                row[f"{count}: {kind}"] = ratio
-        row["build"] = statistics.median(off["build"]) / statistics.median(on["build"])
+                row[f"{count}: {kind}"] = over(off, on, f"{count} {kind}")
+        row["build"] = over(off, on, "build")
         rows.append({**row, "error on": max(on["error"]), "error off": max(off["error"])})
     return rows
+
+
+def over(off: dict[str, list[float]], on: dict[str, list[float]], what: str) -> float:
+    """How much longer something takes without a trick."""
+    return statistics.median(off[what]) / statistics.median(on[what])
 
 
 def built(
@@ -299,29 +294,6 @@ def timed(run: Callable[[], object], seconds: float) -> tuple[float, float]:
         clocks.append(time.perf_counter() - began)
     low, *_ = statistics.quantiles(works, n=4, method="inclusive")
     return low, statistics.quantiles(clocks, n=4, method="inclusive")[0]
-
-
-def markdown(rows: list[Row]) -> str:
-    """The table with what it was measured on, and the most that each trick buys."""
-    machine = ", ".join(f"{k} {v}" for k, v in common.machine().items())
-    ratios = [c for c in rows[0] if c.endswith(("work", "clock"))]
-    most: dict[str, float] = {}
-    for row in rows:
-        most[row["trick"]] = max(most.get(row["trick"], 0.0), *(row[r] for r in ratios))
-    lines = [
-        "# What each trick of the CPU's kernels buys\n",
-        f"`python bench/tricks.py`, {datetime.date.today()}, {machine}.\n",
-        "Time without the trick over the time with it, of the processor (work) and by the clock, "
-        "by the number of threads. *noise* is the same program built again: what differs less says "
-        "nothing. A program that does not use a trick has no line.\n",
-        "| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]),
-    ]
-    for row in rows:
-        cells = (f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values())
-        lines.append("| " + " | ".join(cells) + " |")
-    lines.append("\nThe most that each buys anywhere:\n")
-    lines += [f"- {n}: {m:.3f}" for n, m in sorted(most.items(), key=lambda i: -i[1])]
-    return "\n".join(lines) + "\n"
 
 
 def quiet(fraction: float, text: str) -> None:

@@ -30,6 +30,7 @@ from common import Row
 
 from relascope.engine.client import EngineClient
 from relascope.engine.protocol import records
+from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TimeResult
@@ -59,7 +60,7 @@ def main() -> int:
     args.engine = args.engine[-1]
     if args.run:
         with EngineClient(args.engine) as client:
-            _tune(client, args, ModelSource("mlp"), args.run, (), 1 << 20)
+            client.call("tune", _request(args, "mlp", args.run), (), 1 << 20)
         return 0
     made = args.records or Path(tempfile.mkdtemp(prefix="relascope-records-"))
     os.environ[records.VARIABLE] = str(made)
@@ -76,23 +77,21 @@ def main() -> int:
     return 1 if wrong or not document["killed"]["kept"] else 0
 
 
+def _request(args: argparse.Namespace, name: str, target: str) -> BuildRequest:
+    pipeline = default_pipeline(args.engine, False)
+    return BuildRequest(ModelSource(name), pipeline, target, args.threads, args.repeats)
+
+
 def _measure(args: argparse.Namespace) -> Row:
     with EngineClient(args.engine) as client:
         info = client.call("describe")
-    target = args.target or next(t.name for t in info.targets if t.runs_here)
-    plain = " ".join(o for o in target.split() if o != RECORDS)
-    place = records.folder(args.engine, info.version, plain, args.threads)
-    killed = _killed(args, plain, place)
-    return {
-        "machine": common.machine(),
-        "engine": args.engine,
-        "target": plain,
-        "threads": args.threads,
-        "killed": killed,
-        "samples": [
-            _sample(args, name, plain, place) for name in args.samples or ("mlp", "bert_layer")
-        ],
-    }
+    asked = args.target or next(t.name for t in info.targets if t.runs_here)
+    target = " ".join(o for o in asked.split() if o != RECORDS)
+    place = records.folder(args.engine, info.version, target, args.threads)
+    killed, names = _killed(args, target, place), args.samples or ("mlp", "bert_layer")
+    about = {"engine": args.engine, "target": target, "threads": args.threads}
+    samples = [_sample(args, name, target, place) for name in names]
+    return {"machine": common.machine(), **about, "killed": killed, "samples": samples}
 
 
 def _killed(args: argparse.Namespace, target: str, place: Path) -> Row:
@@ -116,7 +115,7 @@ def _killed(args: argparse.Namespace, target: str, place: Path) -> Row:
     left = records.read(place)
     task = left.trials[-1].task
     with EngineClient(args.engine) as client:
-        result: TuneResult = _tune(client, args, ModelSource("mlp"), target, (task,), 4)
+        result: TuneResult = client.call("tune", _request(args, "mlp", target), (task,), 4)
     after = records.read(place)
     mine = after.of(task)
     kept = (
@@ -134,24 +133,9 @@ def _killed(args: argparse.Namespace, target: str, place: Path) -> Row:
     }
 
 
-def _tune(
-    client: EngineClient,
-    args: argparse.Namespace,
-    source: ModelSource,
-    target: str,
-    keys: tuple[str, ...],
-    trials: int,
-) -> TuneResult:
-    pipeline = default_pipeline(args.engine, False)
-    request = BuildRequest(source, pipeline, target, args.threads)
-    found: TuneResult = client.call("tune", request, keys, trials)
-    return found
-
-
 def _sample(args: argparse.Namespace, name: str, target: str, place: Path) -> Row:
     """Time a sample without records, tune it, and time it with them."""
-    source, pipeline = ModelSource(name), default_pipeline(args.engine, False)
-    request = BuildRequest(source, pipeline, target, args.threads, args.repeats)
+    request = _request(args, name, target)
     with EngineClient(args.engine) as client:
 
         def timed(text: str) -> TimeResult:
@@ -161,7 +145,7 @@ def _sample(args: argparse.Namespace, name: str, target: str, place: Path) -> Ro
         before = timed(target)
         listed: tuple[TuneTask, ...] = client.call("tasks", request)
         keys = tuple(t.key for t in listed[: args.top])
-        result = _tune(client, args, source, target, keys, args.trials)
+        result: TuneResult = client.call("tune", request, keys, args.trials)
         after = timed(f"{target} {RECORDS}")
         again = timed(target)  # for a machine whose speed changes meanwhile
     made = records.read(place).in_run(result.run)
@@ -180,21 +164,7 @@ def _sample(args: argparse.Namespace, name: str, target: str, place: Path) -> Ro
         "seconds": result.seconds,
         "seconds_a_trial": result.seconds / max(1, trials),
         "tasks": [
-            {
-                "name": t.name,
-                "key": t.key,
-                "trials": t.trials,
-                "failed": t.failed,
-                "before_ms": t.before_ms,
-                "best_ms": t.best_ms,
-                "uses_record": t.uses_record,
-                "curve": [
-                    {"trial": c.trial, "best_ms": c.best_ms, "seconds": c.seconds}
-                    for c in made
-                    if c.task == t.key
-                ],
-            }
-            for t in result.tasks
+            {**plain(t), "curve": [plain(c) for c in made if c.task == t.key]} for t in result.tasks
         ],
         "notes": [*before.notes, *after.notes],
     }

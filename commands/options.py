@@ -33,13 +33,6 @@ def model(command: ArgumentParser) -> None:
     add("--input", **_REPEATED, metavar="NAME=SHAPE:DTYPE", help=about)
 
 
-def program(command: ArgumentParser) -> None:
-    """Which model, whose gradient, and which passes."""
-    model(command)
-    gradient(command)
-    passes(command)
-
-
 def gradient(command: ArgumentParser) -> None:
     """Whose gradient."""
     about = "whose gradient, in training: TVM's, or PyTorch's joint graph imported whole"

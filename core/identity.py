@@ -85,53 +85,26 @@ class _Matcher:
         self.free -= set(same_value.values())
 
         # Only what no node of `after` equals in value is left to be found by call or by place.
-        by_call: dict[object, deque[str]] = defaultdict(deque)
-        by_value: dict[str, deque[str]] = defaultdict(deque)
-        by_inputs: dict[object, deque[str]] = defaultdict(deque)
-        by_place: dict[object, deque[str]] = defaultdict(deque)
-        by_input: dict[object, deque[str]] = defaultdict(deque)
+        index: dict[object, deque[str]] = defaultdict(deque)
         still = set(new_value.values())
-        for node_id in self.old:
-            if node_id not in self.free:
-                continue
-            node = self.old[node_id]
-            by_call[self._call_key(node, self._old_inputs(node))].append(node_id)
-            by_value[old_value[node_id]].append(node_id)
-            if old_value[node_id] in still:
-                continue  # merged with its equal, so it is no other node
-            if node.inputs:
-                by_inputs[_inputs_key(node, self._old_inputs(node))].append(node_id)
-            if node.scope or node.source:
-                by_place[_place_key(node)].append(node_id)
-            for source in self._old_inputs(node):
-                by_input[_input_key(node, source)].append(node_id)
-            if _parameter(node):
-                by_input["parameter", _parameter(node)].append(node_id)
+        for node_id, node in self.old.items():
+            if node_id in self.free:
+                merged = old_value[node_id] in still  # with its equal, so it is no other node
+                for key in _keys(node, self._old_inputs(node), old_value[node_id], merged):
+                    index[key].append(node_id)
 
         for node in flat(self.after):
             inputs = self._new_inputs(node)
+            keys = _keys(node, inputs, new_value[node.id])
             found = same_value.get(node.id)
-            if found is None:
-                found = self._take(by_call[self._call_key(node, inputs)])
-            if found is None:
-                found = self._take(by_value[new_value[node.id]])
-            if found is None and _parameter(node):
-                # Bound or not, it is the same weight.
-                found = self._take(by_input["parameter", _parameter(node)])
-            if found is None and node.inputs:
-                found = self._take(by_inputs[_inputs_key(node, inputs)])
-            if found is None and node.kind not in (Kind.INPUT, Kind.PARAMETER, Kind.FUNCTION):
-                if node.scope or node.source:
-                    found = self._take(by_place[_place_key(node)])
-                for source in inputs:
-                    found = found or self._take(by_input[_input_key(node, source)])
+            found = found or next(filter(None, (self._take(index[k]) for k in keys)), None)
             if found is None:
                 self.renamed[node.id] = self._fresh(node.id)
                 self.added.add(self.renamed[node.id])
             else:
                 self.renamed[node.id] = found
                 old = self.old[found]
-                if self._call_key(node, inputs) != self._call_key(old, self._old_inputs(old)):
+                if (*own_key(node), inputs) != (*own_key(old), self._old_inputs(old)):
                     self.changed.add(found)
 
         kept = set(self.renamed.values())
@@ -158,9 +131,6 @@ class _Matcher:
             name = f"{wanted}.{count}"
         self.taken.add(name)
         return name
-
-    def _call_key(self, node: Node, inputs: tuple[str, ...]) -> object:
-        return (*own_key(node), inputs)
 
     def _old_inputs(self, node: Node) -> tuple[str, ...]:
         return tuple(
@@ -270,14 +240,26 @@ def own_key(node: Node) -> tuple[object, ...]:
     return (node.kind, node.op, node.name, attrs, node.outputs)
 
 
-def _inputs_key(node: Node, inputs: tuple[str, ...]) -> object:
-    return (node.kind, node.op, node.outputs, inputs)
+def _keys(
+    node: Node, inputs: tuple[str, ...], value: str, merged: bool = False
+) -> Iterator[object]:
+    """By what a node is known again, the surest first.
 
-
-def _place_key(node: Node) -> object:
-    return (node.kind, node.op, node.outputs, node.scope, node.source)
-
-
-def _input_key(node: Node, source: str) -> object:
-    attrs = json.dumps(dict(node.attrs), sort_keys=True, default=str)
-    return (node.kind, node.op, attrs, node.outputs, source)
+    Args:
+        merged: only by what it computes.
+    """
+    own, kind = own_key(node), (node.kind, node.op, node.outputs)
+    yield "call", own, inputs
+    yield "value", value
+    if merged:
+        return
+    if _parameter(node):
+        yield "parameter", _parameter(node)  # bound or not, it is the same weight
+    if node.inputs:
+        yield "inputs", kind, inputs
+    if node.kind in (Kind.INPUT, Kind.PARAMETER, Kind.FUNCTION):
+        return
+    if node.scope or node.source:
+        yield "place", kind, node.scope, node.source
+    for source in inputs:
+        yield "input", own, source

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm import relax
 
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.builtin import canonicalize
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import Maker, bindings, dtype, op_name, rewrite, shape
+from relascope.passes.relax.ir.rewrite import (
+    Maker,
+    bindings,
+    dtype,
+    op_name,
+    rewrite,
+    shape,
+    with_args,
+)
 from relascope.passes.relax.ir.weights import is_weight, weights_of
 
 
@@ -85,7 +92,7 @@ def _together(call: Any, calls: list[Any], maker: Maker) -> Any:
     outward = str(call.attrs.kernel_layout).index("O")
     channels = str(call.attrs.out_layout or call.attrs.data_layout).index("C")
     weight = maker.emit(relax.op.concat(kernels, axis=outward))
-    whole = tvm.ir.Call(call.op, [call.args[0], weight], attrs=call.attrs, ty_args=call.ty_args)
+    whole = with_args(call, [call.args[0], weight])
     ends, end = [], 0
     for kernel in kernels[:-1]:
         end += shape(kernel)[outward]

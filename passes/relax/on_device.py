@@ -11,7 +11,7 @@ from tvm.relax.global_info import VDevice
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import Maker, bindings, op_name, rewrite
+from relascope.passes.relax.ir.rewrite import Maker, bindings, op_name, rewrite, with_args
 
 HOST = "cpu"
 
@@ -65,10 +65,8 @@ def on_device(
 
     def rule(call: Any, maker: Maker) -> Any:
         here = device if op_name(call) in wanted else HOST
-        fresh = [marked(a, here, maker) for a in call.args]
-        if all(a.same_as(b) for a, b in zip(call.args, fresh, strict=True)):
-            return None
-        return tvm.ir.Call(call.op, fresh, attrs=call.attrs, ty_args=call.ty_args)
+        made = with_args(call, [marked(a, here, maker) for a in call.args])
+        return None if made.same_as(call) else made
 
     made = rewrite(program, rule)
     made.mod.update_global_info("vdevice", [_virtual("llvm"), _virtual(device)])

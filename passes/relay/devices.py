@@ -12,7 +12,14 @@ from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.builtin import applied
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import children, op_name, post_order, rewrite_body, with_main
+from relascope.passes.relay.ir.rewrite import (
+    children,
+    op_name,
+    post_order,
+    rewrite_body,
+    with_children,
+    with_main,
+)
 
 HOST = "cpu"
 
@@ -65,9 +72,8 @@ def on_device(
     def visit(call: Any, args: list[Any]) -> Any:
         here = place(call)
         fresh = [marked(b, n, here) for b, n in zip(call.args, args, strict=True)]
-        if all(a.same_as(b) for a, b in zip(args, fresh, strict=True)):
-            return None
-        return relay.Call(call.op, fresh, call.attrs, call.type_args, call.span)
+        same = all(a.same_as(b) for a, b in zip(args, fresh, strict=True))
+        return None if same else with_children(call, [call.op, *fresh])
 
     main = program.main
     body = marked(main.body, rewrite_body(main.body, visit), HOST)

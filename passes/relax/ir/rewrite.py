@@ -158,10 +158,7 @@ def substituted(value: Any, instead: Mapping[int, Any]) -> Any:
     if isinstance(value, tvm.ir.Var | tvm.ir.GenericConst):
         return instead.get(value.__chandle__(), value)
     if isinstance(value, tvm.ir.Call):
-        args = [substituted(a, instead) for a in value.args]
-        if all(a.same_as(b) for a, b in zip(args, value.args, strict=True)):
-            return value
-        return tvm.ir.Call(value.op, args, attrs=value.attrs, ty_args=value.ty_args)
+        return with_args(value, [substituted(a, instead) for a in value.args])
     if isinstance(value, relax.Tuple):
         fields = [substituted(f, instead) for f in value.fields]
         same = all(a.same_as(b) for a, b in zip(fields, value.fields, strict=True))
@@ -174,6 +171,13 @@ def substituted(value: Any, instead: Mapping[int, Any]) -> Any:
             else relax.TupleGetItem(source, int(value.index))
         )
     return value
+
+
+def with_args(call: Any, args: Sequence[Any]) -> Any:
+    """A call with other arguments; itself where they are the same."""
+    if all(a.same_as(b) for a, b in zip(args, call.args, strict=True)):
+        return call
+    return tvm.ir.Call(call.op, list(args), attrs=call.attrs, ty_args=call.ty_args)
 
 
 def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
@@ -238,15 +242,18 @@ class Maker:
     def emit(self, expr: Any) -> Any:
         """Bind a call, and the calls nested in it, to variables named after the current one."""
         if isinstance(expr, tvm.ir.Call):
-            args = [self.emit(a) if isinstance(a, tvm.ir.Call) else a for a in expr.args]
-            if not all(a.same_as(b) for a, b in zip(args, expr.args, strict=True)):
-                expr = tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
+            expr = self.flat(expr)
         elif not isinstance(expr, relax.TupleGetItem):
             return expr
         expr = self.typed(expr)
         variable = relax.DataflowVar(self._name(), expr.ty)
         self.bind(variable, expr)
         return variable
+
+    def flat(self, call: Any) -> Any:
+        """A call of variables and constants: the calls nested in it are bound."""
+        args = [self.emit(a) if isinstance(a, tvm.ir.Call) else a for a in call.args]
+        return with_args(call, args)
 
     def typed(self, expr: Any) -> Any:
         """A call of variables and constants with its type inferred."""
@@ -313,10 +320,7 @@ def rewrite(program: RelaxProgram, rule: Rule, ahead: Ahead | None = None) -> Re
             continue
         changed = True
         if isinstance(made, tvm.ir.Call):
-            args = [maker.emit(a) if isinstance(a, tvm.ir.Call) else a for a in made.args]
-            if not all(a.same_as(b) for a, b in zip(args, made.args, strict=True)):
-                made = tvm.ir.Call(made.op, args, attrs=made.attrs, ty_args=made.ty_args)
-            maker.bind(variable, made)
+            maker.bind(variable, maker.flat(made))
         else:
             instead[variable.__chandle__()] = made
     if not changed:

@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relascope.passes.relax.ir.rewrite import Maker, op_name, shape
+from relascope.passes.relax.ir.rewrite import Maker, op_name, shape, with_args
 from relascope.passes.relax.transpose_dedup import axes_of
 
 
@@ -127,7 +127,7 @@ class Applied:
         sizes = [1] * len(shape(weight))
         outward = -1 if op_name(call) == "matmul" else str(call.attrs.kernel_layout).index("O")
         sizes[outward] = shape(weight)[outward]
-        return _with_weight(call, self.to(weight, scales, sizes, maker))
+        return with_args(call, [call.args[0], self.to(weight, scales, sizes, maker)])
 
     def ahead(self, call: Any, scales: Sequence[Scale], maker: Maker) -> Any:
         """A convolution or a product that scales its data by its weight."""
@@ -137,7 +137,7 @@ class Applied:
         inward = -2 if op_name(call) == "matmul" else str(call.attrs.kernel_layout).index("I")
         sizes[inward] = shape(weight)[inward]
         if groups == 1 or all(s.axis is None for s in scales):
-            return _with_weight(call, self.to(weight, scales, sizes, maker))
+            return with_args(call, [call.args[0], self.to(weight, scales, sizes, maker)])
         # The channels of one group after those of another: apart, the outer axis in front.
         outward = str(call.attrs.kernel_layout).index("O")
         apart = list(shape(weight))
@@ -152,7 +152,7 @@ class Applied:
             turned = replace(scale, by=maker.emit(relax.op.permute_dims(table, [1, 0])))
             scaled = self.to(laid, [turned], sizes, maker)
         whole = relax.op.reshape(scaled, list(shape(weight)))
-        return _with_weight(call, maker.emit(whole))
+        return with_args(call, [call.args[0], maker.emit(whole)])
 
 
 def _product(factors: Sequence[Any], maker: Maker) -> Any | None:
@@ -163,7 +163,3 @@ def _product(factors: Sequence[Any], maker: Maker) -> Any | None:
         flat = factor if list(shape(factor)) == wide else maker.emit(relax.op.reshape(factor, wide))
         made = flat if made is None else maker.emit(relax.op.multiply(made, flat))
     return made
-
-
-def _with_weight(call: Any, weight: Any) -> Any:
-    return tvm.ir.Call(call.op, [call.args[0], weight], attrs=call.attrs, ty_args=call.ty_args)

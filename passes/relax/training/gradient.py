@@ -11,10 +11,11 @@ from tvm import relax
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.gradients import without_gradient
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.training.gradient_table import check
-from relascope.passes.relax.training.recorder import Recorder, recording
+from relascope.passes.relax.training.recorder import RECORDING, Recorder
 
 _ADJOINT = "_adjoint"  # how TVM names the gradient of a variable
 
@@ -46,13 +47,13 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     if program.gradients or not program.grad_outs:
         message = "there is no scalar to take the gradient of"
         raise EngineError("pass", message, "gradient", "put root_grad_out before it")
-    without = {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
+    without = without_gradient(program)
     wanted = [p for p in main.params if str(p.name) not in without and rewrite.is_floating(p)]
     check(bound, returned[0], wanted, program.provenance)
     recorder = Recorder(program.provenance)
     rooted = _with_target(main, bound, returned).with_attr("global_symbol", "main")
     mod = relax.transform.Normalize()(tvm.IRModule({"main": rooted}))
-    with recording(recorder):
+    with RECORDING.inside(recorder):
         try:
             taken = relax.transform.Gradient("main", require_grads=wanted, target_index=0)(mod)
         except Exception as error:

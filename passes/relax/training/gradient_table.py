@@ -13,10 +13,10 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relascope.core.errors import EngineError
+from relascope.passes.gradients import named, unknown
 from relascope.passes.relax.ir.rewrite import Binding, Provenance, is_floating, op_name, variables
 from relascope.passes.relax.training.operator_gradients import OWN
-from relascope.passes.relax.training.recorder import Gradient, active_recorder, named
+from relascope.passes.relax.training.recorder import RECORDING, Gradient
 
 _LAYER = 11  # TVM's own stand at 10
 
@@ -55,13 +55,7 @@ def check(bound: Sequence[Binding], root: Any, wanted: Sequence[Any], origins: P
             _complete(name)
         if variable.__chandle__() in depends and (not name or name in _without):
             scope, source = origins.get(str(variable.name), ("", ""))
-            raise EngineError(
-                "pass",
-                f"Relax has no gradient for {name or 'a call of a function'}.",
-                named(name, scope, source),
-                "Take the gradient of a part of the model without it, or register one with "
-                "tvm.relax.op.register_gradient.",
-            )
+            raise unknown("relax", name, named(name, scope, source))
 
 
 def _complete(name: str) -> None:
@@ -82,9 +76,7 @@ def _nowhere(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 def _layer(gradient: Gradient) -> Gradient:
     def layer(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-        recorder = active_recorder()
-        if recorder is None:
-            return gradient(variable, call, grad, builder)
-        return recorder.use(gradient, variable, call, grad, builder)
+        given, recorder = (variable, call, grad, builder), RECORDING.current
+        return recorder.use(gradient, *given) if recorder else gradient(*given)
 
     return layer

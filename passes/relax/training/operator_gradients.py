@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from relascope.core.errors import no_gradient
+from relascope.passes.gradients import pooled
 from relascope.passes.relax.ir.rewrite import dtype, is_floating, shape
 from relascope.passes.relax.training.conv_gradient import conv2d
 from relascope.passes.relax.training.recorder import Gradient, operator_of
@@ -243,11 +244,7 @@ def _adaptive_avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> l
     (data,) = call.args
     batch, channels, *size = shape(data)
     _, _, *places = shape(variable)
-    if str(call.attrs.layout) != "NCHW" or any(s % p for s, p in zip(size, places, strict=True)):
-        why = f"from {size} to {places} is not known: its windows overlap"
-        hint = "pool to a size that divides the image's"
-        raise no_gradient("nn.adaptive_avg_pool2d", why, hint, "adaptive pooling")
-    (rows, columns), (down, across) = places, (size[0] // places[0], size[1] // places[1])
+    (rows, columns), (down, across) = places, pooled(str(call.attrs.layout), size, places)
     share = op.multiply(grad, number(1 / (down * across), data))
     apart = op.reshape(share, [batch, channels, rows, 1, columns, 1])
     spread = op.broadcast_to(apart, [batch, channels, rows, down, columns, across])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError
-from relascope.passes.relax.ir.rewrite import Provenance, op_name
+from relascope.passes.gradients import Active, named
+from relascope.passes.relax.ir.rewrite import Provenance, op_name, with_args
 
 
 class Recorder:
@@ -51,8 +51,7 @@ class Recorder:
             if isinstance(expr, relax.Tuple):
                 return relax.Tuple([emit(f) for f in expr.fields])
             if isinstance(expr, tvm.ir.Call) and op_name(expr) != "grad.no_grad":
-                args = [emit(a) for a in expr.args]
-                made = tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
+                made = with_args(expr, [emit(a) for a in expr.args])
             elif isinstance(expr, relax.TupleGetItem):
                 made = relax.TupleGetItem(emit(expr.tuple_value), int(expr.index))
             else:
@@ -72,34 +71,13 @@ class Recorder:
             raise
 
 
-def named(operator: str, scope: str, source: str) -> str:
-    """An operator for an error: what it came from, and in which module."""
-    parts = [operator, source and f"from {source}", scope and f"in {scope}"]
-    return " ".join(p for p in parts if p)
-
-
-_recorder: Recorder | None = None
-
-
-def active_recorder() -> Recorder | None:
-    """The recorder of the gradient that is being taken, if one is."""
-    return _recorder
+RECORDING = Active[Recorder]()
+"""The recorder that sees every gradient that is taken."""
 
 
 def operator_of(variable: Any) -> str:
     """PyTorch's operator behind a variable of the forward, while a gradient is recorded."""
-    return "" if _recorder is None else _recorder.operator(variable)
-
-
-@contextmanager
-def recording(recorder: Recorder) -> Iterator[None]:
-    """Let a recorder see every gradient that is taken inside the block."""
-    global _recorder
-    _recorder = recorder
-    try:
-        yield
-    finally:
-        _recorder = None
+    return RECORDING.current.operator(variable) if RECORDING.current else ""
 
 
 Gradient = Callable[[Any, Any, Any, Any], list[Any]]

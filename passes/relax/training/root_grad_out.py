@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 from tvm import relax
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.gradients import rooted
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -37,27 +39,10 @@ def root_grad_out(program: RelaxProgram) -> RelaxProgram:
     outputs = rewrite.results(main, bound)
     maker = rewrite.Maker({str(v.name) for v in (*(v for v, _ in bound), *main.params)}, {})
     maker.origin = "root"
-    taken = {str(p.name) for p in main.params}
-    variables, root = [], None
-    for index, output in enumerate(outputs[: len(outputs) - len(program.updates)]):
-        if not rewrite.is_floating(output):
-            continue
-        name = f"grad_out_{index}"
-        while name in taken:
-            name += "_"
-        variables.append(relax.Var(name, output.ty))
-        term = relax.op.sum(relax.op.multiply(output, variables[-1]))
-        root = term if root is None else relax.op.add(root, term)
-    if root is None:
-        raise EngineError(
-            "pass",
-            "no output of the model is of a floating type, so there is no gradient to take",
-            ", ".join(f"output {i}: {o.ty.dtype}" for i, o in enumerate(outputs)),
-            "choose a module with a floating output",
-        )
-    made = maker.emit(root)
-    function = rewrite.function_of(
-        [*main.params, *variables], [*bound, *maker.bound], [made, *outputs], main.attrs
-    )
-    rooted = replace(program, grad_outs=tuple(str(v.name) for v in variables))
-    return rewrite.with_main(rooted, function)
+    taken, types = {str(p.name) for p in main.params}, [o.ty for o in outputs]
+    pairs = rooted(program, outputs, types, taken, relax.Var)
+    root = reduce(relax.op.add, [relax.op.sum(relax.op.multiply(*pair)) for pair in pairs])
+    params, returned = [*main.params, *(v for _, v in pairs)], [maker.emit(root), *outputs]
+    function = rewrite.function_of(params, [*bound, *maker.bound], returned, main.attrs)
+    new = replace(program, grad_outs=tuple(str(v.name) for _, v in pairs))
+    return rewrite.with_main(new, function)

@@ -94,26 +94,18 @@ def rewrite_body(body: Any, visit: Visit) -> Any:
         return new.get(expr.handle.value, expr)
 
     for expr in post_order(body):
-        handle = expr.handle.value
+        if not isinstance(expr, relay.Call | relay.Tuple | relay.TupleGetItem):
+            continue
+        below, result = children(expr), None
+        fresh = [of(c) for c in below]
         if isinstance(expr, relay.Call):
-            args = list(expr.args)
-            fresh = [of(a) for a in args]
-            result = visit(expr, fresh)
-            if result is None and any(not a.same_as(b) for a, b in zip(args, fresh, strict=True)):
-                result = relay.Call(expr.op, fresh, expr.attrs, expr.type_args, expr.span)
-            if result is not None:
-                new[handle] = result
-        elif isinstance(expr, relay.Tuple):
-            fields = list(expr.fields)
-            fresh = [of(f) for f in fields]
-            if any(not a.same_as(b) for a, b in zip(fields, fresh, strict=True)):
-                new[handle] = relay.Tuple(fresh, expr.span)
-        elif isinstance(expr, relay.TupleGetItem):
-            value = of(expr.tuple_value)
-            if isinstance(value, relay.Tuple):
-                new[handle] = value.fields[expr.index]
-            elif not value.same_as(expr.tuple_value):
-                new[handle] = relay.TupleGetItem(value, expr.index, expr.span)
+            result = visit(expr, fresh[1:])
+        elif isinstance(expr, relay.TupleGetItem) and isinstance(fresh[0], relay.Tuple):
+            result = fresh[0].fields[expr.index]
+        if result is None and any(not a.same_as(b) for a, b in zip(below, fresh, strict=True)):
+            result = with_children(expr, fresh)
+        if result is not None:
+            new[expr.handle.value] = result
     return of(body)
 
 

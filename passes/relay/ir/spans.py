@@ -11,6 +11,7 @@ from typing import Any
 
 import tvm
 
+from relascope.passes.gradients import named
 from relascope.passes.relay.ir.rewrite import op_name
 
 NEAR = "near|"
@@ -66,8 +67,7 @@ class Spans:
     def where(self, call: Any) -> str:
         """Operator, source and module of a call, for an error."""
         scope, source = self.provenance.get(key(call), ("", ""))
-        parts = [op_name(call), source and f"from {source}", scope and f"in {scope}"]
-        return " ".join(p for p in parts if p)
+        return named(op_name(call), scope, source)
 
     def of_parameter(self, name: str) -> Any:
         """A span for the gradient of a parameter, at the module that the parameter belongs to."""

@@ -14,7 +14,7 @@ from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir import rewrite
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.spans import Spans
-from relascope.passes.relay.training.operator_gradients import Recorder, prepare, recording
+from relascope.passes.relay.training.operator_gradients import RECORDING, Recorder, prepare
 
 Binding = tuple[Any, Any]
 
@@ -50,7 +50,7 @@ def gradient(program: RelayProgram) -> RelayProgram:
     prepare(calls, spans.where)
     recorder = Recorder(calls, spans.of_gradient)
     scalar = relay.Function(main.params, root, None, [], main.attrs)
-    with recording(recorder):
+    with RECORDING.inside(recorder):
         taken = relay.transform.gradient(_typed(scalar), mode="first_order")
 
     bindings, (_, gradients) = _bindings(taken.body)

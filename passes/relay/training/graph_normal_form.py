@@ -9,6 +9,7 @@ from tvm import relay
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.gradients import without_gradient
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import with_main
 
@@ -31,7 +32,7 @@ def graph_normal_form(program: RelayProgram) -> RelayProgram:
         message = "there is no gradient to keep"
         raise EngineError("pass", message, "graph_normal_form", "put it once, after the gradient")
     outputs, gradients = main.body.fields
-    without = {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
+    without = without_gradient(program)
     wanted = [
         (p.name_hint, g)
         for p, g in zip(main.params, gradients.fields, strict=True)

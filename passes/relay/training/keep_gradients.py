@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tvm import relay
 
+from relascope.passes.gradients import kept
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import with_main
 
@@ -18,15 +19,7 @@ def keep_gradients(program: RelayProgram, wanted: Collection[str]) -> RelayProgr
         program: after the gradient, in graph normal form.
         wanted: names of arguments; those without a gradient are ignored.
     """
-    fields = list(program.main.body.fields)
-    outputs = fields[: program.outputs]
-    kept = [
-        (name, gradient)
-        for name, gradient in zip(program.gradients, fields[program.outputs :], strict=True)
-        if name in wanted
-    ]
     main = program.main
-    function = relay.Function(
-        main.params, relay.Tuple([*outputs, *(g for _, g in kept)]), None, [], main.attrs
-    )
-    return replace(with_main(program, function), gradients=tuple(n for n, _ in kept))
+    results, names = kept(program, list(main.body.fields), wanted)
+    function = relay.Function(main.params, relay.Tuple(results), None, [], main.attrs)
+    return replace(with_main(program, function), gradients=names)

@@ -6,14 +6,14 @@ layer over the operators of one program; the layer only passes on, unless a `Rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import relay
 from tvm.topi.nn.utils import get_pad_tuple
 
 from relascope.core.errors import EngineError, no_gradient
+from relascope.passes.gradients import Active, pooled, unknown
 from relascope.passes.relay.ir.rewrite import op_name, shape, spanned
 
 Gradient = Callable[[Any, Any], Sequence[Any]]
@@ -234,11 +234,7 @@ def _adaptive_avg_pool2d(call: Any, grad: Any) -> list[Any]:
     data = call.args[0]
     batch, channels, *size = shape(data)
     _, _, *places = shape(call)
-    if str(call.attrs.layout) != "NCHW" or any(s % p for s, p in zip(size, places, strict=True)):
-        why = f"from {size} to {places} is not known: its windows overlap"
-        hint = "pool to a size that divides the image's"
-        raise no_gradient("nn.adaptive_avg_pool2d", why, hint, "adaptive pooling")
-    (rows, columns), (down, across) = places, (size[0] // places[0], size[1] // places[1])
+    (rows, columns), (down, across) = places, pooled(str(call.attrs.layout), size, places)
     share = grad * relay.const(1 / (down * across), data.checked_type.dtype)
     apart = relay.reshape(share, [batch, channels, rows, 1, columns, 1])
     spread = relay.broadcast_to(apart, [batch, channels, rows, down, columns, across])
@@ -329,7 +325,9 @@ class Recorder:
         return [spanned(g, span, ends) for g in gradient(copy, grad)]
 
 
-_recorder: Recorder | None = None
+RECORDING = Active[Recorder]()
+"""The recorder that sees every gradient that is taken."""
+
 _layered: set[str] = set()
 _without: set[str] = set()
 
@@ -339,8 +337,8 @@ def constant_value(call: Any, index: int) -> Any:
 
     TVM hands a gradient function let variables for all arguments; this looks behind them.
     """
-    source = call if _recorder is None else _recorder.current
-    argument = source.args[index]
+    recorder = RECORDING.current
+    argument = (recorder.current if recorder else call).args[index]
     return argument.data.numpy() if isinstance(argument, relay.Constant) else None
 
 
@@ -368,13 +366,7 @@ def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
             relay.op.register_gradient(name, _layer(gradient or _flat), level=_LAYER)
             _layered.add(name)
         if not name or (name in _without and _is_floating(call)):
-            raise EngineError(
-                "pass",
-                f"Relay has no gradient for {name or 'a call of a function'}.",
-                where(call),
-                "Take the gradient of a part of the model without it, or register one with "
-                "tvm.relay.op.register_gradient.",
-            )
+            raise unknown("relay", name, where(call))
 
 
 def _is_floating(call: Any) -> bool:
@@ -384,19 +376,7 @@ def _is_floating(call: Any) -> bool:
 
 def _layer(gradient: Gradient) -> Gradient:
     def layer(call: Any, grad: Any) -> Sequence[Any]:
-        if _recorder is None:
-            return gradient(call, grad)
-        return _recorder.use(gradient, call, grad)
+        recorder = RECORDING.current
+        return recorder.use(gradient, call, grad) if recorder else gradient(call, grad)
 
     return layer
-
-
-@contextmanager
-def recording(recorder: Recorder) -> Iterator[None]:
-    """Let a recorder see every gradient that is taken inside the block."""
-    global _recorder
-    _recorder = recorder
-    try:
-        yield
-    finally:
-        _recorder = None

@@ -7,12 +7,10 @@ from functools import reduce
 
 from tvm import relay
 
-from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.gradients import rooted
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import with_main
-
-_FLOATING = ("float", "bfloat")
 
 
 @listed("grad_out rooted", "the tutorial", required=True, excludes=("bind",))
@@ -35,30 +33,12 @@ def root_grad_out(program: RelayProgram) -> RelayProgram:
     main = program.main
     body = main.body
     outputs = list(body.fields) if isinstance(body, relay.Tuple) else [body]
-    if not isinstance(body, relay.Tuple) and isinstance(main.ret_type, relay.TupleType):
-        outputs = [relay.TupleGetItem(body, i) for i in range(len(main.ret_type.fields))]
     tuple_type = isinstance(main.ret_type, relay.TupleType)
     types = list(main.ret_type.fields) if tuple_type else [main.ret_type]
-    taken = {p.name_hint for p in main.params}
-    variables, terms = [], []
-    count = len(outputs) - len(program.updates)
-    for index, (output, kind) in enumerate(zip(outputs[:count], types[:count], strict=True)):
-        if not str(kind.dtype).startswith(_FLOATING):
-            continue
-        name = f"grad_out_{index}"
-        while name in taken:
-            name += "_"
-        variables.append(relay.var(name, kind))
-        terms.append(relay.sum(relay.multiply(output, variables[-1])))
-    if not terms:
-        raise EngineError(
-            "pass",
-            "no output of the model is of a floating type, so there is no gradient to take",
-            ", ".join(f"output {i}: {t.dtype}" for i, t in enumerate(types)),
-            "choose a module with a floating output",
-        )
-    root = reduce(relay.add, terms)
-    function = relay.Function(
-        [*main.params, *variables], relay.Tuple([root, *outputs]), None, [], main.attrs
-    )
-    return replace(with_main(program, function), grad_outs=tuple(v.name_hint for v in variables))
+    if tuple_type and not isinstance(body, relay.Tuple):
+        outputs = [relay.TupleGetItem(body, i) for i in range(len(types))]
+    pairs = rooted(program, outputs, types, {p.name_hint for p in main.params}, relay.var)
+    root = reduce(relay.add, [relay.sum(relay.multiply(*pair)) for pair in pairs])
+    params, body = [*main.params, *(v for _, v in pairs)], relay.Tuple([root, *outputs])
+    new = with_main(program, relay.Function(params, body, None, [], main.attrs))
+    return replace(new, grad_outs=tuple(v.name_hint for _, v in pairs))

@@ -9,7 +9,7 @@ from tvm import relay
 
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
+from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape, with_children
 
 _STATIC: dict[str, Callable[[list[Any], list[int], str], Any]] = {
     "zeros_like": lambda args, size, dtype: relay.zeros(size, dtype),
@@ -72,6 +72,6 @@ def shape_const_dedup(program: RelayProgram) -> RelayProgram:
         first = shared.setdefault((str(values.dtype), values.tobytes()), wanted)
         if first.same_as(wanted):
             return None
-        return relay.Call(call.op, [args[0], first], call.attrs, call.type_args, call.span)
+        return with_children(call, [call.op, args[0], first])
 
     return rewrite(program, visit)

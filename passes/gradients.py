@@ -1,0 +1,103 @@
+"""What taking the gradient of a program shares, whatever its IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+from relascope.core.errors import EngineError, no_gradient
+from relascope.passes.program import Program
+
+T = TypeVar("T")
+
+
+def rooted(
+    program: Program,
+    outputs: Sequence[Any],
+    types: Sequence[Any],
+    taken: Collection[str],
+    variable: Callable[[str, Any], Any],
+) -> list[tuple[Any, Any]]:
+    """The floating outputs, each with a new argument `grad_out_<index>` of its type.
+
+    Args:
+        outputs, types: of "main"; the new values of buffers, which come last, have no gradient.
+        taken: names of its arguments.
+        variable: makes an argument of a name and a type.
+
+    Raises:
+        EngineError: kind "pass", if no output is floating.
+    """
+    count, pairs = len(outputs) - len(program.updates), []
+    for index, (output, kind) in enumerate(zip(outputs[:count], types[:count], strict=True)):
+        if "float" in str(kind.dtype):
+            name = f"grad_out_{index}"
+            while name in taken:
+                name += "_"
+            pairs.append((output, variable(name, kind)))
+    if not pairs:
+        message = "no output of the model is of a floating type, so there is no gradient to take"
+        where = ", ".join(f"output {i}: {t.dtype}" for i, t in enumerate(types))
+        raise EngineError("pass", message, where, "choose a module with a floating output")
+    return pairs
+
+
+def without_gradient(program: Program) -> set[str]:
+    """Names of the arguments whose gradients nobody asks for."""
+    return {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
+
+
+def kept(
+    program: Program, results: Sequence[Any], wanted: Collection[str]
+) -> tuple[list[Any], tuple[str, ...]]:
+    """The results of a joint program without some gradients, and the names of those that stay.
+
+    Args:
+        wanted: names of arguments; those without a gradient are ignored.
+    """
+    pairs = zip(program.gradients, results[program.outputs :], strict=True)
+    stay = {name: gradient for name, gradient in pairs if name in wanted}
+    return [*results[: program.outputs], *stay.values()], tuple(stay)
+
+
+def named(operator: str, scope: str, source: str) -> str:
+    """An operator for an error: what it came from, and in which module."""
+    parts = [operator, source and f"from {source}", scope and f"in {scope}"]
+    return " ".join(p for p in parts if p)
+
+
+def unknown(ir: str, operator: str, where: str) -> EngineError:
+    """That an operator has no gradient; "" is a call of a function."""
+    hint = "Take the gradient of a part of the model without it, or register one with "
+    hint += f"tvm.{ir}.op.register_gradient."
+    message = f"{ir.capitalize()} has no gradient for {operator or 'a call of a function'}."
+    return EngineError("pass", message, where, hint)
+
+
+def pooled(layout: str, size: Sequence[int], places: Sequence[int]) -> tuple[int, int]:
+    """Height and width of the windows of an adaptive pooling, from an image's size to places.
+
+    Raises:
+        EngineError: kind "pass"; the windows overlap.
+    """
+    if layout != "NCHW" or any(s % p for s, p in zip(size, places, strict=True)):
+        why = f"from {size} to {places} is not known: its windows overlap"
+        hint = "pool to a size that divides the image's"
+        raise no_gradient("nn.adaptive_avg_pool2d", why, hint, "adaptive pooling")
+    return size[0] // places[0], size[1] // places[1]
+
+
+class Active(Generic[T]):
+    """What is at work inside a block, for gradients, which TVM calls with arguments of its own."""
+
+    current: T | None = None
+
+    @contextmanager
+    def inside(self, value: T) -> Iterator[None]:
+        """Let it be at work inside the block."""
+        self.current = value
+        try:
+            yield
+        finally:
+            self.current = None
