@@ -61,7 +61,7 @@ def is_product(node: Node) -> bool:
     todo = [node]
     while todo:
         current = todo.pop()
-        if current.kind is Kind.CALL and operators.cost_class(current.op) == "product":
+        if _is_class(current, "product"):
             return True
         if current.body is not None:
             todo.extend(current.body.nodes)
@@ -70,23 +70,23 @@ def is_product(node: Node) -> bool:
 
 def is_random(node: Node) -> bool:
     """Whether a node draws random numbers, so that it gives others the second time."""
-    return node.kind is Kind.CALL and operators.cost_class(node.op) == "random"
+    return _is_class(node, "random")
 
 
 def is_reduction(node: Node) -> bool:
     """Whether a node sums, or the like, over many elements for each that it writes."""
-    return node.kind is Kind.CALL and operators.cost_class(node.op) == "reduction"
+    return _is_class(node, "reduction")
 
 
 def is_fusible(node: Node) -> bool:
     """Whether a node computes each element by itself, so that a reader can do it on the way."""
     if node.kind in (Kind.TUPLE, Kind.ITEM):
         return True
-    return (
-        node.kind is Kind.CALL
-        and operators.cost_class(node.op) == "other"
-        and len(node.outputs) == 1
-    )
+    return _is_class(node, "other") and len(node.outputs) == 1
+
+
+def _is_class(node: Node, name: str) -> bool:
+    return node.kind is Kind.CALL and operators.cost_class(node.op) == name
 
 
 def storages(graph: Graph) -> dict[str, str]:
@@ -242,12 +242,7 @@ def _letters(subscripts: str, read: list[TensorType]) -> int:
 
 def _elements(kind: TensorType) -> int:
     known = kind.elements
-    if known is not None:
-        return known
-    count = 1
-    for dimension in kind.shape:
-        count *= _size_of(dimension)
-    return count
+    return prod(map(_size_of, kind.shape)) if known is None else known
 
 
 def _size_of(dimension: int | str) -> int:

@@ -23,7 +23,7 @@ class Sample:
 
     Args:
         name: how the command line and `ModelSource.model` call it; its file in this package.
-        title, summary: for people.
+        title: for people.
         parameters: number of parameter elements.
         inputs: names of its inputs, in the order in which forward() takes them.
         default_batch, default_tokens: sizes used where none are given; None where there are none.
@@ -32,12 +32,16 @@ class Sample:
 
     name: str
     title: str
-    summary: str
     parameters: int
     inputs: tuple[str, ...]
     default_batch: int = 1
     default_tokens: int | None = None
     training: bool = True
+
+    @property
+    def summary(self) -> str:
+        """What it is, for people."""
+        return _SUMMARIES[self.name]
 
     @property
     def has_tokens(self) -> bool:
@@ -48,89 +52,35 @@ class Sample:
 _LAYER = ("hidden_states", "attention_mask")
 _IMAGES = ("pixel_values",)
 
+_SUMMARIES = {
+    "mlp": "Two linear layers with gelu, layer norm and dropout.",
+    "bert_self_attention": "The attention of one BERT-base layer: q, k, v, softmax, dropout; no "
+    "projection after.",
+    "bert_layer": "One layer of BERT-base: self-attention and feed-forward, with residuals and "
+    "layer norms.",
+    "bert": "BertModel: embeddings, 12 layers, pooler.",
+    "super_resolution": "37 convolutions with residual connections, then a pixel shuffle: twice "
+    "the resolution.",
+    "gpt2_block": "One block of GPT-2 (width 768, 12 heads): causal attention and feed-forward.",
+    "llama_block": "One LLaMA decoder layer, narrow (width 768, 12 heads over 4 of keys and "
+    "values): rotary embedding, RMS norm, SwiGLU.",
+    "vit": "ViT-Tiny with 4 layers for its 12: images of 64 x 64 in patches of 8, 10 classes.",
+    "resnet": "Convolutions, batch norms and residual connections: images of 64 x 64, 10 classes.",
+    "mobilenet_v2": "Depthwise convolutions in inverted residuals: images of 64 x 64, 10 classes. "
+    "In training its float32 gradients differ widely between two ways to compute them, in PyTorch "
+    "too.",
+}
 _ALL = (
-    Sample(
-        "mlp",
-        "MLP",
-        "Two linear layers with gelu, layer norm and dropout.",
-        19_722,
-        ("x",),
-        default_batch=8,
-    ),
-    Sample(
-        "bert_self_attention",
-        "BERT self-attention",
-        "The attention of one BERT-base layer: q, k, v, softmax, dropout; no projection after.",
-        1_771_776,
-        _LAYER,
-        default_tokens=14,
-    ),
-    Sample(
-        "bert_layer",
-        "BERT layer",
-        "One layer of BERT-base: self-attention and feed-forward, with residuals and layer norms.",
-        7_087_872,
-        _LAYER,
-        default_tokens=14,
-    ),
-    Sample(
-        "bert",
-        "BERT base",
-        "BertModel: embeddings, 12 layers, pooler.",
-        109_482_240,
-        ("input_ids", "attention_mask"),
-        default_tokens=14,
-    ),
-    Sample(
-        "super_resolution",
-        "Super-resolution",
-        "37 convolutions with residual connections, then a pixel shuffle: twice the resolution.",
-        1_301_196,
-        ("image",),
-    ),
-    Sample(
-        "gpt2_block",
-        "GPT-2 block",
-        "One block of GPT-2 (width 768, 12 heads): causal attention and feed-forward.",
-        7_087_872,
-        _LAYER,
-        default_tokens=14,
-    ),
-    Sample(
-        "llama_block",
-        "LLaMA block",
-        "One LLaMA decoder layer, narrow (width 768, 12 heads over 4 of keys and values): "
-        "rotary embedding, RMS norm, SwiGLU.",
-        6_292_992,
-        (*_LAYER, "cos", "sin"),
-        default_tokens=14,
-    ),
-    Sample(
-        "vit",
-        "Vision transformer",
-        "ViT-Tiny with 4 layers for its 12: images of 64 x 64 in patches of 8, 10 classes.",
-        1_831_498,
-        _IMAGES,
-        default_batch=2,
-    ),
-    Sample(
-        "resnet",
-        "ResNet-18",
-        "Convolutions, batch norms and residual connections: images of 64 x 64, 10 classes.",
-        11_181_642,
-        _IMAGES,
-        default_batch=2,
-    ),
-    Sample(
-        "mobilenet_v2",
-        "MobileNetV2",
-        "Depthwise convolutions in inverted residuals: images of 64 x 64, 10 classes. In "
-        "training its float32 gradients differ widely between two ways to compute them, in "
-        "PyTorch too.",
-        2_236_682,
-        _IMAGES,
-        default_batch=4,
-    ),
+    Sample("mlp", "MLP", 19_722, ("x",), 8),
+    Sample("bert_self_attention", "BERT self-attention", 1_771_776, _LAYER, 1, 14),
+    Sample("bert_layer", "BERT layer", 7_087_872, _LAYER, 1, 14),
+    Sample("bert", "BERT base", 109_482_240, ("input_ids", "attention_mask"), 1, 14),
+    Sample("super_resolution", "Super-resolution", 1_301_196, ("image",)),
+    Sample("gpt2_block", "GPT-2 block", 7_087_872, _LAYER, 1, 14),
+    Sample("llama_block", "LLaMA block", 6_292_992, (*_LAYER, "cos", "sin"), 1, 14),
+    Sample("vit", "Vision transformer", 1_831_498, _IMAGES, 2),
+    Sample("resnet", "ResNet-18", 11_181_642, _IMAGES, 2),
+    Sample("mobilenet_v2", "MobileNetV2", 2_236_682, _IMAGES, 4),
 )
 
 SAMPLES: dict[str, Sample] = {s.name: s for s in _ALL}

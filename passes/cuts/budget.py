@@ -130,16 +130,9 @@ def _rows(given: CutProblem, weight: NDArray[np.float64]) -> tuple[coo_matrix, N
     one, more = np.arange(len(need)), len(need) + np.arange(edges)
     last = len(need) + edges
     rows = np.concatenate([one, one, more, more, more, np.full(count, last)])
-    columns = np.concatenate(
-        [
-            need,
-            need + count,
-            given.sources,
-            given.sources + count,
-            given.targets + count,
-            np.arange(count),
-        ]
-    )
+    sources, targets = given.sources, given.targets
+    read = [sources, sources + count, targets + count]
+    columns = np.concatenate([need, need + count, *read, np.arange(count)])
     values = np.concatenate([np.ones(2 * len(need)), np.ones(2 * edges), -np.ones(edges), weight])
     low = np.concatenate([np.ones(len(need)), np.zeros(edges), [0.0]])
     return coo_matrix((values, (rows, columns)), shape=(last + 1, 2 * count)), low

@@ -134,11 +134,7 @@ class Cut:
             shares = "" if shares == node_id else shares
             path, instead = self.reasons.path(node_id), self.reasons.instead(node_id)
             reason = self.reasons.saved(node, shares, path, instead)
-            found.append(
-                self._capture(
-                    node, reason=reason, shares=shares, path=path, instead=instead.computed
-                )
-            )
+            found.append(self._capture(node, reason, shares, path, instead.computed))
         return tuple(found)
 
     @cached_property
@@ -148,7 +144,7 @@ class Cut:
         They are inputs, so the forward does not return them, and `bytes` leaves them out.
         """
         kept = (
-            self._capture(n, reason="dropout mask, drawn outside")
+            self._capture(n, "dropout mask, drawn outside")
             for n in self.joint.graph.nodes
             if n.kind is Kind.INPUT and n.name.startswith(MASK_PREFIX)
         )
@@ -197,24 +193,13 @@ class Cut:
         own = (n.id for n in self.joint.graph.nodes if n.id not in self.joint.forward)
         return frozenset(own) | frozenset(self.recomputed)
 
-    def _capture(self, node: Node, **more: Any) -> Capture:
+    def _capture(self, node: Node, reason: str, *more: Any) -> Capture:
         joint, owner = self.joint, self.joint.work.owner
         readers = tuple(r for r in joint.graph.readers[node.id] if r in self._inside)
         own = (node.id,) if node.id in joint.gradients else ()
-        kind = node.outputs[0]
-        return Capture(
-            id=node.id,
-            name=node.title,
-            op=node.op,
-            shape=kind.shape,
-            dtype=kind.dtype,
-            bytes=kind.bytes,
-            scope=node.scope,
-            source=node.source,
-            readers=readers + own,
-            is_output=owner[node.id] in self._results,
-            **more,
-        )
+        kind, is_output = node.outputs[0], owner[node.id] in self._results
+        told = (kind.shape, kind.dtype, kind.bytes, node.scope, node.source, reason)
+        return Capture(node.id, node.title, node.op, *told, readers + own, is_output, *more)
 
     @cached_property
     def _results(self) -> frozenset[str]:
@@ -240,14 +225,6 @@ class Strategy:
     choose: Callable[[Joint, Wish], Collection[str]]
     has_budget: bool = False
     adapts: bool = True
-
-
-def _keep_all(joint: Joint, wish: Wish) -> Collection[str]:
-    return joint.crossings
-
-
-def _inputs_only(joint: Joint, wish: Wish) -> Collection[str]:
-    return ()
 
 
 STRATEGIES: dict[str, Strategy] = {
@@ -288,14 +265,14 @@ STRATEGIES: dict[str, Strategy] = {
             "Keep everything that crosses",
             "Saves every value of the forward that the backward reads; computes nothing again. "
             "The tutorial's rule.",
-            _keep_all,
+            lambda joint, wish: joint.crossings,
             adapts=False,
         ),
         Strategy(
             "inputs_only",
             "Keep only the inputs",
             "Saves nothing; the backward computes the forward again as far as it needs it.",
-            _inputs_only,
+            lambda joint, wish: (),
             adapts=False,
         ),
     )
@@ -369,9 +346,8 @@ def check_capture(joint: Joint, node_id: str) -> None:
     if node_id not in joint.forward:
         raise ValueError(f"node {title} belongs to the backward; only the forward is captured")
     if node_id in joint.free:
-        raise ValueError(
-            f"node {title} is an input, a parameter or a constant, which the backward is given"
-        )
+        what = "an input, a parameter or a constant, which the backward is given"
+        raise ValueError(f"node {title} is {what}")
     if not joint.may_be_captured(node_id):
         raise ValueError(f"node {title} is a tuple; capture its fields")
 

@@ -52,9 +52,8 @@ def depth(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) 
         base = owner[node_id]
         if base not in free:
             sizes[base] = max(sizes.get(base, 0), joint.work.bytes[node_id])
-    forward = [
-        n.id for n in joint.graph.nodes if n.id in joint.forward and n.id not in free and n.edges
-    ]
+    nodes = (n for n in joint.graph.nodes if n.edges and n.id not in free)
+    forward = [n.id for n in nodes if n.id in joint.forward]
     backward = _order(joint, recomputed)
     found: list[Held] = []
     total, started, saved = 0, set[str](), set(captured)

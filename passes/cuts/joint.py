@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -128,10 +128,18 @@ class Joint:
 
         In graph order; constants, inputs and parameters are not among them.
         """
-        todo, seen = list(self._read_by_backward), set[str]()
+        return self.behind(self._read_by_backward, captured)
+
+    def behind(self, ids: Iterable[str], stop: Container[str] = ()) -> tuple[str, ...]:
+        """Some nodes and what they are computed from, in graph order.
+
+        Args:
+            stop: ids at which this ends, as it does at what is free; they are not among them.
+        """
+        todo, seen = list(ids), set[str]()
         while todo:
             current = todo.pop()
-            if current not in seen and current not in captured and current not in self.free:
+            if current not in seen and current not in stop and current not in self.free:
                 seen.add(current)
                 todo.extend(self.edges[current])
         return tuple(n.id for n in self.graph.nodes if n.id in seen)

@@ -71,7 +71,7 @@ def problem(
         wish: what must be saved or must not be.
     """
     graph = joint.graph
-    values = _concerned(joint)
+    values = joint.behind(joint.needed)
     at = {node_id: k for k, node_id in enumerate(values)}
     count = len(values)
     save, redo = np.full(count, np.inf), np.zeros(count)
@@ -96,27 +96,8 @@ def problem(
             if source in at:
                 sources.append(at[source])
                 targets.append(k)
-    return CutProblem(
-        values,
-        save,
-        redo,
-        needed,
-        np.array(sources, dtype=np.int64),
-        np.array(targets, dtype=np.int64),
-        tuple(forced),
-    )
-
-
-def _concerned(joint: Joint) -> tuple[str, ...]:
-    """Ids of the values that the backward could need, in graph order."""
-    free = joint.free
-    todo, seen = list(joint.needed), set[str]()
-    while todo:
-        current = todo.pop()
-        if current not in seen and current not in free:
-            seen.add(current)
-            todo.extend(joint.edges[current])
-    return tuple(n.id for n in joint.graph.nodes if n.id in seen)
+    edges = (np.array(ends, dtype=np.int64) for ends in (sources, targets))
+    return CutProblem(values, save, redo, needed, *edges, tuple(forced))
 
 
 def _unknown(joint: Joint, node_id: str) -> int:

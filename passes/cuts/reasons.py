@@ -76,11 +76,8 @@ class Reasons:
             if node.id not in joint.forward:
                 far[node.id] = 0
                 continue
-            near = [
-                r
-                for r in joint.graph.readers[node.id]
-                if r in far and (r in again or r not in joint.forward)
-            ]
+            readers = (r for r in joint.graph.readers[node.id] if r in far)
+            near = [r for r in readers if r in again or r not in joint.forward]
             if near:
                 found[node.id] = min(near, key=far.__getitem__)
                 far[node.id] = far[found[node.id]] + 1
@@ -137,8 +134,7 @@ class Reasons:
         working = [i for i in made.computed if not is_view(by_id[i])]
         if not working:
             return f"free: a view of {_few(names)}", made.sources
-        work = self._work(working, made.whole)
-        return f"recomputable from {_few(names)} by {work}", made.sources
+        return f"recomputable from {_few(names)} by {self._work(working, made)}", made.sources
 
     def standing(self, node_id: str) -> Standing:
         """What becomes of any node of the joint graph."""
@@ -193,12 +189,11 @@ class Reasons:
         working = [n.id for n in nodes if not is_view(n)]
         if not working:
             return "a view would be made again"
-        return f"{self._work(working, made.whole)} would be computed again"
+        return f"{self._work(working, made)} would be computed again"
 
-    def _work(self, ids: list[str], whole: bool) -> str:
-        titles = [self._joint.graph.by_id[i].title for i in ids]
-        some = "" if whole else " and more"
-        return f"{_few(titles)}{some}"
+    def _work(self, ids: list[str], made: Recomputation) -> str:
+        some = "" if made.whole else " and more"
+        return _few([self._joint.graph.by_id[i].title for i in ids]) + some
 
 
 def _few(names: list[str], most: int = 4) -> str:

@@ -38,15 +38,17 @@ class Tensors(Parts):
         return self.bound[-1].var
 
     def program(self, body: Any) -> RelaxProgram:
-        body = relax.BlockBuilder().normalize(body)
-        result = relax.Var("result", body.ty)
-        block = relax.DataflowBlock([*self.bound, relax.VarBinding(result, body)])
-        main = relax.Function(self.arguments, relax.SeqExpr([block], result), result.ty)
-        mod = tvm.IRModule({"main": main.with_attr("global_symbol", "main")})
+        builder = relax.BlockBuilder()
+        with builder.function("main", self.arguments):
+            with builder.dataflow():
+                for binding in self.bound:
+                    builder.emit_normalized(binding)
+                result = builder.emit_output(body, name_hint="result")
+            builder.emit_func_output(result)
         kinds = {str(p.name): p.ty for p in self.arguments}
         return RelaxProgram(
-            mod=relax.transform.Normalize()(mod),
+            mod=relax.transform.Normalize()(builder.get()),
             params=self.values(tvm.runtime.tensor, kinds),
             inputs=tuple(n for n in kinds if n not in self.weights),
-            outputs=len(body.ty.fields) if isinstance(body.ty, relax.TupleType) else 1,
+            outputs=len(result.ty.fields) if isinstance(result.ty, relax.TupleType) else 1,
         )

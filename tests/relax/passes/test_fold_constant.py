@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from relascope.passes.relax.examples.building import Tensors, program
+from relascope.passes.relax.examples.building import Tensors
 from relascope.passes.relax.fold_constant import fold
 from relascope.passes.relax.ir.rewrite import bindings
 
@@ -46,8 +46,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_folding_gives_the_bits_that_tvm_gives(case, dtype):
     made = CASES[case](dtype)
-    x = Tensors(dtype).var("x", 3, 5)
-    before = program([x], lambda emit: OP.add(x, emit("folded", made)))
+    new = Tensors(dtype)
+    x = new.var("x", 3, 5)
+    before = new.program(OP.add(x, new.bind("folded", made)))
     ours = value(fold(before))
     mod = relax.transform.FoldConstant()(before.mod)
     theirs = next(
@@ -61,9 +62,10 @@ def test_folding_gives_the_bits_that_tvm_gives(case, dtype):
 
 
 def test_whole_numbers_are_left_to_tvm():
-    x = Tensors("int64").var("x", 3)
+    new = Tensors("int64")
+    x = new.var("x", 3)
     over, under = (relax.const(np.array(v), "int64") for v in ([7, -7, 5], [2, 2, -3]))
     whole = OP.divide(over, under)
-    before = program([x], lambda emit: OP.add(x, emit("folded", whole)))
+    before = new.program(OP.add(x, new.bind("folded", whole)))
     theirs = relax.transform.FoldConstant()(before.mod)["main"].body.blocks[0].bindings[-1].value
     np.testing.assert_array_equal(value(fold(before)), theirs.args[1].value.numpy())

@@ -14,7 +14,7 @@ from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relax.frontend.importer import import_model
-from relascope.passes.relax.examples.building import Tensors, program
+from relascope.passes.relax.examples.building import Tensors
 from relascope.passes.relax.ir.origins import imported_order
 from relascope.passes.relax.ir.rewrite import bindings, op_name
 from relascope.viz.compare.origins import How, origins
@@ -70,14 +70,15 @@ def same(before, after):
 
 def image(body, channels=4, weights=()):
     """A program of x (1, channels, 6, 6), and of parameters by name and shape."""
-    x = Tensors(D).var("x", 1, channels, 6, 6)
-    more = {name: Tensors(D).var(name, *size) for name, size in weights}
-    return program([x, *more.values()], lambda emit: body(emit, x, **more), list(more))
+    new = Tensors(D)
+    x = new.var("x", 1, channels, 6, 6)
+    more = {name: new.weight(name, *size) for name, size in weights}
+    return new.program(body(new.bind, x, **more))
 
 
 def rows(body, width=4):
-    x = Tensors(D).var("x", 3, width)
-    return program([x], lambda emit: body(emit, x))
+    new = Tensors(D)
+    return new.program(body(new.bind, new.var("x", 3, width)))
 
 
 def conv(data, *weight, **attrs):
