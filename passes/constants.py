@@ -38,6 +38,13 @@ def is_exact(op: str, dtype: str) -> bool:
     return op in EXACT and dtype in _FLOATS
 
 
+def number_of(values: Array) -> float | None:
+    """The one number that all elements of an array are, or None."""
+    if not values.size or values.dtype.kind not in "fiu":
+        return None
+    return float(values.flat[0]) if (values == values.flat[0]).all() else None
+
+
 def cast(value: Array, dtype: str) -> Array | None:
     """A value in another type, or None where libraries may round in different ways."""
     with np.errstate(over="ignore"):

@@ -96,8 +96,8 @@ def problem(
             if source in at:
                 sources.append(at[source])
                 targets.append(k)
-    edges = (np.array(ends, dtype=np.int64) for ends in (sources, targets))
-    return CutProblem(values, save, redo, needed, *edges, tuple(forced))
+    at_source, at_target = (np.array(ends, dtype=np.int64) for ends in (sources, targets))
+    return CutProblem(values, save, redo, needed, at_source, at_target, tuple(forced))
 
 
 def _unknown(joint: Joint, node_id: str) -> int:

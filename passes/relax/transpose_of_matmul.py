@@ -25,11 +25,7 @@ def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
     """
     main = program.main
     bound = rewrite.bindings(main)
-    readers: dict[int, int] = {}
-    for read in [v for _, value in bound for v in rewrite.variables(value)] + rewrite.results(
-        main, bound
-    ):
-        readers[read.__chandle__()] = readers.get(read.__chandle__(), 0) + 1
+    readers = rewrite.read_counts(bound, rewrite.results(main, bound))
 
     def rule(call: Any, maker: rewrite.Maker) -> Any:
         if rewrite.op_name(call) != "permute_dims":
@@ -41,7 +37,7 @@ def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
         left, right = product.args
         if len(rewrite.shape(left)) != rank or len(rewrite.shape(right)) != rank:
             return None
-        if readers.get(call.args[0].__chandle__(), 0) > 1:
+        if readers[call.args[0].__chandle__()] > 1:
             return None
         return relax.op.matmul(_turned(right, order, maker), _turned(left, order, maker))
 

@@ -7,7 +7,10 @@ from typing import Any
 from tvm import relay
 
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, rewrite
+from relascope.passes.relay.ir.rewrite import axes_of, op_name, rewrite
+
+_TURNED = {"nn.dense": [1, 0], "nn.batch_matmul": [0, 2, 1]}
+"""The axes of a transposed operand."""
 
 
 def absorb_transposes(program: RelayProgram) -> RelayProgram:
@@ -18,43 +21,25 @@ def absorb_transposes(program: RelayProgram) -> RelayProgram:
     """
 
     def visit(call: Any, args: list[Any]) -> Any:
-        name = op_name(call)
-        if name == "nn.dense":
-            return _matmul(call, args)
-        if name == "nn.batch_matmul":
-            return _batch_matmul(call, args)
-        return None
+        axes = _TURNED.get(op_name(call))
+        if axes is None:
+            return None
+        (left, turned_left), (right, turned_right) = (_behind(a, axes) for a in args)
+        if not (turned_left or turned_right):
+            return None
+        dtype, attrs = call.attrs.out_dtype or "", call.attrs
+        if len(axes) == 2:
+            return relay.nn.matmul(left, right, None, dtype, turned_left, not turned_right)
+        turned_left ^= bool(attrs.transpose_a)
+        return relay.nn.batch_matmul(
+            left, right, dtype, turned_left, bool(attrs.transpose_b) != turned_right
+        )
 
     return rewrite(program, visit)
 
 
-def _matmul(call: Any, args: list[Any]) -> Any:
-    left, turn_left = _behind(args[0], [1, 0])
-    right, turned_right = _behind(args[1], [1, 0])
-    if not (turn_left or turned_right):
-        return None
-    return relay.nn.matmul(
-        left, right, None, call.attrs.out_dtype or "", turn_left, not turned_right
-    )
-
-
-def _batch_matmul(call: Any, args: list[Any]) -> Any:
-    left, turned_left = _behind(args[0], [0, 2, 1])
-    right, turned_right = _behind(args[1], [0, 2, 1])
-    if not (turned_left or turned_right):
-        return None
-    return relay.nn.batch_matmul(
-        left,
-        right,
-        call.attrs.out_dtype or "",
-        bool(call.attrs.transpose_a) != turned_left,
-        bool(call.attrs.transpose_b) != turned_right,
-    )
-
-
 def _behind(operand: Any, axes: list[int]) -> tuple[Any, bool]:
     """What is transposed there with these axes, and whether anything is."""
-    if op_name(operand) != "transpose":
+    if op_name(operand) != "transpose" or axes_of(operand, len(axes)) != axes:
         return operand, False
-    own = [int(a) % len(axes) for a in operand.attrs.axes or range(len(axes) - 1, -1, -1)]
-    return (operand.args[0], True) if own == axes else (operand, False)
+    return operand.args[0], True

@@ -8,7 +8,7 @@ from tvm import relay
 
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, rewrite
+from relascope.passes.relay.ir.rewrite import op_name, rewrite, turned
 
 
 @listed("batch_matmul to NT form", "ours")
@@ -29,19 +29,8 @@ def batch_matmul_nt(program: RelayProgram) -> RelayProgram:
         if not turn_a and turn_b:
             return None
         a, b = args
-        return relay.nn.batch_matmul(
-            _transposed(a) if turn_a else a,
-            b if turn_b else _transposed(b),
-            out_dtype=call.attrs.out_dtype,
-            transpose_a=False,
-            transpose_b=True,
-        )
+        a = turned(a, [0, 2, 1]) if turn_a else a
+        b = b if turn_b else turned(b, [0, 2, 1])
+        return relay.nn.batch_matmul(a, b, call.attrs.out_dtype, False, True)
 
     return rewrite(program, visit)
-
-
-def _transposed(operand: Any) -> Any:
-    """A (batch, rows, columns) operand with its last two axes exchanged."""
-    if op_name(operand) == "transpose" and [int(a) for a in operand.attrs.axes or ()] == [0, 2, 1]:
-        return operand.args[0]
-    return relay.transpose(operand, axes=[0, 2, 1])

@@ -10,7 +10,7 @@ from tvm import relay
 from relascope.core.operators import BROADCASTS, RESHAPES
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
+from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape, turned
 
 
 @listed("linear layers to nn.dense", "ours")
@@ -80,11 +80,7 @@ def _shared_matrix(before: Any, operand: Any, transposed: bool) -> Any:
     if int(np.prod(shape(inner))) != rows * columns:
         return None
     matrix = seen if len(shape(inner)) == 2 else relay.reshape(seen, [rows, columns])
-    if transposed:
-        return matrix
-    if op_name(matrix) == "transpose" and [int(a) for a in matrix.attrs.axes or (1, 0)] == [1, 0]:
-        return matrix.args[0]
-    return relay.transpose(matrix, axes=[1, 0])
+    return matrix if transposed else turned(matrix, [1, 0])
 
 
 def _bias_first(call: Any, args: list[Any]) -> Any:

@@ -8,7 +8,7 @@ from tvm import relay
 
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
+from relascope.passes.relay.ir.rewrite import axes_of, op_name, rewrite, shape
 
 
 @listed("transpose of transpose", "the tutorial's TransposeDedup")
@@ -22,18 +22,12 @@ def transpose_dedup(program: RelayProgram) -> RelayProgram:
         if op_name(call) != "transpose":
             return None
         rank = len(shape(call))
-        axes, operand = _axes(call, rank), args[0]
+        axes, operand = axes_of(call, rank), args[0]
         if op_name(operand) == "transpose":  # rewritten already, so never a third below
-            inner = _axes(operand, rank)
+            inner = axes_of(operand, rank)
             axes, operand = [inner[a] for a in axes], operand.args[0]
         elif axes != list(range(rank)):
             return None
         return operand if axes == list(range(rank)) else relay.transpose(operand, axes)
 
     return rewrite(program, visit)
-
-
-def _axes(call: Any, rank: int) -> list[int]:
-    """The axes of a transpose, none below zero; without any it turns them all around."""
-    axes = call.attrs.axes
-    return [int(a) % rank for a in axes] if axes else list(range(rank))[::-1]

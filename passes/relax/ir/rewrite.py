@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -144,6 +145,12 @@ def variables(value: Any) -> list[Any]:
         elif isinstance(expr, relax.TupleGetItem):
             todo.append(expr.tuple_value)
     return found
+
+
+def read_counts(bound: Sequence[Binding], returned: Sequence[Any]) -> Counter[int]:
+    """How often each variable is read or returned, by its handle."""
+    read = [v for _, value in bound for v in variables(value)]
+    return Counter(v.__chandle__() for v in (*read, *returned))
 
 
 def substituted(value: Any, instead: Mapping[int, Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import tvm
 
 from relascope.core.operators import KEEPS_NUMBERS, ONES, ZEROS
+from relascope.passes.constants import number_of
 from relascope.passes.relax.ir.rewrite import Maker, op_name
 
 
@@ -28,15 +29,6 @@ def uniform(expr: Any, maker: Maker) -> float | None:
             value = value.args[1]
             name = ""
         if name not in KEEPS_NUMBERS:
-            return _constant(value)
+            constant = isinstance(value, tvm.ir.GenericConst)
+            return number_of(value.value.numpy()) if constant else None
         expr = value.args[0]
-
-
-def _constant(value: Any) -> float | None:
-    if not isinstance(value, tvm.ir.GenericConst):
-        return None
-    array = value.value.numpy()
-    if not array.size or array.dtype.kind not in "fiu":
-        return None
-    first = array.flat[0]
-    return float(first) if array.size == 1 or bool((array == first).all()) else None

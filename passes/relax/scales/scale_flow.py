@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from relascope.passes.relax.ir.rewrite import (
     dtype,
     is_floating,
     op_name,
+    read_counts,
     result_type,
     results,
     shape,
@@ -69,7 +71,7 @@ class Flow:
     program: RelaxProgram
     bound: list[Binding] = field(init=False)
     weights: set[int] = field(init=False)
-    reads: dict[int, int] = field(init=False)
+    reads: Counter[int] = field(init=False)
     returned: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,9 +79,7 @@ class Flow:
         self.weights = weights_of(self.program)(self.bound)
         ends = results(self.program.main, self.bound)
         self.returned = {r.__chandle__() for r in ends}
-        self.reads = {}
-        for read in [v for _, value in self.bound for v in variables(value)] + ends:
-            self.reads[read.__chandle__()] = self.reads.get(read.__chandle__(), 0) + 1
+        self.reads = read_counts(self.bound, ends)
 
     def weight(self, expr: Any) -> bool:
         return is_weight(expr, self.weights)

@@ -45,7 +45,7 @@ def _matmul(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
             op.matmul(op.permute_dims(flat, [1, 0]), flat_grad),
         ]
     if len(left) == 1 and len(right) == 1:
-        return [op.multiply(grad, b), op.multiply(grad, a)]
+        return [grad * b, grad * a]
     wide_a = op.expand_dims(a, 0) if len(left) == 1 else a
     wide_b = op.expand_dims(b, 1) if len(right) == 1 else b
     if len(left) == 1:
@@ -69,7 +69,7 @@ def _turned(matrices: Any) -> Any:
 def _leaky_relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     (x,) = call.args
     slope = number(float(call.attrs.alpha), x)
-    return [op.where(op.greater(x, number(0.0, x)), grad, op.multiply(grad, slope))]
+    return [op.where(op.greater(x, number(0.0, x)), grad, grad * slope)]
 
 
 def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -87,7 +87,7 @@ def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 def _softplus(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     (x,) = call.args
-    return [op.multiply(grad, op.sigmoid(op.multiply(x, number(float(call.attrs.beta), x))))]
+    return [grad * op.sigmoid(x * number(float(call.attrs.beta), x))]
 
 
 def _of_one(formula: Callable[[Any, Any, Any, Callable[[float], Any]], Any]) -> Gradient:
@@ -102,7 +102,7 @@ def _of_one(formula: Callable[[Any, Any, Any, Callable[[float], Any]], Any]) -> 
 
 def _by_slope(slope: Callable[[Any, Any, Callable[[float], Any]], Any]) -> Gradient:
     """The same, from the slope."""
-    return _of_one(lambda x, y, grad, n: op.multiply(grad, slope(x, y, n)))
+    return _of_one(lambda x, y, grad, n: grad * slope(x, y, n))
 
 
 def _where(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -199,18 +199,14 @@ def _reshaped(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _stack(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    parts = (
-        [f.ty for f in call.args[0].fields]
-        if isinstance(call.args[0], relax.Tuple)
-        else (list(call.args[0].ty.fields))
-    )
+    given = call.args[0]
+    count = len(given.fields if isinstance(given, relax.Tuple) else given.ty.fields)
     axis = int(call.attrs.axis or 0) % len(shape(variable))
-    if len(parts) == 1:
-        return [relax.Tuple([op.squeeze(grad, [axis])])]
-    pieces = builder.emit(op.split(grad, len(parts), axis))
-    return [
-        relax.Tuple([op.squeeze(relax.TupleGetItem(pieces, i), [axis]) for i in range(len(parts))])
-    ]
+    pieces = [grad]
+    if count > 1:
+        split = builder.emit(op.split(grad, count, axis))
+        pieces = [relax.TupleGetItem(split, i) for i in range(count)]
+    return [relax.Tuple([op.squeeze(p, [axis]) for p in pieces])]
 
 
 def _repeat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -325,16 +321,9 @@ def _conv1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         raise no_gradient("nn.conv1d", "is known in the layouts NCW and OIW only")
     left, right = (int(p) for p in attrs.padding)
     data, weight = (builder.emit(op.expand_dims(a, 2)) for a in call.args)
-    image = builder.normalize(
-        op.nn.conv2d(
-            data,
-            weight,
-            [1, int(attrs.strides[0])],
-            [0, left, 0, right],
-            [1, int(attrs.dilation[0])],
-            int(attrs.groups),
-        )
-    )
+    strides, dilation = [1, int(attrs.strides[0])], [1, int(attrs.dilation[0])]
+    how = (strides, [0, left, 0, right], dilation, int(attrs.groups))
+    image = builder.normalize(op.nn.conv2d(data, weight, *how))
     found = conv2d(image, image, op.expand_dims(grad, 2), builder)
     return [op.squeeze(g, [2]) for g in found]
 
@@ -361,10 +350,8 @@ def _none(call: Any, first: int = 0) -> list[Any]:
 
 def _flat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """Of an operator that is constant almost everywhere: zeros."""
-    return [
-        op.zeros(list(shape(a)), dtype(a)) if is_floating(a) else op.grad.no_grad(a)
-        for a in call.args
-    ]
+    none = op.grad.no_grad
+    return [op.zeros(list(shape(a)), dtype(a)) if is_floating(a) else none(a) for a in call.args]
 
 
 OWN: dict[str, Gradient] = {
@@ -382,33 +369,23 @@ OWN: dict[str, Gradient] = {
     "abs": _by_slope(lambda x, y, n: op.sign(x)),
     "clip": _clip,
     "einsum": _einsum,
-    "erf": _of_one(
-        lambda x, y, grad, n: op.multiply(
-            op.multiply(grad, op.exp(op.negative(op.multiply(x, x)))), n(2 / math.sqrt(math.pi))
-        )
-    ),
-    "rsqrt": _of_one(
-        lambda x, y, grad, n: op.multiply(
-            op.multiply(grad, n(-0.5)), op.multiply(op.multiply(y, y), y)
-        )
-    ),
-    "square": _of_one(lambda x, y, grad, n: op.multiply(op.multiply(grad, x), n(2.0))),
+    "erf": _of_one(lambda x, y, grad, n: grad * op.exp(-(x * x)) * n(2 / math.sqrt(math.pi))),
+    "rsqrt": _of_one(lambda x, y, grad, n: grad * n(-0.5) * (y * y * y)),
+    "square": _of_one(lambda x, y, grad, n: grad * x * n(2.0)),
     "take": _take,
     "index_tensor": _index_tensor,
     "where": _where,
     "tril": _triangle(op.tril),
     "triu": _triangle(op.triu),
-    "tan": _by_slope(lambda x, y, n: op.add(op.multiply(y, y), n(1.0))),
+    "tan": _by_slope(lambda x, y, n: y * y + n(1.0)),
     "sinh": _by_slope(lambda x, y, n: op.cosh(x)),
     "cosh": _by_slope(lambda x, y, n: op.sinh(x)),
-    "asin": _by_slope(lambda x, y, n: op.rsqrt(op.subtract(n(1.0), op.multiply(x, x)))),
-    "acos": _by_slope(
-        lambda x, y, n: op.negative(op.rsqrt(op.subtract(n(1.0), op.multiply(x, x))))
-    ),
-    "atan": _by_slope(lambda x, y, n: op.divide(n(1.0), op.add(op.multiply(x, x), n(1.0)))),
-    "asinh": _by_slope(lambda x, y, n: op.rsqrt(op.add(op.multiply(x, x), n(1.0)))),
-    "acosh": _by_slope(lambda x, y, n: op.rsqrt(op.subtract(op.multiply(x, x), n(1.0)))),
-    "atanh": _by_slope(lambda x, y, n: op.divide(n(1.0), op.subtract(n(1.0), op.multiply(x, x)))),
+    "asin": _by_slope(lambda x, y, n: op.rsqrt(n(1.0) - x * x)),
+    "acos": _by_slope(lambda x, y, n: -op.rsqrt(n(1.0) - x * x)),
+    "atan": _by_slope(lambda x, y, n: n(1.0) / (x * x + n(1.0))),
+    "asinh": _by_slope(lambda x, y, n: op.rsqrt(x * x + n(1.0))),
+    "acosh": _by_slope(lambda x, y, n: op.rsqrt(x * x - n(1.0))),
+    "atanh": _by_slope(lambda x, y, n: n(1.0) / (n(1.0) - x * x)),
     "maximum": _extremum(op.greater),
     "minimum": _extremum(op.less),
     "max": _extremum_along,

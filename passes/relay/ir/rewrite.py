@@ -7,7 +7,7 @@ left as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,9 @@ import tvm
 from tvm import relay
 
 from relascope.passes.relay.ir.program import RelayProgram
+
+_PARTS = (relay.Call, relay.Tuple, relay.TupleGetItem)
+"""Expressions that are made of others, but for functions and let bindings."""
 
 Visit = Callable[[Any, list[Any]], Any]
 """Called with a call node as it was and its rewritten arguments; returns what takes its place, or
@@ -86,6 +89,19 @@ def shape(expr: Any) -> tuple[int, ...]:
     return tuple(int(d) for d in expr.checked_type.shape)
 
 
+def axes_of(call: Any, rank: int) -> list[int]:
+    """The axes of a transpose, none below zero; without any it turns them all around."""
+    axes = call.attrs.axes
+    return [int(a) % rank for a in axes] if axes else list(range(rank))[::-1]
+
+
+def turned(operand: Any, axes: list[int]) -> Any:
+    """An operand with two axes exchanged; of one that has been turned so, what that is of."""
+    if op_name(operand) == "transpose" and axes_of(operand, len(axes)) == axes:
+        return operand.args[0]
+    return relay.transpose(operand, axes=axes)
+
+
 def rewrite_body(body: Any, visit: Visit) -> Any:
     """Rewrite an expression; see `rewrite`."""
     new: dict[int, Any] = {}
@@ -94,7 +110,7 @@ def rewrite_body(body: Any, visit: Visit) -> Any:
         return new.get(expr.handle.value, expr)
 
     for expr in post_order(body):
-        if not isinstance(expr, relay.Call | relay.Tuple | relay.TupleGetItem):
+        if not isinstance(expr, _PARTS):
             continue
         below, result = children(expr), None
         fresh = [of(c) for c in below]
@@ -134,31 +150,39 @@ def rewrite(program: RelayProgram, visit: Visit, arguments: Sequence[Any] = ()) 
     return with_main(program, relay.Function(params, body, main.ret_type, [], main.attrs))
 
 
+def rebuilt(results: Iterable[Any], instead: Mapping[int, Any], span: Any = None) -> dict[int, Any]:
+    """Every expression that some results need once others stand in for some, by its old handle.
+
+    Args:
+        instead: by an expression's handle, what stands in its place.
+        span: of what has none; None keeps what needs no change as it is.
+    """
+    new: dict[int, Any] = dict(instead)
+    todo: list[tuple[Any, bool]] = [(r, False) for r in results]
+    while todo:
+        expr, ready = todo.pop()
+        handle = expr.handle.value
+        if handle in new:
+            continue
+        below = list(children(expr))
+        if span is not None and (expr.span is not None or not isinstance(expr, _PARTS)):
+            new[handle] = expr
+        elif not ready and below:
+            todo.append((expr, True))
+            todo.extend((c, False) for c in reversed(below))
+        else:
+            fresh = [new[c.handle.value] for c in below]
+            same = all(a.same_as(b) for a, b in zip(below, fresh, strict=True))
+            new[handle] = expr if same and span is None else with_children(expr, fresh, span)
+    return new
+
+
 def spanned(result: Any, span: Any, stop: Iterable[Any]) -> Any:
     """Give `span` to every call of `result` that has none, down to the expressions in `stop`."""
     if span is None:
         return result
-    ends = {e.handle.value for e in stop}
-    made: dict[int, Any] = {}
-    todo = [(result, False)]
-    while todo:
-        expr, ready = todo.pop()
-        handle = expr.handle.value
-        if handle in made:
-            continue
-        if (
-            handle in ends
-            or not isinstance(expr, relay.Call | relay.Tuple | relay.TupleGetItem)
-            or expr.span is not None
-        ):
-            made[handle] = expr
-        elif not ready:
-            todo.append((expr, True))
-            todo.extend((c, False) for c in children(expr))
-        else:
-            fresh = [made.get(c.handle.value, c) for c in children(expr)]
-            made[handle] = with_children(expr, fresh, span)
-    return made[result.handle.value]
+    ends = {e.handle.value: e for e in stop}
+    return rebuilt([result], ends, span)[result.handle.value]
 
 
 def with_main(program: RelayProgram, function: Any) -> RelayProgram:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from tvm import relay
 
 from relascope.core.operators import KEEPS_NUMBERS, ONES, ZEROS
+from relascope.passes.constants import number_of
 from relascope.passes.relay.ir.rewrite import op_name, post_order
 
 
@@ -17,9 +17,8 @@ def uniform_values(body: Any) -> dict[int, float]:
     for expr in post_order(body):
         name, handle = op_name(expr), expr.handle.value
         if isinstance(expr, relay.Constant):
-            data = expr.data.numpy()
-            if data.size and (data.size == 1 or bool(np.all(data == data.flat[0]))):
-                values[handle] = float(data.flat[0])
+            if (number := number_of(expr.data.numpy())) is not None:
+                values[handle] = number
         elif name in ZEROS:
             values[handle] = 0.0
         elif name in ONES:

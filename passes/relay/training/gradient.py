@@ -118,19 +118,9 @@ def _with_provenance(
 
 def _in_terms_of(expr: Any, bound: Mapping[int, Any], parameters: Mapping[str, Any]) -> Any:
     """An expression of the program over the variables that its parts are bound to."""
-    new: dict[int, Any] = {}
-    for part in rewrite.post_order(expr):
-        handle = part.handle.value
-        if handle in bound:
-            new[handle] = bound[handle]
-        elif isinstance(part, relay.Var):
-            new[handle] = parameters[part.name_hint]
-        elif isinstance(part, relay.Call | relay.Tuple | relay.TupleGetItem):
-            fresh = [new.get(c.handle.value, c) for c in rewrite.children(part)]
-            new[handle] = rewrite.with_children(part, fresh)
-        else:
-            new[handle] = part
-    return new[expr.handle.value]
+    read = (v for v in rewrite.post_order(expr) if isinstance(v, relay.Var))
+    instead = {v.handle.value: parameters[v.name_hint] for v in read}
+    return rewrite.rebuilt([expr], {**instead, **bound})[expr.handle.value]
 
 
 def _typed(function: Any) -> Any:

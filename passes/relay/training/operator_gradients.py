@@ -61,16 +61,11 @@ def _take(call: Any, grad: Any) -> list[Any]:
     else:
         limit = size[axis] - 1
         indices_in = relay.clip(indices, 0, limit)
-    scattered = relay.scatter_nd(
-        relay.zeros([size[axis], *rest], dtype),
-        relay.expand_dims(indices_in, 0),
-        updates,
-        mode="add",
-    )
+    zeros, places_in = relay.zeros([size[axis], *rest], dtype), relay.expand_dims(indices_in, 0)
+    scattered = relay.scatter_nd(zeros, places_in, updates, mode="add")
     if before:
-        scattered = relay.transpose(
-            scattered, [*range(1, axis + 1), 0, *range(axis + 1, len(size))]
-        )
+        order = [*range(1, axis + 1), 0, *range(axis + 1, len(size))]
+        scattered = relay.transpose(scattered, order)
     return [scattered, relay.zeros_like(indices)]
 
 
@@ -144,12 +139,8 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     for y in range(height):
         for x in range(width):
             begin = [0, 0, y * step_down, x * step_across]
-            end = [
-                batch,
-                channels,
-                begin[2] + (rows - 1) * down + 1,
-                begin[3] + (columns - 1) * across + 1,
-            ]
+            last = [begin[2] + (rows - 1) * down, begin[3] + (columns - 1) * across]
+            end = [batch, channels, *(p + 1 for p in last)]
             patches.append(relay.strided_slice(padded, begin, end, [1, 1, down, across]))
     # (places, batch, channels, rows, columns) to (groups, channels a group * places, the rest)
     laid = relay.reshape(
@@ -164,9 +155,8 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
         relay.transpose(flat, [1, 2, 0, 3]), [groups, out // groups, batch * rows * columns]
     )
     if groups == 1:
-        product = relay.nn.dense(
-            relay.reshape(flat, [out, -1]), relay.reshape(laid, [channels * height * width, -1])
-        )
+        patches_in = relay.reshape(laid, [channels * height * width, -1])
+        product = relay.nn.dense(relay.reshape(flat, [out, -1]), patches_in)
     else:
         product = relay.nn.batch_matmul(flat, laid)
     return [by_data, relay.reshape(product, list(shape(weight)))]
@@ -248,9 +238,8 @@ def _flat(call: Any, grad: Any) -> list[Any]:
 
 def _zeros(expr: Any, kind: Any) -> Any:
     if isinstance(kind, relay.TupleType):
-        return relay.Tuple(
-            [_zeros(relay.TupleGetItem(expr, i), f) for i, f in enumerate(kind.fields)]
-        )
+        fields = enumerate(kind.fields)
+        return relay.Tuple([_zeros(relay.TupleGetItem(expr, i), f) for i, f in fields])
     return relay.zeros_like(expr)
 
 

@@ -11,7 +11,7 @@ from tvm import relay
 from relascope.core.graph import Graph
 from relascope.passes.cuts.halves import Halves, capture_names, chosen_cut, part
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import children, with_children
+from relascope.passes.relay.ir.rewrite import rebuilt
 
 
 def split(
@@ -49,29 +49,9 @@ def _half(
 
     The variables are its last arguments, all of them, needed or not.
     """
-    new = _replaced(results, instead)
+    new = rebuilt(results, instead)
     body = relay.Tuple([new[r.handle.value] for r in results])
     params = [p for p in program.main.params if p.handle.value in new]
     function = relay.Function([*params, *instead.values()], body)
     mod = relay.transform.InferType()(tvm.IRModule({name: function}))
     return part(program, mod, {p.name_hint for p in params})
-
-
-def _replaced(results: Iterable[Any], instead: Mapping[int, Any]) -> dict[int, Any]:
-    """Every expression that the results still need after the replacement, by its old handle."""
-    new: dict[int, Any] = dict(instead)
-    todo: list[tuple[Any, bool]] = [(r, False) for r in results]
-    while todo:
-        expr, ready = todo.pop()
-        handle = expr.handle.value
-        if handle in new:
-            continue
-        below = list(children(expr))
-        if not ready and below:
-            todo.append((expr, True))
-            todo.extend((c, False) for c in reversed(below))
-            continue
-        fresh = [new[c.handle.value] for c in below]
-        same = all(a.same_as(b) for a, b in zip(below, fresh, strict=True))
-        new[handle] = expr if same else with_children(expr, fresh)
-    return new
