@@ -19,11 +19,8 @@ def find(subject: Subject) -> Iterator[Finding]:
     for node in subject.calls(CASTS):
         source = graph.by_id[node.edges[0]]
         if _dtype(source) == _dtype(node):
-            yield subject.finding(
-                [node.id],
-                f"It is cast to {_dtype(node)}, which it is.",
-                subject.remedy("idle cast"),
-            )
+            message = f"It is cast to {_dtype(node)}, which it is."
+            yield subject.finding([node.id], message, subject.remedy("idle cast"))
         elif source.op in CASTS and not subject.together(source.id, node.id):
             yield from _twice(subject, source, node)
     if not _is_wide(graph):
@@ -35,12 +32,10 @@ def _twice(subject: Subject, first: Node, second: Node) -> Iterator[Finding]:
     before = _dtype(graph.by_id[first.edges[0]])
     back = before == _dtype(second)
     words = f"{before} to {_dtype(first)} to {_dtype(second)}"
-    yield subject.finding(
-        [second.id, first.id],
-        f"Two casts in a row, {words}" + (", are back where they began." if back else "."),
-        subject.remedy("cast of cast"),
-        [first.id, second.id] if graph.readers[first.id] == (second.id,) else [second.id],
-    )
+    message = f"Two casts in a row, {words}" + (", are back where they began." if back else ".")
+    spared = [first.id, second.id] if graph.readers[first.id] == (second.id,) else [second.id]
+    remedy = subject.remedy("cast of cast")
+    yield subject.finding([second.id, first.id], message, remedy, spared)
 
 
 def _dtype(node: Node) -> str:
@@ -63,9 +58,6 @@ def _wide(subject: Subject) -> Iterator[Finding]:
         read = [graph.by_id[e] for e in node.edges]
         if any(_dtype(r) == "float64" and r.id not in subject.fixed for r in read):
             continue  # it began before
-        yield subject.finding(
-            [node.id],
-            "From here on it computes in float64, though the model's arguments are narrower.",
-            "",
-            advice="Cast in the model, where its float64 value comes from.",
-        )
+        message = "From here on it computes in float64, though the model's arguments are narrower."
+        advice = "Cast in the model, where its float64 value comes from."
+        yield subject.finding([node.id], message, "", advice=advice)

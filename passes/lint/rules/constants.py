@@ -19,10 +19,8 @@ def find(subject: Subject) -> Iterator[Finding]:
     for node in graph.nodes:
         if not _works(node) or node.id not in known or node.id not in subject.live:
             continue
-        readers = graph.readers[node.id]
-        last = node.id in graph.outputs or any(r not in known for r in readers)
-        if not last:
-            continue
+        if node.id not in graph.outputs and known.issuperset(graph.readers[node.id]):
+            continue  # not the last
         inside = [i for i in _behind(subject, node) if i not in claimed]
         work = [i for i in inside if not is_view(graph.by_id[i])]
         claimed.update(inside)
@@ -31,12 +29,9 @@ def find(subject: Subject) -> Iterator[Finding]:
         bound = all(i in subject.fixed for i in inside)
         names = [i.name for i in _weights(subject, inside)]
         what = ", ".join(names[:3]) + (" and more" if names[3:] else "")
-        yield subject.finding(
-            [node.id, *(i for i in inside if i != node.id)],
-            f"{what or 'A constant'}: this is computed of it in every call.",
-            subject.remedy("constant" if bound else "weights"),
-            inside,
-        )
+        message = f"{what or 'A constant'}: this is computed of it in every call."
+        remedy = subject.remedy("constant" if bound else "weights")
+        yield subject.finding([node.id, *inside], message, remedy, inside)
 
 
 def _works(node: Node) -> bool:

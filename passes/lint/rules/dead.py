@@ -20,8 +20,5 @@ def find(subject: Subject) -> Iterator[Finding]:
         part = [i for i in graph.ancestors([node.id]) if i not in claimed]
         claimed.update(part)
         calls = [i for i in part if graph.by_id[i].kind is Kind.CALL]
-        yield subject.finding(
-            [node.id, *(i for i in calls if i != node.id)],
-            f"No result needs this {node.op}.",
-            subject.remedy("dead"),
-        )
+        message = f"No result needs this {node.op}."
+        yield subject.finding([node.id, *calls], message, subject.remedy("dead"))

@@ -29,12 +29,9 @@ def find(subject: Subject) -> Iterator[Finding]:
             continue
         if is_view(node) or node.id not in subject.live:
             continue
-        yield subject.finding(
-            [node.id, known],
-            f"{node.op} computes what is there already.",
-            _remedy(subject, node, subject.graph.by_id[known]),
-            [node.id],
-        )
+        message = f"{node.op} computes what is there already."
+        remedy = _remedy(subject, node, subject.graph.by_id[known])
+        yield subject.finding([node.id, known], message, remedy, [node.id])
 
 
 def _remedy(subject: Subject, node: Node, known: Node) -> str:

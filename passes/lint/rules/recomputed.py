@@ -21,9 +21,6 @@ def find(subject: Subject) -> Iterator[Finding]:
         places = subject.place.get(node.id, frozenset())
         if len({phases[p] for p in places}) < 2 or not (is_product(node) or is_reduction(node)):
             continue
-        yield subject.finding(
-            [node.id],
-            f"The backward computes this {node.title} again.",
-            "",
-            advice=f"Save it: captures --save {node.id}, or choose another strategy.",
-        )
+        advice = f"Save it: captures --save {node.id}, or choose another strategy."
+        message = f"The backward computes this {node.title} again."
+        yield subject.finding([node.id], message, "", advice=advice)

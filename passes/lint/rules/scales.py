@@ -24,12 +24,9 @@ def find(subject: Subject) -> Iterator[Finding]:
             layer = _layer(subject, data)
             if layer is not None and _fits(subject.graph, layer, node, scale):
                 ready = scale in subject.fixed and layer.edges[1] in subject.fixed
-                yield subject.finding(
-                    [node.id, layer.id],
-                    f"The weight of {layer.op} could hold this factor.",
-                    subject.remedy("scale") if ready else f"bind|fold|{subject.remedy('scale')}",
-                    [node.id],
-                )
+                remedy = ("" if ready else "bind|fold|") + subject.remedy("scale")
+                message = f"The weight of {layer.op} could hold this factor."
+                yield subject.finding([node.id, layer.id], message, remedy, [node.id])
 
 
 def _layer(subject: Subject, node_id: str) -> Node | None:

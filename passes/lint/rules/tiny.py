@@ -44,14 +44,10 @@ def find(subject: Subject) -> Iterator[Finding]:
         if share < LEAST_SHARE:
             continue
         nodes = [i for k in kernels for i in subject.kernels[k]]
-        found = subject.finding(
-            nodes,
-            f"{len(kernels)} of {len(subject.kernels)} kernels move at most 16 KiB each.",
-            subject.remedy("unfused") if can_join else "",
-            advice=""
-            if can_join
-            else "A larger batch gives them work; on a GPU, CUDA graphs spare most of a launch.",
-        )
+        message = f"{len(kernels)} of {len(subject.kernels)} kernels move at most 16 KiB each."
+        remedy = subject.remedy("unfused") if can_join else ""
+        advice = "A larger batch gives them work; on a GPU, CUDA graphs spare most of a launch."
+        found = subject.finding(nodes, message, remedy, advice="" if can_join else advice)
         taken = len(kernels) * CALL if seconds is None else sum(seconds[k] for k in kernels)
         yield replace(found, seconds=taken)
 

@@ -52,14 +52,11 @@ def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
         if all(r.edges[1:2] == (last.id,) and r.edges[0] != last.id for r in products):
             weight = len(node.outputs[0].shape) == 2 and products[0].op == "nn.batch_matmul"
             remedy = subject.remedy("transposed weight" if weight else "transposed operand")
-        yield subject.finding(
-            [node.id, *(p.id for p in products)],
-            f"{source.title or source.kind.value} is written out transposed for {products[0].op}, "
-            "which could read it as it lies.",
-            remedy,
-            [node.id],
-            "" if remedy else "A target with a BLAS (-libs=) reads a matrix either way.",
-        )
+        message = f"{source.title or source.kind.value} is written out transposed for "
+        message += f"{products[0].op}, which could read it as it lies."
+        advice = "" if remedy else "A target with a BLAS (-libs=) reads a matrix either way."
+        nodes = [node.id, *(p.id for p in products)]
+        yield subject.finding(nodes, message, remedy, [node.id], advice)
     elif (
         source.kind is Kind.CALL
         and is_product(source)
@@ -67,16 +64,11 @@ def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
         and source.id not in graph.outputs
         and not subject.together(source.id, node.id)
     ):
-        remedy = subject.remedy("transpose of a product")
-        if not remedy:
+        if not (remedy := subject.remedy("transpose of a product")):
             return
-        yield subject.finding(
-            [node.id, source.id],
-            "A product is written out once more, transposed; the product of the transposed "
-            "operands is the same.",
-            remedy,
-            [node.id],
-        )
+        message = "A product is written out once more, transposed; the product of the transposed "
+        message += "operands is the same."
+        yield subject.finding([node.id, source.id], message, remedy, [node.id])
 
 
 def _shown(subject: Subject, node: Node) -> Node:

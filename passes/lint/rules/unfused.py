@@ -33,13 +33,10 @@ def find(subject: Subject) -> Iterator[Finding]:
         last = inside[-1]
         found = _reader(subject, nodes)
         if found is not None:
-            yield subject.finding(
-                [last.id, found.id],
-                f"{last.title} and the {found.title} that reads it are two kernels.",
-                "" if fused else subject.remedy("unfused"),
-                nodes,
-                "TVM's fusion leaves them apart." if fused else "",
-            )
+            message = f"{last.title} and the {found.title} that reads it are two kernels."
+            remedy = "" if fused else subject.remedy("unfused")
+            advice = "TVM's fusion leaves them apart." if fused else ""
+            yield subject.finding([last.id, found.id], message, remedy, nodes, advice)
 
 
 def _light(node: Node) -> bool:

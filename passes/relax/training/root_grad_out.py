@@ -20,9 +20,7 @@ def root_grad_out(program: RelaxProgram) -> RelaxProgram:
     backward that PyTorch asks for.
 
     The gradient of that scalar for an argument is the vector-Jacobian product with the grad_outs,
-    which is PyTorch's backward. "main" returns (root, outputs...) afterwards; each floating output
-    has a new argument `grad_out_<index>` of its own type. An output of another type has no
-    gradient and gets none, and neither have the new values of buffers.
+    which is PyTorch's backward. "main" returns (root, outputs...) afterwards; see `rooted`.
 
     Before: An output is of a floating type, and the parameters are arguments.
     After: main returns the root, then the outputs; each floating output has an argument
