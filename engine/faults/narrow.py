@@ -33,7 +33,7 @@ Passes = Sequence[tuple[Step, PassInfo]]
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cutout:
     """What a backend needs to know to cut a piece out.
 
     Args:
@@ -131,8 +131,8 @@ def _cut_out(backend: Backend, start: Start, piece: Piece) -> Extracted:
         if node.kind is Kind.PARAMETER:
             parameters[name] = node.name
     nodes = tuple(graph.by_id[i] for i in piece.nodes)
-    cut = Cut(nodes, names, parameters, piece.outputs)
-    return _with_values(start, backend.extract(start.program, start.exprs, cut), names)
+    cutout = Cutout(nodes, names, parameters, piece.outputs)
+    return _with_values(start, backend.extract(start.program, start.exprs, cutout), names)
 
 
 def _with_values(start: Start, program: Any, names: Mapping[str, str]) -> Extracted:

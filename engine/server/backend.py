@@ -115,7 +115,7 @@ class Backend(Protocol):
 
     replay: replay.Engine  # reads and runs small programs; see `engine.faults.replay`
 
-    def extract(self, program: Program, exprs: Mapping[str, Any], cut: narrow.Cut) -> Program:
+    def extract(self, program: Program, exprs: Mapping[str, Any], cutout: narrow.Cutout) -> Program:
         """A program of its own that computes a few nodes of another.
 
         Args:

@@ -9,7 +9,7 @@ import pytest
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.profile import Kernel, Profile
 from relascope.viz.drawing import palette
-from relascope.viz.rows import profile as explained
+from relascope.viz.rows.profile import heat
 
 
 def kernel(name, share, *nodes):
@@ -22,7 +22,7 @@ def profile(*kernels):
 
 def test_a_node_that_is_computed_twice_has_the_shares_of_both():
     found = profile(kernel("a", 0.25, "x", "y"), kernel("b", 0.5, "y"), kernel("c", 0.25))
-    assert explained.heat(found) == {"x": 0.25, "y": 0.75}
+    assert heat(found) == {"x": 0.25, "y": 0.75}
     assert found.first_bad is None
     assert plain(found)["kernels"][0]["nodes"] == ["x", "y"]
 

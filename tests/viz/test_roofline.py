@@ -12,7 +12,7 @@ from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Prof
 from relascope.passes.cost import Read, known_flops, reads
 from relascope.viz.charts.roofline import roofline
 from relascope.viz.drawing import palette
-from relascope.viz.rows import profile as explained
+from relascope.viz.rows.profile import peaks_text, phase_text, profile_document, share_text
 
 MIB = 2**20
 PEAKS = Peaks(
@@ -97,7 +97,7 @@ def graph():
 
 def test_a_phase_has_its_share_of_peak_and_what_is_not_explained():
     found = profile(kernel(flops=5e7), kernel(0.2, flops=None), kernel(0.3, flops=1e7, nodes=()))
-    document = explained.profile_document(found, graph())
+    document = profile_document(found, graph())
     (phase,) = document["phases"]
     assert phase["mapped_ms"] == pytest.approx(1.2)
     assert phase["mapped_share"] == pytest.approx(0.6)
@@ -106,7 +106,7 @@ def test_a_phase_has_its_share_of_peak_and_what_is_not_explained():
     assert phase["of_peak"] == pytest.approx(0.3)
     assert phase["unknown_ms"] == pytest.approx(0.2)
     assert not phase["explained"]
-    said = explained.phase_text(phase)
+    said = phase_text(phase)
     for words in (
         "explain 60.0% of it (1.200 ms)",
         "15.0% (0.300 ms) are in kernels of no node",
@@ -119,41 +119,41 @@ def test_a_phase_has_its_share_of_peak_and_what_is_not_explained():
     assert (first["roof"], first["sort"]) == ("compute", "matmul")
     assert first["of_peak"] == pytest.approx(0.5)
     assert document["kernels"][1]["of_peak"] is None
-    assert explained.share_text(None) == "unknown"
+    assert share_text(None) == "unknown"
     json.dumps(document)
 
 
 def test_the_bar_is_ten_percent_either_way():
     def explains(taken):
         found = profile(kernel(taken), whole=1.0)
-        return explained.profile_document(found, graph())["phases"][0]["explained"]
+        return profile_document(found, graph())["phases"][0]["explained"]
 
     assert [explains(t) for t in (0.85, 0.91, 1.09, 1.15)] == [False, True, True, False]
 
 
 def test_watching_that_costs_more_than_the_whole_is_said_so():
-    found = explained.profile_document(profile(kernel(3.0)), graph())
-    assert "50.0% (1.000 ms) more than the whole" in explained.phase_text(found["phases"][0])
+    found = profile_document(profile(kernel(3.0)), graph())
+    assert "50.0% (1.000 ms) more than the whole" in phase_text(found["phases"][0])
 
 
 def test_kernels_above_the_roof_tell_that_the_peaks_are_wrong():
-    quick = explained.profile_document(profile(kernel(0.1, flops=1e8)), graph())
+    quick = profile_document(profile(kernel(0.1, flops=1e8)), graph())
     assert any("busy while they were measured" in n for n in quick["notes"])
-    right = explained.profile_document(profile(kernel(1.0, flops=1e8)), graph())
+    right = profile_document(profile(kernel(1.0, flops=1e8)), graph())
     assert right["notes"] == []
 
 
 def test_without_peaks_there_is_no_share_and_no_chart():
-    document = explained.profile_document(profile(kernel(), peaks=None), graph())
+    document = profile_document(profile(kernel(), peaks=None), graph())
     assert document["phases"][0]["of_peak"] is None
-    assert "of peak" not in explained.phase_text(document["phases"][0])
+    assert "of peak" not in phase_text(document["phases"][0])
     assert roofline(document) is None
-    assert "not measured" in explained.peaks_text(None)
+    assert "not measured" in peaks_text(None)
 
 
 def test_the_chart_has_a_dot_a_kernel_that_computes_and_the_roofs():
     found = profile(kernel(flops=5e7), kernel(0.2, flops=None), kernel(0.3, flops=0.0))
-    document = explained.profile_document(found, graph())
+    document = profile_document(found, graph())
     spec = roofline(document).to_dict()
     dots = [rows for rows in spec["datasets"].values() if "kernel" in rows[0]]
     assert [[d["index"] for d in rows] for rows in dots] == [[0]]

@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import relax
 
 from relascope.core.errors import EngineError
-from relascope.engine.faults.narrow import Cut, Written, constant_name
+from relascope.engine.faults.narrow import Cutout, Written, constant_name
 from relascope.engine.relax.faults import replay
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import (
@@ -23,7 +23,7 @@ from relascope.passes.relax.ir.rewrite import (
 )
 
 
-def extract(program: RelaxProgram, exprs: Mapping[str, Any], cut: Cut) -> RelaxProgram:
+def extract(program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> RelaxProgram:
     """A program of its own that computes a few nodes of another.
 
     Args:
@@ -35,11 +35,11 @@ def extract(program: RelaxProgram, exprs: Mapping[str, Any], cut: Cut) -> RelaxP
     """
     instead: dict[int, Any] = {}
     given = []
-    for ident, name in cut.arguments.items():
+    for ident, name in cutout.arguments.items():
         variable = relax.Var(name, exprs[ident].ty)
         instead[exprs[ident].__chandle__()] = variable
         given.append(variable)
-    wanted = {exprs[n.id].__chandle__() for n in cut.nodes}
+    wanted = {exprs[n.id].__chandle__() for n in cutout.nodes}
     bound, known = [], {v.__chandle__() for v in given}
     try:
         pairs = bindings(program.main)
@@ -57,7 +57,7 @@ def extract(program: RelaxProgram, exprs: Mapping[str, Any], cut: Cut) -> RelaxP
             instead[handle] = fresh
             bound.append((fresh, value))
             known.add(fresh.__chandle__())
-    results = [substituted(exprs[i], instead) for i in cut.outputs]
+    results = [substituted(exprs[i], instead) for i in cutout.outputs]
     read = [v for _, value in bound for v in variables(value)]
     if not {v.__chandle__() for v in [*read, *results]} <= known:
         raise EngineError("pass", "This part of the program cannot be cut out by itself.")
@@ -67,8 +67,8 @@ def extract(program: RelaxProgram, exprs: Mapping[str, Any], cut: Cut) -> RelaxP
     mod = tvm.IRModule({"main": main.with_attr("global_symbol", "main")})
     for name, function in _called(program.mod, main).items():
         mod[name] = function
-    params = {n: program.params[old] for n, old in cut.parameters.items()}
-    inputs = tuple(n for n in cut.arguments.values() if n not in params)
+    params = {n: program.params[old] for n, old in cutout.parameters.items()}
+    inputs = tuple(n for n in cutout.arguments.values() if n not in params)
     mod = relax.transform.Normalize()(mod)
     return RelaxProgram(mod, params, inputs, len(results))
 

@@ -11,12 +11,12 @@ from tvm import relay
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Node
-from relascope.engine.faults.narrow import Cut, Written, constant_name
+from relascope.engine.faults.narrow import Cutout, Written, constant_name
 from relascope.engine.relay.faults import replay
 from relascope.passes.relay.ir.program import RelayProgram
 
 
-def extract(program: RelayProgram, exprs: Mapping[str, Any], cut: Cut) -> RelayProgram:
+def extract(program: RelayProgram, exprs: Mapping[str, Any], cutout: Cutout) -> RelayProgram:
     """A program of its own that computes a few nodes of another.
 
     Args:
@@ -28,7 +28,7 @@ def extract(program: RelayProgram, exprs: Mapping[str, Any], cut: Cut) -> RelayP
     """
     made: dict[int, Any] = {}
     variables = []
-    for ident, name in cut.arguments.items():
+    for ident, name in cutout.arguments.items():
         variable = relay.var(name, type_annotation=exprs[ident].checked_type)
         made[exprs[ident].handle.value] = variable
         variables.append(variable)
@@ -36,9 +36,9 @@ def extract(program: RelayProgram, exprs: Mapping[str, Any], cut: Cut) -> RelayP
     def of(expr: Any) -> Any:
         return made.get(expr.handle.value, expr)
 
-    for node in cut.nodes:
+    for node in cutout.nodes:
         made[exprs[node.id].handle.value] = _again(exprs[node.id], node, of)
-    results = [of(exprs[i]) for i in cut.outputs]
+    results = [of(exprs[i]) for i in cutout.outputs]
     body = results[0] if len(results) == 1 else relay.Tuple(results)
     function = relay.Function(variables, body)
     if len(relay.analysis.free_vars(function)):
@@ -46,8 +46,8 @@ def extract(program: RelayProgram, exprs: Mapping[str, Any], cut: Cut) -> RelayP
     others = {g: f for g, f in program.mod.functions.items() if g.name_hint != "main"}
     mod = tvm.IRModule(others, program.mod.type_definitions)
     mod["main"] = function
-    params = {n: program.params[old] for n, old in cut.parameters.items()}
-    inputs = tuple(n for n in cut.arguments.values() if n not in params)
+    params = {n: program.params[old] for n, old in cutout.parameters.items()}
+    inputs = tuple(n for n in cutout.arguments.values() if n not in params)
     return RelayProgram(relay.transform.InferType()(mod), params, inputs, len(results))
 
 

@@ -16,7 +16,7 @@ from relascope.viz.panels.shell.frame import boundary, section, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import Row, formats
-from relascope.viz.rows import profile as explained
+from relascope.viz.rows.profile import cost_text, findings, lint_document
 
 _HEIGHT = 480
 
@@ -80,8 +80,8 @@ def _found(screen: Screen, request: BuildRequest) -> tuple[Profile | None, Row, 
         kernels = screen.desk.ask("kernels", screen.source, screen.pipeline, True)
 
     def document() -> Row:
-        found = explained.findings(graph, kernels, profile, request.target)
-        return explained.lint_document(found)
+        found = findings(graph, kernels, profile, request.target)
+        return lint_document(found)
 
     found = screen.derive(document, "lint", request, profile is not None)
     return profile, found, graph
@@ -95,7 +95,7 @@ def _hazard(screen: Screen, hazard: Row, index: int) -> None:
         strip(
             (hazard["title"], ""),
             (str(count), "place" if count == 1 else "places"),
-            (explained.cost_text(hazard), ""),
+            (cost_text(hazard), ""),
             *([(formats.size(hazard["bytes"]), "moved")] if hazard["bytes"] else []),
         )
     remedy = hazard["remedy"]

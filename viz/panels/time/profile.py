@@ -16,9 +16,9 @@ from relascope.viz.panels.shell.frame import boundary, download, section, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row, formats
-from relascope.viz.rows import profile as explained
 from relascope.viz.rows.chrome_trace import trace_json
 from relascope.viz.rows.columns import renamed
+from relascope.viz.rows.profile import heat, peaks_text, phase_text, profile_document
 
 _HEIGHT = 560
 _CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked last
@@ -52,9 +52,7 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     graph = screen.graph_after(screen.built)
     peaks = _peaks(screen.desk, profile, request)
     measured = replace(profile, peaks=peaks)
-    document = screen.derive(
-        lambda: explained.profile_document(measured, graph), "kernels", request, peaks
-    )
+    document = screen.derive(lambda: profile_document(measured, graph), "kernels", request, peaks)
     strip(
         (document["machine"], ""),
         (str(document["threads"]), "threads"),
@@ -72,7 +70,7 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     for note in document["notes"]:
         st.warning(note)
     for phase in document["phases"]:
-        st.caption(explained.phase_text(phase))
+        st.caption(phase_text(phase))
     named = {**document, "model": screen.label, "engine": screen.ir}
     help = "One run's kernels on a line of time, for chrome://tracing or ui.perfetto.dev."
     download("As a trace (.json)", trace_json(named), "trace.json", "trace", help=help)
@@ -81,7 +79,7 @@ def _show(screen: Screen, request: BuildRequest) -> None:
         st.error(f"The first kernel that puts out NaN or infinity is {bad['name']}.")
     _roofline(document)
     chosen = _table(document["kernels"])
-    shares = explained.heat(profile)
+    shares = heat(profile)
     graph_view(
         graph,
         View(
@@ -113,7 +111,7 @@ def _roofline(document: Row) -> None:
     if chart is not None:
         st.altair_chart(chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE])
     words, again = st.columns([3, 1.2], vertical_alignment="center")
-    words.caption(explained.peaks_text(document["peaks"]))
+    words.caption(peaks_text(document["peaks"]))
     if again.button(
         "Measure again",
         key="peaks_again",
