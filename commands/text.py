@@ -151,15 +151,10 @@ def _inside(document: Document) -> list[str]:
 
 def captures(document: Document) -> str:
     """What `captures` says."""
-    rows = [
-        {
-            **r,
-            "shape": shape_text(r["shape"]),
-            "readers": len(r["readers"]),
-            "size": size(r["bytes"]),
-        }
-        for r in document["captures"]
-    ]
+    rows = []
+    for r in document["captures"]:
+        told = {"shape": shape_text(r["shape"]), "size": size(r["bytes"])}
+        rows.append({**r, **told, "readers": len(r["readers"])})
     head = (
         f"{document['strategy']}: {len(rows)} captures, {size(document['bytes'])}, "
         f"{len(document['recomputed'])} nodes recomputed, "
@@ -210,14 +205,9 @@ def gradients(document: Document) -> str:
     """What `gradients` says."""
     rows = document["gradients"]
     ways = [r["gradient"] for r in rows]
-    head = _head(document, document["dtype"])
-    return "\n\n".join(
-        [
-            head,
-            text_table(tables.gradients_beside(rows), ["", *ways]),
-            text_table(tables.operators_beside(rows), ["operator", *ways]),
-        ]
-    )
+    figures = text_table(tables.gradients_beside(rows), ["", *ways])
+    operators = text_table(tables.operators_beside(rows), ["operator", *ways])
+    return "\n\n".join([_head(document, document["dtype"]), figures, operators])
 
 
 def time(document: Document) -> str:
@@ -249,19 +239,13 @@ def compare(document: Document) -> str:
     ]
     if document["groups"] is None:
         return "\n".join(lines)
-    parts = [
-        [{**r, **{ir: counts_text(r[ir]) for ir in document["engines"]}} for r in document[kind]]
-        for kind in ("operators", "groups")
-    ]
     lost = [f"{ir}: {len(m)} nodes name no origin" for ir, m in document["unmatched"].items() if m]
-    return "\n\n".join(
-        [
-            "\n".join([*lines, *lost]),
-            text_table(parts[0], ["source", "modules", *engines, "only"]),
-            text_table(parts[1], ["scope", "source", *engines, "only"]),
-            text_table(document["calls"], ["operator", *engines, "only"]),
-        ]
-    )
+    parts = ["\n".join([*lines, *lost])]
+    for kind, columns in (("operators", ("source", "modules")), ("groups", ("scope", "source"))):
+        rows = [{**r, **{ir: counts_text(r[ir]) for ir in engines}} for r in document[kind]]
+        parts.append(text_table(rows, [*columns, *engines, "only"]))
+    parts.append(text_table(document["calls"], ["operator", *engines, "only"]))
+    return "\n\n".join(parts)
 
 
 def check(document: Document) -> str:
@@ -274,25 +258,19 @@ def check(document: Document) -> str:
         )
     columns = ["stage", "strategy", "dtype", "passed", "max_abs", "max_rel", "limit", "worst"]
     columns += [c for c in ("first bad", "in", "failure") if any(r[c] for r in rows)]
-    head = _head(document)
-    return "\n\n".join([head, text_table(rows, columns), document["verdict"]])
+    return "\n\n".join([_head(document), text_table(rows, columns), document["verdict"]])
 
 
 def bisect(document: Document) -> str:
     """What `bisect` says."""
-    rows = [
-        {
-            **r,
-            "up to": f"{r['last']['index'] + 1} {r['last']['pass']}",
-            "error": _failed(r["error"]),
-        }
-        for r in document["log"]
-    ]
+    rows = []
+    for r in document["log"]:
+        upto = f"{r['last']['index'] + 1} {r['last']['pass']}"
+        rows.append({**r, "up to": upto, "error": _failed(r["error"])})
     found = [c for c in ("worst", "max_rel", "limit", "ratio", "error") if any(r[c] for r in rows)]
-    columns = ["up to", "outcome", *found]
-    head = _head(document)
+    table = text_table(rows, ["up to", "outcome", *found])
     verdict = f"{document['verdict']} {document['compiles']} compiles."
-    return "\n\n".join([head, text_table(rows, columns), verdict])
+    return "\n\n".join([_head(document), table, verdict])
 
 
 def profile(document: Document) -> str:

@@ -31,7 +31,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Parts:
-    """Makes the parts of one example; what an IR adds is `variable` and `program`.
+    """Makes the parts of one example; what an IR adds is `const`, `variable` and `program`.
 
     Args:
         dtype: of its floating tensors.
@@ -45,6 +45,11 @@ class Parts:
     dtype: str
     arguments: list[Any] = field(default_factory=list)
     weights: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def const(value: np.ndarray, dtype: str) -> Any:
+        """A constant of the IR."""
+        raise NotImplementedError
 
     def variable(self, name: str, shape: Sequence[int], dtype: str) -> Any:
         """A variable of the IR."""
@@ -63,6 +68,10 @@ class Parts:
         """An argument that is a parameter."""
         self.weights.append(name)
         return self.var(name, *shape, dtype=dtype)
+
+    def constant(self, name: str, *shape: int) -> Any:
+        """A constant, such as a weight that was bound."""
+        return self.const(draw(name, *shape, dtype=self.dtype), self.dtype)
 
     def values(self, make: Callable[[np.ndarray], Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the parameters, by name; `kinds` has the types of all arguments."""

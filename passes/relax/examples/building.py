@@ -9,7 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relascope.passes.catalogue.example import Parts, draw
+from relascope.passes.catalogue.example import Parts
 from relascope.passes.relax.ir.program import RelaxProgram
 
 
@@ -21,15 +21,11 @@ class Tensors(Parts):
         bound: what "main" binds before its result, in order.
     """
 
-    ir = "relax"
+    ir, const = "relax", staticmethod(relax.const)
     bound: list[Any] = field(default_factory=list)
 
     def variable(self, name: str, shape: Sequence[int], dtype: str) -> Any:
         return relax.Var(name, relax.TensorType(shape, dtype))
-
-    def constant(self, name: str, *shape: int) -> Any:
-        """A constant, such as a weight that was bound."""
-        return relax.const(draw(name, *shape, dtype=self.dtype), self.dtype)
 
     def bind(self, name: str, value: Any) -> Any:
         """Bind a value to a name; returns the variable."""

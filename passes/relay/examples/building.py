@@ -8,21 +8,17 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from relascope.passes.catalogue.example import Parts, draw
+from relascope.passes.catalogue.example import Parts
 from relascope.passes.relay.ir.program import RelayProgram
 
 
 class Tensors(Parts):
     """Makes the tensors of an example, of a dtype, and its program."""
 
-    ir = "relay"
+    ir, const = "relay", staticmethod(relay.const)
 
     def variable(self, name: str, shape: Sequence[int], dtype: str) -> Any:
         return relay.var(name, shape=tuple(shape), dtype=dtype)
-
-    def constant(self, name: str, *shape: int) -> Any:
-        """A constant, such as a weight that was bound."""
-        return relay.const(draw(name, *shape, dtype=self.dtype), self.dtype)
 
     def program(self, body: Any) -> RelayProgram:
         return self.of_module(tvm.IRModule({"main": relay.Function(self.arguments, body)}))
