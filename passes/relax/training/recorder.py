@@ -10,7 +10,7 @@ from tvm import relax
 
 from relascope.core.errors import EngineError
 from relascope.passes.gradients import Active, named
-from relascope.passes.relax.ir.rewrite import Provenance, op_name, with_args
+from relascope.passes.relax.ir.rewrite import Provenance, op_name
 
 
 class Recorder:
@@ -51,7 +51,8 @@ class Recorder:
             if isinstance(expr, relax.Tuple):
                 return relax.Tuple([emit(f) for f in expr.fields])
             if isinstance(expr, tvm.ir.Call) and op_name(expr) != "grad.no_grad":
-                made = with_args(expr, [emit(a) for a in expr.args])
+                args = [emit(a) for a in expr.args]
+                made = tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
             elif isinstance(expr, relax.TupleGetItem):
                 made = relax.TupleGetItem(emit(expr.tuple_value), int(expr.index))
             else:

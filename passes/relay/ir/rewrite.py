@@ -165,7 +165,7 @@ def rebuilt(results: Iterable[Any], instead: Mapping[int, Any], span: Any = None
         if handle in new:
             continue
         below = list(children(expr))
-        if span is not None and (expr.span is not None or not isinstance(expr, _PARTS)):
+        if span is not None and (not isinstance(expr, _PARTS) or expr.span is not None):
             new[handle] = expr
         elif not ready and below:
             todo.append((expr, True))
