@@ -40,7 +40,9 @@ class FleetTests:
         with LocalFleet(cls.ir) as found:
             yield found
 
-    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    @pytest.mark.parametrize(
+        "dtype", [pytest.param("float32", marks=pytest.mark.exhaustive), "float64"]
+    )
     def test_a_program_is_timed_there_and_compared_here(self, session, fleet, dtype):
         source = ModelSource("mlp", batch=2, dtype=dtype)
         pipeline = default_pipeline(self.ir, False)

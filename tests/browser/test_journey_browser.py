@@ -102,6 +102,7 @@ def rows(page):
     )
 
 
+@pytest.mark.exhaustive  # the other two go most of its way
 def test_bert_layer_from_trace_to_timing(journey):
     journey = journey()
     page = journey.page

@@ -687,7 +687,7 @@ def test_captures_are_measured_on_request():
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("ir", ["relay", "relax"])
+@pytest.mark.parametrize("ir", [pytest.param("relay", marks=pytest.mark.exhaustive), "relax"])
 def test_a_real_split_is_measured_and_its_estimate_holds(ir):
     data = document(
         "captures",

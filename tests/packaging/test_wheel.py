@@ -149,7 +149,7 @@ def test_little_is_imported_until_it_is_needed(environment):
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("ir", ["relay", "relax"])
+@pytest.mark.parametrize("ir", [pytest.param("relay", marks=pytest.mark.exhaustive), "relax"])
 def test_a_graph_is_printed(environment, ir):
     document = environment.document("relascope", "graph", "mlp", "--engine", ir)
     assert document["engine"] == ir

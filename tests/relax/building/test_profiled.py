@@ -38,10 +38,10 @@ def profiled(session):
 @pytest.mark.parametrize(
     ("training", "target"),
     [
-        (False, TARGET),
         (False, f"{TARGET} {BLAS}"),
-        (True, f"{TARGET} {OPENBLAS}"),
         (True, f"{TARGET} {BLAS} {SCHEDULES}"),
+        pytest.param(False, TARGET, marks=pytest.mark.exhaustive),
+        pytest.param(True, f"{TARGET} {OPENBLAS}", marks=pytest.mark.exhaustive),
         pytest.param(True, TARGET, marks=pytest.mark.exhaustive),
         pytest.param(True, f"{TARGET} {BLAS}", marks=pytest.mark.exhaustive),
         pytest.param(False, f"{TARGET} {OPENBLAS}", marks=pytest.mark.exhaustive),

@@ -146,7 +146,9 @@ class Small(nn.Module):
         return self.norm(torch.tanh(self.linear(x)))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
+)
 def test_a_program_built_with_records_agrees_with_pytorch(tmp_path, dtype):
     torch.manual_seed(0)
     model, program = imported(Small(), draw(8, 16), dtype=dtype)
@@ -292,6 +294,7 @@ client.call("tune", BuildRequest(ModelSource("mlp", batch=2), default_pipeline("
 """
 
 
+@pytest.mark.exhaustive  # Relay's is quicker
 def test_a_run_that_is_killed_loses_no_more_than_the_batch_in_flight(place):
     """SIGKILL of the app, which no code can see coming: engine and workers end, records stay."""
     app = subprocess.Popen(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from quick import combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.client import EngineClient
@@ -128,8 +129,12 @@ def test_every_pass_alone_keeps_the_numbers(client, targets, name):
     assert worst(client.call("check", BuildRequest(source, steps, targets[-1]))) <= limit
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["mlp", "bert_self_attention", "bert_layer", "super_resolution"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    combinations(
+        ("mlp", "bert_self_attention", "bert_layer", "super_resolution"), ("float64", "float32")
+    ),
+)
 def test_samples_agree_with_pytorch(client, targets, name, dtype):
     source = ModelSource(name, dtype=dtype)
     found = client.call("check", BuildRequest(source, Pipeline(), targets[0]))

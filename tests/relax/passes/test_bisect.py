@@ -7,6 +7,9 @@ pytest.register_assert_rewrite("bisecting")
 from bisecting import *  # noqa: F403
 from bisecting import Case
 
+# Relay's is quicker.
+pytest.mark.exhaustive(test_a_pass_that_makes_it_slow_is_found)  # noqa: F405
+
 
 @pytest.fixture
 def case():

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from tvm import relax
 
 from gradients import Fn, Several, bert_layer, compare, draw
+from quick import combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.protocol.source import ModelSource
@@ -252,8 +253,7 @@ class Many(nn.Module):
         return tuple(part(x) for part, x in zip(self.parts, inputs, strict=True))
 
 
-@pytest.mark.parametrize("dtype", LIMITS)
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(("group", "dtype"), combinations(list(GROUPS), list(LIMITS)))
 def test_gradients_of_operators_agree_with_autograd(group, dtype):
     functions = [
         f for name, f in GROUPS[group].items() if dtype == "float32" or name not in ONLY_FLOAT32

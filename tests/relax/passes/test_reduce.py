@@ -17,6 +17,9 @@ from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce
 from relascope.passes.pipeline import Pipeline
 
+# Relay's is quicker.
+pytest.mark.exhaustive(test_a_slow_pass_comes_down_to_one_layer)  # noqa: F405
+
 
 @pytest.fixture
 def case():
@@ -30,6 +33,7 @@ class Gelu(nn.Module):
         return nn.functional.gelu(x).sin()
 
 
+@pytest.mark.exhaustive  # each question starts an engine
 def test_a_pass_that_ends_the_process_is_found_and_narrowed(case, tmp_path):
     pipeline = Pipeline.parse("kills|bind")
     with EngineClient("relax") as client:

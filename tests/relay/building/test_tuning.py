@@ -102,7 +102,9 @@ def test_a_task_has_another_key_where_a_library_does_it(session):
     assert not {t.key for t in plain} & {t.key for t in blas}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
+)
 def test_what_was_found_is_built_and_right(session, dtype):
     source = ModelSource("mlp", batch=2, dtype=dtype)
     tasks = session.tasks(BuildRequest(source, PIPELINE, PLAIN, 1), progress=quiet)

@@ -46,7 +46,7 @@ def test_the_forward_of_a_sample_agrees_with_pytorch(session, name):
     ("name", "limits"),
     [
         ("small_gpt2", LIMITS[0]),
-        ("small_llama", LIMITS[1]),
+        pytest.param("small_llama", LIMITS[1], marks=pytest.mark.exhaustive),
         pytest.param("gpt2_block", LIMITS[0], marks=pytest.mark.exhaustive),
         pytest.param("llama_block", LIMITS[1], marks=pytest.mark.exhaustive),
     ],
@@ -110,7 +110,7 @@ def traced(module, image, dtype="float32"):
     ("name", "limits"),
     # In float32, which side of relu6's bends a number falls on may depend on rounding.
     [
-        ("resnet", LIMITS[0]),
+        pytest.param("resnet", LIMITS[0], marks=pytest.mark.exhaustive),
         pytest.param("resnet", LIMITS[1], marks=pytest.mark.exhaustive),
         ("mobilenet_v2", LIMITS[1]),
     ],

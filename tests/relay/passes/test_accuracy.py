@@ -22,7 +22,11 @@ MLP = ModelSource("mlp")
 
 
 @pytest.mark.parametrize(
-    ("name", "dtypes"), [("mlp", accuracy.DTYPES), ("bert_self_attention", ("float64",))]
+    ("name", "dtypes"),
+    [
+        ("mlp", accuracy.DTYPES),
+        pytest.param("bert_self_attention", ("float64",), marks=pytest.mark.exhaustive),
+    ],
 )
 def test_every_stage_agrees_with_pytorch(session, name, dtypes):
     rows = table(session, ModelSource(name), dtypes=dtypes)
