@@ -133,6 +133,19 @@ def theirs_draws(built: Any) -> bool:
     return bool(built.program.masks)
 
 
+def products_of_the_library(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Small batched products as the library's."""
+
+    def call(left: Any, right: Any, *turned: bool) -> Any:
+        from relascope.engine.relay.kernels.blas import _stage
+
+        TOUCHED.add("")
+        shape = theirs(left, right, *turned).shape
+        return _stage("tvm.contrib.mkl.batch_matmul", tuple(shape), left, right, *turned)
+
+    return call
+
+
 first = giving(lambda one, *rest: one)
 relay, relax = {"engines": ("relay",)}, {"engines": ("relax",)}
 TRICKS = {
@@ -141,6 +154,11 @@ TRICKS = {
     "strips": Trick(f"{KERNELS}.packed_matmul:strip", giving(None)),
     "row products": Trick(f"{KERNELS}.packed_matmul:row_tile", giving(None)),
     "outer products": Trick(f"{KERNELS}.packed_matmul:outer_tile", giving(None)),
+    "prefetch": Trick(f"{OURS}.kernels.schedules:read_ahead", giving(lambda _, kernel: kernel)),
+    "small products": Trick(
+        f"{OURS}.kernels.blas:small_products", products_of_the_library, **relay
+    ),
+    "attention": Trick(f"{OURS}.kernels.attention:dispatch", first, **relax),
     "vector math": Trick(
         f"{KERNELS}.vector_math:VectorMath.used", giving(lambda *_: nullcontext())
     ),
