@@ -1,0 +1,615 @@
+"""Hold both engines against PyTorch's own database of operators: right, refused, or wrong.
+
+Run `python bench/operators.py` from the project's root; `--engine` and `--op` for a part of it.
+Every entry of `torch.testing._internal.common_methods_invocations.op_db` becomes a module that
+calls it on a few of its samples. It is traced, imported, built and run, and where the entry has
+autograd its gradient is taken, split, built and run, all in the way of `add_tvm_dispatch`. What
+was built runs on the sample's values, on values at edges (zeros, halves, whole numbers) and on some
+that are not finite. Outputs and gradients are held against PyTorch's: shapes, dtypes, values, NaN and
+infinity, by `_TOLERANCE`; PyTorch's float64 is the judge where float32 differs.
+
+What is found is kept, sample by sample, as JSON lines in out/operators, so that what was stopped
+goes on there (`--again` starts anew). Prints counts, and writes docs/operators.md with `--page`.
+Returns 1 where anything is wrong or crashed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+
+from relascope.core.errors import EngineError
+from relascope.engine.building.devices import default_target
+from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.in_process import LiveProgram, load_engine
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import Model, model_from_module, seeded
+from relascope.engine.registry import ENGINES
+
+ROOT = Path(__file__).resolve().parents[1]
+Row = dict[str, Any]
+Tensors = tuple[torch.Tensor, ...]
+
+_DTYPES = (torch.float32, torch.int64, torch.bool)
+_SAMPLES = {torch.float32: 3, torch.int64: 1, torch.bool: 1}
+_MOST_ELEMENTS = 20_000
+_PHASE_SECONDS = 60
+_PER_PROCESS = 40  # entries, after which a process with all that it has built is left behind
+_TOLERANCE = {"forward": 1e-5, "gradient": 1e-4}  # of a tensor's scale
+_EDGES = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.5, -2.5, 2.0, -2.0, 3.0, -3.0, 6.0, 0.25)
+_STRANGE = (float("nan"), float("inf"), -float("inf"))
+_UNSET = ("empty", "new_empty")  # what memory holds is nothing to compare
+_TIED = ("sort", "argsort", "msort", "topk", "kthvalue", "mode", "median", "nanmedian")
+"""Which of equal elements they take is free, and edges have many."""
+
+
+class NotCompared(Exception):
+    """Why a sample cannot be held against PyTorch."""
+
+
+class _Call(torch.nn.Module):
+    """An entry on one sample: tensors are inputs, all else is as the sample has it."""
+
+    def __init__(self, call: Callable[..., Any], sample: Any) -> None:
+        super().__init__()
+        self.call = call
+        self.leaves, self.spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+        tensors: list[torch.Tensor] = []
+        self.places: list[int | None] = []
+        for leaf in self.leaves:
+            place = None
+            if isinstance(leaf, torch.Tensor):
+                place = next((i for i, t in enumerate(tensors) if t is leaf), len(tensors))
+                tensors[place:] = [leaf]
+            self.places.append(place)
+        self.tensors = tuple(t.detach() for t in tensors)
+        if any(t.layout != torch.strided or t.is_complex() or t.is_quantized for t in tensors):
+            raise NotCompared("sparse, complex or quantized")
+
+    def forward(self, *given: torch.Tensor) -> Tensors:
+        """The tensors that the entry returns, in order."""
+        leaves = [
+            v if p is None else given[p] for v, p in zip(self.leaves, self.places, strict=True)
+        ]
+        first, args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        made = pytree.tree_leaves(self.call(first, *args, **kwargs))
+        return tuple(t for t in made if isinstance(t, torch.Tensor))
+
+
+class _Holder(torch.nn.Module):
+    """Gives the call a module's path, which a refusal is to name."""
+
+    def __init__(self, part: _Call) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, *given: torch.Tensor) -> Tensors:
+        """The part's."""
+        made: Tensors = self.part(*given)
+        return made
+
+
+def samples(entry: Any, dtype: torch.dtype) -> list[Any]:
+    """A few of an entry's samples, the same each time, spread over all that it has."""
+    random.seed(0), np.random.seed(0), torch.manual_seed(0)
+    found = []
+    for sample in entry.sample_inputs("cpu", dtype, requires_grad=False):
+        leaves = pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
+        if sum(t.numel() for t in leaves if isinstance(t, torch.Tensor)) <= _MOST_ELEMENTS:
+            found.append(sample)
+        if len(found) == 300:
+            break
+    most = _SAMPLES[dtype]
+    if len(found) <= most:
+        return found
+    # The first are the plainest; the very last are often empty tensors.
+    return [found[i * len(found) // most] for i in range(most)]
+
+
+def jobs(entry: Any) -> Iterator[tuple[torch.dtype, int, Any]]:
+    """Every sample of an entry that is tried: dtype, number, sample."""
+    for dtype in _DTYPES:
+        if dtype in entry.supported_dtypes("cpu"):
+            try:
+                chosen = samples(entry, dtype)
+            except Exception as error:  # PyTorch's own generator of samples
+                chosen = [error]
+            yield from ((dtype, i, s) for i, s in enumerate(chosen))
+
+
+def _run(module: torch.nn.Module, inputs: Tensors) -> Tensors:
+    with torch.no_grad(), seeded(0):
+        return tuple(t.detach().clone() for t in module(*(t.clone() for t in inputs)))
+
+
+def _gradients(module: torch.nn.Module, inputs: Tensors, weights: Tensors) -> Tensors:
+    """Of the floating inputs; zeros where nothing depends on one."""
+    leaves = [t.detach().clone().requires_grad_(t.is_floating_point()) for t in inputs]
+    wanted = [t for t in leaves if t.requires_grad]
+    with seeded(0):
+        # An operator in place may not change a leaf.
+        made = module(*(t.clone() if t.requires_grad else t for t in leaves))
+        floating = [o for o in made if o.is_floating_point()]
+        used = [(o, w) for o, w in zip(floating, weights, strict=True) if o.requires_grad]
+        if not used or not wanted:
+            raise NotCompared("no output has a gradient")
+        found = torch.autograd.grad(
+            [o for o, _ in used], wanted, [w.to(o.dtype) for o, w in used], allow_unused=True
+        )
+    return tuple(
+        torch.zeros_like(t) if g is None else g.detach() for t, g in zip(wanted, found, strict=True)
+    )
+
+
+def _double(inputs: Tensors) -> Tensors:
+    return tuple(t.double() if t.is_floating_point() else t for t in inputs)
+
+
+def differences(
+    ours: Tensors,
+    theirs: Tensors,
+    judge: Callable[[], Tensors],
+    tolerance: float,
+    names: Sequence[str] = (),
+) -> str:
+    """In which way tensors differ from PyTorch's, in words; "" where they do not.
+
+    Args:
+        judge: PyTorch's own in float64; may raise.
+        tolerance: of a tensor's scale.
+        names: of the tensors.
+    """
+    if len(ours) != len(theirs):
+        return f"{len(ours)} tensors for {len(theirs)}"
+    found = []
+    for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        name = names[index] if names else str(index)
+        if a.shape != b.shape or a.dtype != b.dtype:
+            types = [f"{str(t.dtype)[6:]}{list(t.shape)}" for t in (a, b)]
+            found.append(f"{name}: {types[0]} for {types[1]}")
+            continue
+        off = _off(a, b, tolerance)
+        if not off.any():
+            continue
+        if b.is_floating_point():
+            try:
+                exact = judge()[index]
+                if exact.shape == b.shape:
+                    scale = _scale(exact)
+                    error = torch.nan_to_num((b - exact).abs(), nan=0.0, posinf=0.0)
+                    room = 4 * float(error.max()) / scale if scale else 0.0
+                    off &= _off(a.double(), exact, tolerance + room)
+            except Exception:  # PyTorch has not everything in float64: then float32 decides
+                pass
+        if off.any():
+            at = off.flatten().nonzero().flatten()[:4].tolist()
+            pairs = ", ".join(
+                f"[{i}] {a.flatten()[i].item():.7g} for {b.flatten()[i].item():.7g}" for i in at
+            )
+            found.append(f"{name}: {int(off.sum())} of {off.numel()} off, {pairs}")
+    return "; ".join(found[:4])
+
+
+def _scale(tensor: torch.Tensor) -> float:
+    finite = tensor.double().abs().nan_to_num(nan=0.0, posinf=0.0)
+    return float(finite.max()) if tensor.numel() else 0.0
+
+
+def _off(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> torch.Tensor:
+    if not b.is_floating_point():
+        return a != b
+    same = (a == b) | (a.isnan() & b.isnan())
+    finite = a.isfinite() & b.isfinite()
+    return ~(same | (finite & ((a - b).abs() <= tolerance * (b.abs() + _scale(b)))))
+
+
+def _variants(inputs: Tensors, edges_too: bool) -> Iterator[tuple[str, Tensors]]:
+    """The sample's values, and others for the same program."""
+    yield "", inputs
+    if edges_too and any(t.is_floating_point() and t.numel() for t in inputs):
+        edges, strange = torch.tensor(_EDGES), torch.tensor(_STRANGE)
+        made, more, shift = [], [], 0
+        for t in inputs:
+            if t.is_floating_point() and t.numel():
+                places = torch.arange(t.numel())
+                made.append(edges[(places + shift) % len(edges)].to(t.dtype).reshape(t.shape))
+                flat = t.clone().flatten()
+                flat[shift % 5 :: 5] = strange[places[: len(flat[shift % 5 :: 5])] % 3].to(t.dtype)
+                more.append(flat.reshape(t.shape))
+                shift += 3
+            else:
+                made.append(t)
+                more.append(t)
+        yield "edges", tuple(made)
+        yield "strange", tuple(more)
+
+
+def look(backend: Any, target: str, entry: Any, job: tuple[Any, ...]) -> Iterator[Row]:
+    """Try one sample: before each phase a row without a verdict, and after it one with."""
+    dtype, number, sample = job
+    base = {"op": entry.formatted_name, "dtype": str(dtype)[6:], "sample": number}
+    base["name"] = entry.full_name
+    trains = dtype == torch.float32 and dtype in entry.supported_backward_dtypes("cpu")
+    phases = ("forward", "gradient") if trains and entry.supports_autograd else ("forward",)
+    live: LiveProgram | None = None
+    said: Row = {}
+    try:
+        if isinstance(sample, Exception):
+            raise NotCompared(f"no sample: {sample}")
+        if entry.name.startswith(_UNSET):
+            raise NotCompared("returns memory as it is")
+        part = _Call(entry.op, sample)
+        base["call"] = _words(part)
+        module = _Holder(part).train()
+        try:
+            theirs = _run(module, part.tensors)
+            again = _run(module, part.tensors)
+        except Exception as error:
+            raise NotCompared(f"PyTorch raises {type(error).__name__}") from error
+        if not theirs:
+            raise NotCompared("returns no tensor")
+        if any(t.is_complex() or t.layout != torch.strided for t in theirs):
+            raise NotCompared("complex or sparse")
+        if differences(again, theirs, lambda: theirs, 0.0):
+            raise NotCompared("draws random numbers that no seed fixes")
+    except NotCompared as why:
+        for phase in phases:
+            yield {**base, "phase": phase, "verdict": "skipped", "message": str(why)}
+        return
+    yield {**base, "phase": "forward"}
+    try:
+        names = tuple(f"x{i}" for i in range(len(part.tensors)))
+        source = ModelSource("operator", training=True)
+        model = model_from_module(module, names, part.tensors, source, _silent)
+        traced = model.traced
+        live = LiveProgram(backend, model, ("min_cut", None), target)
+    except Exception as error:
+        said = _failed(error)
+    for phase in phases:
+        began = time.perf_counter()
+        yield {**base, "phase": phase}
+        try:
+            if said or live is None:
+                yield {**base, "phase": phase, **said}
+                continue
+            for variant, inputs in _variants(part.tensors, entry.name not in _TIED):
+                found = _hold(model, live, traced, module, inputs, phase)
+                if found is not None:
+                    seconds = round(time.perf_counter() - began, 2)
+                    verdict = {"verdict": "wrong" if found else "right", "message": found}
+                    yield {**base, "phase": phase, "on": variant, **verdict, "seconds": seconds}
+        except NotCompared as why:
+            yield {**base, "phase": phase, "verdict": "skipped", "message": str(why)}
+        except Exception as error:
+            yield {**base, "phase": phase, **_failed(error)}
+
+
+def _hold(
+    model: Model, live: LiveProgram, traced: Any, module: Any, inputs: Tensors, phase: str
+) -> str | None:
+    """Run what was built on some values; in which way it differs, None where PyTorch refuses."""
+    own = all(a is b for a, b in zip(inputs, model.inputs, strict=True))
+    try:
+        theirs = _run(module, inputs)
+        weights = model.grad_outs()
+        if phase == "gradient":
+            theirs += _gradients(module, inputs, weights)
+        if not own and differences(_run(traced, inputs), _run(module, inputs), lambda: (), 0.0):
+            return None  # the trace holds for the sample's values only, which a note says
+    except NotCompared:
+        raise
+    except Exception as error:
+        if not own:
+            return None
+        raise NotCompared(f"PyTorch raises {type(error).__name__}: {error}") from error
+
+    def judge() -> Tensors:
+        exact = _run(module, _double(inputs))
+        if phase == "gradient":
+            exact += _gradients(module, _double(inputs), weights)
+        return exact
+
+    values = dict(zip(model.input_names, inputs, strict=True))
+    values.update({**model.parameters, **model.buffers})
+    values.update(draw_masks(live.masks, 0, torch.device("cpu")))
+    outputs_named = [f"output {i}" for i in range(len(model.outputs_flat))]
+    if phase == "forward":
+        ours = live.forward(values)
+        return differences(ours[: len(theirs)], theirs, judge, _TOLERANCE[phase], outputs_named)
+    wanted = [n for n, t in zip(model.input_names, inputs, strict=True) if t.is_floating_point()]
+    step = live.step(wanted)
+    outputs, captures = step.forward(values)
+    values.update(zip(step.grad_outs, weights, strict=True))
+    gradients = step.backward({**values, **captures})
+    ours = (*outputs[: len(model.outputs_flat)], *(gradients[n] for n in wanted))
+    named = [*outputs_named, *(f"gradient of {n}" for n in wanted)]
+    return differences(ours, theirs, judge, _TOLERANCE[phase], named)
+
+
+def _failed(error: BaseException) -> Row:
+    """A refusal is a sentence of ours that names the operator; all else is a crash."""
+    if isinstance(error, EngineError):
+        ours = error.kind in ("operator", "pass", "input", "usage")
+        verdict = "refused" if ours and "fault of ours" not in error.hint else "crash"
+        about = {"where": error.where, "hint": error.hint, "kind": error.kind}
+        return {"verdict": verdict, "message": error.message[:600], **about}
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "relascope/" in f.filename and "site-packages" not in f.filename]
+    at = [f"{f.filename.rpartition('relascope/')[2]}:{f.lineno}" for f in own[-3:]]
+    lines = [x.strip() for x in str(error).splitlines() if x.strip()]
+    last = lines[-1] if lines else ""
+    return {
+        "verdict": "crash",
+        "message": f"{type(error).__name__}: {last}"[:600],
+        "at": " > ".join(at),
+        "deepest": f"{frames[-1].filename}:{frames[-1].lineno}",
+    }
+
+
+def _words(part: _Call) -> str:
+    """The call with tensors as their types."""
+    leaves = [
+        f"{str(v.dtype)[6:]}{list(v.shape)}" if isinstance(v, torch.Tensor) else v
+        for v in part.leaves
+    ]
+    first, args, kwargs = pytree.tree_unflatten(leaves, part.spec)
+    words = [str(a) for a in (first, *args)] + [f"{k}={v}" for k, v in kwargs.items()]
+    return ", ".join(words)[:300]
+
+
+def _silent(fraction: float, text: str) -> None:
+    """Nobody watches."""
+
+
+def _work(ir: str, target: str, names: list[str], skip: int, pipe: Connection) -> None:
+    """In a child: look at entries, and send every row."""
+    backend, by_name = load_engine(ir), {e.formatted_name: e for e in op_db}
+    for name in names:
+        for index, job in enumerate(jobs(by_name[name])):
+            if index >= skip:
+                for row in look(backend, target, by_name[name], job):
+                    pipe.send({**row, "index": index})
+        pipe.send({"op": name, "end": True})
+        skip = 0
+    pipe.close()
+
+
+def _target(ir: str, pipe: Connection) -> None:
+    pipe.send(default_target(load_engine(ir).describe().targets, torch.device("cpu")))
+
+
+def run(ir: str, names: list[str], write: Callable[[Row], None]) -> None:
+    """Look at entries in children, one after the other; what ends one is a crash of its sample."""
+    forking = multiprocessing.get_context("fork")
+    load_engine(ir)
+    torch.set_num_threads(1)
+    receive, send = forking.Pipe(False)
+    asking = forking.Process(target=_target, args=(ir, send))
+    asking.start()
+    target = receive.recv()
+    asking.join()
+    rest, skip = list(names), 0
+    while rest:
+        receive, send = forking.Pipe(False)
+        child = forking.Process(target=_work, args=(ir, target, rest[:_PER_PROCESS], skip, send))
+        child.start()
+        send.close()
+        last: Row = {}
+        why = ""
+        try:
+            while True:
+                if not receive.poll(_PHASE_SECONDS):
+                    why = f"took longer than {_PHASE_SECONDS} s"
+                    break
+                row = receive.recv()
+                if row.get("end"):
+                    write(row)
+                    rest.remove(row["op"])
+                    skip, last = 0, {}
+                else:
+                    last = row
+                    if "verdict" in row:
+                        write(row)
+        except EOFError:
+            pass
+        if why:
+            child.kill()
+        child.join()
+        if child.exitcode and rest:
+            if not last or "verdict" in last:
+                last = {"op": rest[0], "phase": "", "index": last.get("index", skip), **last}
+            words = why or f"the process ended with {child.exitcode}"
+            write({**last, "verdict": "crash", "message": words})
+            skip = last["index"] + 1
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a file, as far as it is whole."""
+    rows: list[Row] = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+    return rows
+
+
+def tried(path: Path) -> list[Row]:
+    """Those of its rows that have a verdict."""
+    return [r for r in read(path) if "verdict" in r]
+
+
+def verdicts(rows: Iterable[Row], phase: str, dtype: str = "") -> dict[str, str]:
+    """By entry: "wrong", "crash", "right" (in every sample), "part" (else refused), "refused"."""
+    seen: dict[str, Counter[str]] = {}
+    for row in rows:
+        if row.get("phase") == phase and (not dtype or row["dtype"] == dtype):
+            seen.setdefault(row["op"], Counter())[row["verdict"]] += 1
+    result = {}
+    for name, found in seen.items():
+        bad = next((v for v in ("wrong", "crash") if found[v]), "")
+        refused = "part" if found["right"] else "refused"
+        good = refused if found["refused"] else "right" if found["right"] else "skipped"
+        result[name] = bad or good
+    return result
+
+
+def summary(ir: str, rows: list[Row]) -> Row:
+    """Counts of entries by their verdict."""
+    counts: Row = {}
+    for phase in ("forward", "gradient"):
+        for dtype in ("float32", "int64", "bool"):
+            found = Counter(verdicts(rows, phase, dtype).values())
+            if found:
+                counts[f"{phase} {dtype}"] = dict(found)
+    print(ir)
+    for name, found in counts.items():
+        print(f"  {name}: " + ", ".join(f"{v} {n}" for v, n in sorted(found.items())))
+    return {ir: counts}
+
+
+_GROUPS = {
+    "nn.functional": "Neural networks (`torch.nn.functional`)",
+    "": "Tensors (`torch`)",
+    "linalg": "Linear algebra (`torch.linalg`)",
+    "special": "Special functions (`torch.special`)",
+    "fft": "Fourier transforms (`torch.fft`)",
+    "masked": "Masked reductions (`torch.masked`)",
+    "signal": "Windows (`torch.signal`)",
+}
+_PHASES = ("forward", "gradient")
+
+
+def page(rows: dict[str, list[Row]]) -> str:
+    """What each engine takes of each entry, as Markdown.
+
+    Args:
+        rows: by engine.
+    """
+    columns = [(p, ir) for p in _PHASES for ir in rows]
+    found = {(p, ir): verdicts(rows[ir], p) for p, ir in columns}
+    reasons: dict[str, str] = {}
+    for ir, own in rows.items():
+        for row in own:
+            if row["verdict"] not in ("right", "skipped"):
+                reasons.setdefault(row["op"], f"{ir.title()}: {_short(row['message'])}")
+    lines = [_PAGE_HEAD, "| | " + " | ".join(f"{ir.title()}, {p}" for p, ir in columns) + " |"]
+    lines.append("|---|" + "---:|" * len(columns))
+    for verdict in ("right", "part", "refused", "wrong", "crash"):
+        counts = [
+            sum(v == verdict for v in verdicts(rows[ir], p, "float32").values())
+            for p, ir in columns
+        ]
+        lines.append(f"| {verdict} | " + " | ".join(map(str, counts)) + " |")
+    names = {e.formatted_name: e.full_name for e in op_db}
+    groups: dict[str, list[str]] = {g: [] for g in _GROUPS}
+    for name, full in names.items():
+        head = full.rpartition(".")[0]
+        head = next((g for g in _GROUPS if g and head.startswith(g)), "")
+        groups[head].append(name)
+    for group, members in groups.items():
+        lines += ["", f"## {_GROUPS[group]}", ""]
+        lines.append("| | " + " | ".join(f"{ir.title()}, {p}" for p, ir in columns) + " | why |")
+        lines.append("|---|" + "---|" * (len(columns) + 1))
+        neither = []
+        for name in members:
+            cells = [found[c].get(name, "") for c in columns]
+            if set(cells) <= {"refused", "skipped", ""}:
+                neither.append(names[name])
+                continue
+            words = ["" if c == "skipped" else c for c in cells]
+            lines.append(
+                f"| `{names[name]}` | " + " | ".join(words) + f" | {reasons.get(name, '')} |"
+            )
+        if neither:
+            listed = ", ".join(f"`{n}`" for n in dict.fromkeys(neither))
+            lines += ["", f"Neither engine takes, in words: {listed}."]
+    return "\n".join(lines) + "\n"
+
+
+def _short(message: str) -> str:
+    text = " ".join(message.split()).replace("|", "\\|")
+    return text if len(text) <= 90 else text[:89] + "…"
+
+
+_PAGE_HEAD = """# Operators
+
+What each engine does with the operators of PyTorch's own test database, each tried on a few of the
+samples that it has: imported, built, run, differentiated, and held against PyTorch.
+`python bench/operators.py --page` writes this page.
+
+*right*: every sample gives PyTorch's numbers, shapes and dtypes, NaN and infinities too. *part*:
+some samples are refused, all others are right. *refused*: an error in words names the operator and
+its module. *wrong* and *crash* are faults. An empty field: there is nothing to compare, such as the
+gradient of an operator that has none.
+
+Entries by their samples in float32:
+"""
+
+
+def main() -> int:
+    """Look at all that is asked for; 1 where anything is wrong or crashed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engine", choices=ENGINES, action="append")
+    parser.add_argument("--op", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--again", action="store_true", help="forget what was found before")
+    parser.add_argument("--page", action="store_true", help="write docs/operators.md")
+    parser.add_argument("--folder", type=Path, default=ROOT / "out/operators")
+    args = parser.parse_args()
+    engines = args.engine or list(ENGINES)
+    if len(engines) > 1:  # one TVM a process
+        own = [a for a in sys.argv[1:] if a not in ("--engine", *ENGINES, "--page")]
+        runs = [subprocess.Popen([sys.executable, __file__, "--engine", e, *own]) for e in engines]
+        status = max(r.wait() for r in runs)
+        if args.page:
+            found = {e: tried(args.folder / f"{e}.jsonl") for e in engines}
+            (ROOT / "docs/operators.md").write_text(page(found), encoding="utf-8")
+        return status
+    ir = engines[0]
+    path = args.folder / f"{ir}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    late = ("linalg", "fft", "special", "masked", "signal", "_")  # what models rarely need
+    names = sorted((e.formatted_name for e in op_db), key=lambda n: n.startswith(late))
+    if args.op:
+        names = [e.formatted_name for e in op_db if {e.name, e.formatted_name} & set(args.op)]
+    rows = read(path)
+    done = {r["op"] for r in rows if r.get("end")} - (set(args.op) if args.op else set())
+    done = set() if args.again else done - set(names if args.op else ())
+    rows = [r for r in rows if r["op"] in done]
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    with path.open("a", encoding="utf-8") as file:
+
+        def write(row: Row) -> None:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            if args.op and not row.get("end"):
+                about = " ".join(str(row.get(k, "")) for k in ("op", "dtype", "sample", "phase"))
+                print(about, row.get("on", ""), row["verdict"], row["message"], row.get("at", ""))
+
+        began = time.perf_counter()
+        run(ir, [n for n in names if n not in done], write)
+    rows = tried(path)
+    summary(ir, rows)
+    print(f"{ir}: {time.perf_counter() - began:.0f} s")
+    return int(any(r["verdict"] in ("wrong", "crash") for r in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
