@@ -4,9 +4,9 @@ Run `python bench/operators.py` from the project's root; `--engine` and `--op` f
 Every entry of `torch.testing._internal.common_methods_invocations.op_db` becomes a module that
 calls it on a few of its samples. It is traced, imported, built and run, and where the entry has
 autograd its gradient is taken, split, built and run, all in the way of `add_tvm_dispatch`. What
-was built runs on the sample's values, on values at edges (zeros, halves, whole numbers) and on some
-that are not finite. Outputs and gradients are held against PyTorch's: shapes, dtypes, values, NaN and
-infinity, by `_TOLERANCE`; PyTorch's float64 is the judge where float32 differs.
+was built runs on the sample's values, on values at edges (zeros, halves, whole numbers) and on
+some that are not finite. Outputs and gradients are held against PyTorch's: shapes, dtypes, values,
+NaN and infinity, by `_TOLERANCE`; PyTorch's float64 is the judge where float32 differs.
 
 What is found is kept, sample by sample, as JSON lines in out/operators, so that what was stopped
 goes on there (`--again` starts anew). Prints counts, and writes docs/operators.md with `--page`.
@@ -16,6 +16,7 @@ Returns 1 where anything is wrong or crashed.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import multiprocessing
 import random
@@ -46,12 +47,15 @@ ROOT = Path(__file__).resolve().parents[1]
 Row = dict[str, Any]
 Tensors = tuple[torch.Tensor, ...]
 
+PHASES = ("forward", "gradient", "file", "in place")
+"""Of a live module its outputs, then its gradients; the outputs of its trace written to a file and
+read again; and those of the entry's form in place."""
 _DTYPES = (torch.float32, torch.int64, torch.bool)
 _SAMPLES = {torch.float32: 3, torch.int64: 1, torch.bool: 1}
 _MOST_ELEMENTS = 20_000
 _PHASE_SECONDS = 60
 _PER_PROCESS = 40  # entries, after which a process with all that it has built is left behind
-_TOLERANCE = {"forward": 1e-5, "gradient": 1e-4}  # of a tensor's scale
+_TOLERANCE = 1e-5  # of a tensor's scale; ten times that for gradients
 _EDGES = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.5, -2.5, 2.0, -2.0, 3.0, -3.0, 6.0, 0.25)
 _STRANGE = (float("nan"), float("inf"), -float("inf"))
 _UNSET = ("empty", "new_empty")  # what memory holds is nothing to compare
@@ -64,11 +68,15 @@ class NotCompared(Exception):
 
 
 class _Call(torch.nn.Module):
-    """An entry on one sample: tensors are inputs, all else is as the sample has it."""
+    """An entry on one sample: tensors are inputs, all else is as the sample has it.
 
-    def __init__(self, call: Callable[..., Any], sample: Any) -> None:
+    Args:
+        in_place: the call changes the first tensor, of which it gets a copy.
+    """
+
+    def __init__(self, call: Callable[..., Any], sample: Any, in_place: bool = False) -> None:
         super().__init__()
-        self.call = call
+        self.call, self.in_place = call, in_place
         self.leaves, self.spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
         tensors: list[torch.Tensor] = []
         self.places: list[int | None] = []
@@ -88,6 +96,7 @@ class _Call(torch.nn.Module):
             v if p is None else given[p] for v, p in zip(self.leaves, self.places, strict=True)
         ]
         first, args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        first = first.clone() if self.in_place else first
         made = pytree.tree_leaves(self.call(first, *args, **kwargs))
         return tuple(t for t in made if isinstance(t, torch.Tensor))
 
@@ -240,56 +249,41 @@ def _variants(inputs: Tensors, edges_too: bool) -> Iterator[tuple[str, Tensors]]
         yield "strange", tuple(more)
 
 
-def look(backend: Any, target: str, entry: Any, job: tuple[Any, ...]) -> Iterator[Row]:
-    """Try one sample: before each phase a row without a verdict, and after it one with."""
+def look(
+    backend: Any, target: str, entry: Any, job: tuple[Any, ...], wanted: Sequence[str]
+) -> Iterator[Row]:
+    """Try one sample: before each phase a row without a verdict, and after it one with.
+
+    Args:
+        wanted: phases.
+    """
     dtype, number, sample = job
     base = {"op": entry.formatted_name, "dtype": str(dtype)[6:], "sample": number}
     base["name"] = entry.full_name
     trains = dtype == torch.float32 and dtype in entry.supported_backward_dtypes("cpu")
-    phases = ("forward", "gradient") if trains and entry.supports_autograd else ("forward",)
-    live: LiveProgram | None = None
-    said: Row = {}
+    phases = [p for p in wanted if p != "gradient" or (trains and entry.supports_autograd)]
+    if entry.inplace_variant is None or getattr(sample, "broadcasts_input", True):
+        phases = [p for p in phases if p != "in place"]
     try:
-        if isinstance(sample, Exception):
-            raise NotCompared(f"no sample: {sample}")
-        if entry.name.startswith(_UNSET):
-            raise NotCompared("returns memory as it is")
-        part = _Call(entry.op, sample)
-        base["call"] = _words(part)
-        module = _Holder(part).train()
-        try:
-            theirs = _run(module, part.tensors)
-            again = _run(module, part.tensors)
-        except Exception as error:
-            raise NotCompared(f"PyTorch raises {type(error).__name__}") from error
-        if not theirs:
-            raise NotCompared("returns no tensor")
-        if any(t.is_complex() or t.layout != torch.strided for t in theirs):
-            raise NotCompared("complex or sparse")
-        if differences(again, theirs, lambda: theirs, 0.0):
-            raise NotCompared("draws random numbers that no seed fixes")
+        module = _comparable(entry, sample)
     except NotCompared as why:
         for phase in phases:
             yield {**base, "phase": phase, "verdict": "skipped", "message": str(why)}
         return
-    yield {**base, "phase": "forward"}
-    try:
-        names = tuple(f"x{i}" for i in range(len(part.tensors)))
-        source = ModelSource("operator", training=True)
-        model = model_from_module(module, names, part.tensors, source, _silent)
-        traced = model.traced
-        live = LiveProgram(backend, model, ("min_cut", None), target)
-    except Exception as error:
-        said = _failed(error)
+    base["call"] = _words(module.part)
+    made: dict[str, tuple[_Holder, Model, LiveProgram]] = {}
     for phase in phases:
-        began = time.perf_counter()
         yield {**base, "phase": phase}
+        began = time.perf_counter()
+        way = "forward" if phase == "gradient" else phase
         try:
-            if said or live is None:
-                yield {**base, "phase": phase, **said}
-                continue
-            for variant, inputs in _variants(part.tensors, entry.name not in _TIED):
-                found = _hold(model, live, traced, module, inputs, phase)
+            if way not in made:
+                if way == "in place":
+                    module = _Holder(_Call(entry.inplace_variant, sample, True))
+                made[way] = module, *_imported(backend, target, module, way == "file")
+            more = way == "forward" and entry.name not in _TIED
+            for variant, inputs in _variants(module.part.tensors, more):
+                found = _hold(*made[way], inputs, phase == "gradient")
                 if found is not None:
                     seconds = round(time.perf_counter() - began, 2)
                     verdict = {"verdict": "wrong" if found else "right", "message": found}
@@ -300,17 +294,61 @@ def look(backend: Any, target: str, entry: Any, job: tuple[Any, ...]) -> Iterato
             yield {**base, "phase": phase, **_failed(error)}
 
 
+def _comparable(entry: Any, sample: Any) -> _Holder:
+    """A module that calls an entry on a sample.
+
+    Raises:
+        NotCompared: what it returns cannot be held against PyTorch's.
+    """
+    if isinstance(sample, Exception):
+        raise NotCompared(f"no sample: {sample}")
+    if entry.name.startswith(_UNSET):
+        raise NotCompared("returns memory as it is")
+    module = _Holder(_Call(entry.op, sample))
+    try:
+        theirs, again = (_run(module, module.part.tensors) for _ in range(2))
+    except Exception as error:
+        raise NotCompared(f"PyTorch raises {type(error).__name__}") from error
+    if not theirs:
+        raise NotCompared("returns no tensor")
+    if any(t.is_complex() or t.layout != torch.strided for t in theirs):
+        raise NotCompared("complex or sparse")
+    if differences(again, theirs, lambda: theirs, 0.0):
+        raise NotCompared("draws random numbers that no seed fixes")
+    return module
+
+
+def _imported(backend: Any, target: str, module: _Holder, file: bool) -> tuple[Model, LiveProgram]:
+    """A module's trace, and what an engine makes of it.
+
+    Args:
+        file: the trace is written and read again, and imported then.
+    """
+    inputs: Tensors = module.part.tensors
+    names = tuple(f"x{i}" for i in range(len(inputs)))
+    source = ModelSource("operator", training=True)
+    model = model_from_module(module.train(), names, inputs, source, _silent)
+    if file:
+        written = io.BytesIO()
+        torch.jit.save(model.traced, written)
+        read_again = torch.jit.load(io.BytesIO(written.getvalue()))
+        model = model_from_module(read_again, names, inputs, source, _silent)
+    return model, LiveProgram(backend, model, ("min_cut", None), target)
+
+
 def _hold(
-    model: Model, live: LiveProgram, traced: Any, module: Any, inputs: Tensors, phase: str
+    module: _Holder, model: Model, live: LiveProgram, inputs: Tensors, gradient: bool
 ) -> str | None:
     """Run what was built on some values; in which way it differs, None where PyTorch refuses."""
     own = all(a is b for a, b in zip(inputs, model.inputs, strict=True))
     try:
         theirs = _run(module, inputs)
         weights = model.grad_outs()
-        if phase == "gradient":
+        if gradient:
             theirs += _gradients(module, inputs, weights)
-        if not own and differences(_run(traced, inputs), _run(module, inputs), lambda: (), 0.0):
+        if not own and differences(
+            _run(model.traced, inputs), _run(module, inputs), lambda: (), 0.0
+        ):
             return None  # the trace holds for the sample's values only, which a note says
     except NotCompared:
         raise
@@ -321,7 +359,7 @@ def _hold(
 
     def judge() -> Tensors:
         exact = _run(module, _double(inputs))
-        if phase == "gradient":
+        if gradient:
             exact += _gradients(module, _double(inputs), weights)
         return exact
 
@@ -329,9 +367,9 @@ def _hold(
     values.update({**model.parameters, **model.buffers})
     values.update(draw_masks(live.masks, 0, torch.device("cpu")))
     outputs_named = [f"output {i}" for i in range(len(model.outputs_flat))]
-    if phase == "forward":
+    if not gradient:
         ours = live.forward(values)
-        return differences(ours[: len(theirs)], theirs, judge, _TOLERANCE[phase], outputs_named)
+        return differences(ours[: len(theirs)], theirs, judge, _TOLERANCE, outputs_named)
     wanted = [n for n, t in zip(model.input_names, inputs, strict=True) if t.is_floating_point()]
     step = live.step(wanted)
     outputs, captures = step.forward(values)
@@ -339,7 +377,7 @@ def _hold(
     gradients = step.backward({**values, **captures})
     ours = (*outputs[: len(model.outputs_flat)], *(gradients[n] for n in wanted))
     named = [*outputs_named, *(f"gradient of {n}" for n in wanted)]
-    return differences(ours, theirs, judge, _TOLERANCE[phase], named)
+    return differences(ours, theirs, judge, 10 * _TOLERANCE, named)
 
 
 def _failed(error: BaseException) -> Row:
@@ -377,13 +415,15 @@ def _silent(fraction: float, text: str) -> None:
     """Nobody watches."""
 
 
-def _work(ir: str, target: str, names: list[str], skip: int, pipe: Connection) -> None:
+def _work(
+    ir: str, target: str, names: list[str], skip: int, phases: Sequence[str], pipe: Connection
+) -> None:
     """In a child: look at entries, and send every row."""
     backend, by_name = load_engine(ir), {e.formatted_name: e for e in op_db}
     for name in names:
         for index, job in enumerate(jobs(by_name[name])):
             if index >= skip:
-                for row in look(backend, target, by_name[name], job):
+                for row in look(backend, target, by_name[name], job, phases):
                     pipe.send({**row, "index": index})
         pipe.send({"op": name, "end": True})
         skip = 0
@@ -394,7 +434,7 @@ def _target(ir: str, pipe: Connection) -> None:
     pipe.send(default_target(load_engine(ir).describe().targets, torch.device("cpu")))
 
 
-def run(ir: str, names: list[str], write: Callable[[Row], None]) -> None:
+def run(ir: str, names: list[str], phases: Sequence[str], write: Callable[[Row], None]) -> None:
     """Look at entries in children, one after the other; what ends one is a crash of its sample."""
     forking = multiprocessing.get_context("fork")
     load_engine(ir)
@@ -407,7 +447,9 @@ def run(ir: str, names: list[str], write: Callable[[Row], None]) -> None:
     rest, skip = list(names), 0
     while rest:
         receive, send = forking.Pipe(False)
-        child = forking.Process(target=_work, args=(ir, target, rest[:_PER_PROCESS], skip, send))
+        child = forking.Process(
+            target=_work, args=(ir, target, rest[:_PER_PROCESS], skip, phases, send)
+        )
         child.start()
         send.close()
         last: Row = {}
@@ -474,7 +516,7 @@ def verdicts(rows: Iterable[Row], phase: str, dtype: str = "") -> dict[str, str]
 def summary(ir: str, rows: list[Row]) -> Row:
     """Counts of entries by their verdict."""
     counts: Row = {}
-    for phase in ("forward", "gradient"):
+    for phase in PHASES:
         for dtype in ("float32", "int64", "bool"):
             found = Counter(verdicts(rows, phase, dtype).values())
             if found:
@@ -494,7 +536,6 @@ _GROUPS = {
     "masked": "Masked reductions (`torch.masked`)",
     "signal": "Windows (`torch.signal`)",
 }
-_PHASES = ("forward", "gradient")
 
 
 def page(rows: dict[str, list[Row]]) -> str:
@@ -503,7 +544,7 @@ def page(rows: dict[str, list[Row]]) -> str:
     Args:
         rows: by engine.
     """
-    columns = [(p, ir) for p in _PHASES for ir in rows]
+    columns = [(p, ir) for p in PHASES[:2] for ir in rows]
     found = {(p, ir): verdicts(rows[ir], p) for p, ir in columns}
     reasons: dict[str, str] = {}
     for ir, own in rows.items():
@@ -569,6 +610,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=ENGINES, action="append")
     parser.add_argument("--op", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--phase", choices=PHASES, action="append")
     parser.add_argument("--again", action="store_true", help="forget what was found before")
     parser.add_argument("--page", action="store_true", help="write docs/operators.md")
     parser.add_argument("--folder", type=Path, default=ROOT / "out/operators")
@@ -604,7 +646,7 @@ def main() -> int:
                 print(about, row.get("on", ""), row["verdict"], row["message"], row.get("at", ""))
 
         began = time.perf_counter()
-        run(ir, [n for n in names if n not in done], write)
+        run(ir, [n for n in names if n not in done], args.phase or PHASES, write)
     rows = tried(path)
     summary(ir, rows)
     print(f"{ir}: {time.perf_counter() - began:.0f} s")
