@@ -51,7 +51,6 @@ PHASES = ("forward", "gradient", "file", "in place")
 """Of a live module its outputs, then its gradients; the outputs of its trace written to a file and
 read again; and those of the entry's form in place."""
 _DTYPES = (torch.float32, torch.int64, torch.bool)
-_SAMPLES = {torch.float32: 3, torch.int64: 1, torch.bool: 1}
 _MOST_ELEMENTS = 20_000
 _PHASE_SECONDS = 60
 _PER_PROCESS = 40  # entries, after which a process with all that it has built is left behind
@@ -60,7 +59,9 @@ _EDGES = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.5, -2.5, 2.0, -2.0, 3.0,
 _STRANGE = (float("nan"), float("inf"), -float("inf"))
 _UNSET = ("empty", "new_empty")  # what memory holds is nothing to compare
 _TIED = ("sort", "argsort", "msort", "topk", "kthvalue", "mode", "median", "nanmedian")
-"""Which of equal elements they take is free, and edges have many."""
+"""Which of equal elements they take is free; edges, integers and bools have many."""
+_FREE = (*_TIED, "int", "short", "char", "byte", "long")
+"""What becomes of edges, or of what is not finite, is free in PyTorch."""
 
 
 class NotCompared(Exception):
@@ -114,7 +115,7 @@ class _Holder(torch.nn.Module):
         return made
 
 
-def samples(entry: Any, dtype: torch.dtype) -> list[Any]:
+def samples(entry: Any, dtype: torch.dtype, most: int) -> list[Any]:
     """A few of an entry's samples, the same each time, spread over all that it has."""
     random.seed(0), np.random.seed(0), torch.manual_seed(0)
     found = []
@@ -124,19 +125,22 @@ def samples(entry: Any, dtype: torch.dtype) -> list[Any]:
             found.append(sample)
         if len(found) == 300:
             break
-    most = _SAMPLES[dtype]
     if len(found) <= most:
         return found
     # The first are the plainest; the very last are often empty tensors.
     return [found[i * len(found) // most] for i in range(most)]
 
 
-def jobs(entry: Any) -> Iterator[tuple[torch.dtype, int, Any]]:
-    """Every sample of an entry that is tried: dtype, number, sample."""
+def jobs(entry: Any, most: int) -> Iterator[tuple[torch.dtype, int, Any]]:
+    """Every sample of an entry that is tried: dtype, number, sample.
+
+    Args:
+        most: samples in float32; of the other dtypes, a third of that.
+    """
     for dtype in _DTYPES:
         if dtype in entry.supported_dtypes("cpu"):
             try:
-                chosen = samples(entry, dtype)
+                chosen = samples(entry, dtype, most if dtype == torch.float32 else most // 3)
             except Exception as error:  # PyTorch's own generator of samples
                 chosen = [error]
             yield from ((dtype, i, s) for i, s in enumerate(chosen))
@@ -265,7 +269,7 @@ def look(
     if entry.inplace_variant is None or getattr(sample, "broadcasts_input", True):
         phases = [p for p in phases if p != "in place"]
     try:
-        module = _comparable(entry, sample)
+        module = _comparable(entry, sample, dtype)
     except NotCompared as why:
         for phase in phases:
             yield {**base, "phase": phase, "verdict": "skipped", "message": str(why)}
@@ -281,7 +285,7 @@ def look(
                 if way == "in place":
                     module = _Holder(_Call(entry.inplace_variant, sample, True))
                 made[way] = module, *_imported(backend, target, module, way == "file")
-            more = way == "forward" and entry.name not in _TIED
+            more = way == "forward" and entry.name not in _FREE
             for variant, inputs in _variants(module.part.tensors, more):
                 found = _hold(*made[way], inputs, phase == "gradient")
                 if found is not None:
@@ -294,7 +298,7 @@ def look(
             yield {**base, "phase": phase, **_failed(error)}
 
 
-def _comparable(entry: Any, sample: Any) -> _Holder:
+def _comparable(entry: Any, sample: Any, dtype: torch.dtype) -> _Holder:
     """A module that calls an entry on a sample.
 
     Raises:
@@ -304,6 +308,8 @@ def _comparable(entry: Any, sample: Any) -> _Holder:
         raise NotCompared(f"no sample: {sample}")
     if entry.name.startswith(_UNSET):
         raise NotCompared("returns memory as it is")
+    if entry.name in _TIED and dtype != torch.float32:
+        raise NotCompared("which of equal elements it takes is free")
     module = _Holder(_Call(entry.op, sample))
     try:
         theirs, again = (_run(module, module.part.tensors) for _ in range(2))
@@ -416,12 +422,18 @@ def _silent(fraction: float, text: str) -> None:
 
 
 def _work(
-    ir: str, target: str, names: list[str], skip: int, phases: Sequence[str], pipe: Connection
+    ir: str,
+    target: str,
+    names: list[str],
+    skip: int,
+    phases: Sequence[str],
+    most: int,
+    pipe: Connection,
 ) -> None:
     """In a child: look at entries, and send every row."""
     backend, by_name = load_engine(ir), {e.formatted_name: e for e in op_db}
     for name in names:
-        for index, job in enumerate(jobs(by_name[name])):
+        for index, job in enumerate(jobs(by_name[name], most)):
             if index >= skip:
                 for row in look(backend, target, by_name[name], job, phases):
                     pipe.send({**row, "index": index})
@@ -434,7 +446,9 @@ def _target(ir: str, pipe: Connection) -> None:
     pipe.send(default_target(load_engine(ir).describe().targets, torch.device("cpu")))
 
 
-def run(ir: str, names: list[str], phases: Sequence[str], write: Callable[[Row], None]) -> None:
+def run(
+    ir: str, names: list[str], phases: Sequence[str], most: int, write: Callable[[Row], None]
+) -> None:
     """Look at entries in children, one after the other; what ends one is a crash of its sample."""
     forking = multiprocessing.get_context("fork")
     load_engine(ir)
@@ -448,7 +462,7 @@ def run(ir: str, names: list[str], phases: Sequence[str], write: Callable[[Row],
     while rest:
         receive, send = forking.Pipe(False)
         child = forking.Process(
-            target=_work, args=(ir, target, rest[:_PER_PROCESS], skip, phases, send)
+            target=_work, args=(ir, target, rest[:_PER_PROCESS], skip, phases, most, send)
         )
         child.start()
         send.close()
@@ -611,6 +625,7 @@ def main() -> int:
     parser.add_argument("--engine", choices=ENGINES, action="append")
     parser.add_argument("--op", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--phase", choices=PHASES, action="append")
+    parser.add_argument("--samples", type=int, default=3, metavar="N", help="of each, in float32")
     parser.add_argument("--again", action="store_true", help="forget what was found before")
     parser.add_argument("--page", action="store_true", help="write docs/operators.md")
     parser.add_argument("--folder", type=Path, default=ROOT / "out/operators")
@@ -646,7 +661,7 @@ def main() -> int:
                 print(about, row.get("on", ""), row["verdict"], row["message"], row.get("at", ""))
 
         began = time.perf_counter()
-        run(ir, [n for n in names if n not in done], args.phase or PHASES, write)
+        run(ir, [n for n in names if n not in done], args.phase or PHASES, args.samples, write)
     rows = tried(path)
     summary(ir, rows)
     print(f"{ir}: {time.perf_counter() - began:.0f} s")
