@@ -283,7 +283,7 @@ def look(
         try:
             if way not in made:
                 if way == "in place":
-                    module = _Holder(_Call(entry.inplace_variant, sample, True))
+                    module = _comparable(entry, sample, dtype, True)
                 made[way] = module, *_imported(backend, target, module, way == "file")
             more = way == "forward" and entry.name not in _FREE
             for variant, inputs in _variants(module.part.tensors, more):
@@ -298,8 +298,8 @@ def look(
             yield {**base, "phase": phase, **_failed(error)}
 
 
-def _comparable(entry: Any, sample: Any, dtype: torch.dtype) -> _Holder:
-    """A module that calls an entry on a sample.
+def _comparable(entry: Any, sample: Any, dtype: torch.dtype, in_place: bool = False) -> _Holder:
+    """A module that calls an entry, or its form in place, on a sample.
 
     Raises:
         NotCompared: what it returns cannot be held against PyTorch's.
@@ -310,7 +310,7 @@ def _comparable(entry: Any, sample: Any, dtype: torch.dtype) -> _Holder:
         raise NotCompared("returns memory as it is")
     if entry.name in _TIED and dtype != torch.float32:
         raise NotCompared("which of equal elements it takes is free")
-    module = _Holder(_Call(entry.op, sample))
+    module = _Holder(_Call(entry.inplace_variant if in_place else entry.op, sample, in_place))
     try:
         theirs, again = (_run(module, module.part.tensors) for _ in range(2))
     except Exception as error:
