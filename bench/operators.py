@@ -166,7 +166,8 @@ def _gradients(module: torch.nn.Module, inputs: Tensors, weights: Tensors) -> Te
             [o for o, _ in used], wanted, [w.to(o.dtype) for o, w in used], allow_unused=True
         )
     return tuple(
-        torch.zeros_like(t) if g is None else g.detach() for t, g in zip(wanted, found, strict=True)
+        torch.zeros_like(t) if g is None else g.detach().to_dense()
+        for t, g in zip(wanted, found, strict=True)
     )
 
 
