@@ -1,6 +1,6 @@
 """From a traced PyTorch model to Relax, with nothing lost and nothing invented on the way.
 
-The trace becomes an FX graph of ATen operators (`engine.relax.frontend.trace_to_fx`); TVM's
+The trace becomes an FX graph of ATen operators (`engine.pytorch.trace_to_fx`); TVM's
 importer of such graphs converts them, mended by `engine.relax.frontend.converters`. Arguments bear
 PyTorch's names.
 
@@ -18,11 +18,11 @@ from tvm import relax
 from relascope.engine.protocol.session import Progress
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.trace_to_fx import trace_to_fx
 from relascope.engine.pytorch.unlike import note_updates
 from relascope.engine.relax.frontend.converters import Converter, dtype_name, variable
 from relascope.engine.relax.frontend.joint import joint_trace
 from relascope.engine.relax.frontend.joint_converters import JointConverter
-from relascope.engine.relax.frontend.trace_to_fx import trace_to_fx
 from relascope.passes.relax.ir.program import RelaxProgram
 
 

@@ -28,9 +28,9 @@ from torch.utils._pytree import tree_leaves
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.trace_to_fx import FxTrace
 from relascope.engine.pytorch.unlike import SHARED_STATISTICS
 from relascope.engine.relax.frontend.converters import GRADIENT_OF, dtype_name, mask_of
-from relascope.engine.relax.frontend.trace_to_fx import FxTrace
 
 _aten = torch.ops.aten
 # Not decomposed: their parts write zeros and then a part of them, and there are shorter ways.

@@ -1,4 +1,4 @@
-"""From the flat graph of a trace to an FX graph of ATen operators, which TVM's importer reads.
+"""From the flat graph of a trace to an FX graph of ATen operators, which Relax's importer reads.
 
 The trace is walked node by node, so every FX node knows the operator and the module that it came
 from. What a trace computes of shapes is computed here: shapes are static. Each FX node carries its
