@@ -103,6 +103,7 @@ class FleetTests:
         with pytest.raises(EngineError, match="has no PyTorch"):
             session.tune(BuildRequest(SOURCE, pipeline, target, 1), (), 1, fleet, progress=quiet)
 
+    @pytest.mark.exhaustive
     def test_the_other_engine_is_told_that_the_server_is_not_its_own(self, fleet):
         pipeline = default_pipeline(self.other, False)
         with EngineClient(self.other) as client, pytest.raises(EngineError) as caught:

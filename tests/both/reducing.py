@@ -127,6 +127,7 @@ def test_a_pass_that_raises_comes_down_to_one_operator(case, session, tmp_path):
     assert made.shown.error.message in (folder / "README.md").read_text()
 
 
+@pytest.mark.exhaustive
 def test_a_slow_pass_comes_down_to_one_layer(case, session, tmp_path, monkeypatch):
     source = small(tmp_path, model_of("slow"))
     pipeline, index, factor = slow_pipeline(case, session, source, monkeypatch)

@@ -40,6 +40,7 @@ def test_a_clicked_tensor_is_forced_and_let_go(page):
     assert style(page, "r") == "captured"
 
 
+@pytest.mark.exhaustive
 def test_the_slider_recolours_the_graph(page):
     page.get_by_role("combobox", name="Strategy").click()
     page.get_by_role("option", name="Along the frontier").click()

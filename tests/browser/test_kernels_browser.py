@@ -33,6 +33,7 @@ def dots(chart):
     return [(int(columns[low]), int(rows[low]) - 3), (int(columns[left]) + 3, int(rows[left]))]
 
 
+@pytest.mark.exhaustive
 def test_a_click_on_a_dot_finds_the_nodes_of_its_kernel(page):
     page.get_by_role("button", name="Time each kernel").click()
     settle(page)

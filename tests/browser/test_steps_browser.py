@@ -155,6 +155,7 @@ def test_nodes_take_the_colour_of_their_error_and_tell_its_numbers(opened):
     page.get_by_text("It is wrong: one node is over the limit").wait_for()
 
 
+@pytest.mark.exhaustive
 def test_what_stays_does_not_move_and_what_went_is_dashed(opened):
     page = opened()
     press(page, "Home")

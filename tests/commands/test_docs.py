@@ -153,6 +153,7 @@ def test_no_absolute_paths(page):
     assert not found
 
 
+@pytest.mark.exhaustive  # the wheel's test runs the same
 @pytest.mark.engine
 def test_the_example_of_in_your_code_does_what_it_says():
     (code,) = re.findall(r"^```python$(.*?)^```$", text_of("docs/in-your-code.md"), re.M | re.S)

@@ -225,6 +225,7 @@ def test_work_grows_with_the_length_of_a_chain_and_hardly_faster():
     assert calls_of(lambda: align(long, long)) < 4.5 * calls_of(lambda: align(short, short))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.engine
 def test_a_bert_layer_in_both_engines():
     source = ModelSource("bert_layer", batch=1, tokens=14)

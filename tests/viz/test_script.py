@@ -27,7 +27,10 @@ def run(file, folder):
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize(("ir", "mode"), [("relay", "inference"), ("relax", "training")])
+@pytest.mark.parametrize(
+    ("ir", "mode"),
+    [pytest.param("relay", "inference", marks=pytest.mark.exhaustive), ("relax", "training")],
+)
 def test_an_exported_script_runs_every_pass_and_checks(ir, mode, tmp_path):
     source = ModelSource("mlp", batch=4, training=mode == "training")
     pipeline = default_pipeline(ir, source.training).switched(1, source.training)

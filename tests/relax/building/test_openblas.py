@@ -105,7 +105,7 @@ def test_targets_offer_it_where_it_is_installed(monkeypatch):
     ("vendor", "first"), [("GenuineIntel", "blas"), ("AuthenticAMD", "openblas")]
 )
 def test_the_first_choice_is_the_faster_library_for_the_processor(monkeypatch, vendor, first):
-    monkeypatch.setattr(openblas, "cpu_info", lambda path: {"vendor_id": vendor})
+    monkeypatch.setattr(openblas, "cpu_info", lambda: {"vendor_id": vendor})
     best = list(openblas.cpu_ways("-libs=blas"))[-1]
     assert best == f"-libs={first} -schedules=relascope -records=relascope"
 

@@ -335,6 +335,7 @@ def test_a_run_that_is_killed_loses_no_more_than_the_batch_in_flight(place):
     assert len({t.candidate for t in after}) == len(after)
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(monkeypatch):
     _, program = imported(Function(lambda x: x * 2 + 1), draw(8, 16))
     (task,) = tuning.tunable(main_of(program), "llvm", False).workloads

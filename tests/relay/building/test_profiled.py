@@ -24,6 +24,7 @@ def test_kernels_of_one_operator_put_out_the_value_of_their_node(inference):
     check_nodes(*inference)
 
 
+@pytest.mark.exhaustive
 def test_kernels_of_a_training_step_put_out_the_values_of_their_nodes(session):
     source = ModelSource("small_bert", batch=4, tokens=8, training=True)
     pipeline = default_pipeline("relay", True)

@@ -33,7 +33,9 @@ def worst(found, start):
     return max(errors)
 
 
-@pytest.mark.parametrize("name", ["gpt2_block", "llama_block", "vit"])
+@pytest.mark.parametrize(
+    "name", ["gpt2_block", "llama_block", pytest.param("vit", marks=pytest.mark.exhaustive)]
+)
 def test_the_forward_of_a_sample_agrees_with_pytorch(session, name):
     found = session.check(
         BuildRequest(ModelSource(name, batch=1), INFERENCE, QUICK), progress=quiet

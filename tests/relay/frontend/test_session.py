@@ -153,8 +153,10 @@ def test_every_gradient_agrees_with_pytorch(session, dtype, limit, strategy):
 @pytest.mark.parametrize(
     ("name", "dtype", "limit", "strategy", "budget"),
     [
-        ("small_bert", "float32", 1e-4, "recompute_pointwise", None),
-        ("small_bert", "float64", 1e-10, "min_cut", None),
+        pytest.param(
+            "small_bert", "float32", 1e-4, "recompute_pointwise", None, marks=pytest.mark.exhaustive
+        ),
+        pytest.param("small_bert", "float64", 1e-10, "min_cut", None, marks=pytest.mark.exhaustive),
         ("bert_layer", "float32", 1e-4, "min_cut", None),
         ("small_bert", "float32", 1e-4, "budget", 0.25),
     ],

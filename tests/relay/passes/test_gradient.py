@@ -193,6 +193,7 @@ def test_clean_ups_leave_nothing_to_clean():
             assert op_name(call.args[0]) != "transpose"
 
 
+@pytest.mark.exhaustive
 def test_cleaning_up_changes_no_number():
     layer, inputs = bert_layer(dtype=torch.float64)
     model, program = imported(layer, *inputs, training=True, dtype="float64")
