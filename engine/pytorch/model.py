@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from relascope.core.errors import EngineError, lines_of, refusing
 from relascope.core.graph import TensorType
@@ -276,6 +277,7 @@ def model_from_module(
         progress(0.4, "tracing")
         traced, outputs, drawn = _trace(module, inputs, source, said)
     flat = flatten(traced, names, inputs)
+    _check_elements(flat, inputs, outputs)
     _check_dropout(flat, source, said)
     if drawn is not None:
         _check_draws(flat, source, drawn)
@@ -387,6 +389,17 @@ def _apart(names: tuple[str, ...], flat: FlatTrace) -> tuple[str, ...]:
     return flat.input_names
 
 
+def _check_elements(flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: Any) -> None:
+    """Refuse tensors without elements, which TVM's schedules and shape rules do not expect."""
+    message = "A tensor without elements (a dimension of 0) cannot be imported."
+    for node in flat.graph.nodes():
+        kinds = [v.type() for v in (*node.inputs(), *node.outputs())]
+        if any(k.kind() == "TensorType" and 0 in (k.sizes() or ()) for k in kinds):
+            raise EngineError("operator", message, flat.origin(node).where)
+    if not all(t.numel() for t in (*inputs, *outputs)):
+        raise EngineError("operator", message, "forward()")
+
+
 def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> None:
     """A trace holds dropout on or off for good; what was asked for must be what it holds."""
     active = flat.active_dropouts()
@@ -476,15 +489,26 @@ def _trace(
 ) -> tuple[torch.jit.ScriptModule, tuple[torch.Tensor, ...], torch.Tensor]:
     """The trace, the outputs of the run it was taken from, and the generator's state after it."""
     seen: list[tuple[torch.Tensor, ...]] = []
-    hook = module.register_forward_hook(lambda *call: seen.append(flat_tensors(call[2])))
+    inside: list[torch.nn.Module] = []
+    paths = {m: n for n, m in module.named_modules()}
+    hooks = (
+        module.register_forward_hook(lambda *call: seen.append(flat_tensors(call[2]))),
+        register_module_forward_pre_hook(lambda inner, _: inside.append(inner)),
+        register_module_forward_hook(lambda *_: inside.__delitem__(-1)),
+    )
     try:
         with warnings.catch_warnings(record=True) as caught, seeded(source.seed):
             warnings.simplefilter("always")
             with kept_buffers(module):
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
             state = torch.get_rng_state()
+    except RuntimeError as wrong:
+        message = f"PyTorch cannot run or trace the model: {_said(wrong)}"
+        where = next((paths[m] for m in reversed(inside) if paths.get(m)), "forward()")
+        raise EngineError("operator", message, where) from wrong
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
     warned = [w for w in caught if issubclass(w.category, torch.jit.TracerWarning)]
     kept = {str(w.message).splitlines()[0] for w in warned}
     if kept:
@@ -492,6 +516,16 @@ def _trace(
         holds = "The trace holds for these input shapes only"
         notes.append(f"{holds}: the model decides by values in {places}.")
     return traced, seen[-1], state
+
+
+def _said(error: RuntimeError) -> str:
+    """What PyTorch says, without its tracer's tensors and the place in its own code."""
+    text = str(error)
+    if missing := re.search(r"have an op for (\S+) but", text):
+        return f"its tracer knows no {missing[1]} of such arguments."
+    if "of traced region did not have" in text:
+        return "its tracer sees no way from the inputs to an output."
+    return lines_of(text)[-1]
 
 
 @contextmanager

@@ -352,6 +352,33 @@ def test_scripted_functions_and_dict_outputs(tmp_path):
     assert all(map(torch.allclose, model.forward(), flat_tensors(module(*model.inputs))))
 
 
+class Applied(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "said", "where"),
+    [
+        (lambda x: x[:, :0].sum() + x, "without elements", "aten::slice in 1"),
+        (lambda x: x[:0], "without elements", "aten::slice in 1"),
+        (lambda x: torch.full((3,), True) + x, "knows no aten::full", "forward()"),
+        (lambda x: x.clone().resize_(3), "sees no way", "forward()"),
+        (lambda x: x @ x, "shapes cannot be multiplied", "1"),
+    ],
+)
+def test_what_no_trace_holds_is_refused_with_its_place(function, said, where):
+    module, x = nn.Sequential(nn.Identity(), Applied(function)), torch.randn(2, 3)
+    with pytest.raises(EngineError, match=said) as caught:
+        model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
+    assert (caught.value.kind, caught.value.where) == ("operator", where)
+    assert torch.equal(module[0](x), x)  # no hook of the tracing is left
+
+
 def test_an_input_named_like_a_parameter_is_renamed(tmp_path):
     class Clash(nn.Module):
         def __init__(self):
