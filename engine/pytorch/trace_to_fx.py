@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
-from torch._decomp import core_aten_decompositions
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from relascope.core.errors import EngineError
+from relascope.engine.pytorch.compositions import compositions
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
-from relascope.engine.pytorch.unlike import REWRITE
+from relascope.engine.pytorch.unlike import unknown
 from relascope.passes.program import Mask
 
 # What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
@@ -48,6 +48,8 @@ class FxTrace:
         arguments: name of each placeholder's argument in PyTorch, in order.
         constants: tensors that the trace holds, by the target of their `get_attr` node.
         updates: by the name of each buffer that an operator changes as a whole, its new value.
+        values: by the debug name of each value of the flat trace what it became: a node, or what is
+            known without a run.
         masks: of a joint graph, the dropouts' masks, which are placeholders after `arguments`.
         grad_outs: of a joint graph, shape and dtype of the gradient of each floating output by its
             argument's name; the last placeholders.
@@ -58,12 +60,13 @@ class FxTrace:
     arguments: tuple[str, ...]
     constants: dict[str, torch.Tensor]
     updates: dict[str, Node]
+    values: dict[str, Any]
     masks: tuple[Mask, ...] = ()
     grad_outs: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
     gradients: dict[str, Node] = field(default_factory=dict)
 
 
-def trace_to_fx(model: Model, known: Callable[[str], bool]) -> FxTrace:
+def trace_to_fx(model: Model, known: Callable[[str], bool], frontend: str = "Relax") -> FxTrace:
     """Write the flat trace of a model as an FX graph.
 
     In-place operators become pure ones: whether they may was checked before.
@@ -72,17 +75,18 @@ def trace_to_fx(model: Model, known: Callable[[str], bool]) -> FxTrace:
         model: its trace is read.
         known: whether TVM's importer has an ATen operator, by a name such as "add.Tensor"; one that
             it does not have is written with others (PyTorch's core ATen decompositions).
+        frontend: whose importer that is, "Relay" or "Relax".
 
     Raises:
         EngineError: kind "operator"; control flow, or a value that decides a shape; names the
             operator and its module.
     """
-    return _Writer(model, known).run()
+    return _Writer(model, known, frontend).run()
 
 
 class _Writer:
-    def __init__(self, model: Model, known: Callable[[str], bool]) -> None:
-        self.model, self.flat, self.known = model, model.flat, known
+    def __init__(self, model: Model, known: Callable[[str], bool], frontend: str) -> None:
+        self.model, self.flat, self.known, self.frontend = model, model.flat, known, frontend
         self.graph = Graph()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.values: dict[str, Any] = {}
@@ -103,7 +107,7 @@ class _Writer:
         self.graph.output(tuple(self.node_of(r) for r in results))
         changed = changed_buffers(self.model)
         updates = {name: self.values[value] for value, name in changed.items()}
-        return FxTrace(self.graph, self.arguments, self.constants, updates)
+        return FxTrace(self.graph, self.arguments, self.constants, updates, self.values)
 
     def write(self, node: Any) -> None:
         kind = node.kind()
@@ -186,8 +190,7 @@ class _Writer:
         )
 
     def call(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
-        name = f"{op._schema.name.removeprefix('aten::')}.{op._schema.overload_name or 'default'}"
-        if not self.known(name):
+        if not self.known(_name(op)):
             return self.decomposed(op, args, kwargs)
         args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
         node = self.graph.call_function(op, tuple(args), kwargs)
@@ -204,12 +207,12 @@ class _Writer:
             given = dict(zip(nodes, tensors, strict=True))
             return op(*_replaced(args, given), **_replaced(kwargs, given))
 
-        table = dict(core_aten_decompositions())
+        table = {o: made for o, made in compositions().items() if not self.known(_name(o))}
         with self.fake, torch.no_grad():
             inner = make_fx(run, decomposition_table=table)(*(n.meta["val"] for n in nodes))
         calls = [n for n in inner.graph.nodes if n.op == "call_function"]
         if any(n.target is op for n in calls):
-            self.refuse(f"Relax's PyTorch frontend does not know the operator {op}.", REWRITE)
+            self.refuse(*unknown(self.frontend, op._schema.name))
         made: dict[Node, Any] = {}
         placeholders = iter(nodes)
         for node in inner.graph.nodes:
@@ -274,6 +277,12 @@ class _Writer:
 
     def refuse(self, message: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, self.origin.where, hint)
+
+
+def _name(op: Any) -> str:
+    """Such as "add.Tensor" or "relu.default"."""
+    name = op._schema.name.removeprefix("aten::")
+    return f"{name}.{op._schema.overload_name or 'default'}"
 
 
 def _flat(values: Any) -> Iterable[Any]:

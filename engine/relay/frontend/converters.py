@@ -66,6 +66,12 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
         del self.convert_map["aten::var_mean"]  # ignores the correction; PyTorch rarely makes it
 
+    def knows(self, name: str) -> bool:
+        """Whether it converts an operator, such as "add.Tensor"; in place or not."""
+        base = name.partition(".")[0]
+        forms = (base, base if base.endswith("__") else base.removesuffix("_"))
+        return "::" in base or any(f"aten::{f}" in self.convert_map for f in forms)
+
     # How TVM's frontend calls it.
 
     def report_missing_conversion(self, op_names: set[str]) -> None:

@@ -26,8 +26,9 @@ from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
 
 from relascope.engine.protocol.session import Progress
-from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.flat_trace import FlatTrace, Origin
 from relascope.engine.pytorch.in_place import check_in_place
+from relascope.engine.pytorch.known_operators import in_known_operators
 from relascope.engine.pytorch.model import Model, tensor_type
 from relascope.engine.pytorch.unlike import note_updates
 from relascope.engine.relay.frontend.converters import Converter
@@ -50,15 +51,15 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         EngineError: kind "operator": an operator that Relay does not know, or one whose meaning
             would be changed; names the operator and its module.
     """
-    flat = model.flat
     progress(0.0, "converting operators to Relay")
+    check_in_place(model)
+    flat = in_known_operators(model, Converter(model, {}, None, "", False, True).knows, "Relay")
     tensors = {**model.parameters, **model.buffers}
     kinds = [tensor_type(t) for t in (*model.inputs, *flat.tensors.values())]
     names = (*model.input_names, *flat.tensors)
     infos = [(n, (list(k.shape), k.dtype)) for n, k in zip(names, kinds, strict=True)]
-    check_in_place(model)
     keys = {name: span_key(origin) for name, origin in flat.origins.items()}
-    with _ours_inside_tvm(model, keys) as converters:
+    with _ours_inside_tvm(model, flat, keys) as converters:
         # A plain graph: parameters are inputs of it already, by their own names and in our order.
         graph = SimpleNamespace(graph=flat.graph)
         options = {"default_dtype": _default_dtype(), "preserve_pytorch_scopes": True}
@@ -104,8 +105,10 @@ def _default_dtype() -> str:
 
 
 @contextmanager
-def _ours_inside_tvm(model: Model, keys: dict[str, str]) -> Iterator[list[Converter]]:
-    """Let TVM's frontend use our namer and our converter while it converts this model.
+def _ours_inside_tvm(
+    model: Model, flat: FlatTrace, keys: dict[str, str]
+) -> Iterator[list[Converter]]:
+    """Let TVM's frontend use our namer and our converter while it converts this trace of the model.
 
     Yields:
         The converters that were made, the last of which converts the model.
@@ -119,9 +122,10 @@ def _ours_inside_tvm(model: Model, keys: dict[str, str]) -> Iterator[list[Conver
             return keys.get(name) or name.rpartition("#")[0]
 
         def get_node_output_name(self, node_src_name: str, index: int) -> str:
-            return f"{node_src_name}#{index}"
+            # What an operator was written with bears its key, so the key and an index do not tell.
+            return f"{node_src_name}#{self.increment_counter('')}"
 
-    origins = {key: model.flat.origins[name] for name, key in keys.items()}
+    origins = {key: flat.origins[name] for name, key in keys.items()}
     made: list[Converter] = []
 
     def converter(*args: Any, **kwargs: Any) -> Converter:

@@ -119,6 +119,10 @@ FAITHFUL = {
     "long constant": lambda x: x[..., torch.tensor([2, 0])] * torch.tensor([[2**40, 1]]),
     "in place": lambda x: (x * 2).add_(1).relu_(),
     "expand": lambda x: x[:, :1].expand(-1, 5, -1) * 2,
+    "composed": lambda x: torch.kron(x[0], x[1]),
+    "composed of parts": lambda x: torch.hstack(torch.vsplit(x, 2)),
+    "composed of two results": lambda x: torch.stack(torch.aminmax(x, dim=1)),
+    "composed in turn": lambda x: torch.diag_embed(x, 1).diagonal(0, -1, 0).expm1(),
 }
 
 
@@ -192,6 +196,19 @@ def test_every_call_says_where_it_comes_from():
     assert ("nn.batch_matmul", "attention.self.query", "aten::linear") in found
     assert ("nn.layer_norm", "output.LayerNorm", "aten::layer_norm") in found
     assert ("erf", "intermediate.intermediate_act_fn", "aten::gelu") in found
+
+
+def test_what_an_operator_is_composed_of_has_its_origin():
+    class Crossed(nn.Module):
+        def forward(self, x):
+            return torch.linalg.cross(x, x.flip(0))
+
+    module = nn.Sequential(nn.Linear(3, 3), nn.ModuleDict({"crossed": Crossed()})["crossed"])
+    _, program = imported(module, torch.randn(2, 3))
+    places = {place for _, place in spans(program)}
+    origins = {program.provenance[p] for p in places}
+    assert origins >= {("0", "aten::linear"), ("1", "aten::flip"), ("1", "aten::linalg_cross")}
+    assert {p.split("|")[1] for p in places} == {o for _, o in origins}
 
 
 def test_a_trace_imports_twice_alike():

@@ -1,0 +1,325 @@
+"""What operators that TVM's frontends do not know are composed of, in PyTorch.
+
+PyTorch's core ATen decompositions, more of its own, and ours below, which keep PyTorch's values,
+NaN and infinity as well, and whose gradients are PyTorch's. A view is composed as a copy: what
+writes through it is refused elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import core_aten_decompositions, decomposition_table
+
+_MORE = (
+    "_batch_norm_with_update _native_batch_norm_legit any dist narrow_copy native_batch_norm "
+    "native_group_norm native_layer_norm permute_copy slice_scatter unbind_copy view_copy"
+)
+"""What PyTorch composes of core operators, though it does not count among its core ones."""
+
+
+@cache
+def compositions() -> dict[Any, Callable[..., Any]]:
+    """Functions of PyTorch by the ATen operator that they are written for."""
+    aten = torch.ops.aten
+    more = [getattr(aten, name) for name in _MORE.split()]
+    forms = [getattr(packet, o) for packet in more for o in packet.overloads()]
+    table = {op: decomposition_table[op] for op in forms if op in decomposition_table}
+    table |= core_aten_decompositions()
+    for name, made in _OURS.items():
+        packet, _, overload = name.partition(".")
+        table[getattr(getattr(aten, packet), overload or "default")] = made
+    return table
+
+
+def _floating(x: Tensor) -> Tensor:
+    return x if x.is_floating_point() else x.to(torch.get_default_dtype())
+
+
+def _both(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """In the floating dtype that PyTorch computes both in."""
+    dtype = torch.result_type(x, y)
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    return x.to(dtype), y.to(dtype)
+
+
+# Arithmetic.
+
+
+def _signbit(x: Tensor) -> Tensor:
+    return (x < 0) | ((x == 0) & (1 / x < 0)) if x.is_floating_point() else x < 0
+
+
+def _copysign(x: Tensor, sign: Tensor) -> Tensor:
+    x, sign = _both(x, sign)
+    return torch.where(_signbit(sign), -x.abs(), x.abs())
+
+
+def _copysign_scalar(x: Tensor, sign: float) -> Tensor:
+    size = _floating(x).abs()
+    return -size if math.copysign(1, sign) < 0 else size
+
+
+def _fmax(x: Tensor, y: Tensor) -> Tensor:
+    taken = x >= y
+    return torch.where(taken | y.isnan() if y.is_floating_point() else taken, x, y)
+
+
+def _fmin(x: Tensor, y: Tensor) -> Tensor:
+    taken = x <= y
+    return torch.where(taken | y.isnan() if y.is_floating_point() else taken, x, y)
+
+
+def _hypot(x: Tensor, y: Tensor) -> Tensor:
+    root = (x * x + y * y).sqrt()
+    return torch.where(x.isinf() | y.isinf(), math.inf, root)
+
+
+def _angle(x: Tensor) -> Tensor:
+    turned = torch.where(x < 0, math.pi, 0.0)
+    turned = turned.to(x.dtype if x.is_floating_point() else torch.get_default_dtype())
+    return torch.where(x.isnan(), x, turned) if x.is_floating_point() else turned
+
+
+def _expm1(x: Tensor) -> Tensor:
+    x = _floating(x)
+    near = x.clamp(max=20.0)  # elsewhere, nothing is lost by subtracting 1, and nothing overflows
+    return torch.where(x > 20, x.exp(), (near / 2).tanh() * (near.exp() + 1))
+
+
+def _asinh(x: Tensor) -> Tensor:
+    x = _floating(x)
+    size = torch.where(x < 0, -x, x)
+    near, far = size.clamp(max=1e9), size.clamp(min=1.0)
+    found = (near + near * near / (1 + (near * near + 1).sqrt())).log1p()
+    found = torch.where(size > 1e9, far.log() + math.log(2), found)
+    return torch.where(x < 0, -found, found)
+
+
+def _acosh(x: Tensor) -> Tensor:
+    x = _floating(x)
+    near = x.clamp(max=1e9)
+    found = (near + ((near - 1) * (near + 1)).sqrt()).log()
+    return torch.where(x > 1e9, x.clamp(min=1.0).log() + math.log(2), found)
+
+
+def _atanh(x: Tensor) -> Tensor:
+    x = _floating(x)
+    return 0.5 * (x.log1p() - (-x).log1p())
+
+
+def _atan2(y: Tensor, x: Tensor) -> Tensor:
+    y, x = _both(y, x)
+    steep = y.abs() > x.abs()
+    above, below = torch.where(steep, x, y), torch.where(steep, y, x)
+    neither = (x == 0) & (y == 0)
+    slope = torch.where(neither, 0.0, above) / torch.where(neither, 1.0, below)
+    slope = torch.where(x.isinf() & y.isinf(), x.sign() * y.sign(), slope)
+    half = torch.where(_signbit(y), -math.pi / 2, math.pi / 2).to(y.dtype)
+    flat = torch.where(_signbit(x), 2 * half, 0.0)
+    return torch.where(steep, half - slope.atan(), slope.atan() + flat)
+
+
+_ERFC = (
+    0.17087277,
+    -0.82215223,
+    1.48851587,
+    -1.13520398,
+    0.27886807,
+    -0.18628806,
+    0.09678418,
+    0.37409196,
+    1.00002368,
+    -1.26551223,
+)
+
+
+def _erfc(x: Tensor) -> Tensor:
+    """A Chebyshev fit, relatively right to 1.2e-7: 1 - erf(x) loses all digits of large x."""
+    x = _floating(x)
+    size = torch.where(x < 0, -x, x).clamp(max=12.0)
+    t = 1 / (1 + 0.5 * size)
+    power = torch.zeros_like(t)
+    for factor in _ERFC:
+        power = power * t + factor
+    found = t * (power - size * size).exp()
+    return torch.where(x < 0, 2 - found, found)
+
+
+_LANCZOS = (
+    676.5203681218851,
+    -1259.1392167224028,
+    771.32342877765313,
+    -176.61502916214059,
+    12.507343278686905,
+    -0.13857109526572012,
+    9.9843695780195716e-6,
+    1.5056327351493116e-7,
+)
+
+
+def _lgamma(x: Tensor) -> Tensor:
+    """Lanczos's sum from 0.5 on, and below that the reflection of it."""
+    x = _floating(x)
+    mirrored = x < 0.5
+    wide = torch.where(mirrored, 1 - x, x).clamp(max=1e15)
+    total = torch.full_like(wide, 0.99999999999980993)
+    for index, factor in enumerate(_LANCZOS):
+        total = total + factor / (wide + index)
+    top = wide + 6.5
+    found = 0.5 * math.log(2 * math.pi) + (wide - 0.5) * top.log() - top + total.log()
+    sine = ((x - x.floor()) * math.pi).sin().abs()
+    sine = torch.where(mirrored, sine, 1.0)
+    found = torch.where(mirrored, math.log(math.pi) - sine.log() - found, found)
+    return torch.where(x.isinf(), math.inf, found)
+
+
+# Products, sums and distances.
+
+
+def _addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    product = alpha * a.bmm(b).sum(0)
+    return beta * x + product if beta else product
+
+
+def _addmv(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    product = alpha * a.mv(b)
+    return beta * x + product if beta else product
+
+
+def _cdist(x: Tensor, y: Tensor, p: float, mode: int | None) -> Tensor:
+    return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+
+
+def _trilinear(
+    x: Tensor,
+    y: Tensor,
+    z: Tensor,
+    more_x: list[int],
+    more_y: list[int],
+    more_z: list[int],
+    summed: list[int],
+    unrolled: int = 1,
+) -> Tensor:
+    wide = []
+    for tensor, axes in ((x, more_x), (y, more_y), (z, more_z)):
+        for axis in axes:
+            tensor = tensor.unsqueeze(axis)
+        wide.append(tensor)
+    product = wide[0] * wide[1] * wide[2]
+    return product.sum(summed) if summed else product
+
+
+def _var_mean(
+    x: Tensor,
+    dim: list[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
+    axes = dim or list(range(x.dim()))
+    variance = torch.var(x, axes, correction=correction, keepdim=keepdim)  # type: ignore[arg-type]
+    return variance, x.mean(axes, keepdim)
+
+
+# Parts of tensors.
+
+
+def _diagonal_places(rows: int, columns: int, offset: int) -> Tensor:
+    """Of a diagonal's elements in the flat matrix."""
+    first = offset if offset >= 0 else -offset * columns
+    count = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
+    return torch.arange(max(count, 0)) * (columns + 1) + first
+
+
+def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    x = x.movedim((dim1, dim2), (-2, -1))
+    return x.flatten(-2).index_select(-1, _diagonal_places(*x.shape[-2:], offset))
+
+
+def _diagonal_scatter(
+    x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    x = x.movedim((dim1, dim2), (-2, -1))
+    places = _diagonal_places(*x.shape[-2:], offset)
+    made = x.flatten(-2).index_copy(-1, places, source).view(x.shape)
+    return made.movedim((-2, -1), (dim1, dim2))
+
+
+def _strided_places(x: Tensor, size: list[int], stride: list[int], offset: int | None) -> Any:
+    """Of the elements of such a view of a tensor's memory, flat; None where x is a view itself."""
+    if not x.is_contiguous() or x.storage_offset():
+        return None
+    places = torch.full([1], offset or 0)
+    for length, step in zip(size, stride, strict=True):
+        places = (places.unsqueeze(-1) + torch.arange(length) * step).flatten()
+    return places
+
+
+def _as_strided(
+    x: Tensor, size: list[int], stride: list[int], storage_offset: int | None = None
+) -> Tensor:
+    places = _strided_places(x, size, stride, storage_offset)
+    return NotImplemented if places is None else x.flatten().index_select(0, places).view(size)
+
+
+def _as_strided_scatter(
+    x: Tensor, source: Tensor, size: list[int], stride: list[int], storage_offset: Any = None
+) -> Tensor:
+    places = _strided_places(x, size, stride, storage_offset)
+    if places is None:
+        return NotImplemented
+    return x.flatten().index_copy(0, places, source.flatten()).view(x.shape)
+
+
+def _unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    if not x.dim():
+        return x.expand(size).clone()
+    dim %= x.dim()
+    count = (x.shape[dim] - size) // step + 1
+    places = torch.arange(count).unsqueeze(-1) * step + torch.arange(size)
+    found = x.index_select(dim, places.flatten()).unflatten(dim, (count, size))
+    return found.movedim(dim + 1, -1)
+
+
+def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    placed = x.flatten().index_put([index.flatten()], source.flatten(), accumulate)
+    return placed.view(x.shape)
+
+
+_OURS: dict[str, Callable[..., Any]] = {
+    "_cdist_forward": _cdist,
+    "_trilinear": _trilinear,
+    "acosh": _acosh,
+    "addbmm": _addbmm,
+    "addmv": _addmv,
+    "angle": _angle,
+    "as_strided": _as_strided,
+    "as_strided_copy": _as_strided,
+    "as_strided_scatter": _as_strided_scatter,
+    "asinh": _asinh,
+    "atan2": _atan2,
+    "atanh": _atanh,
+    "copysign.Scalar": _copysign_scalar,
+    "copysign.Tensor": _copysign,
+    "diagonal": _diagonal,
+    "diagonal_scatter": _diagonal_scatter,
+    "erfc": _erfc,
+    "exp2": lambda x: torch.pow(2.0, _floating(x)),
+    "expm1": _expm1,
+    "fmax": _fmax,
+    "fmin": _fmin,
+    "hypot": _hypot,
+    "ldexp.Tensor": lambda x, power: x * torch.pow(2.0, power),
+    "lgamma": _lgamma,
+    "put": _put,
+    "signbit": _signbit,
+    "unfold": _unfold,
+    "unfold_copy": _unfold,
+    "var_mean.correction": _var_mean,
+}

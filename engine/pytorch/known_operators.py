@@ -1,0 +1,150 @@
+"""A flat trace in which operators that a frontend does not know are written with others."""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from relascope.core.errors import EngineError
+from relascope.engine.pytorch.flat_trace import FlatTrace, Origin
+from relascope.engine.pytorch.in_place import changed_buffers
+from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.trace_to_fx import FxTrace, trace_to_fx
+from relascope.engine.pytorch.unlike import unknown
+
+_PLACES = ("device", "layout", "memory_format", "pin_memory")  # programs choose them themselves
+
+
+def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str) -> FlatTrace:
+    """The trace of a model, its unknown operators replaced by what PyTorch composes them of.
+
+    What replaces an operator has its origin. Known operators stay as they are, and so does the
+    model's own trace.
+
+    Args:
+        known, frontend: as `trace_to_fx` takes them.
+
+    Raises:
+        EngineError: kind "operator"; an operator that PyTorch does not compose of known ones.
+    """
+    flat = model.flat
+    others = {flat.origin(n).ordinal for n in flat.graph.nodes() if not known(_name(n))}
+    if not others:
+        return flat
+    for name in changed_buffers(model):
+        if (origin := flat.origins[name]).ordinal in others:
+            raise EngineError("operator", *_ordered(frontend, origin))
+    trace = trace_to_fx(model, known, frontend)
+    writer = _Writer(replace(flat, graph=flat.graph.copy(), origins=dict(flat.origins)), trace)
+    parts: dict[int, list[Node]] = defaultdict(list)
+    for part in trace.graph.nodes:
+        if part.op in ("call_function", "get_attr"):
+            parts[part.meta["origin"].ordinal].append(part)
+    for value in writer.graph.inputs():
+        writer.note(value)
+    for node in list(writer.graph.nodes()):
+        origin = flat.origin(node)
+        if origin.ordinal in others:
+            writer.replace(node, origin, parts[origin.ordinal])
+        else:
+            for value in node.outputs():
+                writer.note(value)
+    torch._C._jit_pass_dce(writer.graph)
+    return writer.flat
+
+
+class _Writer:
+    """Writes parts of an FX graph into a flat trace.
+
+    Args:
+        flat: is changed.
+        trace: its graph holds the parts.
+    """
+
+    def __init__(self, flat: FlatTrace, trace: FxTrace) -> None:
+        self.flat, self.trace, self.graph = flat, trace, flat.graph
+        self.values: dict[Any, Any] = {}
+        self.origin = Origin("", "", -1)
+        self.count = 0
+
+    def note(self, value: Any) -> None:
+        """Keep what a value of the flat graph is in the FX graph."""
+        if isinstance(became := self.trace.values.get(value.debugName()), Node):
+            self.values.setdefault(became, value)
+
+    def replace(self, node: Any, origin: Origin, parts: list[Node]) -> None:
+        self.origin = origin
+        self.graph.setInsertPoint(node)
+        for part in parts:
+            if part.op == "get_attr":
+                self.values[part] = self.value(self.trace.constants[str(part.target)])
+            elif part.target is not operator.getitem:
+                self.call(part)
+        for output in node.outputs():
+            output.replaceAllUsesWith(self.value(self.trace.values[output.debugName()]))
+        node.destroy()
+
+    def call(self, part: Node) -> None:
+        """Add one operator; each of its results is a value, those of a list too."""
+        schema: Any = part.target._schema  # type: ignore[union-attr]
+        given = dict(part.kwargs)
+        given.update(zip([a.name for a in schema.arguments], part.args, strict=False))
+        arguments = [
+            self.value(None if a.name in _PLACES else given.get(a.name, a.default_value), a.type)
+            for a in schema.arguments
+        ]
+        kind, result = schema.name, part.meta["val"]
+        if isinstance(result, torch.Tensor):
+            self.values[part] = self.add(kind, arguments, [result])[0]
+            return
+        if len(schema.returns) == 1:
+            kind, arguments = "prim::ListUnpack", self.add(kind, arguments, [None])
+            arguments[0].setType(torch._C.ListType.ofTensors())
+        results = self.add(kind, arguments, result)
+        items = [n for n in part.users if n.target is operator.getitem]
+        self.values.update({n: results[int(n.args[1])] for n in items})  # type: ignore[arg-type]
+
+    def add(self, kind: str, arguments: list[Any], results: Any) -> list[Any]:
+        node = self.graph.insertNode(self.graph.create(kind, arguments, len(results)))
+        for value, like in zip(node.outputs(), results, strict=True):
+            if like is not None:
+                value.inferTypeFrom(like)
+            self.name(value)
+        return list(node.outputs())
+
+    def value(self, given: Any, kind: Any = None) -> Any:
+        """The value of the flat graph that stands for an argument; a list has its type `kind`."""
+        if isinstance(given, Node):
+            return self.values[given]
+        if isinstance(given, list | tuple):
+            made = self.add("prim::ListConstruct", [self.value(v) for v in given], [None])[0]
+            kind = kind or torch._C.ListType.ofTensors()
+            made.setType(kind.getElementType() if kind.kind() == "OptionalType" else kind)
+            return made
+        value = self.graph.insertConstant(given)
+        self.name(value)
+        return value
+
+    def name(self, value: Any) -> None:
+        value.setDebugName(f"n{self.origin.ordinal}_part{self.count}")
+        self.flat.origins[value.debugName()] = self.origin
+        self.count += 1
+
+
+def _name(node: Any) -> str:
+    """Such as "add.Tensor"; of what is no ATen operator its kind."""
+    kind = node.kind().removeprefix("aten::")
+    schema = node.schema()
+    overload = "" if schema == "(no schema)" else torch._C.parse_schema(schema).overload_name
+    return f"{kind}.{overload or 'default'}"
+
+
+def _ordered(frontend: str, origin: Origin) -> tuple[str, str, str]:
+    message, hint = unknown(frontend, origin.operator)
+    return message, origin.where, hint

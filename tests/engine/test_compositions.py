@@ -1,0 +1,71 @@
+"""Our compositions of operators against PyTorch's own operators: values and gradients."""
+
+import math
+
+import pytest
+import torch
+
+from relascope.engine.pytorch.compositions import compositions
+
+aten = torch.ops.aten
+ANY = [-math.inf, -30.0, -2.5, -1.0, -0.75, -0.0, 0.0, 1e-4, 0.5, 1.0, 2.0, 7.5, 30.0, math.inf]
+PAIRS = torch.cartesian_prod(torch.tensor([*ANY, math.nan]), torch.tensor([*ANY, math.nan])).T
+MATRIX = torch.arange(24.0).reshape(4, 6) / 7
+SQUARE = MATRIX[:, :4]
+CUBE = torch.arange(48.0).reshape(2, 4, 6) / 7
+
+ONE = [aten.exp2.default, aten.expm1.default, aten.asinh.default, aten.erfc.default]
+ONE += [aten.acosh.default, aten.atanh.default, aten.lgamma.default, aten.angle.default]
+TWO = [aten.fmax.default, aten.fmin.default, aten.hypot.default, aten.atan2.default]
+TWO += [aten.copysign.Tensor, aten.ldexp.Tensor]
+PARTS = [
+    (aten.diagonal.default, (CUBE, 1, -1, 0)),
+    (aten.diagonal.default, (MATRIX, -2)),
+    (aten.diagonal_scatter.default, (MATRIX, torch.ones(3), -1)),
+    (aten.as_strided_copy.default, (MATRIX, [2, 3], [5, 2], 1)),
+    (aten.as_strided_scatter.default, (MATRIX, torch.ones(2, 3), [2, 3], [6, 2], 1)),
+    (aten.unfold.default, (CUBE, 1, 2, 1)),
+    (aten.put.default, (MATRIX, torch.tensor([0, 5]), torch.ones(2), True)),
+    (aten.var_mean.correction, (MATRIX, [1])),
+    (aten._cdist_forward.default, (MATRIX, MATRIX + 1, 2.0, None)),
+    (aten._trilinear.default, (SQUARE, SQUARE, SQUARE, [0], [1], [2], [1])),
+    (aten.addbmm.default, (torch.ones(4, 4), CUBE, CUBE.mT)),
+    (aten.addmv.default, (torch.ones(4), MATRIX, MATRIX[0])),
+]
+
+
+def alike(ours, theirs):
+    torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=2e-6, atol=1e-30)
+
+
+@pytest.mark.parametrize("op", [*ONE, *TWO, aten.signbit.default], ids=str)
+def test_values_are_pytorchs_with_nan_and_infinity(op):
+    for dtype in (torch.float32, torch.float64):
+        given = PAIRS.to(dtype) if op in TWO else PAIRS[:1].to(dtype)
+        ours, theirs = compositions()[op](*given), op(*given)
+        assert ours.dtype == theirs.dtype
+        if op is aten.lgamma.default:
+            torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=2e-6, atol=2e-6)
+        else:
+            alike(ours, theirs)
+
+
+@pytest.mark.parametrize("op", [o for o in (*ONE, *TWO) if o != aten.angle.default], ids=str)
+def test_gradients_are_pytorchs(op):
+    found = []
+    for function in (compositions()[op], op):
+        given = [p.clone() for p in (PAIRS if op in TWO else PAIRS[:1])]
+        for leaf in given:
+            leaf[leaf.isinf() | leaf.isnan()] = 0.3
+            leaf.requires_grad_()
+        function(*given).nan_to_num(0, 0, 0).sum().backward()
+        found.append([torch.zeros(()) if x.grad is None else x.grad for x in given])
+    for ours, theirs in zip(*found, strict=True):
+        kept = theirs.isfinite()
+        torch.testing.assert_close(ours.expand_as(kept)[kept], theirs[kept], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("op", "given"), PARTS, ids=str)
+def test_parts_and_products_are_pytorchs(op, given):
+    ours, theirs = compositions()[op](*given), op(*given)
+    alike(ours, theirs)
