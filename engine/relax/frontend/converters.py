@@ -159,6 +159,7 @@ class Converter(ExportedProgramImporter):
         self.masks: list[Mask] = []
         self.mask_variables: list[Any] = []
         self.updates: dict[str, Any] = {}
+        self._masks: dict[Any, tuple[Any, Any]] = {}
 
     def create_convert_map(self) -> dict[str, Convert]:
         """TVM's map, with ours instead of what needed mending."""
@@ -426,13 +427,28 @@ class Converter(ExportedProgramImporter):
             rows, columns = shape(query)[-2], shape(key)[-2]
             hidden = np.triu(np.full((rows, columns), -np.inf), 1)
             scores = self.op.add(scores, relax.const(hidden, str(query.ty.dtype)))
-        if mask is not None:
+        if mask is None:
+            return self.op.matmul(self.op.nn.softmax(scores, -1), value)
+        mask, hidden = self.shown(mask, query)
+        made = self.op.matmul(self.op.nn.softmax(self.op.add(scores, mask), -1), value)
+        return self.op.where(hidden, self.number(0, made), made)
+
+    def shown(self, mask: Any, query: Any) -> tuple[Any, Any]:
+        """A mask of attention as what is added to scores, and which of its rows hide all keys.
+
+        Those rows hide nothing there: PyTorch's result has zeros in them, and no NaN.
+        """
+        if mask not in self._masks:
+            dtype, zero = str(query.ty.dtype), self.number(0, query)
+            lowest, added, seen = self.number(-math.inf, query), mask, mask
             if str(mask.ty.dtype) == "bool":
-                lowest = self.number(-math.inf, query)
-                scores = self.op.where(mask, scores, lowest)
+                added = self.op.where(mask, zero, lowest)
             else:
-                scores = self.op.add(scores, mask)
-        return self.op.matmul(self.op.nn.softmax(scores, -1), value)
+                seen = self.op.not_equal(mask, lowest)
+            hidden = self.op.equal(self.op.max(self.op.astype(seen, dtype), -1, True), zero)
+            shown = self.op.where(hidden, zero, added)
+            self._masks[mask] = shown, hidden
+        return self._masks[mask]
 
     def embedding(self, node: Node) -> Any:
         """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""

@@ -277,7 +277,20 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         if len(inputs) > 7 and inputs[7]:
             self.refuse(*unlike.GROUPED)
         scale = inputs[6] if len(inputs) > 6 else None
-        return super().scaled_dot_product_attention([*inputs[:6], scale], input_types[:7])
+        given = [*inputs[:6], scale]
+        if given[3] is None:
+            return super().scaled_dot_product_attention(given, input_types[:7])
+        zero, lowest = (relay.const(v, input_types[0]) for v in (0.0, -math.inf))
+        seen = mask = given[3]
+        if input_types[3] == "bool":
+            mask = relay.where(mask, zero, lowest)
+        else:
+            seen = relay.not_equal(mask, lowest)
+        # A row that hides all keys is zero in PyTorch's result, where a softmax makes NaN.
+        hidden = relay.equal(relay.max(relay.cast(seen, input_types[0]), -1, keepdims=True), zero)
+        given[3] = relay.where(hidden, zero, mask)
+        types = [*input_types[:3], input_types[0], *input_types[4:7]]
+        return relay.where(hidden, zero, super().scaled_dot_product_attention(given, types))
 
     def embedding(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""
