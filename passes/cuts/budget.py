@@ -3,6 +3,9 @@
 Whether each value is saved is the only whole number in it: once that is settled, computing again
 is a closure, whose linear program has whole answers by itself. The relaxation of activation
 checkpointing is that of Jain et al., "Checkmate", MLSys 2020, for one recomputation of each value.
+What the solver finds is held against the best that one price for all work gives, the cut of the
+frontier below the budget, and the better is taken. Nothing is bounded by time, so that a budget
+gives the same cut on every machine, busy or not.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relascope.passes.cost import is_random
-from relascope.passes.cuts.flow import cheapest
+from relascope.passes.cuts.flow import Answer, cheapest
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import CutProblem, Wish, problem
 
@@ -28,8 +31,14 @@ HALF = 0.5
 GAP = 5e-3
 """How far the work may be above the least, as a share, when the solver may stop."""
 
-SECONDS = 3.0
-"""When the solver stops with the best it has."""
+NODES = 20
+"""Of the search tree, after which the solver stops with the best it has."""
+
+LARGE = 6_000
+"""Values and edges of a graph for whose program the solver takes minutes; there prices decide."""
+
+SAME = 1e-6
+"""By what share a third cut must be cheaper than two known ones to be one of the frontier."""
 
 _TIE = 1e-6  # of all bytes, beside all work: decides between cuts of equal work only
 
@@ -48,8 +57,21 @@ def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
         raise ValueError(f"the tensors saved by hand take {held} bytes, more than the budget")
     banned = {n.id for n in joint.graph.nodes if is_random(n)}
     given = problem(joint, joint.work.seconds, banned, wish)
-    saved = _exact(given, allowed)
-    return _by_price(given, allowed) if saved is None else saved
+    found = _by_price(given, allowed, highest_price(joint))
+    if len(given.ids) + len(given.sources) <= LARGE:
+        exact = _exact(given, allowed)
+        if exact is not None and _work(given, exact) <= _work(given, found):
+            found = exact
+    return given.named(found.saved)
+
+
+def highest_price(joint: Joint) -> float:
+    """A price of work, in bytes a second, at which nothing is worth computing again."""
+    return joint.work.machine.bandwidth * 1e4
+
+
+def _work(given: CutProblem, answer: Answer) -> float:
+    return float(given.redo[answer.again].sum())
 
 
 def budget_bytes(joint: Joint, budget: float | int | None) -> int:
@@ -89,8 +111,8 @@ def parse_budget(text: str) -> float | int:
     return int(float(number) * 1024 ** ("B", "KiB", "MiB", "GiB").index(unit))
 
 
-def _exact(given: CutProblem, allowed: int) -> frozenset[str] | None:
-    """The best answer that the solver finds in time, or None where it finds none."""
+def _exact(given: CutProblem, allowed: int) -> Answer | None:
+    """The best answer that the solver finds, or None where it finds none."""
     from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
 
     count = len(given.ids)
@@ -109,7 +131,7 @@ def _exact(given: CutProblem, allowed: int) -> frozenset[str] | None:
         constraints=LinearConstraint(matrix, low, high),
         integrality=np.concatenate([np.ones(count), np.zeros(count)]),
         bounds=Bounds(np.zeros(2 * count), np.concatenate([fits, can_redo]).astype(float)),
-        options={"mip_rel_gap": GAP, "time_limit": SECONDS},
+        options={"mip_rel_gap": GAP, "node_limit": NODES},
     )
     if answer.x is None:
         return None
@@ -117,7 +139,7 @@ def _exact(given: CutProblem, allowed: int) -> frozenset[str] | None:
     if save[saved].sum() > allowed:  # within the solver's tolerance, but not within ours
         return None
     saved[list(given.forced)] = True
-    return given.named(saved)
+    return Answer(saved, answer.x[count:] > 0.5)
 
 
 def _rows(given: CutProblem, weight: NDArray[np.float64]) -> tuple[coo_matrix, NDArray[np.float64]]:
@@ -138,19 +160,31 @@ def _rows(given: CutProblem, weight: NDArray[np.float64]) -> tuple[coo_matrix, N
     return coo_matrix((values, (rows, columns)), shape=(last + 1, 2 * count)), low
 
 
-def _by_price(given: CutProblem, allowed: int) -> frozenset[str]:
-    """Within the budget by one price for all work, found by halving: good, not the best."""
-    finite = given.redo[np.isfinite(given.redo)]
-    unit = allowed / finite.sum() if finite.any() else 1.0
-    low, high = -40.0, 40.0  # powers of two
-    best = cheapest(replace(given, redo=np.where(np.isinf(given.redo), np.inf, 0.0)))
-    if given.save[best.saved].sum() > allowed:
+def _by_price(given: CutProblem, allowed: int, highest: float) -> Answer:
+    """The best within the budget of the cuts that one price for all work makes best.
+
+    Between a cut above the budget and one within it, the price at which both cost the same shows a
+    cheaper third, which takes the place of one of them, or that there is none.
+
+    Raises:
+        ValueError: no cut is within the budget.
+    """
+
+    def at(price: float) -> tuple[float, float, Answer]:
+        redo = given.redo.copy()
+        redo[np.isfinite(redo)] *= price
+        answer = cheapest(replace(given, redo=redo))
+        return float(given.save[answer.saved].sum()), _work(given, answer), answer
+
+    above, within = at(highest), at(0.0)
+    if above[0] <= allowed:
+        return above[2]
+    if within[0] > allowed:
         raise ValueError("the budget is below what cannot be computed again")
-    for _ in range(14):
-        middle = (low + high) / 2
-        answer = cheapest(replace(given, redo=given.redo * (unit * 2.0**middle)))
-        if given.save[answer.saved].sum() <= allowed:
-            best, low = answer, middle
-        else:
-            high = middle
-    return given.named(best.saved)
+    while within[1] > above[1]:
+        price = (above[0] - within[0]) / (within[1] - above[1])
+        third = at(price)
+        if third[0] + price * third[1] >= (above[0] + price * above[1]) * (1 - SAME):
+            break
+        above, within = (above, third) if third[0] <= allowed else (third, within)
+    return within[2]

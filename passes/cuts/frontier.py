@@ -14,16 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from relascope.passes.cost import is_random
-from relascope.passes.cuts.budget import budget_bytes
+from relascope.passes.cuts.budget import SAME, budget_bytes, highest_price
 from relascope.passes.cuts.flow import cheapest
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import CutProblem, Wish, problem
 
 MOST = 64
 """How many minimum cuts may be asked for; the widest gaps are looked into first."""
-
-_SAME = 1e-6
-"""By what share a third point must be cheaper than its neighbours to be one."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,7 @@ def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> tuple[
     """
     banned = {n.id for n in joint.graph.nodes if is_random(n)}
     given = problem(joint, joint.work.seconds, banned, Wish() if wish is None else wish)
-    highest = joint.work.machine.bandwidth * 1e4
-    first, last = _at(joint, given, highest), _at(joint, given, 0.0)
+    first, last = _at(joint, given, highest_price(joint)), _at(joint, given, 0.0)
     points = {p.saved: p for p in (first, last)}
     gaps: list[tuple[float, int, FrontierPoint, FrontierPoint]] = []
     asked = 0
@@ -70,7 +66,7 @@ def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> tuple[
         found = _at(joint, given, price)
         asked += 1
         cost = left.bytes + price * left.seconds
-        if found.bytes + price * found.seconds < cost * (1 - _SAME):
+        if found.bytes + price * found.seconds < cost * (1 - SAME):
             points[found.saved] = found
             look(left, found)
             look(found, right)

@@ -82,3 +82,13 @@ def test_the_strategy_takes_the_least_work_on_it_within_the_budget(seed):
         assert (found.bytes, found.recomputed_seconds) == (after.bytes, after.seconds)
     with pytest.raises(ValueError, match="no cut of the frontier keeps less than"):
         cut(graph, "frontier", 0, save=[next(iter(points[0].saved))])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_budget_is_no_worse_than_the_frontier_and_the_same_each_time(seed):
+    graph = messy(seed, 60)
+    for point in frontier(Joint(graph)):
+        found = [cut(graph, "budget", point.bytes) for _ in range(2)]
+        assert found[0].bytes <= point.bytes
+        assert found[0].recomputed_seconds <= point.seconds * (1 + 1e-9)
+        assert found[0].ids == found[1].ids
