@@ -40,6 +40,20 @@ def sources(modules: Iterable[str], files: Iterable[Path] = ()) -> dict[str, byt
     return dict(sorted(found.items()))
 
 
+def siblings(files: Iterable[Path]) -> list[Path]:
+    """The files beside some files that these import, and those that they import in turn."""
+    todo = list(files)
+    found = dict.fromkeys(todo)
+    while todo:
+        file = todo.pop()
+        for name in _imported(ast.parse(file.read_text(encoding="utf-8"))):
+            beside = file.parent / f"{name.partition('.')[0]}.py"
+            if beside not in found and beside.is_file():
+                found[beside] = None
+                todo.append(beside)
+    return list(found)
+
+
 def _file(parts: list[str]) -> Path | None:
     if not parts:
         return FRONT

@@ -118,10 +118,10 @@ def files(facts: Facts) -> dict[str, bytes]:
     stored |= {f"constant {n}": v for n, v in facts.written.constants.items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **stored, **facts.results)  # type: ignore[arg-type]
-    own = [Path(_module(e)[0]) for _, e in facts.passes if _is_file(e)]
+    own = bundle.siblings(Path(_module(e)[0]) for _, e in facts.passes if _is_file(e))
     modules = [_module(e)[0] for _, e in facts.passes if not _is_file(e)]
     modules += [f"relascope.engine.{part}faults.replay" for part in ("", f"{facts.ir}.")]
-    found = bundle.sources(modules, dict.fromkeys(own))
+    found = bundle.sources(modules, own)
     found |= {path.name: path.read_bytes() for path in own}
     found["values.npz"] = buffer.getvalue()
     if facts.written.json:

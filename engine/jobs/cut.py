@@ -54,7 +54,7 @@ def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
     Raises:
         EngineError: kind "usage"; the pipeline takes no gradient. Also what the session raises.
     """
-    graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
+    graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
     if graph.forward_outputs is None:
         message = "There is no gradient to cut: the pipeline does not take one."
         hint = "Use the default training pipeline, or add the gradient step."

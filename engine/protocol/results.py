@@ -41,6 +41,7 @@ class StepRecord:
         operators: how often each operator is called after the step.
         error: why the pass failed, or None. The steps after a failed one go on from the program
             before it.
+        printed: what the pass printed.
     """
 
     pass_name: str
@@ -52,6 +53,7 @@ class StepRecord:
     seconds: float
     operators: dict[str, int] = field(default_factory=dict)
     error: EngineError | None = None
+    printed: str = ""
 
 
 @dataclass(frozen=True)

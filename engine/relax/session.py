@@ -48,6 +48,9 @@ class RelaxBackend:
     written = staticmethod(extract.written)
     extract = staticmethod(extract.extract)
 
+    def check_formed(self, program: RelaxProgram) -> None:
+        tvm.relax.analysis.well_formed(program.mod)
+
     def version(self) -> str:
         return str(tvm.__version__)
 

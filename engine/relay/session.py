@@ -52,6 +52,15 @@ class RelayBackend:
     written = staticmethod(extract.written)
     extract = staticmethod(extract.extract)
 
+    def check_formed(self, program: RelayProgram) -> None:
+        main = program.main
+        if free := tvm.relay.analysis.free_vars(main):
+            raise ValueError(f"{free[0].name_hint} is read, and bound nowhere")
+        if not tvm.relay.analysis.well_formed(main):
+            raise ValueError("a variable is bound twice")
+        if main._checked_type_ is None:
+            raise ValueError("it has no types; relay.transform.InferType gives them")
+
     def version(self) -> str:
         return str(tvm.__version__)
 

@@ -42,6 +42,9 @@ class Backend(Protocol):
     def to_graph(self, program: Program, name: str = "main") -> tuple[Graph, dict[str, Any]]:
         """Draw one function of a program; also the IR's expression of each node by id."""
 
+    def check_formed(self, program: Program) -> None:
+        """Raise what TVM says of a program that is not well-formed, whatever its type."""
+
     def text(self, program: Program) -> str:
         """The IR's own text of a program, without the values of its constants."""
 

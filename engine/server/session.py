@@ -7,9 +7,12 @@ by the source and the steps up to it.
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 import time
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -68,7 +71,9 @@ from relascope.engine.server.steps import (
     State,
     arguments_of,
     check_gradient_of,
+    check_kind,
     check_order,
+    check_signature,
     entry_of,
     passes_of,
 )
@@ -136,13 +141,25 @@ class PipelineSession:
         return run_example(self._backend, entry_of(self.ir, Step(name)))
 
     def graph_after(
-        self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        index: int,
+        built: bool = False,
+        *,
+        progress: Progress,
     ) -> Graph:
         """The graph after step `index` of the pipeline; -1 is the imported program.
 
         After the gradient it is a joint graph: `forward_outputs` is set, and roles are those of
         the cut that keeps everything that crosses.
+
+        Args:
+            built: what is built there: without the passes that are only for looking, and only where
+                no step failed.
         """
+        if built:
+            return self._end(source, pipeline.upto(index), progress).base
         return self._run(source, pipeline.upto(index), progress)[-1].graph
 
     def program_after(
@@ -600,52 +617,68 @@ class PipelineSession:
         states = [state]
         for index, step in enumerate(pipeline):
             progress(0.5 + 0.5 * index / len(pipeline), step.name)
-            make = partial(self._step, state, step)
+            make = partial(self._step, state, step, source.training)
             state = self._states.get((source, pipeline.upto(index)), make)
             states.append(state)
         return states
 
-    def _step(self, before: State, step: Step) -> State:
+    def _step(self, before: State, step: Step, training: bool) -> State:
         entry = entry_of(self.ir, step)
         if not entry.looking:
             before = replace(before, graph=before.base, shown=None)
         if not step.enabled:
             return self._unchanged(before, step, 0.0, None)
         try:
-            check_order(entry, before.done, bool(before.program.gradients))
+            check_order(entry, before.done, bool(before.program.gradients), training)
             told = arguments_of(entry, step)
         except EngineError as error:
             return self._unchanged(before, step, 0.0, error)
-        began = time.perf_counter()
+        began, printed, message = time.perf_counter(), io.StringIO(), ""
+        start = before.program if before.shown is None else before.shown
+        failure: EngineError | None = None
         try:
-            start = before.program if before.shown is None else before.shown
-            program = entry.load()(start, **told)
+            with redirect_stdout(printed):
+                program = entry.load()(start, **told)
             seconds = time.perf_counter() - began
+            check_kind(entry.title, start, program)
+            message = f"{entry.title} returned a program that is not well-formed: "
+            self._backend.check_formed(program)
+            message = ""
             graph, exprs = self._backend.to_graph(program)
+            check_signature(entry, (start, before.graph), (program, graph))
         except EngineError as error:
-            return self._unchanged(before, step, time.perf_counter() - began, error)
-        except Exception as error:
+            failure = error
+        except (Exception, SystemExit) as error:
             fault = explain(error, "step")
             where = fault.where.replace("step", entry.title, 1)
-            named = EngineError("pass", fault.message, where, fault.hint)
-            return self._unchanged(before, step, time.perf_counter() - began, named)
+            failure = EngineError("pass", message + fault.message, where, fault.hint)
+        said = printed.getvalue()[:MOST_TEXT]
+        sys.stdout.write(said)
+        if failure is not None:
+            seconds = time.perf_counter() - began
+            return self._unchanged(before, step, seconds, failure, said)
         matched = carry_identity(before.graph, graph)
         graph = matched.graph
         if graph.forward_outputs is not None:
             graph = graph.with_roles(roles(graph))
         counts = len(matched.changed), len(matched.added), len(matched.removed), len(graph)
-        record = StepRecord(step.name, True, *counts, seconds, graph.operators)
+        record = StepRecord(step.name, True, *counts, seconds, graph.operators, None, said)
         if entry.looking:
             return replace(before, graph=graph, record=record, shown=program)
         exprs = {matched.renamed[i]: e for i, e in exprs.items()}
         return State(program, graph, graph, exprs, record, before.done | {step.name})
 
     def _unchanged(
-        self, before: State, step: Step, seconds: float, error: EngineError | None
+        self,
+        before: State,
+        step: Step,
+        seconds: float,
+        error: EngineError | None,
+        printed: str = "",
     ) -> State:
         """The state after a step that is switched off, or that failed: the program before it."""
         counts, operators = (0, 0, 0, len(before.graph)), before.graph.operators
-        record = StepRecord(step.name, step.enabled, *counts, seconds, operators, error)
+        record = StepRecord(step.name, step.enabled, *counts, seconds, operators, error, printed)
         return replace(before, record=record)
 
     def _end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> State:
@@ -667,6 +700,10 @@ class PipelineSession:
         """
         state = self._end(request.source, request.pipeline, progress)
         joint = bool(state.program.gradients)
+        if state.program.grad_outs and not joint:
+            message = "The pipeline ends on the way to the gradient, and what it has there is run "
+            hint = "Go on to the gradient and what needs it, or stop before root_grad_out."
+            raise EngineError("pass", f"{message}by nobody.", str(request.pipeline), hint)
         if not request.split:
             if done and joint:
                 message = f"The pipeline ends in a joint graph, which is {done} as two functions."

@@ -73,12 +73,13 @@ def entry_of(ir: str, step: Step) -> PassInfo:
         raise EngineError("usage", message, str(step), "`relascope passes` lists them.") from None
 
 
-def check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
+def check_order(entry: PassInfo, done: frozenset[str], joint: bool, training: bool) -> None:
     """Refuse a pass at a place in the pipeline where it cannot work.
 
     Args:
         done: names of the passes that ran before it.
         joint: whether the program has its gradients already.
+        training: whether the model was loaded for it.
 
     Raises:
         EngineError: kind "pass"; names what is missing before it, or what must not be there.
@@ -87,12 +88,74 @@ def check_order(entry: PassInfo, done: frozenset[str], joint: bool) -> None:
         text = "is a step of TVM's way to the gradient, and this program came with PyTorch's."
         hint = "Choose TVM's gradient, or leave this pass out."
         raise EngineError("pass", f"{entry.title} {text}", entry.name, hint)
+    if entry.name == "root_grad_out" and not training:
+        text = "begins the way to a gradient, and the model was loaded for inference."
+        hint = "Load it for training (--training), or leave this pass out."
+        raise EngineError("pass", f"{entry.title} {text}", entry.name, hint)
+    if entry.name in done and entry.name in entry.excludes:
+        message = f"{entry.title} was done before, and cannot be done twice."
+        raise EngineError("pass", message, entry.name, "Leave the second one out.")
     if missing := ", ".join(n for n in entry.needs if n not in done):
         hint = f"Switch {missing} on in front of it, or see why it failed."
         raise EngineError("pass", f"{entry.title} needs {missing} before it.", entry.name, hint)
     if wrong := ", ".join(n for n in entry.excludes if n in done):
         hint = f"Switch {wrong} off, or move it behind the gradient's steps."
         raise EngineError("pass", f"{entry.title} cannot work after {wrong}.", entry.name, hint)
+
+
+def check_kind(title: str, before: Program, made: Program) -> None:
+    """Refuse what a pass returned that is no program.
+
+    Raises:
+        EngineError: kind "pass".
+    """
+    if not isinstance(made, type(before)):
+        wrong = type(made).__name__
+    elif not isinstance(made.mod, type(before.mod)):
+        wrong = f"a program whose mod is {type(made.mod).__name__}"
+    else:
+        return
+    returns = f"{type(before).__name__} whose mod is {type(before.mod).__name__}"
+    hint = "Return dataclasses.replace(program, mod=...)."
+    raise EngineError("pass", f"{title} returned {wrong}; a pass returns a {returns}.", title, hint)
+
+
+def check_signature(
+    entry: PassInfo, before: tuple[Program, Graph], after: tuple[Program, Graph]
+) -> None:
+    """Refuse a program after a pass that cannot be called as the one before it.
+
+    Arguments may go where they are parameters, and the steps to the gradient change the results.
+
+    Raises:
+        EngineError: kind "pass"; names the argument or result.
+    """
+    (was, old), (now, new) = before, after
+    types, made = (
+        {g.by_id[i].name: str(g.by_id[i].outputs[0]) for i in g.inputs} for g in (old, new)
+    )
+    known = {*now.inputs, *now.params, *now.grad_outs, *(m.name for m in now.masks)}
+    wrong = [f"made an argument {n}, which nobody gives a value" for n in made if n not in known]
+    wrong += [f"took the argument {n} away" for n in types if n not in made and n not in was.params]
+    wrong += [
+        f"made the argument {n} {made[n]}, which was {kind}"
+        for n, kind in types.items()
+        if made.get(n, kind) != kind
+    ]
+    if not entry.required and was.gradients == now.gradients:
+        results, found = (
+            [str(t) for i in g.outputs for t in g.by_id[i].outputs] for g in (old, new)
+        )
+        if len(results) != len(found):
+            wrong.append(f"made a program of {len(found)} results of one of {len(results)}")
+        wrong += [
+            f"made result {i} {b}, which was {a}"
+            for i, (a, b) in enumerate(zip(results, found, strict=False))
+            if a != b
+        ]
+    if wrong:
+        hint = 'A pass keeps what "main" takes and returns; see the Program that it is given.'
+        raise EngineError("pass", f"{entry.title} {wrong[0]}.", entry.title, hint)
 
 
 def arguments_of(entry: PassInfo, step: Step) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -94,8 +95,10 @@ class PassInfo:
 
 
 def _run_file(path: str) -> ModuleType:
-    """Import a file by its path, once a process."""
+    """Import a file by its path, once a process; it can import what stands beside it."""
     if path not in sys.modules:
+        if (folder := os.path.dirname(path)) not in sys.path:
+            sys.path.append(folder)
         spec = spec_from_file_location(path, path)
         assert spec is not None, "a name that ends in .py has a loader"
         assert spec.loader is not None

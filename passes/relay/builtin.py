@@ -11,7 +11,7 @@ from tvm import relay
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import copied, with_mod
+from relascope.passes.relay.ir.rewrite import copied, op_name, post_order, with_mod
 from relascope.passes.relay.ir.span_recovery import with_origins
 
 
@@ -103,8 +103,15 @@ def fuse(program: RelayProgram) -> RelayProgram:
 
     After: Every operator stands in a function marked Primitive, which will be one kernel.
     """
+    if any(_unpatterned(e) for e in post_order(program.main)):  # as relay.build begins
+        program = applied(program, _t.SimplifyInference())
     # At the level at which relay.build runs it, so that what is shown is what will run.
     return with_mod(program, _t.FuseOps(fuse_opt_level=2)(copied(program.mod)))
+
+
+def _unpatterned(expr: Any) -> bool:
+    """Whether it calls an operator of which FuseOps knows nothing, such as a normalisation."""
+    return bool(op_name(expr)) and expr.op.get_attr("TOpPattern") is None
 
 
 @listed("DefuseOps", "TVM", looking=True)

@@ -11,17 +11,21 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import tvm
 from tvm import te
 from tvm.contrib import mkl
+from tvm.relay.op import strategy
 
 from relascope.engine.cpu_kernels import openblas, packed_matmul
 from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
 from relascope.engine.relay.kernels import schedules
 from relascope.engine.relay.kernels.small_matmul import small_products
+
+_FLOATS = {"float32": torch.float32, "float64": torch.float64}
 
 
 @functools.cache
@@ -34,6 +38,22 @@ def register() -> None:
     theirs = sys.modules["tvm.topi.x86.batch_matmul"]
     theirs.batch_matmul_blas_common = _batch_matmul_compute  # type: ignore[attr-defined]
     mkl.matmul, mkl.batch_matmul = _matmul_stage, _batch_matmul_stage
+    for name in ("matmul", "dense", "batch_matmul"):
+        theirs = getattr(strategy.x86, f"{name}_strategy_cpu")
+        getattr(strategy.generic, f"{name}_strategy").register("cpu", _of_floats(theirs), True)
+
+
+def _of_floats(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """TVM's choice of schedules, with the library only where it has the product: TVM would hand it
+    any type (float16, integers) in a batch_matmul, and quantized ones in the others."""
+
+    def chosen(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
+        kinds = {str(t.dtype) for t in (*inputs, out_type)}
+        if target.libs and not (len(kinds) == 1 and kinds <= _FLOATS.keys()):
+            target = tvm.target.Target({k: v for k, v in target.export().items() if k != "libs"})
+        return theirs(attrs, inputs, out_type, target)
+
+    return chosen
 
 
 def _matmul_stage(
@@ -133,7 +153,7 @@ def _tensor(array: Any) -> torch.Tensor:
 @functools.lru_cache(4096)
 def _at(address: int, shape: tuple[int, ...], bits: int) -> torch.Tensor:
     """A tensor on given memory. It owns nothing, so keeping it keeps nothing alive."""
-    dtype = torch.float32 if bits == 32 else torch.float64
+    dtype = _FLOATS[f"float{bits}"]
     size = bits // 8
     for dimension in shape:
         size *= dimension

@@ -25,6 +25,7 @@ _ADJOINT = "_adjoint"  # how TVM names the gradient of a variable
     "TVM, with gradients of ours for operators that lack one",
     required=True,
     needs=("root_grad_out",),
+    excludes=("gradient",),
 )
 def gradient(program: RelaxProgram) -> RelaxProgram:
     """Takes the reverse-mode gradient for every input and parameter.

@@ -14,7 +14,7 @@ from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
 
 
-@listed("grad_out rooted", "the tutorial", required=True, excludes=("bind",))
+@listed("grad_out rooted", "the tutorial", required=True, excludes=("bind", "root_grad_out"))
 def root_grad_out(program: RelaxProgram) -> RelaxProgram:
     """Multiplies each output with its grad_out and sums, so that the gradient of this scalar is the
     backward that PyTorch asks for.

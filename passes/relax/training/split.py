@@ -71,5 +71,10 @@ def _half(
     }
     params = [p for p in program.main.params if p.__chandle__() in read]
     function = relax.Function([*params, *more], function.body, function.ret_ty, True)
-    mod = tvm.IRModule({name: function.with_attr("global_symbol", name)})
+    # Kernels that passes made, such as those of fast_math, are functions of the module.
+    functions = {g: f for g, f in program.mod.functions.items() if g.name_hint != "main"}
+    functions[tvm.ir.GlobalVar(name)] = function.with_attr("global_symbol", name)
+    mod = tvm.IRModule(functions)
+    if len(functions) > 1:
+        mod = relax.transform.DeadCodeElimination([name])(mod)
     return part(program, relax.transform.Normalize()(mod), {str(p.name) for p in params})

@@ -24,6 +24,7 @@ Binding = tuple[Any, Any]
     "TVM, relay.transform.gradient(mode='first_order')",
     required=True,
     needs=("root_grad_out",),
+    excludes=("gradient",),
 )
 def gradient(program: RelayProgram) -> RelayProgram:
     """Takes the reverse-mode gradient for every input and parameter.

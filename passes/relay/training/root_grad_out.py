@@ -13,7 +13,7 @@ from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import with_main
 
 
-@listed("grad_out rooted", "the tutorial", required=True, excludes=("bind",))
+@listed("grad_out rooted", "the tutorial", required=True, excludes=("bind", "root_grad_out"))
 def root_grad_out(program: RelayProgram) -> RelayProgram:
     """Multiplies each output with its grad_out and sums, so that the gradient of this scalar is the
     backward that PyTorch asks for.

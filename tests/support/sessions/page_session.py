@@ -211,7 +211,7 @@ class PageSession(FakeTuning):
             before = after
         return tuple(records)
 
-    def graph_after(self, source, pipeline, index, *, progress):
+    def graph_after(self, source, pipeline, index, built=False, *, progress):
         return self._graph(source, pipeline, index)
 
     def example(self, name, *, progress):

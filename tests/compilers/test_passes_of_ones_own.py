@@ -1,0 +1,177 @@
+"""What passes return is checked, what they print is shown, and where they cannot stand is said."""
+
+import re
+
+import pytest
+
+from engines import shared
+from relascope.core.errors import EngineError
+from relascope.engine.client import EngineClient
+from relascope.engine.jobs.cut import joint_of, with_cut
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.registry import ENGINES
+from relascope.passes import catalogue
+from relascope.passes.catalogue import default_pipeline, read_pipeline, user
+
+MLP = ModelSource("mlp")
+TRAINED = ModelSource("mlp", training=True)
+
+PASSES = """
+IR = "%s"
+from dataclasses import replace
+import own_helper
+import tvm
+from tvm import relay
+
+def with_main(program, params=None, body=None):
+    main = program.main
+    f = relay.Function(params or main.params, body or main.body)
+    return replace(program, mod=relay.transform.InferType()(tvm.IRModule({"main": f})))
+
+def more(main):
+    return [*main.params, relay.var("more", shape=(1,), dtype="float32")]
+
+def twice(main):
+    return {"body": relay.Tuple([main.body, main.body])}
+
+def double(main):
+    return {"body": relay.cast(main.body, "float64")}
+
+def unbound(program):
+    main = program.main
+    f = relay.Function(main.params[1:], main.body)
+    return replace(program, mod=tvm.IRModule({"main": f}))
+"""
+
+RELAX = """
+IR = "%s"
+import own_helper
+import tvm
+from tvm import relax
+from relascope.passes.relax.ir import rewrite
+
+def with_main(program, params=None, more=(), bound=()):
+    main = program.main
+    old = rewrite.bindings(main)
+    returned = bound and [bound[-1][0]] or [*rewrite.results(main, old), *more]
+    function = rewrite.function_of(params or main.params, [*old, *bound], returned)
+    return rewrite.with_main(program, function)
+
+def more(main):
+    return [*main.params, relax.Var("more", relax.TensorType((1,), "float32"))]
+
+def twice(main):
+    return {"more": rewrite.results(main, rewrite.bindings(main))}
+
+def double(main):
+    maker = rewrite.Maker(set(), {})
+    maker.emit(relax.op.astype(rewrite.results(main, rewrite.bindings(main))[0], "float64"))
+    return {"bound": maker.bound}
+
+def unbound(program):
+    return with_main(program, program.main.params[1:])
+"""
+
+COMMON = """
+def nothing(program):
+    pass
+
+def bare(program):
+    return program.mod
+
+def argument(program):
+    return with_main(program, more(program.main))
+
+def result(program):
+    return with_main(program, **twice(program.main))
+
+def retyped(program):
+    return with_main(program, **double(program.main))
+
+def leaves(program):
+    raise SystemExit("enough")
+
+def says(program):
+    print("seen by", own_helper.WORD)
+    return program
+"""
+
+SAID = {
+    "nothing": "nothing returned NoneType; a pass returns a Rela..?Program whose mod is IRModule.",
+    "bare": "bare returned IRModule; a pass returns a Rela..?Program whose mod is IRModule.",
+    "unbound": "unbound returned a program that is not well-formed: .*",
+    "argument": "argument made an argument more, which nobody gives a value.",
+    "result": "result made a program of 2 results of one of 1.",
+    "retyped": r"retyped made result 0 float64\[.*\], which was float32\[.*\].",
+    "leaves": "SystemExit: enough",
+}
+
+
+@pytest.mark.parametrize("ir", ENGINES)
+def test_what_a_pass_returns_is_checked_and_what_it_prints_is_shown(ir, tmp_path, monkeypatch):
+    own = tmp_path / "own.py"
+    own.write_text((PASSES if ir == "relay" else RELAX) % ir + COMMON)
+    (tmp_path / "own_helper.py").write_text("WORD = 'a sibling'\n")
+    monkeypatch.setenv(user.VARIABLE, "")
+    monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
+    user.name_files([str(own)])
+    with EngineClient(ir) as client:
+        pipeline = read_pipeline(ir, "|".join([*SAID, "says", "cse"]))
+        *failed, said, last = client.call("step", MLP, pipeline)
+    for one, pattern in zip(failed, SAID.values(), strict=True):
+        assert one.error.kind == "pass"
+        assert re.fullmatch(pattern, one.error.message.partition("\n")[0]), one.error.message
+    assert (said.error, said.printed) == (None, "seen by a sibling\n")
+    assert (last.error, last.printed) == (None, "")
+
+
+@pytest.mark.parametrize("ir", ENGINES)
+def test_a_cut_does_not_see_passes_that_are_only_for_looking(ir):
+    ask = shared(ir).call
+    whole = default_pipeline(ir, True)
+    looked = read_pipeline(ir, f"{whole}|{'fuse' if ir == 'relay' else 'legalize'}")
+    assert joint_of(ask, TRAINED, looked).graph == joint_of(ask, TRAINED, whole).graph
+
+
+@pytest.mark.parametrize("ir", ENGINES)
+def test_the_way_to_a_gradient_is_gone_once_and_in_training(ir):
+    ask = shared(ir).call
+    (record,) = ask("step", MLP, read_pipeline(ir, "root_grad_out"))
+    assert "begins the way to a gradient, and the model was loaded for inf" in record.error.message
+    whole = default_pipeline(ir, True)
+    for name in ("root_grad_out", "gradient"):
+        *_, record = ask("step", TRAINED, read_pipeline(ir, f"{whole}|{name}"))
+        assert "was done before, and cannot be done twice." in record.error.message
+    half = whole.upto([s.name for s in whole].index("root_grad_out"))
+    target = ask("describe").best
+    with pytest.raises(EngineError, match="ends on the way to the gradient"):
+        ask("check", BuildRequest(TRAINED, half, target))
+
+
+def test_a_relax_program_with_kernels_of_passes_is_split():
+    ask, source = shared("relax").call, ModelSource("bert_self_attention", training=True)
+    pipeline = default_pipeline("relax", True)
+    pipeline = read_pipeline("relax", f"{pipeline}|fast_math|drop_ones|canonicalize")
+    request = with_cut(ask, BuildRequest(source, pipeline, ask("describe").best))
+    assert max(c.max_rel for c in ask("check", request)) < 1e-4
+
+
+@pytest.mark.parametrize("ir", ENGINES)
+def test_products_in_float16(ir):
+    ask = shared(ir).call
+    request = BuildRequest(
+        ModelSource("bert_self_attention"),
+        read_pipeline(ir, "bind|mixed_precision"),
+        ask("describe").best,
+    )
+    for found in ask("check", request):
+        assert 1e-6 < found.max_rel < 5e-3
+
+
+def test_a_layer_norm_is_fused_as_building_fuses_it():
+    ask, pipeline = shared("relay").call, read_pipeline("relay", "fuse")
+    (record,) = ask("step", MLP, pipeline)
+    assert record.error is None
+    assert "nn.layer_norm" not in record.operators
+    assert ask("kernels", MLP, read_pipeline("relay", "cse"), True)
