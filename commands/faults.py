@@ -12,6 +12,7 @@ from relascope.commands.shared import (
     pipeline_of,
     source_of,
     target_of,
+    tolerance_of,
 )
 from relascope.engine import jobs
 from relascope.engine.jobs.bisect import Bisection, Question
@@ -43,6 +44,6 @@ def reduce(args: argparse.Namespace, connect: Connect) -> Document:
 def _bisected(args: argparse.Namespace, ask: Ask) -> Bisection:
     source, pipeline = source_of(args), pipeline_of(args)
     ask("load", source)  # what cannot be opened is no fault of a pass
-    how = (args.kind or "", args.factor, args.threads, args.repeats)
+    how = (args.kind or "", args.factor, args.threads, args.repeats, tolerance_of(args))
     question = Question(source, pipeline, target_of(args, ask), *how)
     return jobs.bisect.bisect(ask, args.engine, question)

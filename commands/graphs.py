@@ -8,6 +8,7 @@ import json
 from relascope.commands.shared import Connect, Document, Engine, pipeline_of, source_of, write
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
+from relascope.engine.jobs.step import step
 from relascope.engine.protocol.plain import plain
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import default_pipeline, gradients
@@ -47,6 +48,8 @@ def graph(args: argparse.Namespace, connect: Connect) -> Document:
     pipeline = pipeline_of(args) if args.passes else None
     with Engine(args, connect) as ask:
         info = ask("load", source)
+        if pipeline:
+            step(ask, source, pipeline).check()
         after = ask("graph_after", source, pipeline, len(pipeline) - 1) if pipeline else info.graph
     document = tables.model_document(info, args.engine, after, pipeline)
     if args.output:
@@ -70,6 +73,7 @@ def compare(args: argparse.Namespace, connect: Connect) -> Document:
             with Engine(mine, connect) as ask:
                 graph: Graph = ask("load", source).graph
                 if pipeline:
+                    step(ask, source, pipeline).check()
                     graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
         except EngineError as error:
             if not graphs and ir == ENGINES[-1]:

@@ -58,11 +58,26 @@ def pass_file(command: ArgumentParser) -> None:
     command.add_argument("--pass-file", **_REPEATED, metavar="FILE", help=about)
 
 
+def rtol(command: ArgumentParser) -> None:
+    """What counts as wrong."""
+    about = (
+        "wrong is what differs by more than this, relative to the tensor's scale, in float64 too"
+    )
+    command.add_argument("--rtol", type=_ratio, metavar="R", help=about)
+
+
+def tolerance(command: ArgumentParser) -> None:
+    """The same, and what never counts as wrong."""
+    rtol(command)
+    about = "never wrong is what differs by no more than this"
+    command.add_argument("--atol", type=_ratio, default=0.0, metavar="A", help=about)
+
+
 def bisect(command: ArgumentParser) -> None:
     """What a search looks for."""
     add = command.add_argument
     add("--kind", choices=KINDS, help="what to look for; wrong or crash otherwise")
-    about = "slow is what takes longer than F times PyTorch eager"
+    about = "slow is a pass with which the pipeline takes longer than F times what it takes without"
     add("--factor", type=_ratio, default=FACTOR, metavar="F", help=about)
 
 
@@ -114,12 +129,14 @@ def check(command: ArgumentParser) -> None:
     about = "each node after each step against PyTorch's own tensor, and whether it is rounding"
     add("--inside", **_SWITCH, help=about)
     add("--text", dest="text_diff", **_SWITCH, help="the IR's text, as a difference")
+    tolerance(command)
     target(command)
     strategy(command)
 
 
 def accuracy(command: ArgumentParser) -> None:
     """What the accuracy report holds."""
+    tolerance(command)
     target(command)
     strategy(command)
     command.set_defaults(dtype=None, strategy=None)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from relascope.core.errors import EngineError, refusing
 from relascope.engine.client import EngineClient
+from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
@@ -142,6 +143,11 @@ def request_of(args: argparse.Namespace, ask: Ask) -> BuildRequest:
 def target_of(args: argparse.Namespace, ask: Ask) -> str:
     """The target of --target, or the best one here."""
     return args.target or ask("describe").best
+
+
+def tolerance_of(args: argparse.Namespace) -> Tolerance:
+    """What --rtol and --atol say."""
+    return Tolerance(args.rtol, getattr(args, "atol", 0.0))
 
 
 def cut_request(

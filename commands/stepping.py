@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
 
 from relascope.commands.shared import (
     Connect,
@@ -18,6 +17,7 @@ from relascope.commands.shared import (
     pipeline_of,
     source_of,
     target_of,
+    tolerance_of,
     write,
 )
 from relascope.core.errors import EngineError
@@ -26,6 +26,7 @@ from relascope.engine.jobs.step import step as run_steps
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import last_built
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
@@ -41,13 +42,13 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
     details: list[Row] = []
     with Engine(args, connect) as ask:
         stepped = run_steps(ask, source, pipeline)
-        alive = stepped.pipeline
+        alive, sound = stepped.pipeline, stepped.sound
         if args.changes or args.text_diff:
             details = step_details(ask, args.engine, source, alive, args.changes, args.text_diff)
         if args.check:
-            errors = _check_steps(ask, source, alive, args)
+            errors = _check_steps(ask, source, sound, args)
         if args.inside:
-            insides = _inside_steps(ask, source, alive, args)
+            insides = _inside_steps(ask, source, sound, args)
             details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue=Row())]
         if args.export:
             write(args.export, script(args.engine, source, pipeline))
@@ -72,9 +73,10 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
         args.training = True
         training = pipeline_of(args)
     strategies = (args.strategy,) if args.strategy else tuple(STRATEGIES)
-    stages = accuracy.plan(
+    planned = accuracy.plan(
         args.engine, source_of(args), inference, training, strategies, args.budget, dtypes
     )
+    stages = [replace(stage, tolerance=tolerance_of(args)) for stage in planned]
     with Engine(args, connect) as ask:
         ask("load", stages[0].source)  # what cannot be opened is no row of the table
         target = target_of(args, ask)
@@ -83,24 +85,31 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
 
 
 def _check_steps(
-    ask: Callable[..., Any], source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
+    ask: Ask, source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
 ) -> dict[int, Row]:
-    """The worst error against PyTorch after each enabled step that leaves a runnable program."""
-    target = target_of(args, ask)
-    errors: dict[int, Row] = {}
+    """What the program after each enabled step returns, against PyTorch, or why it is not known."""
+    target, given = target_of(args, ask), tolerance_of(args)
+    rows: dict[int, Row] = {}
+    known: dict[Pipeline, Row] = {}
     for index, one in enumerate(pipeline):
-        if not one.enabled:
-            continue
-        request = BuildRequest(source, pipeline.upto(index), target)
-        if source.training:
-            joint = ask("graph_after", source, request.pipeline, index)
-            if joint.forward_outputs is None:
-                continue
-            request = cut_request(args, ask, request)
-        error = tables.worst(ask("check", request))
-        if error is not None:
-            errors[index] = error
-    return errors
+        upto = pipeline.upto(last_built(args.engine, pipeline.upto(index)))
+
+        def request(source: ModelSource, upto: Pipeline = upto) -> BuildRequest:
+            whole = BuildRequest(source, upto, target)
+            graph = ask("graph_after", source, upto, len(upto) - 1)
+            return whole if graph.forward_outputs is None else cut_request(args, ask, whole)
+
+        if one.enabled and upto not in known:
+            try:
+                found = accuracy.judged(ask, source, request, given)
+                known[upto] = {"error": tables.judged_row(found), "check_failure": None}
+            except EngineError as error:
+                if error.kind == "cancelled":
+                    raise
+                known[upto] = {"error": None, "check_failure": error.to_json()}
+        if one.enabled:
+            rows[index] = known[upto]
+    return rows
 
 
 def _inside_steps(
@@ -117,7 +126,8 @@ def _inside_steps(
         row: Row = {"inside": None, "inside_failure": None}
         try:
             if one.enabled:
-                found = node_accuracy.both(ask, args.engine, source, pipeline, index, target)
+                about = args.engine, source, pipeline, index, target, tolerance_of(args)
+                found = node_accuracy.both(ask, *about)
                 row["inside"] = tables.inside_document(list(found))
         except EngineError as error:
             if error.kind == "cancelled":

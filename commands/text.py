@@ -96,14 +96,16 @@ def graph(document: Document) -> str:
 
 def step(document: Document) -> str:
     """What `step` says."""
-    rows = [
-        {**r, "ms": r["seconds"] * 1e3, "max_abs": (r["error"] or {}).get("max_abs")}
-        for r in document["steps"]
-    ]
+    rows = [{**(r["error"] or {}), **r, "ms": r["seconds"] * 1e3} for r in document["steps"]]
     columns = ["pass", "enabled", "added", "removed", "changed", "nodes", "ms"]
     if any(r["error"] for r in rows):
-        columns.append("max_abs")
-    failed = [f"{r['pass']} failed: {r['failure']['message']}" for r in rows if r["failure"]]
+        columns += ["verdict", "worst", "max_abs", "max_rel", "scale", "limit"]
+    failed = [
+        f"step {number}, {r['pass']}, {what}: {r[key]['message']}"
+        for number, r in enumerate(rows, 1)
+        for key, what in (("failure", "failed"), ("check_failure", "cannot be compared"))
+        if r[key]
+    ]
     told = [part for number, r in enumerate(rows, 1) for part in _details(number, r)]
     return "\n".join([text_table(rows, columns), *failed, *told])
 
@@ -123,6 +125,8 @@ def _details(number: int, step: Row) -> list[str]:
         ]
     if step.get("diff"):
         lines.append(step["diff"])
+    if step.get("printed"):
+        lines.append(f"printed: {step['printed'].rstrip()}")
     if step.get("inside"):
         lines += _inside(step["inside"])
     if step.get("inside_failure"):
@@ -265,10 +269,9 @@ def bisect(document: Document) -> str:
     """What `bisect` says."""
     rows = []
     for r in document["log"]:
-        upto = f"{r['last']['index'] + 1} {r['last']['pass']}"
-        rows.append({**r, "up to": upto, "error": _failed(r["error"])})
+        rows.append({**r, **tables.try_place(r), "error": _failed(r["error"])})
     found = [c for c in ("worst", "max_rel", "limit", "ratio", "error") if any(r[c] for r in rows)]
-    table = text_table(rows, ["up to", "outcome", *found])
+    table = text_table(rows, [*tables.try_place(document["log"][0]), "outcome", *found])
     verdict = f"{document['verdict']} {document['compiles']} compiles."
     return "\n\n".join([_head(document), table, verdict])
 

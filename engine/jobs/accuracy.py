@@ -11,7 +11,7 @@ it in the same way, stage by stage.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError, refusing
@@ -31,17 +31,92 @@ _GRADIENT = "gradient of "
 
 @dataclass(frozen=True)
 class Limit:
-    """How far a tensor may be from PyTorch's, relative to its scale."""
+    """How far a tensor may be from PyTorch's.
+
+    Args:
+        outputs, gradients: relative to its scale.
+        absolute: what is no farther is within, whatever its scale.
+    """
 
     outputs: float
     gradients: float
+    absolute: float = 0.0
 
     def of(self, name: str) -> float:
-        """The limit of a comparison, or of a node's counterpart, by its name."""
+        """The relative limit of a comparison, or of a node's counterpart, by its name."""
         return self.gradients if name.startswith(_GRADIENT) else self.outputs
+
+    def ratio(self, error: Comparison | NodeError, name: str) -> float:
+        """An error over its limit: above 1 is over it; `name` is as of `of`."""
+        relative = error.max_rel / self.of(name)
+        return min(relative, error.max_abs / self.absolute) if self.absolute else relative
+
+    def over(self, error: Comparison) -> bool:
+        """Whether a tensor is over its limit."""
+        return not self.ratio(error, error.name) <= 1
 
 
 LIMITS = {"float32": Limit(1e-5, 1e-4), "float64": Limit(1e-10, 1e-10)}
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A limit that was given, for every precision: None and 0 leave what `LIMITS` says."""
+
+    relative: float | None = None
+    absolute: float = 0.0
+
+    def limit(self, dtype: str) -> Limit:
+        """The limit in a precision."""
+        known, given = LIMITS[dtype], self.relative
+        if given is not None:
+            return Limit(given, given, self.absolute)
+        return replace(known, absolute=self.absolute)
+
+
+OURS = Tolerance()
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a program returns, against PyTorch.
+
+    Args:
+        verdict: "right", "rounding" (over a limit in float32, and within in float64) or "wrong".
+        found: what was compared, in the source's own precision.
+        limit: what it was held to.
+    """
+
+    verdict: str
+    found: tuple[Comparison, ...]
+    limit: Limit
+
+    @property
+    def worst(self) -> Comparison:
+        """The tensor that is nearest to its limit, or farthest over it."""
+        return max(self.found, key=lambda c: self.limit.ratio(c, c.name))
+
+
+def judged(
+    ask: Ask, source: ModelSource, request: Callable[[ModelSource], BuildRequest], given: Tolerance
+) -> Judged:
+    """Build a program and compare what it returns; where float32 is over its limit, in float64 too.
+
+    Args:
+        request: what is built of a source.
+
+    Raises:
+        EngineError: it cannot be built, or does not run.
+    """
+    limit = given.limit(source.dtype)
+    found = ask("check", request(source))
+    if not any(map(limit.over, found)):
+        return Judged("right", found, limit)
+    if source.dtype != DTYPES[0]:
+        return Judged("wrong", found, limit)
+    double, wider = replace(source, dtype=DTYPES[1]), given.limit(DTYPES[1])
+    wrong = any(map(wider.over, ask("check", request(double))))
+    return Judged("wrong" if wrong else "rounding", found, limit)
 
 
 @dataclass(frozen=True)
@@ -52,6 +127,7 @@ class Stage:
         name: "forward", "training forward", "gradient", or "cut and split".
         strategy: of the cut; else "".
         budget: for a strategy that has one; None is the strategy's own.
+        tolerance: what it is held to.
     """
 
     name: str
@@ -59,6 +135,7 @@ class Stage:
     pipeline: Pipeline
     strategy: str = ""
     budget: float | int | None = None
+    tolerance: Tolerance = OURS
 
 
 @dataclass(frozen=True)
@@ -170,7 +247,7 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
         EngineError: kind "cancelled" only. Any other makes a row that did not pass.
     """
     began = time.perf_counter()
-    limit = LIMITS[stage.source.dtype]
+    limit = stage.tolerance.limit(stage.source.dtype)
     names = ("cut", "split") if stage.strategy else (stage.name,)
     empty = [Row(n, stage.strategy, stage.source.dtype, False) for n in names]
     try:
@@ -180,7 +257,7 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
         if not all(row.passed for row in rows):
             nodes = ask("inside", request)
             graph: Graph = ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
-            forward = any(_over(c, limit) for c in found if not c.name.startswith(_GRADIENT))
+            forward = any(limit.over(c) for c in found if not c.name.startswith(_GRADIENT))
             bad = first_bad(graph, nodes, limit, forward)
             rows = [r if r.passed else _blamed(r, bad) for r in rows]
     except EngineError as error:
@@ -206,14 +283,10 @@ def _of(stage: str, found: Iterable[Comparison]) -> list[Comparison]:
     return [c for c in found if left_out is None or not c.name.startswith(left_out)]
 
 
-def _over(error: Comparison, limit: Limit) -> bool:
-    return not error.max_rel <= limit.of(error.name)
-
-
 def filled(row: Row, found: Sequence[Comparison], limit: Limit) -> Row:
     """A row with what was found: the largest errors, and whether all is within the limits."""
-    worst = max(found, key=lambda c: c.max_rel / limit.of(c.name))
-    passed = not any(_over(c, limit) for c in found)
+    worst = Judged("", tuple(found), limit).worst
+    passed = not any(map(limit.over, found))
     largest = max(c.max_abs for c in found), max(c.max_rel for c in found)
     about = row.stage, row.strategy, row.dtype, passed, *largest
     return Row(*about, limit.of(worst.name), worst.name, len(found))
@@ -247,7 +320,7 @@ def first_bad(
 
     def over(error: NodeError) -> bool:
         strict = forward and error.id in ahead
-        return not error.max_rel <= (limit.outputs if strict else limit.gradients)
+        return not limit.ratio(error, "" if strict else _GRADIENT) <= 1
 
     wrong = {i for i, error in worst.items() if over(error)}
     gradients = {i for i in wrong if worst[i].counterpart.startswith(_GRADIENT)}

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.jobs import accuracy
-from relascope.engine.jobs.accuracy import LIMITS
+from relascope.engine.jobs.accuracy import DTYPES, OURS, Tolerance
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.times import Variant
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT, Found, Verdict, half_way, kept_on, search
@@ -31,7 +32,7 @@ _CRASHES = ("pass", "engine")  # kinds of errors that a pass can be to blame for
 _FINE = {
     "": "runs and agrees with PyTorch",
     "wrong": "agrees with PyTorch",
-    "slow": "is not slower than that",
+    "slow": "is not slower than that with any pass",
     "crash": "does not crash",
 }
 
@@ -44,8 +45,10 @@ class Question:
         kind: "wrong" (over the limits of `accuracy`), "slow", "crash" (a pass raises, the
             program cannot be built or run, or the engine's process ends); "" for wrong or crash,
             whichever it is.
-        factor: slow is what takes longer than this times PyTorch eager, measured beside it.
+        factor: slow is a pass with which the pipeline takes longer than this times what it takes
+            without that pass, both timed in turns.
         threads, repeats: of the timing; see `engine.server.session.PipelineSession.time`.
+        tolerance: what is wrong.
     """
 
     source: ModelSource
@@ -55,6 +58,7 @@ class Question:
     factor: float = FACTOR
     threads: int = 0
     repeats: int = 10
+    tolerance: Tolerance = OURS
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,15 @@ class Try:
 
     Args:
         pipeline: what was tried.
-        last: index of the last step that was on; -1 for the imported program.
-        outcome: "good", "wrong", "slow", "crash" or "cannot be run".
+        last: index of the last step that was on, -1 for the imported program; of what was timed,
+            of the step that was left out, -1 for the whole pipeline.
+        outcome: "good", "wrong", "slow" (the whole takes too long beside it), "crash" or "cannot
+            be run".
         worst: the tensor that is nearest to its limit, or farthest over it; "" where none was
             compared.
         max_abs, max_rel, limit: of `worst`.
-        ratio: of the time to PyTorch eager's, where it was timed.
+        ratio: of the whole pipeline's time to that of this try, where it was timed; of the whole,
+            the largest.
         error: what the engine said, where it crashed or could not be run.
     """
 
@@ -92,7 +99,8 @@ class Bisection:
         found: the suspects; see `passes.search.bisect.Found`.
         log: every try, in order.
         double: where it is wrong in float32, the smallest wrong pipeline again in float64, with
-            the node where the error first jumps: it tells rounding from a fault.
+            the node where the error first jumps: it tells rounding from a fault. A question about
+            float32 whose answer was found in float64 is about float64 in the result.
     """
 
     question: Question
@@ -126,14 +134,22 @@ def bisect(
     pipeline = question.pipeline
     if question.kind in _MEASURED:
         pipeline = _built(ir, pipeline)
+    if question.kind == "slow":
+        return _slow(ask, ir, question, pipeline, tell)
 
-    def run(part: Pipeline, kind: str) -> Try:
-        done = _try(ask, ir, replace(question, pipeline=part), kind)
+    def run(part: Pipeline) -> Try:
+        done = _try(ask, replace(question, pipeline=part))
         log.append(done)
         tell(done)
         return done
 
-    whole = run(pipeline, question.kind)
+    whole = run(pipeline)
+    if whole.outcome == "good" and question.kind != "crash" and question.source.dtype == DTYPES[0]:
+        asked, source = question, replace(question.source, dtype=DTYPES[1])
+        question = replace(question, source=source)
+        whole = run(pipeline)  # what float32's limit hides
+        if whole.outcome != "wrong":
+            question, whole = asked, log[0]
     if whole.error is not None and (whole.outcome != "crash" or question.kind in _MEASURED):
         raise whole.error
     kind = whole.outcome
@@ -147,7 +163,7 @@ def bisect(
             return Verdict.BAD
         if half_way(ir, pipeline, part):
             return Verdict.CANNOT_RUN
-        done = run(part, kind)
+        done = run(part)
         outcome = done.outcome
         if outcome == kind and not _lacks(ir, part, kept, done.error, whole.error):
             return Verdict.BAD
@@ -160,7 +176,8 @@ def bisect(
     double = None
     if kind == "wrong" and question.source.dtype == "float32" and found.bad is not None:
         source = replace(question.source, dtype="float64")
-        (double,) = accuracy.run(ask, accuracy.Stage("forward", source, found.bad), question.target)
+        stage = accuracy.Stage("forward", source, found.bad, tolerance=question.tolerance)
+        (double,) = accuracy.run(ask, stage, question.target)
     return Bisection(question, kind, found, tuple(log), double)
 
 
@@ -187,12 +204,11 @@ def _built(ir: str, pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def _try(ask: Ask, ir: str, question: Question, kind: str) -> Try:
-    pipeline = question.pipeline
-    on = [i for i, step in enumerate(pipeline) if step.enabled]
-    done = Try(pipeline, on[-1] if on else IMPORT, "good")
+def _try(ask: Ask, question: Question) -> Try:
+    on = [i for i, step in enumerate(question.pipeline) if step.enabled]
+    done = Try(question.pipeline, on[-1] if on else IMPORT, "good")
     try:
-        return _timed(ask, question, done) if kind == "slow" else _checked(ask, question, done)
+        return _checked(ask, question, done)
     except EngineError as error:
         if error.kind == "cancelled":
             raise
@@ -203,24 +219,67 @@ def _try(ask: Ask, ir: str, question: Question, kind: str) -> Try:
 def _checked(ask: Ask, question: Question, done: Try) -> Try:
     source = question.source
     found = ask("check", BuildRequest(source, question.pipeline, question.target))
-    row = accuracy.filled(accuracy.Row("", "", source.dtype, False), found, LIMITS[source.dtype])
+    limit = question.tolerance.limit(source.dtype)
+    row = accuracy.filled(accuracy.Row("", "", source.dtype, False), found, limit)
     worst = next(c for c in found if c.name == row.worst)
     outcome = "good" if row.passed else "wrong"
     errors = worst.name, worst.max_abs, worst.max_rel, row.limit
     return Try(done.pipeline, done.last, outcome, *errors)
 
 
-def _timed(ask: Ask, question: Question, done: Try) -> Try:
-    source, pipeline = question.source, question.pipeline
-    request = BuildRequest(source, pipeline, question.target, question.threads, question.repeats)
-    if source.training:
-        graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
-        if graph.forward_outputs is not None:
-            request = with_cut(ask, request)
-    result = ask("time", request)
-    ratio = next(r.ratio_to_eager for r in reversed(result.rows) if r.ratio_to_eager is not None)
-    outcome = "slow" if ratio > question.factor else "good"
-    return replace(done, outcome=outcome, ratio=ratio)
+def _slow(
+    ask: Ask, ir: str, question: Question, pipeline: Pipeline, tell: Callable[[Try], None]
+) -> Bisection:
+    """The pass without which the pipeline gains most: all are timed in turns, in one run.
+
+    What cannot be built without a pass says nothing of it.
+
+    Raises:
+        EngineError: the whole pipeline cannot be built, or does not run.
+    """
+    source, kept = question.source, kept_on(ir, pipeline)
+
+    def request(part: Pipeline) -> BuildRequest:
+        asked = BuildRequest(source, part, question.target, question.threads, question.repeats)
+        if source.training:
+            graph: Graph = ask("graph_after", source, part, len(part) - 1)
+            if graph.forward_outputs is not None:
+                return with_cut(ask, asked)
+        return asked
+
+    whole, variants = request(pipeline), []
+    free = [i for i, step in enumerate(pipeline) if step.enabled and i not in kept]
+    for index in free:
+        try:
+            part = request(pipeline.switched(index, False))
+            variants.append(Variant(f"without {index}", part))
+        except EngineError as error:
+            if error.kind == "cancelled":
+                raise
+    result = ask("time", whole, (), tuple(variants))
+    phase = result.rows[-1].phase
+    # To eager, which runs in the same turns: what disturbs the machine disturbs all.
+    paces = {r.what: r.ratio_to_eager for r in result.rows if r.phase == phase and r.ratio_to_eager}
+    own = next(iter(paces.values()))
+    tries: dict[int, Try] = {}
+    for index in free:
+        if (found := paces.get(f"{ir}, without {index}")) is not None:
+            ratio = own / found
+            without = pipeline.switched(index, False)
+            tries[index] = Try(without, index, _pace(ratio, question), ratio=ratio)
+    most = max((t.ratio or 0.0 for t in tries.values()), default=1.0)
+    done = Try(pipeline, IMPORT, _pace(most, question), ratio=most)
+    log = (done, *tries.values())
+    for one in log:
+        tell(one)
+    if done.outcome == "good":
+        return Bisection(question, "", Found(()), log)
+    worst = max(tries, key=lambda i: tries[i].ratio or 0.0)
+    return Bisection(question, "slow", Found((worst,), pipeline, tries[worst].pipeline), log)
+
+
+def _pace(ratio: float, question: Question) -> str:
+    return "slow" if ratio > question.factor else "good"
 
 
 def verdict(ir: str, result: Bisection) -> str:
@@ -236,7 +295,8 @@ def verdict(ir: str, result: Bisection) -> str:
     elif len(names) == 1:
         text = f"{names[0]} {make}: {_of(bad)}."
         good = next((t for t in result.log if t.pipeline == result.found.good), None)
-        text += f" Without it: {_of(good)}." if good is not None else ""
+        if good is not None and kind != "slow":
+            text += f" Without it: {_of(good)}."
     else:
         text = f"One of {', '.join(names)} {make}: {_of(bad)}."
         text += " What lies between cannot be run by itself."
@@ -254,7 +314,7 @@ def _of(one: Try) -> str:
     if one.error is not None:
         return one.error.message.partition("\n")[0].rstrip(".")  # the rest is in the log
     if one.ratio is not None:
-        return f"{one.ratio:.2f} times PyTorch eager's time"
+        return f"{one.ratio:.2f} times the time without it"
     return f"{one.worst} is off by {one.max_rel:.1e} of its scale (limit {one.limit:.0e})"
 
 

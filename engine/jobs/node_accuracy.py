@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind
-from relascope.engine.jobs.accuracy import DTYPES, LIMITS, BadNode, first_bad, worst_by_node
-from relascope.engine.protocol.accuracy import NodeError
+from relascope.engine.jobs.accuracy import (
+    DTYPES,
+    OURS,
+    BadNode,
+    Limit,
+    Tolerance,
+    first_bad,
+    worst_by_node,
+)
+from relascope.engine.protocol.accuracy import Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
@@ -30,24 +39,39 @@ class Inside:
         graph: of the program that was compared.
         errors: by a node's id; a node without a counterpart is not there.
         first: the node where the error first jumps; None where all is within the limits.
+        limit: what they were held to.
+        results: what the program returns against what the model returns; none where it ends on the
+            way to the gradient.
     """
 
     dtype: str
     graph: Graph
     errors: Mapping[str, NodeError]
     first: BadNode | None
+    limit: Limit
+    results: tuple[Comparison, ...] = ()
 
     def ratio(self, ident: str) -> float | None:
         """A node's error over its limit: above 1 is over it; None without a counterpart."""
         error = self.errors.get(ident)
         if error is None:
             return None
-        return error.max_rel / LIMITS[self.dtype].of(error.counterpart)
+        return self.limit.ratio(error, error.counterpart)
 
     @property
     def over(self) -> tuple[str, ...]:
         """Ids of the nodes over their limits, in graph order."""
         return tuple(n.id for n in self.graph if (self.ratio(n.id) or 0.0) > 1)
+
+    @property
+    def wrong_results(self) -> tuple[Comparison, ...]:
+        """What the program returns that is over its limit."""
+        return tuple(filter(self.limit.over, self.results))
+
+    @property
+    def bad(self) -> bool:
+        """Whether anything is over its limit."""
+        return bool(self.over or self.wrong_results)
 
     @property
     def without(self) -> tuple[str, ...]:
@@ -63,9 +87,15 @@ def compared_step(ir: str, pipeline: Pipeline, index: int) -> int:
 
 
 def look(
-    ask: Ask, ir: str, source: ModelSource, pipeline: Pipeline, index: int, target: str
+    ask: Ask,
+    ir: str,
+    source: ModelSource,
+    pipeline: Pipeline,
+    index: int,
+    target: str,
+    given: Tolerance = OURS,
 ) -> Inside:
-    """Compare the inside of the program after a step.
+    """Compare the inside of the program after a step, and what it returns.
 
     Raises:
         EngineError: the program cannot be built, or does not run.
@@ -73,27 +103,40 @@ def look(
     step = compared_step(ir, pipeline, index)
     upto = pipeline.upto(step)
     graph: Graph = ask("graph_after", source, upto, step)
-    worst = worst_by_node(ask("inside", BuildRequest(source, upto, target)))
-    found = Inside(source.dtype, graph, worst, None)
+    request = BuildRequest(source, upto, target)
+    worst = worst_by_node(ask("inside", request))
+    limit = given.limit(source.dtype)
+    try:
+        results = ask("check", request)
+    except EngineError as error:
+        if error.kind != "pass":  # on the way to the gradient a program returns something else
+            raise
+        results = ()
+    found = Inside(source.dtype, graph, worst, None, limit, results)
     if not found.over:
         return found
-    limit = LIMITS[source.dtype]
     ahead = graph.ancestors(graph.outputs[: graph.forward_outputs])
     forward = any(i in ahead for i in found.over)
     return replace(found, first=first_bad(graph, worst.values(), limit, forward))
 
 
 def both(
-    ask: Ask, ir: str, source: ModelSource, pipeline: Pipeline, index: int, target: str
+    ask: Ask,
+    ir: str,
+    source: ModelSource,
+    pipeline: Pipeline,
+    index: int,
+    target: str,
+    given: Tolerance = OURS,
 ) -> Iterator[Inside]:
     """The same in float32, and where something is over its limit then, in float64.
 
     A source in float64 is compared in float64 alone. Each is handed out as soon as it is there.
     """
-    first = look(ask, ir, source, pipeline, index, target)
+    first = look(ask, ir, source, pipeline, index, target, given)
     yield first
-    if source.dtype == SINGLE and first.over:
-        yield look(ask, ir, replace(source, dtype=DOUBLE), pipeline, index, target)
+    if source.dtype == SINGLE and first.bad:
+        yield look(ask, ir, replace(source, dtype=DOUBLE), pipeline, index, target, given)
 
 
 def verdict(first: Inside, second: Inside | None = None) -> str:
@@ -103,9 +146,9 @@ def verdict(first: Inside, second: Inside | None = None) -> str:
         second: the float64 comparison, where there is one beside that in float32.
     """
     compared = len(first.errors)
-    if not compared:
-        return "No node has a counterpart in PyTorch, so nothing can be said of single nodes."
-    if not first.over:
+    if not first.bad:
+        if not compared:
+            return "No node has a counterpart in PyTorch, so nothing can be said of single nodes."
         nodes = f"All {compared} nodes" if compared > 1 else "The one node"
         verb = "are" if compared > 1 else "is"
         return f"{nodes} with a counterpart in PyTorch {verb} within the limit in {first.dtype}."
@@ -115,13 +158,17 @@ def verdict(first: Inside, second: Inside | None = None) -> str:
         return f"{found}. Float64 would tell rounding from a fault."
     if double is first:
         return f"It is wrong: {found}, where rounding plays no part."
-    if double.over:
+    if double.bad:
         elsewhere = _at(double) if _at(double) != _at(first) else ""
         return f"It is wrong: {found}, and {_count(double)} in float64, too{elsewhere}."
     return f"It is rounding: {found}, and none in float64."
 
 
 def _count(inside: Inside) -> str:
+    if not inside.over:  # in another order, say, or of another sum
+        names = ", ".join(c.name for c in inside.wrong_results[:3])
+        nodes = "all nodes are within it, but what the program returns is"
+        return f"{nodes} ({names})" if inside.wrong_results else "nothing is"
     over = len(inside.over)
     return f"{over} of {len(inside.errors)} nodes are" if over > 1 else "one node is"
 

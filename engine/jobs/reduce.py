@@ -17,7 +17,6 @@ from pathlib import Path
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
-from relascope.engine.jobs.accuracy import LIMITS
 from relascope.engine.jobs.bisect import FACTOR, Bisection
 from relascope.engine.protocol.fault import Report, Shown, Suspects, Told, Where
 from relascope.engine.protocol.session import Ask
@@ -126,7 +125,8 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
     source = question.source
     if bisection.kind == "wrong" and bisection.double is not None and not bisection.double.passed:
         source = replace(source, dtype="float64")  # where rounding cannot be taken for a fault
-    limit = {"wrong": LIMITS[source.dtype].outputs, "slow": _slow(bisection), "crash": 0.0}
+    wrong = question.tolerance.limit(source.dtype).outputs
+    limit = {"wrong": wrong, "slow": _slow(bisection), "crash": 0.0}
     # What is a machine's own (its processor, its libraries) is left to the report's reader.
     target = question.target.split()[0]
     return source, Where(
@@ -137,9 +137,8 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
 def _slow(bisection: Bisection) -> float:
     """How many times as long it must take to be the fault: half way, by ratio, to what the whole
     takes, but no more than a bisection's factor."""
-    ratios = {t.pipeline: t.ratio for t in bisection.log if t.ratio}
-    bad, good = (ratios.get(p) if p else None for p in (bisection.found.bad, bisection.found.good))
-    return min(FACTOR, max(1.1, math.sqrt(bad / good))) if bad and good else FACTOR
+    bad = max((t.ratio for t in bisection.log if t.ratio), default=None)
+    return min(FACTOR, max(1.1, math.sqrt(bad))) if bad else FACTOR
 
 
 @dataclass

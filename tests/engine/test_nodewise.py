@@ -4,7 +4,7 @@ import pytest
 
 from page_session import forward_graph
 from relascope.engine.jobs import node_accuracy
-from relascope.engine.protocol.accuracy import NodeError, Spread
+from relascope.engine.protocol.accuracy import Comparison, NodeError, Spread
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.drawing import palette
@@ -14,8 +14,12 @@ GRAPH = forward_graph()
 CALLS = [n.id for n in GRAPH if n.op]
 
 
-def asked(sizes):
-    """An engine whose nodes are off by `sizes[dtype]`, node by node; the calls are kept."""
+def asked(sizes, results=()):
+    """An engine whose nodes are off by `sizes[dtype]`, node by node; the calls are kept.
+
+    Args:
+        results: what it says of what the program returns.
+    """
     calls = []
 
     def ask(method, *rest):
@@ -23,6 +27,8 @@ def asked(sizes):
             source, pipeline, last = rest
             calls.append((method, source.dtype, str(pipeline), last))
             return GRAPH
+        if method == "check":
+            return results
         assert method == "inside"
         (request,) = rest
         source = request.source
@@ -36,8 +42,8 @@ def asked(sizes):
     return ask
 
 
-def said(sizes, dtype="float32"):
-    ask = asked(sizes)
+def said(sizes, dtype="float32", results=()):
+    ask = asked(sizes, results)
     source = ModelSource("mlp", dtype=dtype)
     found = list(node_accuracy.both(ask, "relay", source, Pipeline.parse("cse"), 0, "llvm"))
     return node_accuracy.verdict(*found), found
@@ -62,6 +68,17 @@ def test_float64_tells_rounding_from_a_fault():
     assert text.startswith("It is wrong: ")
     assert "rounding plays no part" in text
     assert len(found) == 1
+
+
+def test_outputs_that_are_swapped_are_wrong_though_all_nodes_are_right():
+    swapped = [Comparison(f"output {i}", 1.5, 0.75, 2.0, "float32") for i in range(2)]
+    right = {"float32": [1e-7, 1e-6], "float64": [1e-16, 1e-16]}
+    text, found = said(right, results=swapped)
+    assert text.startswith(
+        "It is wrong: all nodes are within it, but what the program returns is ("
+    )
+    assert "(output 0, output 1) over the limit in float32" in text
+    assert len(found) == 2
 
 
 def test_nothing_to_hold_against_is_said():

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from relascope.core.graph import Graph, Kind, Role
 from relascope.engine.jobs import accuracy, bisect, node_accuracy
+from relascope.engine.jobs.accuracy import Judged
 from relascope.engine.jobs.bisect import Bisection, Try
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.accuracy import Comparison
@@ -98,13 +99,14 @@ def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = 
 
     Args:
         records: what the engine's `step` returned.
-        errors: by step, the numeric error against PyTorch after it, where it was measured.
+        errors: by step, the numeric error against PyTorch after it, or why there is none, where it
+            was looked for.
     """
     return [
         {
             "pass": r.pass_name,
-            **fields(r, "enabled changed added removed nodes seconds operators"),
-            "error": (errors or {}).get(i),
+            **fields(r, "enabled changed added removed nodes seconds operators printed"),
+            **(errors or {}).get(i, {"error": None, "check_failure": None}),
             "failure": plain(r.error),
         }
         for i, r in enumerate(records)
@@ -299,6 +301,20 @@ def worst(comparisons: Iterable[Comparison]) -> Row | None:
     }
 
 
+def judged_row(judged: Judged) -> Row:
+    """What `step --check` says of one step: the tensor nearest to its limit, or farthest over."""
+    worst, found = judged.worst, judged.found
+    return {
+        "verdict": judged.verdict,
+        "max_abs": plain(max(c.max_abs for c in found)),
+        **fields(worst, "max_rel scale dtype"),
+        "limit": judged.limit.of(worst.name),
+        "worst": worst.name,
+        "compared": len(found),
+        **plain(worst.spread),
+    }
+
+
 def worst_gradient(comparisons: Iterable[Comparison]) -> Row | None:
     """The largest errors among the gradients of a comparison with PyTorch."""
     return worst(c for c in comparisons if c.name.startswith("gradient of "))
@@ -390,6 +406,14 @@ def try_row(pipeline: Pipeline, one: Try) -> Row:
         pipeline: the whole that is searched.
     """
     return {**plain(one), "pipeline": str(one.pipeline), "last": _step_at(pipeline, one.last)}
+
+
+def try_place(row: Row) -> Row:
+    """Of a row of `try_row`, which steps were on, as a column of a table."""
+    last = row["last"]
+    if row["ratio"] is None:
+        return {"steps up to": f"{last['index'] + 1} {last['pass']}"}
+    return {"without": f"{last['index'] + 1} {last['pass']}" if last["index"] >= 0 else "nothing"}
 
 
 def _step_at(pipeline: Pipeline, index: int) -> Row:

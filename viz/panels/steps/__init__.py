@@ -147,7 +147,7 @@ def _idle(row: Row) -> bool:
 def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo) -> None:
     """The graph after the chosen step, with what the step added and changed in colour."""
     index = _chosen(screen)
-    failure = stepped.records[index].error if index >= 0 else None
+    record = stepped.records[index] if index >= 0 else None
     alive = replace(screen, pipeline=stepped.pipeline)  # without what ends the engine's process
     before, matched = _difference(alive, model, index)
     touched = matched.added | matched.changed
@@ -161,8 +161,10 @@ def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo) -> None:
         help="What is there before and after a step stays where it stands. Without it each graph "
         "is laid out by itself: tidier, but it jumps.",
     )
-    if failure is not None:
-        show_error(failure)
+    if record is not None and record.printed:
+        st.code(record.printed, language=None)
+    if record is not None and record.error is not None:
+        show_error(record.error)
     places = changes.successors(screen.desk, place, before, matched) if keep else None
     if errors.wanted():
         errors.show(alive, index, key="error_view", height=HEIGHT, keep_places=places)

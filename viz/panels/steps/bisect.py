@@ -113,12 +113,13 @@ def _wish() -> tuple[str, float]:
     if kind != "slow":
         return kind, FACTOR
     factor = right.number_input(
-        "times PyTorch eager",
+        "times the time without a pass",
         min_value=0.1,
         value=FACTOR,
         step=0.5,
         key="keep_bisect_factor",
-        help="Slow is what takes longer than so many times PyTorch eager, timed beside it.",
+        help="Slow is a pass with which the pipeline takes longer than so many times what it takes "
+        "without that pass, both timed in turns.",
     )
     return kind, float(factor)
 
@@ -128,8 +129,10 @@ def _table(screen: Screen, found: Search) -> None:
     for row in (tables.try_row(screen.pipeline, one) for one in found.log):
         judged = "relative to scale: max_rel; limit; worst tensor: worst"
         if row["ratio"] is not None:
-            judged = "times PyTorch: ratio"
-        upto = {"steps up to": f"{row['last']['index'] + 1} {row['last']['pass']}"}
-        rows += [upto | r for r in renamed([row], f"outcome; {judged}; error: error.message")]
+            judged = "whole to this: ratio"
+        rows += [
+            tables.try_place(row) | r
+            for r in renamed([row], f"outcome; {judged}; error: error.message")
+        ]
     if rows:
         table(rows, key="bisect_table")

@@ -111,11 +111,11 @@ def _verdict(screen: Screen, index: int) -> None:
     """Is it rounding, or is it wrong: where float32 is over its limit, float64 tells."""
     first = _inside(screen, index, screen.source.dtype)
     second = None
-    if first.over and first.dtype == node_accuracy.SINGLE:
+    if first.bad and first.dtype == node_accuracy.SINGLE:
         second = _inside(screen, index, node_accuracy.DOUBLE)
     said = node_accuracy.verdict(first, second)
     wrong = first if second is None else second
-    (st.error if wrong.over else st.warning if first.over else st.success)(said)
+    (st.error if wrong.bad else st.warning if first.bad else st.success)(said)
 
 
 def _dtype(screen: Screen) -> str:
