@@ -17,8 +17,10 @@ from torch import Tensor
 from torch._decomp import core_aten_decompositions, decomposition_table
 
 _MORE = (
-    "_batch_norm_with_update _native_batch_norm_legit any dist narrow_copy native_batch_norm "
-    "native_group_norm native_layer_norm permute_copy slice_scatter unbind_copy view_copy"
+    "_batch_norm_with_update _native_batch_norm_legit any clamp clamp_max clamp_min dist fmod "
+    "grid_sampler_2d narrow_copy native_batch_norm native_group_norm native_layer_norm "
+    "permute_copy slice_scatter unbind_copy upsample_bicubic2d upsample_bilinear2d "
+    "upsample_trilinear3d view_copy"
 )
 """What PyTorch composes of core operators, though it does not count among its core ones."""
 
@@ -223,15 +225,16 @@ def _var_mean(
     keepdim: bool = False,
 ) -> tuple[Tensor, Tensor]:
     axes = dim or list(range(x.dim()))
-    variance = torch.var(x, axes, correction=correction, keepdim=keepdim)  # type: ignore[arg-type]
+    variance = torch.var(x, axes, correction=correction, keepdim=keepdim)
     return variance, x.mean(axes, keepdim)
 
 
 # Parts of tensors.
 
 
-def _diagonal_places(rows: int, columns: int, offset: int) -> Tensor:
+def _diagonal_places(matrix: torch.Size, offset: int) -> Tensor:
     """Of a diagonal's elements in the flat matrix."""
+    rows, columns = matrix
     first = offset if offset >= 0 else -offset * columns
     count = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
     return torch.arange(max(count, 0)) * (columns + 1) + first
@@ -239,14 +242,14 @@ def _diagonal_places(rows: int, columns: int, offset: int) -> Tensor:
 
 def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     x = x.movedim((dim1, dim2), (-2, -1))
-    return x.flatten(-2).index_select(-1, _diagonal_places(*x.shape[-2:], offset))
+    return x.flatten(-2).index_select(-1, _diagonal_places(x.shape[-2:], offset))
 
 
 def _diagonal_scatter(
     x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
     x = x.movedim((dim1, dim2), (-2, -1))
-    places = _diagonal_places(*x.shape[-2:], offset)
+    places = _diagonal_places(x.shape[-2:], offset)
     made = x.flatten(-2).index_copy(-1, places, source).view(x.shape)
     return made.movedim((-2, -1), (dim1, dim2))
 
@@ -292,6 +295,19 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     return placed.view(x.shape)
 
 
+def _index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    if not x.dim():
+        x = x.unsqueeze(0)
+        made = _index_reduce(x, 0, index, source.reshape(1), reduce, include_self=include_self)
+        return made.squeeze(0)
+    along = [1] * x.dim()
+    along[dim] = -1
+    places = index.reshape(along).expand(source.shape)
+    return x.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+
+
 _OURS: dict[str, Callable[..., Any]] = {
     "_cdist_forward": _cdist,
     "_trilinear": _trilinear,
@@ -315,6 +331,7 @@ _OURS: dict[str, Callable[..., Any]] = {
     "fmax": _fmax,
     "fmin": _fmin,
     "hypot": _hypot,
+    "index_reduce": _index_reduce,
     "ldexp.Tensor": lambda x, power: x * torch.pow(2.0, power),
     "lgamma": _lgamma,
     "put": _put,

@@ -26,6 +26,7 @@ PARTS = [
     (aten.as_strided_scatter.default, (MATRIX, torch.ones(2, 3), [2, 3], [6, 2], 1)),
     (aten.unfold.default, (CUBE, 1, 2, 1)),
     (aten.put.default, (MATRIX, torch.tensor([0, 5]), torch.ones(2), True)),
+    (aten.index_reduce.default, (MATRIX, 1, torch.tensor([0, 0]), MATRIX[:, 4:] + 1, "amax")),
     (aten.var_mean.correction, (MATRIX, [1])),
     (aten._cdist_forward.default, (MATRIX, MATRIX + 1, 2.0, None)),
     (aten._trilinear.default, (SQUARE, SQUARE, SQUARE, [0], [1], [2], [1])),

@@ -24,6 +24,11 @@ from relascope.engine.pytorch import unlike
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
+from relascope.engine.relay.frontend.core_operators import (
+    COMPOSED,
+    COMPOSED_IN_TRAINING,
+    CoreOperators,
+)
 
 Convert = Callable[..., Any]
 """From an operator's inputs and their types to what it becomes."""
@@ -31,7 +36,7 @@ Convert = Callable[..., Any]
 _OTHER_DROPOUTS = ("alpha_dropout", "feature_alpha_dropout", "feature_dropout")
 
 
-class Converter(tvm_frontend.PyTorchOpConverter):
+class Converter(CoreOperators):
     """See the module's text. TVM's frontend makes it, and gives all arguments but the first two.
 
     Args:
@@ -64,11 +69,13 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         ours |= {n: self.other_dropout for n in _OTHER_DROPOUTS}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
         self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
-        del self.convert_map["aten::var_mean"]  # ignores the correction; PyTorch rarely makes it
 
     def knows(self, name: str) -> bool:
         """Whether it converts an operator, such as "add.Tensor"; in place or not."""
         base = name.partition(".")[0]
+        training = self.model.source.training
+        if name in COMPOSED.split() or (training and base in COMPOSED_IN_TRAINING.split()):
+            return False
         forms = (base, base if base.endswith("__") else base.removesuffix("_"))
         return "::" in base or any(f"aten::{f}" in self.convert_map for f in forms)
 
@@ -421,12 +428,6 @@ class Converter(tvm_frontend.PyTorchOpConverter):
             return getattr(relay, name)(data, axes, keep, False, unbiased=bool(correction))
 
         return convert
-
-    def cross_entropy_loss_with_logits(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's ignores label smoothing."""
-        if inputs[5]:
-            self.refuse("Label smoothing cannot be imported.", "Set it to 0.")
-        return super().cross_entropy_loss_with_logits(inputs, input_types)
 
     # Shapes and dtypes.
 

@@ -256,6 +256,64 @@ def _full(call: Any, grad: Any) -> list[Any]:
     return [relay.cast_like(relay.sum(grad), call.args[0])]
 
 
+def _like(call: Any, grad: Any) -> list[Any]:
+    value, like = call.args
+    return [relay.cast_like(relay.sum(grad), value), relay.zeros_like(like)]
+
+
+def _broadcast_to_like(call: Any, grad: Any) -> list[Any]:
+    return [relay.collapse_sum_like(grad, call.args[0]), relay.zeros_like(call.args[1])]
+
+
+def _tile(call: Any, grad: Any) -> list[Any]:
+    repeats = [int(r) for r in call.attrs.reps]
+    size = list(shape(call.args[0]))
+    size = [1] * (len(repeats) - len(size)) + size
+    repeats = [1] * (len(size) - len(repeats)) + repeats
+    apart = [d for pair in zip(repeats, size, strict=True) for d in pair]
+    summed = relay.sum(relay.reshape(grad, apart), axis=list(range(0, len(apart), 2)))
+    return [relay.reshape(summed, list(shape(call.args[0])))]
+
+
+def _reverse(call: Any, grad: Any) -> list[Any]:
+    return [relay.reverse(grad, int(call.attrs.axis))]
+
+
+def _cumsum(call: Any, grad: Any) -> list[Any]:
+    axis = int(call.attrs.axis)
+    return [relay.reverse(relay.cumsum(relay.reverse(grad, axis), axis), axis)]
+
+
+def _scatter_nd(call: Any, grad: Any) -> list[Any]:
+    """What is put somewhere takes the gradient from there, and leaves nothing to what it was put
+    over."""
+    _, indices, updates = call.args
+    by_updates = relay.gather_nd(grad, indices)
+    if str(call.attrs.mode) == "add":
+        return [grad, relay.zeros_like(indices), by_updates]
+    if str(call.attrs.mode) != "update":
+        raise no_gradient("scatter_nd", "is known for the modes update and add")
+    left = relay.scatter_nd(grad, indices, relay.zeros_like(updates), "update")
+    return [left, relay.zeros_like(indices), by_updates]
+
+
+def _scatter_elements(call: Any, grad: Any) -> list[Any]:
+    """As `_scatter_nd`, along one axis."""
+    _, indices, updates = call.args
+    axis = int(call.attrs.axis)
+    by_updates = relay.gather(grad, axis, indices)
+    around = [(0, b - s) for s, b in zip(shape(indices), shape(updates), strict=True)]
+    if any(after for _, after in around):
+        by_updates = relay.nn.pad(by_updates, around)
+    if str(call.attrs.reduction) == "add":
+        return [grad, relay.zeros_like(indices), by_updates]
+    if str(call.attrs.reduction) != "update":
+        raise no_gradient("scatter_elements", "is known for the modes update and add")
+    none = relay.zeros(list(shape(indices)), updates.checked_type.dtype)
+    left = relay.scatter_elements(grad, indices, none, axis, "update")
+    return [left, relay.zeros_like(indices), by_updates]
+
+
 _CONSTANT_ALMOST_EVERYWHERE = (
     "less greater greater_equal equal logical_and logical_or logical_not logical_xor floor "
     "ceil round trunc sign floor_divide floor_mod mod argmax argmin"
@@ -279,6 +337,13 @@ _OWN: dict[str, Gradient] = {
     "nn.pad": _pad,
     "nn.leaky_relu": _leaky_relu,
     "full": _full,
+    "full_like": _like,
+    "broadcast_to_like": _broadcast_to_like,
+    "tile": _tile,
+    "reverse": _reverse,
+    "cumsum": _cumsum,
+    "scatter_nd": _scatter_nd,
+    "scatter_elements": _scatter_elements,
 }
 
 
