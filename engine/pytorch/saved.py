@@ -63,9 +63,13 @@ def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
 
 
 def min_cut_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
-    """Bytes that AOTAutograd's min-cut partitioner saves, the compiler's own fusion left out."""
+    """Bytes that AOTAutograd's min-cut partitioner saves, the compiler's own fusion left out.
+
+    It is given the operators that torch.compile gives it, those of Inductor's decompositions.
+    """
     from torch._functorch.aot_autograd import aot_module
     from torch._functorch.partitioners import min_cut_rematerialization_partition
+    from torch._inductor.decomposition import select_decomp_table  # slow to import
 
     found: list[int] = []
 
@@ -78,9 +82,13 @@ def min_cut_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> in
     def keep(graph: torch.fx.GraphModule, arguments: Any) -> Any:
         return graph
 
-    aot_module(module, fw_compiler=keep, bw_compiler=keep, partition_fn=partition)(
-        *_wanting(inputs)
-    )
+    aot_module(
+        module,
+        fw_compiler=keep,
+        bw_compiler=keep,
+        partition_fn=partition,
+        decompositions=select_decomp_table(),
+    )(*_wanting(inputs))
     if len(found) != 1:
         raise RuntimeError(f"the module was partitioned {len(found)} times, not once")
     return found[0]
@@ -141,9 +149,12 @@ def _is_view(schema: Any) -> bool:
 
 
 def _is_mask(node: torch.fx.Node) -> bool:
-    """Whether a node is what was drawn: by itself, or as the second result of a dropout."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None and len(node.args) == 2 and isinstance(node.args[0], torch.fx.Node):
-        inner = getattr(node.args[0].target, "_schema", None)
-        return bool(inner and inner.name == "aten::native_dropout" and node.args[1] == 1)
-    return schema is not None and schema.name in _DRAWS
+    """Whether a node is drawn: it is made of nothing that is given."""
+    behind, seen = [node], {node}
+    while behind:
+        node = behind.pop()
+        if node.op != "call_function":
+            return False
+        behind += [n for n in node.all_input_nodes if n not in seen]
+        seen.update(behind)
+    return True
