@@ -8,21 +8,26 @@ type, found by running the operator on tensors without memory.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of
 from relascope.engine.pytorch.compositions import compositions
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
-from relascope.engine.pytorch.unlike import unknown
+from relascope.engine.pytorch.unlike import REWRITE, unknown
 from relascope.passes.program import Mask
 
 # What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
@@ -149,7 +154,7 @@ class _Writer:
         if node.schema() == "(no schema)":
             self.refuse(f"{kind} has no definition in this PyTorch.")
         schema = torch._C.parse_schema(node.schema())
-        op = self.overload(kind.removeprefix("aten::"), schema.overload_name)
+        op = self.overload(kind.removeprefix("aten::"), schema)
         if kind == "aten::_convolution":  # the last four of its arguments choose among libraries
             op, inputs = torch.ops.aten.convolution.default, inputs[:9]
         args: list[Any] = []
@@ -171,16 +176,25 @@ class _Writer:
             args.pop()
         if self.is_small(args):
             return op(*args, **kwargs)
-        return self.call(op, args, kwargs)
+        made = self.call(op, args, kwargs)
+        if op._schema.name != schema.name and _in_place(schema.name):
+            dtype = self.value(args[0]).dtype  # the changed tensor keeps it
+            if made.meta["val"].dtype != dtype:
+                made = self.call(torch.ops.aten.to.dtype, [made, dtype], {})
+        return made
 
-    def overload(self, name: str, overload: str) -> Any:
+    def overload(self, name: str, schema: Any) -> Any:
         """An operator; of one that changes its argument, the form that does not."""
-        if name.endswith("_") and not name.endswith("__"):
-            pure = getattr(torch.ops.aten, name[:-1], None)
-            if pure is None or (overload or "default") not in pure.overloads():
-                self.refuse(f"aten::{name} changes a tensor in place, and has no other form.")
-            name = name[:-1]
-        return getattr(getattr(torch.ops.aten, name), overload or "default")
+        overload = schema.overload_name or "default"
+        if not _in_place(name):
+            return getattr(getattr(torch.ops.aten, name), overload)
+        pure = getattr(torch.ops.aten, name[:-1], None)
+        forms = pure.overloads() if pure is not None else []
+        types = _types(schema)
+        same = [f for f in forms if types == _types(getattr(pure, f)._schema)] or forms
+        if not same or (overload not in same and same is forms):
+            self.refuse(f"aten::{name} changes a tensor in place, and has no other form.")
+        return getattr(pure, overload if overload in same else same[0])
 
     def is_small(self, args: list[Any]) -> bool:
         """Whether this computes a shape: of single numbers that are known, and of nothing else."""
@@ -194,9 +208,25 @@ class _Writer:
             return self.decomposed(op, args, kwargs)
         args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
         node = self.graph.call_function(op, tuple(args), kwargs)
-        with self.fake, torch.no_grad():
+        with self.without_memory(op):
             value = op(*self.value(list(args)), **self.value(kwargs))
         return self.typed(node, value)
+
+    @contextmanager
+    def without_memory(self, op: Any) -> Iterator[None]:
+        """Where operators run without memory, and what they raise is a refusal."""
+        try:
+            with self.fake, torch.no_grad():
+                yield
+        except EngineError:
+            raise
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            message = f"What shape {op} makes depends on values, and shapes are static here."
+            self.refuse(message, REWRITE)
+        except Exception as wrong:
+            self.refuse(
+                f"{op} cannot be imported as it is used here: {lines_of(wrong)[-1]}", REWRITE
+            )
 
     def decomposed(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
         """An operator that the importer does not have, in those that it may have."""
@@ -208,7 +238,7 @@ class _Writer:
             return op(*_replaced(args, given), **_replaced(kwargs, given))
 
         table = {o: made for o, made in compositions().items() if not self.known(_name(o))}
-        with self.fake, torch.no_grad():
+        with self.without_memory(op):
             inner = make_fx(run, decomposition_table=table)(*(n.meta["val"] for n in nodes))
         calls = [n for n in inner.graph.nodes if n.op == "call_function"]
         if any(n.target is op for n in calls):
@@ -283,6 +313,14 @@ def _name(op: Any) -> str:
     """Such as "add.Tensor" or "relu.default"."""
     name = op._schema.name.removeprefix("aten::")
     return f"{name}.{op._schema.overload_name or 'default'}"
+
+
+def _types(schema: Any) -> list[str]:
+    return [str(a.real_type) for a in schema.arguments]
+
+
+def _in_place(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__")
 
 
 def _flat(values: Any) -> Iterable[Any]:

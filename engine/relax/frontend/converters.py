@@ -23,14 +23,12 @@ from relascope.core.errors import EngineError
 from relascope.engine.pytorch import unlike
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.model import Model
+from relascope.engine.relax.frontend.arguments import Reading, in_common
 from relascope.passes.program import Mask
 from relascope.passes.relax.ir.rewrite import shape
 
 GRADIENT_OF = "gradient of "
 """What the operator of a node begins with that is part of the gradient of another."""
-
-# Options that change no value, and `dtype`, which shows in the result's type.
-_ALWAYS = frozenset({"memory_format", "device", "layout", "pin_memory", "dtype", "implicit"})
 
 _BY_NAME = (
     "addmm batch_norm convolution cumsum dropout elu embedding linear native_layer_norm "
@@ -51,20 +49,10 @@ _LEFT_OUT = (
     "_native_batch_norm_legit.no_stats native_group_norm.default std.correction _softmax.default "
     "_log_softmax.default conv1d.default conv2d.default conv3d.default conv_transpose1d.default "
     "conv_transpose2d.input copy_.default copy.default celu.default rsub.Scalar rsub.Tensor "
-    "selu.default"
+    "selu.default _upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa.default"
 )
 """These compute something else than PyTorch, or leave options out: PyTorch's own decompositions
 stand in for them."""
-
-_READ = {
-    **{key: {"alpha"} for key in ("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar")},
-    **{key: {"alpha", "beta"} for key in ("addmm.default", "baddbmm.default")},
-    **{key: {"correction", "keepdim"} for key in ("var.correction", "var_mean.correction")},
-    "gelu.default": {"approximate"},
-    "div.Tensor_mode": {"rounding_mode"},
-    "scaled_dot_product_attention.default": {"scale"},
-}
-
 
 Convert = Callable[[Node], Any]
 """From a node of the FX graph to what it becomes."""
@@ -172,6 +160,8 @@ class Converter(ExportedProgramImporter):
             self.extreme(self.op.min): "amin.default",
             self.other_dropout: "alpha_dropout.default feature_alpha_dropout.default "
             "feature_dropout.default",
+            self.clamp: "clamp.default clamp.Tensor clamp_min.default clamp_min.Tensor "
+            "clamp_max.default clamp_max.Tensor",
             self.same: "clone.default contiguous.default detach.default",
             self.select: "select.int",
             self.to: "to.device to.dtype to.dtype_layout to.other to.prim_Device _to_copy.default",
@@ -179,10 +169,8 @@ class Converter(ExportedProgramImporter):
         }
         ours |= {name: convert for convert, names in instead.items() for name in names.split()}
         mended: dict[Callable[[Convert], Convert], str] = {
-            self.in_dtype: "log_softmax.int softmax.int",
             self.index: "index.Tensor",
             self.nearest: "upsample_nearest2d.vec",
-            self.on_bool: "eq.Scalar eq.Tensor ne.Scalar ne.Tensor",
             self.scaled: "add.Tensor add.Scalar sub.Tensor sub.Scalar",
         }
         ours |= {n: mend(theirs[n]) for mend, names in mended.items() for n in names.split()}
@@ -202,19 +190,51 @@ class Converter(ExportedProgramImporter):
         if node.op == "get_attr":
             return self._convert_torch_tensor_to_relax(self.constants[str(node.target)])
         name = node.target.__name__  # type: ignore[union-attr]
-        unread = set(node.kwargs) - _ALWAYS - _READ.get(name, set())
-        if unread:
-            self.refuse(node, f"The option {min(unread)} of {name} cannot be imported.")
         if name not in self.convert_map:
             self.refuse(node, *unlike.unknown("Relax", name))
+        reading = Reading(node)
         try:
-            made = self.convert_map[name](node)
+            cast = {n: self.cast(self.env[n], d) for n, d in in_common(node).items()}
+            made = self.with_others(self.convert_map[name], cast, reading)
+            made = self.as_pytorch(node, made)
         except EngineError:
             raise
         except Exception as wrong:
             raise unlike.unconverted("Relax", name, node.meta["origin"], wrong) from wrong
+        if left_out := reading.left_out():
+            self.refuse(node, f"The option {left_out[0]} of {name} cannot be imported.")
         self.check(node, made)
         return made
+
+    def retrieve_args(self, node: Any) -> Any:
+        """The arguments, which count as read one by one."""
+        return node.noted([self._retrieve_args(v) for v in node.node.args])
+
+    def every(self, node: Node) -> list[Any]:
+        """All arguments by position, with the defaults of those that are not given."""
+        positional = [a for a in node.target._schema.arguments if not a.kwarg_only]  # type: ignore[union-attr]
+        values = list(self.retrieve_args(node))
+        return values + [a.default_value for a in positional[len(values) :]]
+
+    def as_pytorch(self, node: Node, made: Any) -> Any:
+        """A result in PyTorch's dtype, where that is bool or another integer."""
+        kinds = node.meta["val"]
+        several = isinstance(kinds, list | tuple)
+        if made is None or (isinstance(made, list | tuple) and None in made):
+            return made
+        found = _made_types(made)
+        wanted = [v.dtype for v in (kinds if several else [kinds])]
+        if len(found) != len(wanted) or not any(map(_casts, found, wanted)):
+            return made
+        parts = [made]
+        if several and not isinstance(made, list | tuple):
+            items = [relax.TupleGetItem(made, i) for i in range(len(wanted))]
+            parts = [self.block_builder.emit(i) for i in items]
+        elif several:
+            parts = list(made)
+        cast = zip(parts, found, wanted, strict=True)
+        parts = [self.cast(p, d) if _casts(f, d) else p for p, f, d in cast]
+        return parts if several else parts[0]
 
     def check(self, node: Node, made: Any) -> None:
         expected, found = _types(node.meta["val"]), _made_types(made)
@@ -452,8 +472,10 @@ class Converter(ExportedProgramImporter):
 
     def embedding(self, node: Node) -> Any:
         """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""
-        weight, indices, padding = (*self.retrieve_args(node), -1)[:3]
+        weight, indices, padding, by_count, _ = self.every(node)
         rows = self._embedding_impl(indices, weight)
+        if by_count and self.model.source.training:
+            self.refuse(node, *unlike.BY_COUNT)
         if not self.model.source.training or padding < 0:
             return rows
         tensor = self.model.parameters.get(str(weight.name))
@@ -535,6 +557,28 @@ class Converter(ExportedProgramImporter):
 
         return convert
 
+    def clamp(self, node: Node) -> Any:
+        """TVM's ignores the bound of `clamp_max`, and bounds integers by infinity.
+
+        At a tensor's bound, the gradient is the input's, and NaN is kept on both sides.
+        """
+        x, *bounds = self.every(node)
+        if len(bounds) == 1:
+            bounds = [None, *bounds] if "max" in str(node.target) else [*bounds, None]
+        low, high = bounds
+        if "float" in str(x.ty.dtype) and not isinstance(low or high, relax.Expr):
+            infinite = (-math.inf, math.inf)
+            limits = [b if v is None else v for v, b in zip((low, high), infinite, strict=True)]
+            return self.op.clip(x, *limits)
+        for bound, beyond in ((low, self.op.less), (high, self.op.greater)):
+            if bound is not None:
+                limit = bound if isinstance(bound, relax.Expr) else self.number(bound, x)
+                outside = beyond(x, limit)
+                if "float" in str(x.ty.dtype):
+                    outside = self.op.logical_or(outside, self.op.isnan(limit))
+                x = self.op.where(outside, limit, x)
+        return x
+
     # Dtypes.
 
     def filled(self, value: int | float) -> Convert:
@@ -559,52 +603,34 @@ class Converter(ExportedProgramImporter):
 
     def to(self, node: Node) -> Any:
         """TVM's leaves out some casts, and makes others that change nothing."""
-        data = self.env[node.args[0]]
+        data, *_ = self.retrieve_args(node)
         return self.cast(data, node.meta["val"].dtype)
 
     def cast(self, data: Any, dtype: torch.dtype) -> Any:
         wanted = self._convert_data_type(dtype)
         if str(data.ty.dtype) == wanted:
             return data
+        if isinstance(data, tvm.ir.expr.GenericConst) and not shape(data):
+            return relax.const(data.value.numpy().item(), wanted)
         return self.op.astype(data, wanted)
 
-    def in_dtype(self, theirs: Convert) -> Convert:
-        """Operators that cast their input first where a dtype is given; TVM's ignore it."""
-
-        def given(node: Node) -> dict[Node, Any]:
-            source: Any = node.args[0]
-            return {source: self.cast(self.env[source], node.meta["val"].dtype)}
-
-        return self.on_others(theirs, given)
-
     def cumsum(self, node: Node) -> Any:
-        """TVM's has no kernel for bool, which PyTorch sums as int64."""
-        data = self.cast(self.env[node.args[0]], node.meta["val"].dtype)
-        return self.op.cumsum(data, node.args[1])
-
-    def on_bool(self, theirs: Convert) -> Convert:
-        """Comparisons; TVM has no kernel that compares bools."""
-
-        def given(node: Node) -> dict[Node, Any]:
-            values = {a: self.env[a] for a in node.args if isinstance(a, Node)}
-            bools = {a: v for a, v in values.items() if str(v.ty.dtype) == "bool"}
-            return {a: self.cast(v, torch.int32) for a, v in bools.items()}
-
-        return self.on_others(theirs, given)
+        """TVM's ignores a dtype that is given."""
+        data, axis = self.retrieve_args(node)
+        return self.op.cumsum(data, axis)
 
     def on_others(self, theirs: Convert, given: Callable[[Node], dict[Node, Any]]) -> Convert:
         """TVM's converter, which is given other values for some nodes."""
 
-        def convert(node: Node) -> Any:
-            instead = given(node)
-            before = {n: self.env[n] for n in instead}
-            self.env.update(instead)
-            try:
-                return theirs(node)
-            finally:
-                self.env.update(before)
+        return lambda node: self.with_others(theirs, given(node), node)
 
-        return convert
+    def with_others(self, convert: Convert, instead: dict[Node, Any], node: Any) -> Any:
+        before = {n: self.env[n] for n in instead}
+        self.env.update(instead)
+        try:
+            return convert(node)
+        finally:
+            self.env.update(before)
 
     def same(self, node: Node) -> Any:
         return self.env[node.args[0]]
@@ -621,6 +647,13 @@ def _made_types(made: Any) -> list[tuple[tuple[int, ...], str]]:
     if isinstance(made.ty, relax.TupleType):
         return [(_type_shape(t), str(t.dtype)) for t in made.ty.fields]
     return [(_type_shape(made.ty), str(made.ty.dtype))]
+
+
+def _casts(found: tuple[tuple[int, ...], str], wanted: torch.dtype) -> bool:
+    """Whether a result is cast to PyTorch's dtype: among integers, and to bool."""
+    name = dtype_name(wanted)
+    exact = not wanted.is_floating_point and not wanted.is_complex
+    return found[1] != name and exact and (wanted == torch.bool or "int" in found[1])
 
 
 def _type_shape(kind: Any) -> tuple[int, ...]:

@@ -177,7 +177,8 @@ class JointConverter(Converter):
 
     def plain_embedding(self, node: Node) -> Any:
         """Here the backward knows of `padding_idx`; the forward does not care."""
-        return self._embedding_impl(self.env[node.args[1]], self.env[node.args[0]])
+        weight, indices, *_ = self.retrieve_args(node)
+        return self._embedding_impl(indices, weight)
 
     def embedding_dense_backward(self, node: Node) -> Any:
         """Rows added up at their indices; the padding row gets nothing."""

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of, no_gradient
 from relascope.passes.gradients import Active, named
 from relascope.passes.relax.ir.rewrite import Provenance, op_name
 
@@ -69,6 +69,12 @@ class Recorder:
         except EngineError as refused:
             where = named(refused.where, scope, source)
             self.refused = EngineError(refused.kind, refused.message, where, refused.hint)
+            raise
+        except Exception as wrong:
+            why = f"cannot be taken as it is used here: {lines_of(wrong)[-1]}"
+            error = no_gradient(op_name(call), why)
+            where = named(error.where, scope, source)
+            self.refused = EngineError(error.kind, error.message, where)
             raise
 
 

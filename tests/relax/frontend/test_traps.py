@@ -9,9 +9,12 @@ from torch import nn
 from tvm import relax
 
 from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import model_from_module
+from relascope.engine.relax.frontend.importer import import_model
 from relascope.passes.relax.builtin import decompose_inference, decompose_training
 from relascope.passes.relax.ir.program import RelaxProgram
-from relax_modules import Function, check, draw, errors, imported
+from relax_modules import Function, check, draw, errors, imported, quiet
 
 # Dropout that is on becomes nothing.
 
@@ -163,3 +166,67 @@ def test_options_that_tvm_ignores():
     )
     causal = Function(lambda q: nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True))
     check(causal, draw(1, 2, 4, 8))
+
+
+@pytest.mark.parametrize(
+    ("function", "option"),
+    [
+        (lambda x: nn.functional.avg_pool2d(x, 2, divisor_override=3), "divisor_override"),
+        (lambda x: nn.functional.interpolate(x, (3, 3), mode="bilinear", antialias=True), "_aa"),
+    ],
+)
+def test_an_option_by_position_that_no_converter_reads_is_refused(function, option):
+    with pytest.raises(EngineError) as caught:
+        imported(Function(function), draw(1, 2, 6, 6))
+    assert option in caught.value.message
+    assert caught.value.kind == "operator"
+
+
+# Dtypes: Relax promotes by rules of its own, and has no kernels for bool and some for integers.
+
+
+def test_a_number_in_a_file_is_a_float64_tensor(tmp_path):
+    x = draw(2, 4)
+    source = ModelSource(str(tmp_path / "traced.pt"))
+    module = Function(lambda x: 0.5 * x + nn.functional.gelu(x * 3) / 7 + (x > 0.25))
+    torch.jit.trace(module, x).save(source.model)
+    model = model_from_module(torch.jit.load(source.model), ("x",), (x,), source, quiet)
+    program = import_model(model, quiet)
+    assert "float64" not in str(program.mod)
+    assert max(errors(model, program).values()) <= 1e-5
+
+
+def test_bools_and_integers_are_promoted_as_in_pytorch():
+    x = torch.tensor([[3, 0, -2], [1, 5, 7]])
+    functions = [
+        lambda a, b: (a > 0) + (b > 0),
+        lambda a, b: (a > 0) * b,
+        lambda a, b: torch.maximum(a > 0, b > 0),
+        lambda a, b: (a > 0).amax(1),
+        lambda a, b: (a > 0).max(),
+        lambda a, b: (a > 0) < (b > 0),
+        lambda a, b: a > 0.5,
+        lambda a, b: a / b.clamp(min=1),
+        lambda a, b: a.clamp(max=2) + torch.clamp_min(b, 2),
+        lambda a, b: torch.exp(a) + torch.sigmoid(b > 0),
+        lambda a, b: a * 0.5,
+        lambda a, b: torch.where(a > 0, a, 0.5),
+    ]
+    for function in functions:
+        check(Function(function), x, x.flip(1))
+
+
+def test_a_form_in_place_keeps_the_dtype():
+    check(
+        Function(lambda x, y: x.clone().eq_(y) + x.clone().logical_not_()), draw(2, 3), draw(2, 3)
+    )
+    check(Function(lambda x: x.clone().transpose_(0, 1).pow_(2).floor_divide_(0.5)), draw(2, 3))
+
+
+# What TVM or PyTorch raises is a sentence.
+
+
+def test_a_shape_that_depends_on_values_is_refused_by_name():
+    with pytest.raises(EngineError, match="depends on values") as caught:
+        imported(nn.Sequential(Function(torch.nonzero)), draw(3))
+    assert "nonzero" in caught.value.where
