@@ -173,7 +173,7 @@ def captures(document: Document) -> str:
         f"partitioner {size(rivals['pytorch_min_cut_bytes'])}"
     )
     columns = ["id", "op", "shape", "dtype", "size", "scope", "readers", "reason"]
-    parts = [f"{head}\n{beside}" + (f"\n{rivals['note']}" if rivals["note"] else "")]
+    parts = ["\n".join(line for line in (head, document["cap"], beside, rivals["note"]) if line)]
     parts.append(text_table(rows, columns))
     if "frontier" in document:
         points = [{**p, "strategy": None} for p in document["frontier"]] + document["strategies"]

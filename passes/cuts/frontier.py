@@ -38,7 +38,16 @@ class FrontierPoint:
     saved: frozenset[str]
 
 
-def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> tuple[FrontierPoint, ...]:
+class Frontier(tuple[FrontierPoint, ...]):
+    """Cuts that are best at some price, the most bytes first.
+
+    `proven` says whether all of them are here, so that no cut lies below the line through them.
+    """
+
+    proven = True
+
+
+def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> Frontier:
     """The cuts that no other beats in bytes and work at any price, the most bytes first.
 
     Matrix products may be computed again; what draws random numbers may not.
@@ -71,7 +80,9 @@ def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> tuple[
             look(left, found)
             look(found, right)
     ordered = sorted(points.values(), key=lambda p: (-p.bytes, p.seconds))
-    return tuple(p for i, p in enumerate(ordered) if not i or p.bytes < ordered[i - 1].bytes)
+    line = Frontier(p for i, p in enumerate(ordered) if not i or p.bytes < ordered[i - 1].bytes)
+    line.proven = not gaps
+    return line
 
 
 def on_frontier(joint: Joint, wish: Wish) -> frozenset[str]:

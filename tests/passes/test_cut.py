@@ -198,3 +198,17 @@ def test_a_chain_of_20000_nodes_is_cut_in_linear_time(strategy):
     )
     short, long = long_chain(500), long_chain(2000)
     assert calls_of(lambda: cut(long, strategy)) < 4.5 * calls_of(lambda: cut(short, strategy))
+
+
+def test_what_the_cap_on_work_decided_is_said():
+    chain = [node("x", Kind.INPUT), node("g", Kind.INPUT)]
+    chain += [node(f"c{i}", reads=(f"c{i - 1}" if i else "x",), op="cos") for i in range(3)]
+    chain.append(node("b", reads=("g", "c0", "c1"), op="multiply"))
+    graph = joint(*chain, outputs=("c2",), gradients=("b",))
+    found = cut(graph)
+    assert found.bytes > found.uncapped_bytes == 0
+    assert found.cap == (
+        f"To keep {found.bytes} bytes less, more than 5% of the forward's estimated time would be "
+        "computed again."
+    )
+    assert cut(graph, "keep_all").cap == ""

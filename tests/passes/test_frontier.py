@@ -69,7 +69,10 @@ def test_what_draws_random_numbers_is_saved_on_all_of_it():
 
 def test_the_number_of_questions_is_bounded():
     graph = graphs.joint(4)
-    assert len(frontier(Joint(graph), most=3)) <= 5
+    found = frontier(Joint(graph), most=3)
+    assert len(found) <= 5
+    assert not found.proven
+    assert frontier(Joint(graph), most=10_000).proven
 
 
 @pytest.mark.parametrize("seed", range(4))

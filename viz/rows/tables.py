@@ -127,8 +127,8 @@ def cut_document(cut: Cut) -> Row:
         return {**plain(capture), "reader_labels": [by_id[r].title for r in capture.readers]}
 
     names = (
-        "strategy bytes mask_bytes budget extra_bytes recomputed recomputed_flops forward_flops "
-        "recomputed_seconds forward_seconds share spared"
+        "strategy bytes uncapped_bytes cap mask_bytes budget extra_bytes recomputed "
+        "recomputed_flops forward_flops recomputed_seconds forward_seconds share spared"
     )
     return {
         **fields(cut, names),
@@ -152,11 +152,14 @@ def torch_saved_document(saved: TorchSaved) -> Row:
 def frontier_document(joint: Joint) -> Row:
     """Bytes against work: the cuts on the frontier, the fewest bytes first, and the strategies.
 
-    `share` is the estimated time of what is computed again, of the forward's.
+    `share` is the estimated time of what is computed again, of the forward's; `proven` says
+    whether the frontier has every cut that is best at some price.
     """
     cuts = {name: cut(joint, name) for name, s in STRATEGIES.items() if not s.has_budget}
+    line = frontier(joint)
     return {
-        "frontier": frontier_rows(joint, tuple(reversed(frontier(joint)))),
+        "frontier": frontier_rows(joint, reversed(line)),
+        "proven": line.proven,
         "strategies": [
             {"strategy": n, "bytes": c.bytes, "share": c.share, "captures": len(c.ids)}
             for n, c in cuts.items()

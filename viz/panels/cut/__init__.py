@@ -97,6 +97,8 @@ def _figures(document: Row) -> None:
         ),
         (formats.work_text(document["share"], 1.0), f"of its {document['prices']} time"),
     )
+    if document["cap"]:
+        st.caption(document["cap"])
 
 
 def _selected(joint: Graph) -> str | None:

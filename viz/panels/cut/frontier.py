@@ -15,11 +15,12 @@ from relascope.viz.panels.shell.frame import boundary
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import tables
 
-_SHORT = "No cut lies below the line; the points on it are cuts."
+_PROVEN = "No cut lies below the line; the points on it are cuts."
+_STOPPED = "The points on the line are cuts; the search ended early, so others may lie below it."
 _READ = (
     "Work is the time of what the backward computes again, estimated or by measured kernels, as a "
     "share of the forward's. "
-    "The line joins the cuts that are best at some price of work for bytes: no cut lies below it. "
+    "The line joins the cuts that are best at some price of work for bytes. "
     "Between two of its points, *Within a budget* finds the best cuts near it. What PyTorch's "
     "min-cut partitioner computes again is not estimated, so only its bytes are drawn, as a "
     "dashed line; PyTorch eager computes nothing again."
@@ -31,14 +32,16 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
     joint = joint_of(screen)
     document = screen.derive(lambda: tables.frontier_document(joint), "frontiers", joint.measured)
     if cut.strategy == "frontier":  # the line that the slider moves along
-        document = {**document, "frontier": tables.frontier_rows(joint, frontier_of(screen))}
+        line = frontier_of(screen)
+        rows = tables.frontier_rows(joint, reversed(line))
+        document = {**document, "frontier": rows, "proven": line.proven}
     known: TorchSaved | None = None
     with suppress(EngineError):  # told below, where it can be tried again
         known = screen.desk.known("torch_saved", screen.source)
     rivals = tables.torch_saved_document(known) if known else None
     title = cuts.STRATEGIES[cut.strategy].title
     st.altair_chart(charts.frontier(document, rivals, (title, cut.bytes, cut.share)))
-    st.caption(_SHORT, help=_READ)
+    st.caption(_PROVEN if document["proven"] else _STOPPED, help=_READ)
     if known is not None and known.note:
         st.caption(known.note)
 

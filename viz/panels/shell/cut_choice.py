@@ -12,7 +12,7 @@ from relascope.core.graph import Graph
 from relascope.engine.jobs import cut as cutting
 from relascope.passes.cuts import cut as cuts
 from relascope.passes.cuts.budget import HALF
-from relascope.passes.cuts.frontier import FrontierPoint, frontier
+from relascope.passes.cuts.frontier import Frontier, frontier
 from relascope.passes.cuts.problem import Wish
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.screen import Screen
@@ -112,22 +112,18 @@ def controls(screen: Screen) -> None:
     st.caption(choice.rule.summary)
 
 
-def frontier_of(screen: Screen) -> tuple[FrontierPoint, ...]:
-    """The frontier, the fewest bytes first; along it, what is forced by hand is kept to."""
+def frontier_of(screen: Screen) -> Frontier:
+    """The frontier; along it, what is forced by hand is kept to."""
     joint, choice = joint_of(screen), chosen(screen)
     wish = Wish()
     if choice.strategy == "frontier":
         wish = Wish(save=frozenset(choice.save), recompute=frozenset(choice.recompute))
-
-    def make() -> tuple[FrontierPoint, ...]:
-        return tuple(reversed(frontier(joint, wish)))
-
-    return screen.derive(make, "frontier", wish, joint.measured)
+    return screen.derive(lambda: frontier(joint, wish), "frontier", wish, joint.measured)
 
 
 def _frontier_slider(screen: Screen) -> None:
     """A slider from one cut of the frontier to the next."""
-    points = {p.bytes: p for p in frontier_of(screen)}
+    points = {p.bytes: p for p in reversed(frontier_of(screen))}
     joint, state = joint_of(screen), st.session_state
     whole = cuts.cut(joint, "keep_all").forward_seconds
     held = state.get("keep_frontier")
