@@ -221,5 +221,13 @@ def mixed_precision(
 
     Args:
         out: The type in which results are summed up.
+
+    Raises:
+        EngineError: kind "pass"; the program computes in float64, of which TVM would turn a part.
     """
+    if any(str(p.ty.dtype) == "float64" for p in program.main.params) or any(
+        str(v.dtype).endswith("float64") for v in program.params.values()
+    ):
+        message = "ToMixedPrecision takes float32, and this program computes in float64."
+        raise EngineError("pass", message, "mixed_precision", "Leave it out in float64.")
     return with_mod(program, _t.ToMixedPrecision(out_dtype=out)(program.mod))

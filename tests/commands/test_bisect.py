@@ -382,6 +382,15 @@ def test_the_page_finds_the_pass_and_marks_it(page, monkeypatch):
     assert len(log) <= most(len(default_pipeline("relay", False)))
 
 
+def test_the_page_takes_a_tolerance(page):
+    page.number_input(key="keep_seed").set_value(faulty_session.WRONG_FOLD)
+    settle(page.run())
+    page.number_input(key="keep_bisect_rtol").set_value(0.6)
+    page.button(key="bisect_button").click()
+    settle(page.run())
+    assert page.success[0].value.startswith("Nothing to find")
+
+
 def test_the_page_says_that_nothing_is_wrong(page):
     settle(find(page, 0))
     assert page.success[0].value.startswith("Nothing to find")

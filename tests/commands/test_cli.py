@@ -192,6 +192,7 @@ def test_a_step_that_fails_is_named_and_the_rest_goes_on():
     first, failed, last = document("step", *failing, "--check")["steps"]
     assert failed["failure"]["message"] == "The pass met a shape it cannot take."
     assert first["error"] and last["error"]
+    assert (first["printed"], failed["printed"]) == ("", "looked at the shape\n")
     assert failed["error"] is failed["check_failure"] is None
     error = document("graph", *failing, status=1)["error"]
     named = f"Step 2, {page_session.FAILING_PASS}, failed: The pass met a shape it cannot take."

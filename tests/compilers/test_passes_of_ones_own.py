@@ -7,6 +7,7 @@ import pytest
 from engines import shared
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
+from relascope.engine.faults.bundle import siblings
 from relascope.engine.jobs.cut import joint_of, with_cut
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
@@ -167,6 +168,21 @@ def test_products_in_float16(ir):
     )
     for found in ask("check", request):
         assert 1e-6 < found.max_rel < 5e-3
+
+
+def test_relaxs_mixed_precision_is_refused_in_float64():
+    pipeline = read_pipeline("relax", "bind|mixed_precision")
+    _, record = shared("relax").call("step", ModelSource("mlp", dtype="float64"), pipeline)
+    assert record.error.message.endswith("and this program computes in float64.")
+
+
+def test_a_report_has_what_a_pass_file_imports_from_beside_it(tmp_path):
+    (tmp_path / "own.py").write_text("import os\nfrom first import x\n")
+    (tmp_path / "first.py").write_text("import second\n")
+    (tmp_path / "second.py").write_text("import first\n")
+    (tmp_path / "other.py").write_text("")
+    found = siblings([tmp_path / "own.py"])
+    assert [f.name for f in found] == ["own.py", "first.py", "second.py"]
 
 
 def test_a_layer_norm_is_fused_as_building_fuses_it():

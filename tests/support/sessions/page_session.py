@@ -190,8 +190,9 @@ class PageSession(FakeTuning):
         records, before = [], self._graph(source, pipeline, -1)
         for index, one in enumerate(pipeline):
             after = self._graph(source, pipeline, index)
-            error = None
+            error, printed = None, ""
             if one.enabled and one.name == FAILING_PASS and source.seed == FAILING_SEED:
+                printed = "looked at the shape\n"
                 error = EngineError("pass", "The pass met a shape it cannot take.", one.name)
             added = len(set(after.by_id) - set(before.by_id))
             removed = len(set(before.by_id) - set(after.by_id))
@@ -206,6 +207,7 @@ class PageSession(FakeTuning):
                     0.002 if one.enabled else 0.0,
                     after.operators,
                     error,
+                    printed,
                 )
             )
             before = after

@@ -8,6 +8,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect
+from relascope.engine.jobs.accuracy import OURS, Tolerance
 from relascope.engine.jobs.bisect import FACTOR, Bisection, Question, Try
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
@@ -30,6 +31,7 @@ class Asked:
     pipeline: Pipeline
     kind: str
     factor: float
+    tolerance: Tolerance
 
 
 @dataclass
@@ -68,7 +70,10 @@ def search(screen: Screen) -> Search | None:
     found = Search()
     try:
         best = screen.desk.ask("describe").best
-        question = Question(screen.source, screen.pipeline, best, asked.kind, asked.factor)
+        question = Question(
+            *(screen.source, screen.pipeline, best, asked.kind, asked.factor),
+            tolerance=asked.tolerance,
+        )
         found.result = bisect.bisect(screen.desk.ask, screen.ir, question, found.log.append)
     except Waiting as wait:
         found.wait = wait
@@ -79,7 +84,7 @@ def search(screen: Screen) -> Search | None:
 
 def show(screen: Screen, found: Search | None) -> None:
     """Draw the button and, of a search, its tries as they come and what was found."""
-    kind, factor = _wish()
+    wish = _wish()
     if st.button(
         "Find the pass that breaks it",
         key="bisect_button",
@@ -88,7 +93,7 @@ def show(screen: Screen, found: Search | None) -> None:
         "until the first pass is known that makes it so.",
     ):
         screen.desk.forget_errors()
-        st.session_state.bisect = Asked(screen.source, screen.pipeline, kind, factor)
+        st.session_state.bisect = Asked(screen.source, screen.pipeline, *wish)
         st.rerun()
     if found is None:
         return
@@ -105,13 +110,22 @@ def show(screen: Screen, found: Search | None) -> None:
         reduce.show(screen, found.result)
 
 
-def _wish() -> tuple[str, float]:
-    """What to look for: a kind of `engine.jobs.bisect.Question`, and its factor."""
+def _wish() -> tuple[str, float, Tolerance]:
+    """What to look for: a kind of `engine.jobs.bisect.Question`, its factor and tolerance."""
     left, right = st.columns(2, vertical_alignment="bottom")
     wish = left.selectbox("Look for what is", list(_WISHES), key="keep_bisect_kind")
     kind = _WISHES[wish or next(iter(_WISHES))]
     if kind != "slow":
-        return kind, FACTOR
+        given = right.number_input(
+            "tolerance",
+            min_value=0.0,
+            value=0.0,
+            format="%g",
+            key="keep_bisect_rtol",
+            help="How far a result may be off, relative to its scale, so that a fault behind a "
+            "permitted rounding is found; 0 for the limits of the accuracy report.",
+        )
+        return kind, FACTOR, Tolerance(given or None)
     factor = right.number_input(
         "times the time without a pass",
         min_value=0.1,
@@ -121,7 +135,7 @@ def _wish() -> tuple[str, float]:
         help="Slow is a pass with which the pipeline takes longer than so many times what it takes "
         "without that pass, both timed in turns.",
     )
-    return kind, float(factor)
+    return kind, float(factor), OURS
 
 
 def _table(screen: Screen, found: Search) -> None:
