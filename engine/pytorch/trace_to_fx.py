@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -87,6 +87,21 @@ def trace_to_fx(model: Model, known: Callable[[str], bool], frontend: str = "Rel
             operator and its module.
     """
     return _Writer(model, known, frontend).run()
+
+
+def note_types(model: Model) -> None:
+    """Write onto a trace from a file the types that a live one records; see `trace_to_fx`.
+
+    What stands behind an operator that `trace_to_fx` refuses has none.
+    """
+    writer = _Writer(model, lambda name: True, "Relay")
+    with suppress(EngineError, RuntimeError):  # RuntimeError: a shape that values decide
+        writer.run()
+    for node in model.flat.graph.nodes():
+        for value in node.outputs():
+            made = writer.values.get(value.debugName())
+            if isinstance(made, Node) and isinstance(made.meta["val"], torch.Tensor):
+                value.inferTypeFrom(made.meta["val"])
 
 
 class _Writer:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from functools import reduce
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ from relascope.engine.relay.frontend.core_operators import (
     COMPOSED_IN_TRAINING,
     CoreOperators,
 )
+from relascope.engine.relay.frontend.resampling import resampled, steps_of
+from relascope.engine.relay.frontend.typed import TypedConverter
 
 Convert = Callable[..., Any]
 """From an operator's inputs and their types to what it becomes."""
@@ -36,7 +39,7 @@ Convert = Callable[..., Any]
 _OTHER_DROPOUTS = ("alpha_dropout", "feature_alpha_dropout", "feature_dropout")
 
 
-class Converter(CoreOperators):
+class Converter(CoreOperators, TypedConverter):
     """See the module's text. TVM's frontend makes it, and gives all arguments but the first two.
 
     Args:
@@ -66,9 +69,12 @@ class Converter(CoreOperators):
         ours |= {n: self.wrapped(getattr(theirs, n)) for n in ("index", "index_put")}
         ours |= {n: self.summed(n) for n in ("prod", "sum")}
         ours |= {"std": self.spread("std"), "var": self.spread("variance"), "div": self.divide}
+        ours |= {"round": self.round, "pow": self.power, "square": self.square}
         ours |= {n: self.other_dropout for n in _OTHER_DROPOUTS}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
         self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
+        self.convert_map.update({f"aten::am{n}": self.extreme(n) for n in ("ax", "in")})
+        self.convert_map = {k: self.typed(c) for k, c in self.convert_map.items()}
 
     def knows(self, name: str) -> bool:
         """Whether it converts an operator, such as "add.Tensor"; in place or not."""
@@ -97,6 +103,7 @@ class Converter(CoreOperators):
         for name, node in operators:
             try:
                 super().convert_operators([(name, node)], outputs, [])
+                self.check(node, outputs)
                 if (buffer := self._changed.get(self.origin_of(node))) is not None:
                     self.update(buffer, outputs[name])
             except EngineError:
@@ -128,28 +135,6 @@ class Converter(CoreOperators):
         """As `infer_type_with_prelude`."""
         kind = self.infer_type_with_prelude(inputs)
         return get_const_tuple(kind.shape) if hasattr(kind, "shape") else kind
-
-    def input_dtypes(self, node: Any, outputs: Any) -> list[str]:
-        """Dtypes of a node's inputs as Relay infers them, for a loaded trace records none."""
-        found = []
-        for value in node.inputs():
-            made = outputs[value.debugName()]
-            if isinstance(made, relay.expr.ExprWithOp | relay.Var | relay.Constant):
-                kind = self.infer_type(made)
-                found.append(getattr(kind, "dtype", "UnsupportedType"))
-            elif isinstance(made, bool | int | float) and value.type().kind() == "TensorType":
-                scalar = "bool" if isinstance(made, bool) else None
-                scalar = scalar or ("int64" if isinstance(made, int) else self.default_dtype)
-                found.append(scalar)
-            else:
-                found.append(tvm_frontend._get_pytorch_value_type(value.type(), self.default_dtype))
-        return found
-
-    def origin_of(self, node: Any) -> Origin:
-        return self.origins.get(self.source_map.get(node, ""), Origin("", node.kind(), -1))
-
-    def refuse(self, message: str, hint: str = "") -> NoReturn:
-        raise EngineError("operator", message, self.origin_of(self.current_op[-1]).where, hint)
 
     def number(self, value: float, like: Any) -> Any:
         """A constant of the dtype of another expression."""
@@ -356,15 +341,84 @@ class Converter(CoreOperators):
         return self.number(0.5, data) * data * (self.number(1.0, data) + relay.tanh(inner))
 
     def elu(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's ignores `scale` and `input_scale`."""
-        if any(s != 1 for s in inputs[2:4]):
-            self.refuse("A scaled elu cannot be imported.", "Multiply outside of it.")
-        return super().elu(inputs, input_types)
+        """TVM's ignores `scale` and `input_scale`, and its gradient overflows for large inputs."""
+        data, alpha, scale, input_scale = (*inputs, 1.0, 1.0)[:4]
+        lowest = float(np.finfo(self.infer_type(data).dtype).min)
+        below = relay.exp(self.times(relay.clip(data, lowest, 0.0), input_scale))
+        below = self.times(below - self.number(1, data), alpha * scale)
+        return relay.where(data > self.number(0, data), self.times(data, scale), below)
+
+    def times(self, data: Any, factor: float) -> Any:
+        return data if factor == 1 else data * self.number(factor, data)
+
+    def celu(self, inputs: Any, input_types: Any) -> Any:
+        return self.elu([inputs[0], inputs[1], 1.0, 1 / inputs[1]], input_types)
+
+    def selu(self, inputs: Any, input_types: Any) -> Any:
+        return self.elu([inputs[0], 1.6732632423543772, 1.0507009873554805], input_types)
+
+    def clamp_common(self, data: Any, min: Any = None, max: Any = None) -> Any:
+        """TVM's takes the limits of integers through floats, which do not hold them."""
+        bounds = ((relay.maximum, min), (relay.minimum, max))
+        if "float" in self.infer_type(data).dtype or any(
+            isinstance(b, relay.Expr) for _, b in bounds
+        ):
+            return super().clamp_common(data, min, max)
+        for limited, bound in bounds:
+            data = data if bound is None else limited(data, self.number(bound, data))
+        return data
+
+    def power(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's has no powers of integers."""
+        base, exponent = inputs[:2]
+        kinds = [self.infer_type(i).dtype for i in inputs[:2] if isinstance(i, relay.Expr)]
+        whole = not any("float" in k for k in kinds) and not isinstance(exponent, float)
+        if not whole or isinstance(base, float):
+            return self.make_elemwise("power")(inputs, input_types)
+        if not isinstance(exponent, int) or not 0 < exponent <= 64:
+            self.refuse("Powers of integers cannot be imported.", "Convert them to float before.")
+        return reduce(relay.multiply, [base] * exponent)
+
+    def square(self, inputs: Any, input_types: Any) -> Any:
+        """As `power`."""
+        return self.power([inputs[0], 2], [*input_types, "int64"])
+
+    def round(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's rounds halves away from zero, PyTorch to even; and it ignores `decimals`."""
+        data, decimals = (*inputs, 0)[:2]
+        if "float" not in self.infer_type(data).dtype:
+            return data
+        power = self.number(10.0 ** abs(decimals), data)
+        data = data if not decimals else data * power if decimals > 0 else data / power
+        half, floor = self.number(0.5, data), relay.floor(data)
+        rest = data - floor
+        even = self.number(2, data) * relay.floor(floor * half + half)
+        near = relay.where(rest > half, floor + self.number(1, data), even)
+        near = relay.where(rest < half, floor, near)
+        return near if not decimals else near / power if decimals > 0 else near * power
 
     def hard_sigmoid(self, inputs: Any, input_types: Any) -> Any:
         """TVM's has float32 constants whatever the input is."""
         data = inputs[0]
         return relay.clip(data + self.number(3, data), 0.0, 6.0) / self.number(6, data)
+
+    def linear(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's cannot be built for vectors."""
+        data, weight, bias = inputs
+        sizes = [self.infer_shape(t) for t in (data, weight)]
+        if all(len(s) > 1 for s in sizes):
+            return super().linear(inputs, input_types)
+        pair = zip((data, weight), sizes, strict=True)
+        matrices = [relay.expand_dims(t, 0) if len(s) == 1 else t for t, s in pair]
+        made = super().linear([*matrices, None], input_types)
+        made = relay.reshape(made, [d for s in sizes for d in s[:-1]])
+        return made if bias is None else relay.add(made, bias)
+
+    def convolution(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's takes transposed convolutions with dilation, which it cannot build."""
+        if inputs[6] and any(d != 1 for d in inputs[5]):
+            self.refuse("A transposed convolution with dilation cannot be imported.")
+        return super().convolution(inputs, input_types)
 
     def baddbmm(self, inputs: Any, _: Any) -> Any:
         """TVM's has float32 constants whatever the input is."""
@@ -403,11 +457,7 @@ class Converter(CoreOperators):
         def convert(inputs: Any, input_types: Any) -> Any:
             whole = len(inputs) == 2
             position = 1 if whole else 3
-            data = self.cast(inputs[0], inputs, position)
-            if len(inputs) <= position or inputs[position] is None:
-                kind = self.infer_type(data).dtype
-                if kind != "int64" and ("int" in kind or kind == "bool"):
-                    data = relay.cast(data, "int64")
+            data = self.widened(self.cast(inputs[0], inputs, position), inputs, position)
             axes = None if whole or inputs[1] == [] else inputs[1]
             return getattr(relay, name)(data, axes, False if whole else bool(inputs[2]))
 
@@ -422,12 +472,57 @@ class Converter(CoreOperators):
                 axes, correction, keep = None, inputs[1], False
             else:
                 axes, correction, keep = inputs[1] or None, inputs[2], bool(inputs[3])
-            correction = 1 if correction is None else int(correction)
-            if correction not in (0, 1):
-                self.refuse(f"A correction of {correction} cannot be imported.", "Use 0 or 1.")
-            return getattr(relay, name)(data, axes, keep, False, unbiased=bool(correction))
+            correction = 1 if correction is None else correction
+            size = self.infer_shape(data)
+            count = math.prod(size if axes is None else (size[a] for a in axes))
+            if correction in (0, 1) and count > 1:
+                return getattr(relay, name)(data, axes, keep, False, unbiased=bool(correction))
+            share = count / (count - correction) if count > correction else math.inf
+            biased = relay.variance(data, axes, keep, False, unbiased=False)
+            found = biased * self.number(share, data)
+            return relay.sqrt(found) if name == "std" else found
 
         return convert
+
+    def extreme(self, name: str) -> Convert:
+        """amax and amin; TVM's take an empty list of axes for none."""
+
+        def convert(inputs: Any, input_types: Any) -> Any:
+            data, axes, keep = (*inputs, [], False)[:3]
+            return getattr(relay, f"m{name}")(data, axes or None, keep)
+
+        return convert
+
+    def min_max_common(self, elementwise: Any, reduction: Any, inputs: Any, types: Any) -> Any:
+        """TVM's leaves out the indices along an axis; the gradient goes to where they point."""
+        if len(inputs) < 2 or isinstance(inputs[1], relay.Expr):
+            return super().min_max_common(elementwise, reduction, inputs, types)
+        data, axis, keep = (*inputs, False)[:3]
+        found = getattr(relay, f"arg{reduction}")(data, axis, keepdims=True)
+        if self.model.source.training:
+            values = relay.gather(data, axis, found)
+        else:
+            values = getattr(relay, reduction)(data, axis, keepdims=True)
+        return tuple(v if keep else relay.squeeze(v, [axis]) for v in (values, found))
+
+    def cumsum(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's does not know that integers become int64."""
+        data = self.widened(self.cast(inputs[0], inputs, 2), inputs, 2)
+        return relay.cumsum(data, int(inputs[1]))
+
+    def widened(self, data: Any, inputs: Any, position: int) -> Any:
+        """What is summed: integers and bools as int64, if no dtype is given."""
+        kind = self.infer_type(data).dtype
+        given = len(inputs) > position and inputs[position] is not None
+        return data if given or "float" in kind or kind == "int64" else relay.cast(data, "int64")
+
+    def sort(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's takes the flag `stable`, which comes before the axis, for the axis."""
+        return super().sort([inputs[0], *inputs[-2:]], input_types)
+
+    def argsort(self, inputs: Any, input_types: Any) -> Any:
+        """As `sort`."""
+        return super().argsort([inputs[0], *inputs[-2:]], input_types)
 
     # Shapes and dtypes.
 
@@ -489,14 +584,115 @@ class Converter(CoreOperators):
             sections = [i * size + min(i, rest) for i in range(1, sections)]
         return relay.split(data, [int(s) for s in sections], axis)
 
+    def arange(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's rounds otherwise where steps are no whole numbers."""
+        numbers = inputs[: max(1, len(inputs) - 4)]
+        if not any(isinstance(n, float) for n in numbers):
+            return super().arange(inputs, input_types)
+        code = inputs[len(numbers)]
+        dtype = self.default_dtype if code is None else tvm_frontend._convert_dtype_value(code)
+        return relay.const(torch.arange(*numbers, dtype=getattr(torch, dtype)).numpy(), dtype)
+
+    def roll(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's reads outside the data where a shift is longer than the axis."""
+        data, shifts, axes = inputs
+        size = [int(d) for d in self.infer_shape(data)]
+        made = data if axes else relay.reshape(data, [-1])
+        for shift, axis in zip(shifts, axes or [0], strict=True):
+            length = size[axis] if axes else math.prod(size)
+            if cut := -int(shift) % length:
+                first, last = relay.split(made, [cut], axis)
+                made = relay.concatenate([last, first], axis)
+        return made if axes else relay.reshape(made, size)
+
+    def trilu(self, inputs: Any, input_types: Any, mode: str) -> Any:
+        """TVM's cannot be built."""
+        data, diagonal = (*inputs, 0)[:2]
+        rows, columns = (int(d) for d in self.infer_shape(data)[-2:])
+        lower = np.tri(rows, columns, diagonal - (mode == "triu"), dtype=bool)
+        kept = relay.const(lower if mode == "tril" else ~lower, "bool")
+        return relay.where(kept, data, self.number(0, data))
+
+    # Pooling and resizing.
+
+    def windows(self, inputs: Any, dilation: Any, ceil: bool) -> tuple[Any, Any, list[int], bool]:
+        """Sizes, strides and padding (all begins, then all ends) of pooling windows.
+
+        Where sizes are rounded up, the ends reach as far as the last window; PyTorch leaves out one
+        that begins in the padding, TVM does not.
+
+        Returns:
+            These, and whether the ends reach beyond the padding.
+        """
+        data, *options = (self.convert_const_list(i) for i in inputs[:4])
+        kernel, strides, padding = options
+        rank = len(kernel)
+        strides = strides or kernel
+        ends = []
+        lengths = [int(d) for d in self.infer_shape(data)[-rank:]]
+        for size, k, step, pad, apart in zip(
+            lengths, kernel, strides, padding, dilation, strict=True
+        ):
+            reach = apart * (k - 1) + 1
+            more = -(-(size + 2 * pad - reach) // step) if ceil else 0
+            more -= more * step >= size + pad
+            ends.append(max(pad, more * step + reach - size - pad))
+        return kernel, strides, [*padding, *ends], ends != list(padding)
+
+    def max_pool(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's counts one window too many where sizes are rounded up."""
+        data, dilation, ceil = inputs[0], inputs[4], bool(inputs[5])
+        kernel, strides, padding, _ = self.windows(inputs, dilation, ceil)
+        rank = len(kernel)
+        single = len(self.infer_shape(data)) == rank + 1
+        data = relay.expand_dims(data, 0) if single else data
+        op = getattr(relay.nn, f"max_pool{rank}d")
+        made = op(data, kernel, strides, dilation, padding)
+        return relay.squeeze(made, [0]) if single else made
+
+    maxpool_1d = maxpool_2d = maxpool_3d = max_pool
+
     def make_avg_pool(self, dimensions: int) -> Convert:
-        """TVM's ignores `divisor_override`."""
-        theirs = super().make_avg_pool(dimensions)
+        """TVM's ignores `divisor_override`, and counts otherwise where sizes are rounded up."""
+        op = getattr(relay.nn, f"avg_pool{dimensions}d")
 
         def convert(inputs: Any, input_types: Any) -> Any:
-            if len(inputs) > 6 and inputs[6] is not None:
-                self.refuse("divisor_override cannot be imported.", "Multiply after the pooling.")
-            return theirs(inputs, input_types)
+            data, ceil, count = inputs[0], bool(inputs[4]), bool(inputs[5])
+            divisor = inputs[6] if len(inputs) > 6 else None
+            kernel, strides, padding, beyond = self.windows(inputs, [1] * dimensions, ceil)
+            single = len(self.infer_shape(data)) == dimensions + 1
+            data = relay.expand_dims(data, 0) if single else data
+            if beyond and count and divisor is None:
+                around = [(p, p) for p in inputs[3]]
+                data = relay.nn.pad(data, [(0, 0), (0, 0), *around]) if any(inputs[3]) else data
+                rest = zip(padding[dimensions:], inputs[3], strict=True)
+                padding, count = [0] * dimensions + [end - p for end, p in rest], False
+            if divisor is not None and "float" not in self.infer_type(data).dtype:
+                self.refuse("divisor_override of integers cannot be imported.", "Convert them.")
+            options = {"count_include_pad": count or divisor is not None}
+            made = op(data, kernel, strides, [1] * dimensions, padding, **options)
+            if divisor is not None:
+                made = self.times(made, math.prod(kernel) / divisor)
+            return relay.squeeze(made, [0]) if single else made
+
+        return convert
+
+    def make_upsample(self, method: str) -> Convert:
+        return self.resized(super().make_upsample(method), method)
+
+    def make_upsample3d(self, method: str) -> Convert:
+        return self.resized(super().make_upsample3d(method), method)
+
+    def resized(self, theirs: Convert, method: str) -> Convert:
+        """Resizing; TVM's steps by the ratio of sizes where PyTorch does by the factor given."""
+
+        def convert(inputs: Any, input_types: Any) -> Any:
+            data = inputs[0]
+            lengths = [int(d) for d in self.infer_shape(data)][2:]
+            steps = steps_of(inputs, method, lengths)
+            if steps is None:
+                return theirs(inputs, input_types)
+            return resampled(data, self.infer_type(data).dtype, method, lengths, steps)
 
         return convert
 

@@ -25,12 +25,14 @@ from torch.torch_version import TorchVersion
 from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
 
+from relascope.core.errors import EngineError
 from relascope.engine.protocol.session import Progress
 from relascope.engine.pytorch.flat_trace import FlatTrace, Origin
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.known_operators import in_known_operators
 from relascope.engine.pytorch.model import Model, tensor_type
-from relascope.engine.pytorch.unlike import note_updates
+from relascope.engine.pytorch.trace_to_fx import note_types
+from relascope.engine.pytorch.unlike import note_updates, unconverted
 from relascope.engine.relay.frontend.converters import Converter
 from relascope.passes.relay.ir.program import RelayProgram
 
@@ -53,6 +55,8 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     """
     progress(0.0, "converting operators to Relay")
     check_in_place(model)
+    if isinstance(model.module, torch.jit.ScriptModule):
+        note_types(model)
     flat = in_known_operators(model, Converter(model, {}, None, "", False, True).knows, "Relay")
     tensors = {**model.parameters, **model.buffers}
     kinds = [tensor_type(t) for t in (*model.inputs, *flat.tensors.values())]
@@ -63,7 +67,13 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         # A plain graph: parameters are inputs of it already, by their own names and in our order.
         graph = SimpleNamespace(graph=flat.graph)
         options = {"default_dtype": _default_dtype(), "preserve_pytorch_scopes": True}
-        mod, _ = relay.frontend.from_pytorch(graph, infos, **options)
+        try:
+            mod, _ = relay.frontend.from_pytorch(graph, infos, **options)
+        except EngineError:
+            raise
+        except Exception as wrong:  # TVM's converters raise anything; these know no operator
+            whole = Origin("", model.source.model, -1)
+            raise unconverted("Relay", "the model", whole, wrong) from wrong
     updates = tuple(converters[-1].updates)
     note_updates(model, updates)
     progress(0.8, "inferring types")

@@ -7,14 +7,17 @@ layer over the operators of one program; the layer only passes on, unless a `Rec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
+import numpy as np
 from tvm import relay
 from tvm.topi.nn.utils import get_pad_tuple
 
 from relascope.core.errors import EngineError, no_gradient
 from relascope.passes.gradients import Active, pooled, unknown
 from relascope.passes.relay.ir.rewrite import op_name, shape, spanned
+from relascope.passes.relay.ir.spans import key
 
 Gradient = Callable[[Any, Any], Sequence[Any]]
 """From a call (with types) and the gradient of its result to the gradients of its arguments."""
@@ -94,6 +97,20 @@ def _counted_from_front(index: Any, size: int, dtype: str) -> Any:
     return relay.where(below, relay.add(index, relay.const(size, dtype)), index)
 
 
+def _patches(
+    padded: Any, outer: Any, kernel: Any, places: Any, strides: Any, dilation: Any
+) -> list[Any]:
+    """What each place in a kernel is laid over: (*outer, *places), row by row of the kernel."""
+    patches = []
+    for y, x in product(*map(range, kernel)):
+        begin = [y * dilation[0], x * dilation[1]]
+        ends = zip(begin, places, strides, strict=True)
+        end = [b + (n - 1) * s + 1 for b, n, s in ends]
+        window = [[0, 0, *begin], [*outer, *end], [1, 1, *strides]]
+        patches.append(relay.strided_slice(padded, *window))
+    return patches
+
+
 def _conv2d(call: Any, grad: Any) -> list[Any]:
     """The transposed convolution for the data, and a product over patches for the weight.
 
@@ -135,13 +152,10 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     )
     around = ((0, 0), (0, 0), (top, bottom), (left, right))
     padded = relay.nn.pad(data, around) if any((top, left, bottom, right)) else data
-    patches = []
-    for y in range(height):
-        for x in range(width):
-            begin = [0, 0, y * step_down, x * step_across]
-            last = [begin[2] + (rows - 1) * down, begin[3] + (columns - 1) * across]
-            end = [batch, channels, *(p + 1 for p in last)]
-            patches.append(relay.strided_slice(padded, begin, end, [1, 1, down, across]))
+    steps = (step_down, step_across)
+    patches = _patches(
+        padded, shape(data)[:2], (height, width), (rows, columns), (down, across), steps
+    )
     # (places, batch, channels, rows, columns) to (groups, channels a group * places, the rest)
     laid = relay.reshape(
         relay.stack(patches, 0), [height * width, batch, groups, channels // groups, rows * columns]
@@ -156,10 +170,10 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     )
     if groups == 1:
         patches_in = relay.reshape(laid, [channels * height * width, -1])
-        product = relay.nn.dense(relay.reshape(flat, [out, -1]), patches_in)
+        by_weight = relay.nn.dense(relay.reshape(flat, [out, -1]), patches_in)
     else:
-        product = relay.nn.batch_matmul(flat, laid)
-    return [by_data, relay.reshape(product, list(shape(weight)))]
+        by_weight = relay.nn.batch_matmul(flat, laid)
+    return [by_data, relay.reshape(by_weight, list(shape(weight)))]
 
 
 def _repeat(call: Any, grad: Any) -> list[Any]:
@@ -229,6 +243,64 @@ def _adaptive_avg_pool2d(call: Any, grad: Any) -> list[Any]:
     apart = relay.reshape(share, [batch, channels, rows, 1, columns, 1])
     spread = relay.broadcast_to(apart, [batch, channels, rows, down, columns, across])
     return [relay.reshape(spread, list(shape(data)))]
+
+
+def _max_pool2d(call: Any, grad: Any) -> list[Any]:
+    """To the first place of each window that holds its maximum; TVM's own ignores dilation."""
+    attrs, data = call.attrs, call.args[0]
+    dilation, strides = ([int(v) for v in a] for a in (attrs.dilation, attrs.strides))
+    kernel = [int(k) for k in attrs.pool_size]
+    if dilation == [1, 1]:
+        options = {k: getattr(attrs, k) for k in _POOLING}
+        return [relay.nn.max_pool2d_grad(grad, data, **options)]
+    if str(attrs.layout) != "NCHW":
+        raise no_gradient("nn.max_pool2d", "with dilation is known in the layout NCHW only")
+    top, left, bottom, right = (int(p) for p in get_pad_tuple([*map(int, attrs.padding)], kernel))
+    outer, (tall, wide), places = shape(data)[:2], shape(data)[2:], shape(call)[2:]
+    size = (tall + top + bottom, wide + left + right)
+    dtype = data.checked_type.dtype
+    lowest = float(np.finfo(dtype).min)
+    padded = relay.nn.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)), lowest)
+    patches = _patches(padded, outer, kernel, places, strides, dilation)
+    first = relay.argmax(relay.stack(patches, 0), 0)
+    total = None
+    for index, (y, x) in enumerate(product(*map(range, kernel))):
+        here = relay.equal(first, relay.const(index, "int32"))
+        part = relay.nn.dilate(relay.where(here, grad, relay.zeros_like(grad)), [1, 1, *strides])
+        around = [(0, 0), (0, 0)]
+        for at, step, whole, n, s in zip((y, x), dilation, size, places, strides, strict=True):
+            around.append((at * step, whole - at * step - (n - 1) * s - 1))
+        part = relay.nn.pad(part, around)
+        total = part if total is None else relay.add(total, part)
+    return [relay.strided_slice(total, [0, 0, top, left], [*outer, top + tall, left + wide])]
+
+
+def _relu(call: Any, grad: Any) -> list[Any]:
+    x = call.args[0]
+    zero = relay.const(0.0, x.checked_type.dtype)
+    return [relay.where(relay.less_equal(x, zero), relay.zeros_like(grad), grad)]
+
+
+def _clip(call: Any, grad: Any) -> list[Any]:
+    """PyTorch's clamp passes the gradient on at its limits; what else clips does not."""
+    x, (low, high) = call.args[0], (call.attrs.a_min, call.attrs.a_max)
+    source = RECORDING.current.current if RECORDING.current else call
+    operator = key(source).rpartition("|")[0].rpartition("|")[2]
+    is_open = operator.removeprefix("aten::").removesuffix("_") in _CLIPS_OPEN
+    outside = (relay.less_equal, relay.greater_equal) if is_open else (relay.less, relay.greater)
+    zeros = relay.zeros_like(grad)
+    for beyond, limit in zip(outside, (low, high), strict=True):
+        grad = relay.where(beyond(x, relay.const(limit, x.checked_type.dtype)), zeros, grad)
+    return [grad]
+
+
+def _remainder(rounded: Callable[[Any], Any]) -> Gradient:
+    def gradient(call: Any, grad: Any) -> list[Any]:
+        x, y = call.args
+        by_y = relay.negative(grad * rounded(relay.divide(x, y)))
+        return [relay.collapse_sum_like(grad, x), relay.collapse_sum_like(by_y, y)]
+
+    return gradient
 
 
 def _flat(call: Any, grad: Any) -> list[Any]:
@@ -316,8 +388,10 @@ def _scatter_elements(call: Any, grad: Any) -> list[Any]:
 
 _CONSTANT_ALMOST_EVERYWHERE = (
     "less greater greater_equal equal logical_and logical_or logical_not logical_xor floor "
-    "ceil round trunc sign floor_divide floor_mod mod argmax argmin"
+    "ceil round trunc sign floor_divide argmax argmin"
 )
+_CLIPS_OPEN = ("hardtanh", "relu6", "hardsigmoid", "hardswish")
+_POOLING = ("pool_size", "strides", "padding", "layout", "ceil_mode")
 
 _OWN: dict[str, Gradient] = {
     **dict.fromkeys(_CONSTANT_ALMOST_EVERYWHERE.split(), _flat),
@@ -344,6 +418,12 @@ _OWN: dict[str, Gradient] = {
     "cumsum": _cumsum,
     "scatter_nd": _scatter_nd,
     "scatter_elements": _scatter_elements,
+    "nn.relu": _relu,
+    "clip": _clip,
+    "abs": lambda call, grad: [relay.multiply(grad, relay.sign(call.args[0]))],
+    "floor_mod": _remainder(relay.floor),
+    "trunc_mod": _remainder(relay.trunc),
+    "nn.max_pool2d": _max_pool2d,
 }
 
 

@@ -94,7 +94,7 @@ FAITHFUL = {
     "mean dtype": lambda x: x.mean(1, dtype=torch.float64),
     "mean whole": lambda x: x.mean(),
     "sum of bool": lambda x: (x > 0).sum(1),
-    "std": lambda x: x.std(-1) + x.std(-1, correction=0),
+    "std": lambda x: x.std(-1) + x.std(-1, correction=0) + x.std(-1, correction=1.3),
     "var": lambda x: x.var(1, keepdim=True),
     "div floor": lambda x: torch.div(x, 0.3, rounding_mode="floor"),
     "div trunc": lambda x: torch.div(x, 0.3, rounding_mode="trunc"),
@@ -107,6 +107,7 @@ FAITHFUL = {
     "layer norm bare": lambda x: F.layer_norm(x, (8,)),
     "group norm bare": lambda x: F.group_norm(x, 3),
     "elu": lambda x: F.elu(x, 0.7),
+    "elu scaled": lambda x: torch.ops.aten.elu(x, 0.5, 2.0, 3.0) + F.celu(x, 0.7) + F.selu(x),
     "softplus": lambda x: F.softplus(x, 2.0),
     "hardswish": lambda x: F.hardswish(x) + F.hardsigmoid(x),
     "matmul": lambda x: x @ x.transpose(1, 2),
@@ -118,11 +119,35 @@ FAITHFUL = {
     "constant": lambda x: x + torch.linspace(0.1, 0.8, 8, dtype=torch.float64),
     "long constant": lambda x: x[..., torch.tensor([2, 0])] * torch.tensor([[2**40, 1]]),
     "in place": lambda x: (x * 2).add_(1).relu_(),
+    "linear of a vector": lambda x: F.linear(x[0, 0], x[0]) + F.linear(x[1], x[0, 0]),
+    "square of integers": lambda x: x.to(torch.int64) ** 3 + x.to(torch.int32).square(),
     "expand": lambda x: x[:, :1].expand(-1, 5, -1) * 2,
     "composed": lambda x: torch.kron(x[0], x[1]),
     "composed of parts": lambda x: torch.hstack(torch.vsplit(x, 2)),
     "composed of two results": lambda x: torch.stack(torch.aminmax(x, dim=1)),
     "composed in turn": lambda x: torch.diag_embed(x, 1).diagonal(0, -1, 0).expm1(),
+    "in place of bools": lambda x: (x * 2).gt_(1),
+    "round": lambda x: (x * 2).round() / 2 + (x.round() + 0.5).round(),
+    "round decimals": lambda x: x.round(decimals=2) + (x * 100).round(decimals=-1),
+    "roll": lambda x: x.roll(20, 1) + x.roll((-1, 9), (2, 0)) + x.roll(3),
+    "sort": lambda x: x.sort(dim=1, stable=True, descending=True)[0],
+    "sort's indices": lambda x: x.sort(1)[1],
+    "argsort": lambda x: x.argsort(stable=True, dim=1),
+    "argmax": lambda x: x.argmax(2),
+    "max along": lambda x: x.max(1)[0],
+    "min along": lambda x: x.min(1, keepdim=True)[1],
+    "amax": lambda x: x.amax(),
+    "cumsum of bools": lambda x: (x > 0).cumsum(1),
+    "sum of bools": lambda x: (x > 0) + (x < 1),
+    "exp of integers": lambda x: (x * 3).to(torch.int32).exp() + (x > 0) / 2,
+    "arange of fractions": lambda x: x[:, :2, :1] + torch.arange(0.1, -7.9, -4, dtype=x.dtype),
+    "one number": lambda x: x.mean().cumsum(0) + x.mean().max(0)[0],
+    "tril": lambda x: x.tril(1) - x.triu(-1),
+    "max pool to the end": lambda x: F.max_pool2d(x[None], 3, 2, 1, ceil_mode=True),
+    "max pool dilated": lambda x: F.max_pool1d(x, 2, 3, 1, 2, ceil_mode=True),
+    "average pool to the end": lambda x: F.avg_pool2d(x[None], (2, 3), (3, 2), 1, ceil_mode=True),
+    "average of the inside": lambda x: F.avg_pool1d(x, 3, 2, 1, True, False),
+    "average by a divisor": lambda x: F.avg_pool2d(x[None], 3, 2, 1, True, True, 2),
 }
 
 
@@ -151,7 +176,13 @@ def test_operators_keep_their_meaning(together, name, dtype):
 
 
 def test_integers_keep_their_meaning():
-    module = Apply(lambda n: (n.sum(), n.to(torch.int32).sum(0), n // 3, n % 3, n.clamp(-2, 2)))
+    far = 2**40
+    module = Apply(
+        lambda n: (
+            *(n.sum(), n.to(torch.int32).sum(0), n.to(torch.int32).cumsum(0), n // 3, n % 3),
+            *(n.clamp(-2, 2), n.clamp(min=1), (n * far).clamp(max=-far), n.round()),
+        )
+    )
     assert error(*imported(module, COUNTS)) == 0
 
 
@@ -168,6 +199,20 @@ def test_convolutions_and_pools():
     model, program = imported(module, IMAGE)
     assert program.buffers == ("1.running_mean", "1.running_var")
     assert error(model, program) < 1e-6
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_resizing_by_a_factor_steps_by_it(mode):
+    def resized(image):
+        return F.interpolate(image, scale_factor=(1.7, 0.6), mode=mode)
+
+    assert error(*imported(Apply(resized), IMAGE)) < 1e-5
+
+
+def test_a_file_is_held_against_types_too(tmp_path):
+    module = Apply(lambda x: (x.argmax(1), x.sort(1)[1]))
+    model = load_model(source_from_file(save(module, (X,), tmp_path / "indices.pt")), quiet)
+    assert error(model, import_model(model, quiet)) == 0
 
 
 def test_recurrent_layers():
@@ -321,9 +366,18 @@ REFUSED = {
     ),
     "change through a view": (Apply(late_view), False, "add_"),
     "layer norm over two axes": (nn.LayerNorm((6, 8)), False, "one axis"),
-    "scaled elu": (Apply(lambda x: torch.ops.aten.elu(x, 1.0, 2.0)), False, "scaled elu"),
     "multinomial": (Apply(lambda x: torch.bernoulli(x.sigmoid())), False, "random"),
-    "correction": (Apply(lambda x: x.std(-1, correction=2)), False, "correction"),
+    "another type": (
+        Apply(lambda x: torch.meshgrid(x[0, 0], x[0, :, 0], indexing="xy")[0]),
+        False,
+        "makes float32[8, 6] of aten::meshgrid, and PyTorch float32[6, 8]",
+    ),
+    "dilated transposed convolution": (
+        nn.Sequential(nn.ConvTranspose1d(6, 4, 2, dilation=2)),
+        False,
+        "convolution in 0",
+    ),
+    "a shape of values": (Apply(lambda x: (x > 0).nonzero()), False, "nonzero"),
 }
 
 

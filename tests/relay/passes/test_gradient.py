@@ -28,6 +28,33 @@ def test_gradients_of_operators_agree_with_autograd_in_float64(name):
     compare(model, outputs, gradients, 1e-12, 1e-10)
 
 
+EDGES = torch.tensor([0.0, -0.0, 1, -1, 3, -3, 6, 0.5, -2.5, 7, 200, -200], dtype=torch.float64)
+IMAGE = torch.randn(2, 3, 9, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+AT_EDGES = {
+    "relu": lambda x: F.relu(x) * x,
+    "abs": lambda x: x.abs() + x,
+    "hardtanh": lambda x: F.hardtanh(x) + F.relu6(x) + F.hardsigmoid(x) + F.hardswish(x),
+    "clamp": lambda x: x.clamp(-1, 3) + x.clamp(min=0.5),
+    "elu": lambda x: F.elu(x, 0.5) + F.celu(x, 0.7) + F.selu(x),
+    "remainder": lambda x: torch.remainder(x + 0.3, x * 2 + 0.7) + torch.fmod(x + 0.3, 1.7),
+    "max along": lambda x: x.reshape(2, 6).clamp(-1, 1).max(1)[0],
+    "round": lambda x: x.round() + x,
+}
+POOLS = {
+    "max": lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "max dilated": lambda x: F.max_pool2d(x, 2, (3, 1), 1, 2, ceil_mode=True),
+    "average": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "average of the inside": lambda x: F.avg_pool2d(x, 3, 2, 1, True, False),
+}
+
+
+@pytest.mark.parametrize("name", [*AT_EDGES, *POOLS])
+def test_gradients_at_edges_are_those_of_autograd(name):
+    function, x = (POOLS[name], IMAGE) if name in POOLS else (AT_EDGES[name], EDGES)
+    model, program = imported(Fn(function), x, training=True, dtype="float64")
+    compare(model, *step(model, joint(program)), 1e-12, 1e-8)  # PyTorch has constants in float32
+
+
 @pytest.mark.parametrize(
     ("sample", "dtype", "output_limit", "gradient_limit"),
     [

@@ -1,0 +1,152 @@
+"""Every result of an operator held against the type that PyTorch gave it."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from tvm import relay
+from tvm.relay.frontend import pytorch as tvm_frontend
+from tvm.relay.frontend.common import set_span
+from tvm.topi.utils import get_const_tuple
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.pytorch.flat_trace import Origin
+
+_BY_CONDITION = ("where",)  # a condition stays one
+_OF_BOOLS = "add scatter_add scatter scatter_reduce index_put sort argsort sign max min amax amin"
+_ALONG_AN_AXIS = (
+    "cumsum cumprod sort argsort topk index_select scatter scatter_add scatter_reduce gather roll "
+    "max min argmax argmin softmax log_softmax _softmax _log_softmax logsumexp flip take"
+)
+
+
+class TypedConverter(tvm_frontend.PyTorchOpConverter):
+    """TVM's converter, whose operands and results have the types that they have in PyTorch.
+
+    Attributes:
+        origins: where an operator comes from, by the source name that it bears in the frontend.
+    """
+
+    origins: dict[str, Origin]
+    convert_map: dict[str, Any]
+
+    def origin_of(self, node: Any) -> Origin:
+        return self.origins.get(self.source_map.get(node, ""), Origin("", node.kind(), -1))
+
+    def refuse(self, message: str, hint: str = "") -> NoReturn:
+        raise EngineError("operator", message, self.origin_of(self.current_op[-1]).where, hint)
+
+    def input_dtypes(self, node: Any, outputs: Any) -> list[str]:
+        """Dtypes of a node's inputs as Relay infers them, for a loaded trace records none."""
+        found = []
+        for value in node.inputs():
+            made = outputs[value.debugName()]
+            if isinstance(made, relay.expr.ExprWithOp | relay.Var | relay.Constant):
+                kind = self.infer_type(made)
+                found.append(getattr(kind, "dtype", "UnsupportedType"))
+            elif isinstance(made, bool | int | float) and value.type().kind() == "TensorType":
+                scalar = "bool" if isinstance(made, bool) else None
+                scalar = scalar or ("int64" if isinstance(made, int) else self.default_dtype)
+                found.append(scalar)
+            else:
+                found.append(tvm_frontend._get_pytorch_value_type(value.type(), self.default_dtype))
+        return found
+
+    def typed(self, convert: Any) -> Any:
+        """An operator that casts its operands first where PyTorch does.
+
+        One whose result is floating and whose operands are not computes in the result's dtype, and
+        so does one that makes integers of bools; TVM has neither rule. Tensors of no dimensions
+        have one axis where an operator works along one.
+        """
+
+        def converted(inputs: Any, input_types: Any) -> Any:
+            node = self.current_op[-1]
+            name = _base(node.kind())
+            wanted = _type_of(next(node.outputs()))
+            tensors = [i for i, v in enumerate(inputs) if isinstance(v, relay.Expr)]
+            kinds = {i: getattr(self.infer_type(inputs[i]), "dtype", "") for i in tensors}
+            dtype = self._operand_dtype(name, wanted.dtype if wanted else "", kinds)
+            inputs, input_types = list(inputs), list(input_types)
+            for i in tensors if dtype else ():
+                if kinds[i] != dtype and (kinds[i] == "bool" or "float" in dtype):
+                    inputs[i], input_types[i] = relay.cast(inputs[i], dtype), dtype
+            if not tensors or name not in _ALONG_AN_AXIS.split() or self.infer_shape(inputs[0]):
+                return convert(inputs, input_types)
+            for i in tensors:
+                if not self.infer_shape(inputs[i]):
+                    inputs[i] = relay.reshape(inputs[i], [1])
+            made = convert(inputs, input_types)
+            made = made if isinstance(made, tuple) else (made,)
+            flat = tuple(None if m is None else relay.reshape(m, []) for m in made)
+            return flat if len(flat) > 1 else flat[0]
+
+        return converted
+
+    def _operand_dtype(self, name: str, wanted: str, kinds: dict[int, str]) -> str:
+        """What operands that are of no such dtype are cast to; "" where they stay."""
+        if not kinds or name in _BY_CONDITION:
+            return ""
+        if "float" in wanted and not any("float" in k for k in kinds.values()):
+            return wanted
+        if "int" in wanted and all(k == "bool" for k in kinds.values()):
+            return wanted
+        first = next(iter(kinds.values()))
+        return "int32" if first == "bool" and name in _OF_BOOLS.split() else ""
+
+    def check(self, node: Any, outputs: dict[str, Any]) -> None:
+        """Hold what a node became against PyTorch's types.
+
+        Integers of another width are cast, and so is what a change in place makes: it keeps the
+        dtype of what it changes. TVM's converters leave both out.
+
+        Raises:
+            EngineError: kind "operator"; another shape or dtype, or a result that is left out.
+        """
+        source = node.input().node() if node.kind() == "prim::ListUnpack" else node
+        kind, where = source.kind(), self.origin_of(source).where
+        for value in node.outputs():
+            name, wanted = value.debugName(), _type_of(value)
+            made = outputs.get(name)
+            if made is None and wanted and value.uses():
+                message = f"Relay's PyTorch frontend leaves out one of the results of {kind}."
+                raise EngineError("operator", message, where)
+            typed = self.infer_type(made) if isinstance(made, relay.Expr) and wanted else None
+            if not isinstance(typed, relay.TensorType) or wanted is None:
+                continue
+            found = TensorType(tuple(get_const_tuple(typed.shape)), typed.dtype)
+            if found.shape == wanted.shape and self._castable(kind, found.dtype, wanted.dtype):
+                outputs[name] = set_span(_cast(made, wanted.dtype), self.source_map[node])
+            elif found != wanted:
+                message = f"Relay's PyTorch frontend makes {found} of {kind}, and PyTorch {wanted}."
+                raise EngineError("operator", message, where)
+
+    def _castable(self, kind: str, found: str, wanted: str) -> bool:
+        if found == wanted:
+            return False
+        if "int" in found and "int" in wanted:
+            return True
+        if wanted == "bool" and found == "int32":
+            return _base(kind) in _OF_BOOLS.split()
+        return _base(kind) != kind.removeprefix("aten::")
+
+
+def _cast(made: Any, dtype: str) -> Any:
+    if isinstance(made, relay.Constant):
+        return relay.const(made.data.numpy().astype(dtype), dtype)
+    return relay.cast(made, dtype)
+
+
+def _base(kind: str) -> str:
+    """An operator's name without "aten::", and without the mark of a change in place."""
+    name = kind.removeprefix("aten::")
+    return name if name.endswith("__") else name.removesuffix("_")
+
+
+def _type_of(value: Any) -> TensorType | None:
+    """The type that a trace records of a value: that of a tensor, if whole."""
+    kind = value.type()
+    if kind.kind() != "TensorType" or kind.sizes() is None or kind.dtype() is None:
+        return None
+    return TensorType(tuple(kind.sizes()), str(kind.dtype()).removeprefix("torch."))
