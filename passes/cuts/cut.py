@@ -336,6 +336,9 @@ def cut(
     joint = graph if isinstance(graph, Joint) else Joint(graph)
     for node_id in sorted(wish.save | wish.recompute):
         check_capture(joint, node_id)
+    if idle := wish.save.difference(joint.behind(joint.needed)):
+        title = joint.graph.by_id[min(idle)].title
+        raise ValueError(f"{min(idle)} ({title}) is not saved: nothing in the backward needs it")
     limit = budget_bytes(joint, budget) if rule.has_budget else None
     return _cut(joint, strategy, rule.choose(joint, wish), wish, limit)
 

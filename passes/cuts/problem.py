@@ -80,6 +80,8 @@ def problem(
     targets: list[int] = []
     forced: list[int] = []
     needs = set(joint.needed) | wish.save
+    owner = joint.work.owner
+    held = {owner[i] for i in wish.save}  # storages that are kept anyway, by a view or its base
     for k, node_id in enumerate(values):
         node = graph.by_id[node_id]
         needed[k] = node_id in needs
@@ -89,7 +91,8 @@ def problem(
             forced.append(k)
         else:
             if is_tensor(node) and node_id not in wish.recompute:
-                save[k] = joint.work.bytes[node_id] or _unknown(joint, node_id)
+                kept = owner[node_id] in held
+                save[k] = 0.0 if kept else joint.work.bytes[node_id] or _unknown(joint, node_id)
             barred = node_id in banned and not stuck and node_id not in wish.recompute
             redo[k] = np.inf if barred else work.get(node_id, 0.0)
         for source in joint.edges[node_id]:

@@ -146,7 +146,7 @@ class Reasons:
         kind, reason = self._kind(node)
         forced = "save" if node_id in self._wish.save else ""
         forced = "recompute" if node_id in self._wish.recompute else forced
-        able = joint.may_be_captured(node_id)
+        able = joint.may_be_captured(node_id) and kind != "not needed"
         return Standing(kind, reason, forced, able, able and not is_random(node))
 
     def _kind(self, node: Node) -> tuple[str, str]:

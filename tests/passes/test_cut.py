@@ -212,3 +212,33 @@ def test_what_the_cap_on_work_decided_is_said():
         "computed again."
     )
     assert cut(graph, "keep_all").cap == ""
+
+
+def with_a_view():
+    """z = exp(t), where the backward reads t as a view and as it is; a head that nothing reads."""
+    return joint(
+        node("x", Kind.INPUT),
+        node("g", Kind.INPUT),
+        node("t", reads=("x",), op="nn.dense"),
+        node("v", reads=("t",), op="reshape", out=tensor(4, 2)),
+        node("z", reads=("v",), op="exp"),
+        node("idle", reads=("z",), op="exp"),
+        node("b", reads=("g", "v", "t"), op="multiply"),
+        outputs=("idle",),
+        gradients=("b",),
+    )
+
+
+@pytest.mark.parametrize("strategy", ["min_cut", "budget"])
+def test_a_view_saved_by_hand_and_its_base_are_kept_once(strategy):
+    found = cut(with_a_view(), strategy, save=["v"])
+    assert found.ids == ("t", "v")
+    assert found.bytes == 32
+    assert found.recomputed == ()
+
+
+def test_what_nothing_in_the_backward_needs_is_not_saved_by_hand():
+    graph = with_a_view()
+    with pytest.raises(ValueError, match=r"idle \(exp\) is not saved: nothing in the backward"):
+        cut(graph, save=["idle"])
+    assert not cut(graph).reasons.standing("idle").can_save
