@@ -153,6 +153,8 @@ def verdict(first: Inside, second: Inside | None = None) -> str:
         verb = "are" if compared > 1 else "is"
         return f"{nodes} with a counterpart in PyTorch {verb} within the limit in {first.dtype}."
     found = f"{_count(first)} over the limit in {first.dtype}{_at(first)}"
+    if not first.over:
+        found += ", though all nodes are within it"
     double = first if first.dtype == DOUBLE else second
     if double is None:
         return f"{found}. Float64 would tell rounding from a fault."
@@ -165,10 +167,9 @@ def verdict(first: Inside, second: Inside | None = None) -> str:
 
 
 def _count(inside: Inside) -> str:
-    if not inside.over:  # in another order, say, or of another sum
-        names = ", ".join(c.name for c in inside.wrong_results[:3])
-        nodes = "all nodes are within it, but what the program returns is"
-        return f"{nodes} ({names})" if inside.wrong_results else "nothing is"
+    if not inside.over:
+        names = ", ".join(c.name for c in inside.wrong_results[:3]) or "nothing"
+        return f"{names} {'are' if len(inside.wrong_results) > 1 else 'is'}"
     over = len(inside.over)
     return f"{over} of {len(inside.errors)} nodes are" if over > 1 else "one node is"
 

@@ -74,10 +74,11 @@ def test_outputs_that_are_swapped_are_wrong_though_all_nodes_are_right():
     swapped = [Comparison(f"output {i}", 1.5, 0.75, 2.0, "float32") for i in range(2)]
     right = {"float32": [1e-7, 1e-6], "float64": [1e-16, 1e-16]}
     text, found = said(right, results=swapped)
-    assert text.startswith(
-        "It is wrong: all nodes are within it, but what the program returns is ("
+    assert text == (
+        "It is wrong: output 0, output 1 are over the limit in float32, though all nodes are "
+        "within it, and output 0, output 1 are in float64, too."
     )
-    assert "(output 0, output 1) over the limit in float32" in text
+    assert tables.inside_document(found)["compared"][0]["wrong_results"] == ["output 0", "output 1"]
     assert len(found) == 2
 
 

@@ -349,6 +349,7 @@ def inside_document(found: Sequence[Inside]) -> Row:
             {
                 "dtype": one.dtype,
                 "over": list(one.over),
+                "wrong_results": [c.name for c in one.wrong_results],
                 "first_bad": plain(one.first),
                 "without_counterpart": list(one.without),
                 "nodes": node_error_rows(one),
