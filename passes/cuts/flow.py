@@ -47,7 +47,7 @@ def cheapest(given: CutProblem) -> Answer:
     if not np.isfinite(bound):
         raise ValueError("a wish leaves a value that is neither saved nor computed again")
     if count == 0 or bound == 0.0:
-        return Answer(forced, stuck)
+        return Answer(forced | (given.needed & ~stuck), stuck)
     scale = (_INFINITE - 1 - 4 * count) / bound
     making, being = _vertices(given)
     save, redo = _capacities(given.save, scale), _capacities(given.redo, scale)

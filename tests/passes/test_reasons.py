@@ -23,7 +23,7 @@ def test_every_node_has_its_standing_and_says_why(node_id, kind, word):
     found = cut_at(chain(), ["b"]).reasons.standing(node_id)
     assert found.kind == kind
     assert word in found.reason
-    assert found.can_save == (kind not in ("given", "backward"))
+    assert found.can_save == (kind not in ("given", "backward", "not needed"))
 
 
 def test_what_is_forced_says_so():
