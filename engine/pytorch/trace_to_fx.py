@@ -95,7 +95,7 @@ def note_types(model: Model) -> None:
     What stands behind an operator that `trace_to_fx` refuses has none.
     """
     writer = _Writer(model, lambda name: True, "Relay")
-    with suppress(EngineError, RuntimeError):  # RuntimeError: a shape that values decide
+    with suppress(EngineError):
         writer.run()
     for node in model.flat.graph.nodes():
         for value in node.outputs():
