@@ -31,8 +31,8 @@ GRADIENT_OF = "gradient of "
 """What the operator of a node begins with that is part of the gradient of another."""
 
 _BY_NAME = (
-    "addmm batch_norm convolution cumsum dropout elu embedding linear native_layer_norm "
-    "pixel_shuffle scaled_dot_product_attention"
+    "addmm batch_norm convolution cross_entropy_loss cumsum dropout elu embedding linear "
+    "native_layer_norm pixel_shuffle prelu scaled_dot_product_attention"
 )
 """Operators whose converter has their name."""
 
@@ -162,6 +162,8 @@ class Converter(ExportedProgramImporter):
             "feature_dropout.default",
             self.clamp: "clamp.default clamp.Tensor clamp_min.default clamp_min.Tensor "
             "clamp_max.default clamp_max.Tensor",
+            self.nearest: "upsample_nearest2d.vec",
+            self.power: "pow.Scalar pow.Tensor_Tensor",
             self.same: "clone.default contiguous.default detach.default",
             self.select: "select.int",
             self.to: "to.device to.dtype to.dtype_layout to.other to.prim_Device _to_copy.default",
@@ -170,7 +172,8 @@ class Converter(ExportedProgramImporter):
         ours |= {name: convert for convert, names in instead.items() for name in names.split()}
         mended: dict[Callable[[Convert], Convert], str] = {
             self.index: "index.Tensor",
-            self.nearest: "upsample_nearest2d.vec",
+            self.resized: "upsample_bicubic2d.vec upsample_bilinear2d.vec",
+            self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
             self.scaled: "add.Tensor add.Scalar sub.Tensor sub.Scalar",
         }
         ours |= {n: mend(theirs[n]) for mend, names in mended.items() for n in names.split()}
@@ -535,16 +538,67 @@ class Converter(ExportedProgramImporter):
         line = op.multiply(x, self.number(scale, x))
         return op.where(above, line, op.multiply(curve, self.number(alpha * scale, x)))
 
-    def nearest(self, theirs: Convert) -> Convert:
-        """Copies of whole pixels, exact in every dtype; TVM's computes places in float32."""
+    def nearest(self, node: Node) -> Any:
+        """Copies of whole pixels, exact in every dtype; TVM rounds places in a way of its own."""
+        data, _, factors = self.every(node)
+        sizes = zip(shape(data)[2:], node.meta["val"].shape[2:], factors or (0, 0), strict=True)
+        for axis, (size, wanted, factor) in enumerate(sizes, 2):
+            step = np.float32(1 / factor if factor and wanted != 2 * size else size / wanted)
+            places = np.arange(wanted, dtype="float32") * (1 if size == wanted else step)
+            places = np.minimum(places.astype("int64"), size - 1)
+            if wanted % size == 0 and (places == np.arange(wanted) // (wanted // size)).all():
+                data = self.op.repeat(data, wanted // size, axis)
+            else:
+                data = self.op.take(data, relax.const(places), axis)
+        return data
+
+    def resized(self, theirs: Convert) -> Convert:
+        """TVM's steps by the sizes, PyTorch by the factor where one is given."""
 
         def convert(node: Node) -> Any:
-            data = self.env[node.args[0]]
-            *_, tall, wide = shape(data)
-            *_, rows, columns = node.meta["val"].shape
-            if rows % tall or columns % wide:
-                return theirs(node)
-            return self.op.repeat(self.op.repeat(data, rows // tall, 2), columns // wide, 3)
+            data, _, aligned, factors = self.every(node)
+            sizes = zip(shape(data)[2:], node.meta["val"].shape[2:], strict=True)
+            found = [n / s for s, n in sizes]
+            if factors and not aligned and list(factors) != found:
+                message = "A resize by a factor that makes no whole number of pixels cannot be "
+                self.refuse(node, f"{message}imported.", "Give recompute_scale_factor=True.")
+            return theirs(node)
+
+        return convert
+
+    def cross_entropy_loss(self, node: Node) -> Any:
+        """TVM's reads neither the reduction nor what is ignored."""
+        data, target, weight, reduction, ignored, smoothing = self.every(node)
+        if smoothing or "int" not in str(target.ty.dtype):
+            what = "label_smoothing" if smoothing else "probabilities as targets"
+            self.refuse(node, f"A cross entropy with {what} cannot be imported.")
+        axis = 1 if len(shape(data)) > 2 else -1
+        log = self.op.nn.log_softmax(data, axis)
+        reduction = ("none", "mean", "sum")[reduction]
+        return self.op.nn.nll_loss(log, target, weight, reduction, ignored)
+
+    def prelu(self, node: Node) -> Any:
+        """TVM has no kernel for one slope."""
+        data, slope = self.every(node)
+        if math.prod(shape(slope)) > 1:
+            return self.op.nn.prelu(data, slope, 1 if len(shape(data)) > 1 else 0)
+        slope = self.op.reshape(slope, [1] * len(shape(data)))
+        above = self.op.greater(data, self.number(0, data))
+        return self.op.where(above, data, self.op.multiply(data, slope))
+
+    def power(self, node: Node) -> Any:
+        """TVM has no kernel for a power of integers by a tensor."""
+        if "int" in dtype_name(node.meta["val"].dtype):
+            self.refuse(node, "A power of integers by a tensor cannot be imported.")
+        return self._pow(node)
+
+    def values_alone(self, theirs: Convert) -> Convert:
+        """Max pools; TVM's returns zeros for their indices."""
+
+        def convert(node: Node) -> Any:
+            if any(item.args[1] == 1 and item.users for item in node.users):
+                self.refuse(node, "The indices of a max pool cannot be imported.")
+            return theirs(node)
 
         return convert
 

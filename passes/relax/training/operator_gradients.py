@@ -87,7 +87,9 @@ def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 def _softplus(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     (x,) = call.args
-    return [grad * op.sigmoid(x * number(float(call.attrs.beta), x))]
+    scaled = x * number(float(call.attrs.beta), x)
+    linear = op.greater(scaled, number(float(call.attrs.threshold), x))
+    return [op.where(linear, grad, grad * op.sigmoid(scaled))]
 
 
 def _of_one(formula: Callable[[Any, Any, Any, Callable[[float], Any]], Any]) -> Gradient:

@@ -223,6 +223,32 @@ def test_a_form_in_place_keeps_the_dtype():
     check(Function(lambda x: x.clone().transpose_(0, 1).pow_(2).floor_divide_(0.5)), draw(2, 3))
 
 
+@pytest.mark.parametrize("options", [{}, {"reduction": "sum"}, {"ignore_index": 2}, {"weight": 1}])
+def test_cross_entropy_reads_its_options(options):
+    target = torch.tensor([0, 2, 1, 2])
+    options = {**options, **({"weight": torch.rand(3)} if "weight" in options else {})}
+    loss = Function(lambda x, t: nn.functional.cross_entropy(x, t, **options))
+    check(loss, draw(4, 3), target)
+    dense = Function(lambda x, t: nn.functional.cross_entropy(x, t.reshape(1, 2, 2), **options))
+    check(dense, draw(1, 3, 2, 2), target)
+
+
+@pytest.mark.parametrize("size", [{"size": 5}, {"size": 3}, {"scale_factor": 1.7}, {"size": 8}])
+def test_the_nearest_pixel_is_pytorchs(size):
+    check(Function(lambda x: nn.functional.interpolate(x, **size)), draw(1, 2, 4, 4))
+
+
+def test_a_resize_that_steps_by_its_factor_is_refused():
+    module = Function(lambda x: nn.functional.interpolate(x, scale_factor=1.7, mode="bilinear"))
+    with pytest.raises(EngineError, match="factor"):
+        imported(module, draw(1, 2, 4, 4))
+
+
+def test_one_slope_of_a_prelu():
+    check(nn.Sequential(nn.PReLU(), nn.PReLU(5)), draw(3, 5))
+    check(nn.PReLU(), draw(4))
+
+
 # What TVM or PyTorch raises is a sentence.
 
 
