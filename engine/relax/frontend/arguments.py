@@ -86,21 +86,17 @@ class Reading:
         schema = getattr(self.node.target, "_schema", None)
         if schema is None:
             return []
-        positional = [a for a in schema.arguments if not a.kwarg_only]
-        given = [
-            (i, a, v) for i, (a, v) in enumerate(zip(positional, self.node.args, strict=False))
-        ]
-        given += [
-            (a.name, a, self.node.kwargs[a.name])
-            for a in schema.arguments
-            if a.name in self.node.kwargs
-        ]
+        names = [a.name for a in schema.arguments if not a.kwarg_only]
+        given: dict[str, Any] = dict(zip(names, enumerate(self.node.args), strict=False))
+        given |= {name: (name, value) for name, value in self.node.kwargs.items()}
+        defaults = {a.name: a.default_value for a in schema.arguments}
         return [
-            a.name
-            for key, a, value in given
-            if key not in self._read
-            and a.name not in _ALWAYS.split()
-            and not (a.has_default_value() and value == a.default_value)
+            name
+            for name, (place, value) in given.items()
+            if place not in self._read
+            and name not in _ALWAYS.split()
+            and value is not None
+            and value != defaults[name]
         ]
 
 
