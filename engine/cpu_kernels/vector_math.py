@@ -91,13 +91,13 @@ class VectorMath:
     def _lowered(
         self, rule: Callable[[Any], Any], theirs: Callable[[Any], Any] | None, call: Any
     ) -> Any:
-        if self._used and str(_type_of(call).dtype) == _DTYPE:
+        if self._used and str(type_of(call).dtype) == _DTYPE:
             return self._bound(call.args[0], rule)
         return call if theirs is None else theirs(call)
 
     def _power(self, theirs: Callable[[Any], Any], call: Any) -> Any:
         base, exponent = call.args
-        dtype = str(_type_of(call).dtype)
+        dtype = str(type_of(call).dtype)
         times = float(exponent.value) if isinstance(exponent, self._tir.FloatImm) else 0.0
         if not self._used or dtype not in ("float32", "float64") or times not in (2.0, 3.0):
             return theirs(call)
@@ -168,6 +168,6 @@ class VectorMath:
         return self._tir.Select(self._tir.isnan(x), x, result)
 
 
-def _type_of(call: Any) -> Any:
+def type_of(call: Any) -> Any:
     """What says the dtype of an expression: itself, or its type in newer TVMs."""
     return call if hasattr(call, "dtype") else call.ty

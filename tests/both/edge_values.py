@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from gradients import quiet
+from quick import QUICK
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module
@@ -71,3 +72,36 @@ def test_a_row_that_hides_all_keys_is_zero(mask):
     forward_agrees(F.scaled_dot_product_attention, *heads, mask)
     if not mask.is_floating_point():
         gradients_agree(F.scaled_dot_product_attention, *heads, mask)
+
+
+# NaN and infinity in maxima, minima, comparisons and reductions.
+
+STRANGE = torch.tensor([torch.nan, 1, torch.nan, 2, 0, -torch.inf, torch.inf, -3, 0.25, -0.0])
+KEEPING = {
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "clamp": lambda x: x.clamp(-0.5, 0.5),
+    "maximum": lambda x: torch.maximum(x.exp(), x.flip(0)),
+    "minimum": lambda x: torch.minimum(x, x.flip(0)),
+    "amax": lambda x: torch.stack([x, x * 2, -x.abs()]).amax(0),
+    "amin": lambda x: torch.stack([x, x * 2, x.abs()]).amin(0),
+    "max_pool": lambda x: F.max_pool2d(x.expand(1, 1, 4, -1), (2, 1)),
+    "softmax": lambda x: torch.stack([x, x.clamp(-3, 3), -x], -1).softmax(-1),
+    "ne": lambda x: x != x.flip(0),
+    "eq": lambda x: x == x,
+    "lt": lambda x: x < x.flip(0),
+    "ge": lambda x: x >= 0,
+    "bool": lambda x: x.bool(),
+}
+
+
+@pytest.mark.parametrize("target", [QUICK, None])
+@pytest.mark.parametrize("length", [1, 10])
+@pytest.mark.parametrize("name", KEEPING)
+def test_nan_and_infinity_are_kept(name, length, target):
+    forward_agrees(KEEPING[name], STRANGE[:length], target=target)
+
+
+def test_the_largest_of_nothing_but_minus_infinity():
+    forward_agrees(lambda x: x.amax(0), torch.full((5, 3), -torch.inf))
+    forward_agrees(lambda x: x.amin(0), torch.full((5, 3), torch.inf))

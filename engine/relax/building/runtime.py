@@ -182,7 +182,9 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
         ),
     ):
         try:
-            return tvm.compile(mod, target, relax_pipeline=pipeline)
+            return tvm.compile(
+                mod, target, relax_pipeline=pipeline, tir_pipeline=schedules.LOWERING
+            )
         except Exception as error:
             if faults:
                 raise faults[0] from error

@@ -9,6 +9,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from relascope.engine.cpu_kernels import nan_kept
 from relascope.engine.cpu_kernels.prefetch import read_ahead
 from relascope.engine.cpu_kernels.schedules import Dialect, scheduled
 from relascope.engine.cpu_kernels.vector_math import VectorMath
@@ -27,6 +28,35 @@ def schedule_kernels(mod: Any, context: Any) -> Any:
         done = scheduled(_DIALECT, function) if ours else None
         made[name] = function if done is None else _function(done, function)
     return tvm.IRModule(made, attrs=mod.attrs)
+
+
+def _lowering() -> Any:
+    """TVM's lowering of kernels, with `nan_kept`."""
+    theirs, *finishing = tirx.get_tir_pipeline("s_tir")
+
+    def kept(mod: Any, names: tuple[str, ...]) -> Any:
+        for name, function in mod.functions.items():
+            if function.attrs["target"].kind.name == "llvm":
+                mod[name] = function.with_body(_nan_kept(function.body, names))
+        return mod
+
+    @tvm.transform.module_pass(opt_level=0, name="relascope.lowering")
+    def run(mod: Any, context: Any) -> Any:
+        # TVM takes x != x for false, so that comes first.
+        return kept(theirs(kept(mod, ("NE",))), nan_kept.CHANGED)
+
+    return run, *finishing
+
+
+LOWERING = "relascope"
+"""The name of our lowering of kernels among TVM's."""
+tirx.register_tir_pipeline(LOWERING, _lowering)
+
+
+def _nan_kept(body: Any, names: tuple[str, ...]) -> Any:
+    kinds = tuple(getattr(tirx, name) for name in names)
+    rule = nan_kept.rule(tirx, _DIALECT.walk, body, tirx.call_llvm_pure_intrin)
+    return tvm_ffi.structural_map(body, (kinds, rule))
 
 
 def _function(schedule: Any, before: Any) -> Any:

@@ -16,7 +16,7 @@ import tvm
 from tvm import meta_schedule, relay, te, tir
 from tvm.meta_schedule.database.database import _PyDatabase
 
-from relascope.engine.cpu_kernels import packed_matmul
+from relascope.engine.cpu_kernels import nan_kept, packed_matmul
 from relascope.engine.cpu_kernels.prefetch import read_ahead
 from relascope.engine.cpu_kernels.schedules import Dialect, scheduled
 from relascope.engine.cpu_kernels.vector_math import LOWERING, VectorMath
@@ -29,10 +29,18 @@ def _read_ahead(function: Any, module: Any, context: Any) -> Any:
     return read_ahead(_DIALECT, function)
 
 
+@tir.transform.prim_func_pass(opt_level=0, name="relascope.nan_kept")
+def _nan_kept(function: Any, module: Any, context: Any) -> Any:
+    names = [f"tir.{n}" for n in (*nan_kept.CHANGED, "NE", *nan_kept.COMPARED)]
+    kept = nan_kept.rule(tir, _DIALECT.walk, function.body)
+    return function.with_body(tir.stmt_functor.ir_transform(function.body, None, kept, names))
+
+
+LOWERED = (3, _nan_kept)
 CONFIG = {
     "relay.backend.use_meta_schedule": True,
     "relay.backend.tir_converter": "allow_extern",  # kernels that call a library, too
-    "tir.add_lower_pass": [(0, _read_ahead)],
+    "tir.add_lower_pass": [(0, _read_ahead), LOWERED],
 }
 """What makes Relay ask, in a pass context."""
 

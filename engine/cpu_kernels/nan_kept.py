@@ -1,0 +1,165 @@
+"""Maxima, minima and comparisons of lowered kernels that treat NaN as PyTorch does.
+
+TVM takes the larger of a and b as `a > b ? a : b`, which loses NaN in a, and begins a maximum at
+the lowest number, where minus infinity belongs. Some of its comparisons are true of NaN: those of
+another kind than LLVM's ordered ones, and all of them where TVM lets LLVM assume that there is no
+NaN, which Relay's does.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relascope.engine.cpu_kernels.vector_math import type_of
+
+CHANGED = ("Max", "Min", "BufferStore")
+"""Nodes that a rule changes, and "NE"."""
+
+COMPARED = ("EQ", "LT", "LE", "GT", "GE", "Cast")
+"""More of them, where comparisons cannot be trusted with NaN at all."""
+
+_BITS = {
+    "float16": ("int16", 0x7FFF, 0x7C00),
+    "float32": ("int32", 0x7FFFFFFF, 0x7F800000),
+    "float64": ("int64", (1 << 63) - 1, 0x7FF << 52),
+}
+"""By dtype, an integer's dtype, its bits but the sign, and infinity's: NaN's are above."""
+
+
+_LARGEST = {"float16": 65504.0, "float32": (2 - 2**-23) * 2.0**127, "float64": sys.float_info.max}
+
+_LOADS = {"BufferLoad": "buffer", "TensorLoad": "source"}
+"""What reads a buffer, as the TVMs call it, and what they call the buffer there."""
+
+_UNSEEN = "T_softmax_maxelem"
+"""The largest of a row in TVM's softmax, where NaN may be lost: its exponential is not."""
+
+Rule = Callable[[Any], Any]
+"""From a node to what stands in its place."""
+
+
+def rule(
+    tir: Any,
+    walk: Callable[[Any, Callable[[Any], None]], Any],
+    body: Any,
+    call: Callable[..., Any] | None = None,
+) -> Rule:
+    """The rule for the nodes of a kernel.
+
+    Args:
+        tir: the module of the loops' IR.
+        walk: visits everything in a statement.
+        body: the kernel.
+        call: an LLVM intrinsic by dtype, name and arguments, where LLVM has its maxima that keep
+            NaN, of which it makes vectors in reductions too.
+    """
+    extremes: list[tuple[Any, str]] = []
+
+    def visit(node: Any) -> None:
+        name = _name(getattr(node, "value", None))
+        if _name(node) == "BufferStore" and name in ("Max", "Min"):
+            first = node.value.a
+            read = getattr(first, _LOADS.get(_name(first), ""), None)
+            if read is not None and read.same_as(node.buffer):
+                extremes.append((node.buffer, name))
+
+    walk(body, visit)
+
+    def changed(node: Any) -> Any:
+        name = _name(node)
+        if name == "BufferStore":
+            return _begun(tir, node, extremes)
+        if name == "Cast":
+            to_bool = str(type_of(node).dtype).startswith("bool") and _dtype(node.value)[0] in _BITS
+            return _kept(tir, tir.NE(node.value, _like(tir, 0.0, node.value))) if to_bool else node
+        return _kept(tir, node, call)
+
+    return changed
+
+
+def _begun(tir: Any, store: Any, extremes: Sequence[tuple[Any, str]]) -> Any:
+    """A store, with infinity in place of the largest number where a minimum begins with that."""
+    number, (dtype, _) = _number(store.value), _dtype(store.value)
+    if number is None or abs(number) != _LARGEST.get(dtype):
+        return store
+    name = "Max" if number < 0 else "Min"
+    if not any(n == name and store.buffer.same_as(b) for b, n in extremes):
+        return store
+    infinity = _like(tir, math.copysign(math.inf, number), store.value)
+    return tir.BufferStore(store.buffer, infinity, store.indices)
+
+
+def _kept(tir: Any, node: Any, call: Callable[..., Any] | None = None) -> Any:
+    """A comparison, maximum or minimum that treats NaN as PyTorch does."""
+    dtype, lanes = _dtype(node.a)
+    if dtype not in _BITS:
+        return node
+    made = type(node)
+    name = made.__name__
+    whole, unsigned, infinity = _BITS[dtype]
+    bound: list[tuple[Any, Any]] = []
+
+    def held(value: Any) -> Any:
+        """A value that is computed once."""
+        if _name(value) in ("Var", *_LOADS) or _number(value) is not None:
+            return value
+        bound.append((tir.Var("x", dtype + lanes), value))
+        return bound[-1][0]
+
+    def is_nan(value: Any) -> Any:
+        bits = tir.reinterpret(whole + lanes, value)
+        return tir.GT(bits & tir.const(unsigned, whole + lanes), tir.const(infinity, whole + lanes))
+
+    if name in ("Max", "Min"):
+        if _number(node.b) is not None:  # what comes second is kept
+            return made(node.b, node.a)
+        if _number(node.a) is not None or _buffer_name(node.a).startswith(_UNSEEN):
+            return node
+        if call is not None and dtype != "float16":
+            intrinsic = {"Max": "llvm.maximum", "Min": "llvm.minimum"}[name]
+            return call(dtype + lanes, intrinsic, node.a, node.b)
+        a = held(node.a)
+        result = tir.Select(tir.isnan(a), a, made(a, node.b))
+    else:
+        sides = held(node.a), held(node.b)
+        result = made(*sides)
+        for value in sides:
+            if _number(value) is None:
+                strange = is_nan(value)
+                result = (
+                    tir.Or(result, strange) if name == "NE" else tir.And(result, tir.Not(strange))
+                )
+    for variable, value in reversed(bound):
+        result = tir.Let(variable, value, result)
+    return result
+
+
+def _buffer_name(value: Any) -> str:
+    return str(getattr(getattr(value, _LOADS.get(_name(value), ""), None), "name", ""))
+
+
+def _name(node: Any) -> str:
+    return type(node).__name__
+
+
+def _dtype(value: Any) -> tuple[str, str]:
+    """An expression's dtype, and "x8" of one of eight lanes."""
+    dtype, times, lanes = str(type_of(value).dtype).partition("x")
+    return dtype, times + lanes
+
+
+def _like(tir: Any, number: float, value: Any) -> Any:
+    """A constant of an expression's dtype, in each of its lanes."""
+    dtype, lanes = _dtype(value)
+    constant = tir.FloatImm(dtype, number)
+    return tir.Broadcast(constant, int(lanes[1:])) if lanes else constant
+
+
+def _number(value: Any) -> float | None:
+    """The number that an expression is, or is a vector of; None of others, and of NaN."""
+    constant = value.value if _name(value) == "Broadcast" else value
+    known = _name(constant) == "FloatImm" and not math.isnan(constant.value)
+    return float(constant.value) if known else None
