@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch._decomp import core_aten_decompositions, decomposition_table
 
+from relascope.engine.pytorch.compositions_along import ALONG
+
 _MORE = (
     "_batch_norm_with_update _native_batch_norm_legit any clamp clamp_max clamp_min dist fmod "
     "grid_sampler_2d narrow_copy native_batch_norm native_group_norm native_layer_norm "
@@ -23,6 +25,28 @@ _MORE = (
     "upsample_trilinear3d view_copy"
 )
 """What PyTorch composes of core operators, though it does not count among its core ones."""
+
+
+Known = Callable[[str], bool]
+"""Whether a frontend has an operator, by its name."""
+
+
+def name_of(op: Any) -> str:
+    """Such as "add.Tensor" or "relu.default"."""
+    name = op._schema.name.removeprefix("aten::")
+    return f"{name}.{op._schema.overload_name or 'default'}"
+
+
+def composing(op: Any, known: Known) -> dict[Any, Callable[..., Any]]:
+    """What an operator is composed by: functions of PyTorch by the ATen operators they are for.
+
+    Args:
+        known: those that the frontend has stay whole.
+    """
+    table = {o: made for o, made in compositions().items() if not known(name_of(o))}
+    if op in decomposition_table and not known(name_of(op)):
+        table.setdefault(op, decomposition_table[op])
+    return table
 
 
 @cache
@@ -33,10 +57,35 @@ def compositions() -> dict[Any, Callable[..., Any]]:
     forms = [getattr(packet, o) for packet in more for o in packet.overloads()]
     table = {op: decomposition_table[op] for op in forms if op in decomposition_table}
     table |= core_aten_decompositions()
-    for name, made in _OURS.items():
+    for name, made in (_OURS | ALONG).items():
         packet, _, overload = name.partition(".")
         table[getattr(getattr(aten, packet), overload or "default")] = made
     return table
+
+
+_NEED_AXES = (
+    "amax amin argmax argmin argsort cummax cummin cumprod cumsum gather index_add index_copy "
+    "index_select kthvalue linalg_vector_norm logcumsumexp max min prod roll scatter scatter_add "
+    "scatter_reduce sort topk"
+)
+
+
+def lacks_axes(op: Any, args: list[Any]) -> bool:
+    """Whether an operator along an axis is given a tensor that has none."""
+    first = args[0] if len(args) > 1 else None
+    if not isinstance(first, Tensor) or first.dim() or name_of(op) in ("max.other", "min.other"):
+        return False
+    return name_of(op).partition(".")[0] in _NEED_AXES.split()
+
+
+def with_an_axis(op: Any, *args: Any, **options: Any) -> Any:
+    """An operator's results, for tensors of no axes given as ones of a single element."""
+
+    def raised(value: Any) -> Any:
+        return value.reshape(1) if isinstance(value, Tensor) and not value.dim() else value
+
+    made = op(*(raised(a) for a in args), **options)
+    return tuple(m.reshape(()) for m in made) if isinstance(made, tuple) else made.reshape(())
 
 
 def _floating(x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn
 
 import torch
@@ -23,7 +24,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from relascope.core.errors import EngineError, lines_of
-from relascope.engine.pytorch.compositions import compositions
+from relascope.engine.pytorch.compositions import composing, lacks_axes, name_of, with_an_axis
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
@@ -219,9 +220,11 @@ class _Writer:
         )
 
     def call(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
-        if not self.known(_name(op)):
-            return self.decomposed(op, args, kwargs)
         args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
+        if lacks_axes(op, self.value(args)):
+            return self.decomposed(op, partial(with_an_axis, op), args, kwargs)
+        if not self.known(name_of(op)):
+            return self.decomposed(op, op, args, kwargs)
         node = self.graph.call_function(op, tuple(args), kwargs)
         with self.without_memory(op):
             value = op(*self.value(list(args)), **self.value(kwargs))
@@ -243,20 +246,23 @@ class _Writer:
                 f"{op} cannot be imported as it is used here: {lines_of(wrong)[-1]}", REWRITE
             )
 
-    def decomposed(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
+    def decomposed(
+        self, op: Any, form: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Node:
         """An operator that the importer does not have, in those that it may have."""
-        args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
         nodes = list(dict.fromkeys(a for a in _flat([args, kwargs]) if isinstance(a, Node)))
 
         def run(*tensors: torch.Tensor) -> Any:
             given = dict(zip(nodes, tensors, strict=True))
-            return op(*_replaced(args, given), **_replaced(kwargs, given))
+            return form(*_replaced(args, given), **_replaced(kwargs, given))
 
-        table = {o: made for o, made in compositions().items() if not self.known(_name(o))}
+        given, table = [n.meta["val"] for n in nodes], composing(op, self.known)
         with self.without_memory(op):
-            inner = make_fx(run, decomposition_table=table)(*(n.meta["val"] for n in nodes))
+            inner = make_fx(run, decomposition_table=table)(*given)
+            if any(_is_mutable(n) for n in inner.graph.nodes):
+                inner = make_fx(torch.func.functionalize(inner))(*given)
         calls = [n for n in inner.graph.nodes if n.op == "call_function"]
-        if any(n.target is op for n in calls):
+        if any((n.target is op and form is op) or _is_mutable(n) for n in calls):
             self.refuse(*unknown(self.frontend, op._schema.name))
         made: dict[Node, Any] = {}
         placeholders = iter(nodes)
@@ -276,7 +282,9 @@ class _Writer:
                 return _replaced(node.args[0], made)
         raise AssertionError("a graph has an output")
 
-    def item(self, source: Node, index: int) -> Node:
+    def item(self, source: Any, index: int) -> Node:
+        if isinstance(source, list | tuple):
+            return source[index]
         node = self.graph.call_function(operator.getitem, (source, index))
         return self.typed(node, source.meta["val"][index])
 
@@ -324,10 +332,9 @@ class _Writer:
         raise EngineError("operator", message, self.origin.where, hint)
 
 
-def _name(op: Any) -> str:
-    """Such as "add.Tensor" or "relu.default"."""
-    name = op._schema.name.removeprefix("aten::")
-    return f"{name}.{op._schema.overload_name or 'default'}"
+def _is_mutable(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
 
 
 def _types(schema: Any) -> list[str]:

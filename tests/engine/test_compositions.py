@@ -12,6 +12,7 @@ ANY = [-math.inf, -30.0, -2.5, -1.0, -0.75, -0.0, 0.0, 1e-4, 0.5, 1.0, 2.0, 7.5,
 PAIRS = torch.cartesian_prod(torch.tensor([*ANY, math.nan]), torch.tensor([*ANY, math.nan])).T
 MATRIX = torch.arange(24.0).reshape(4, 6) / 7
 SQUARE = MATRIX[:, :4]
+WAVES = torch.tensor([[1, 3, 3, math.nan, 0, 5], [2, 0, -1, -1, 0, 2], [0, 7, 7, 7, 1, 0], [1] * 6])
 CUBE = torch.arange(48.0).reshape(2, 4, 6) / 7
 
 ONE = [aten.exp2.default, aten.expm1.default, aten.asinh.default, aten.erfc.default]
@@ -32,6 +33,25 @@ PARTS = [
     (aten._trilinear.default, (SQUARE, SQUARE, SQUARE, [0], [1], [2], [1])),
     (aten.addbmm.default, (torch.ones(4, 4), CUBE, CUBE.mT)),
     (aten.addmv.default, (torch.ones(4), MATRIX, MATRIX[0])),
+    (aten.cummax.default, (WAVES, 1)),
+    (aten.cummin.default, (WAVES, 0)),
+    (aten.cumprod.default, (MATRIX, 1)),
+    (aten.logcumsumexp.default, (MATRIX, 0)),
+    (aten.sort.stable, (WAVES,), {"stable": True, "descending": True}),
+    (aten.kthvalue.default, (CUBE, 2, 1)),
+    (aten.max.dim, (WAVES, 1)),
+    (aten.min.dim, (WAVES, 0, True)),
+    (aten.median.dim, (WAVES, 1)),
+    (aten.nanmedian.dim, (WAVES, 0)),
+    (aten.index_reduce.default, (MATRIX, 0, torch.tensor([1, 3, 1]), MATRIX[:3], "mean")),
+    (aten.take.default, (MATRIX, torch.tensor([[3, -1], [0, 5]]))),
+    (aten.searchsorted.Tensor, (MATRIX, WAVES)),
+    (aten.masked_scatter.default, (MATRIX, MATRIX > 1, CUBE)),
+    (aten.round.decimals, (MATRIX * 100,), {"decimals": -1}),
+    (aten.heaviside.default, (WAVES, MATRIX)),
+    (aten.max_pool2d_with_indices.default, (CUBE, [3, 2], [2, 2], [1, 1], [1, 2], True)),
+    (aten.max_pool3d_with_indices.default, (CUBE[None], [2, 2, 2])),
+    (aten.adaptive_max_pool2d.default, (CUBE, [3, 4])),
 ]
 
 
@@ -66,7 +86,9 @@ def test_gradients_are_pytorchs(op):
         torch.testing.assert_close(ours.expand_as(kept)[kept], theirs[kept], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("op", "given"), PARTS, ids=str)
-def test_parts_and_products_are_pytorchs(op, given):
-    ours, theirs = compositions()[op](*given), op(*given)
+@pytest.mark.parametrize("case", PARTS, ids=lambda case: str(case[0]))
+def test_parts_and_products_are_pytorchs(case):
+    op, given, *options = case
+    options = options[0] if options else {}
+    ours, theirs = compositions()[op](*given, **options), op(*given, **options)
     alike(ours, theirs)

@@ -54,6 +54,14 @@ _LEFT_OUT = (
 """These compute something else than PyTorch, or leave options out: PyTorch's own decompositions
 stand in for them."""
 
+_WRITTEN_OUT = (
+    "any.dim any.dims as_strided.default cumprod.default diagonal.default instance_norm.default "
+    "linspace.default max.dim max_pool2d_with_indices.default max_pool3d_with_indices.default "
+    "median.default median.dim meshgrid.default meshgrid.indexing outer.default round.decimals "
+    "take.default"
+)
+"""Of these TVM takes some forms only, or has no gradient: a trace has them written with others."""
+
 Convert = Callable[[Node], Any]
 """From a node of the FX graph to what it becomes."""
 
@@ -165,6 +173,8 @@ class Converter(ExportedProgramImporter):
             self.nearest: "upsample_nearest2d.vec",
             self.power: "pow.Scalar pow.Tensor_Tensor",
             self.same: "clone.default contiguous.default detach.default",
+            self.scattered: "scatter_add.default scatter_reduce.two",
+            self.sort: "sort.default",
             self.select: "select.int",
             self.to: "to.device to.dtype to.dtype_layout to.other to.prim_Device _to_copy.default",
             matmul: "bmm.default matmul.default mm.default",
@@ -174,6 +184,8 @@ class Converter(ExportedProgramImporter):
             self.index: "index.Tensor",
             self.resized: "upsample_bicubic2d.vec upsample_bilinear2d.vec",
             self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
+            self.put: "index_put.default",
+            self.wide_index: "gather.default index_select.default scatter.src scatter.value",
             self.scaled: "add.Tensor add.Scalar sub.Tensor sub.Scalar",
         }
         ours |= {n: mend(theirs[n]) for mend, names in mended.items() for n in names.split()}
@@ -182,6 +194,10 @@ class Converter(ExportedProgramImporter):
         drawing = (*unlike.RANDOM, "native_dropout")
         ours |= {n: self.random for n in theirs if n.partition(".")[0] in drawing}
         return {k: v for k, v in {**theirs, **ours}.items() if k not in _LEFT_OUT.split()}
+
+    def knows(self, name: str) -> bool:
+        """Whether an operator of a trace stays as it is."""
+        return name in self.convert_map and name not in _WRITTEN_OUT.split()
 
     def convert(self, node: Node) -> Any:
         """Convert one node of the FX graph, and hold its type against PyTorch's.
@@ -504,7 +520,156 @@ class Converter(ExportedProgramImporter):
         return self.op.take(data, place, axis)
 
     def index(self, theirs: Convert) -> Convert:
-        """TVM's reads before the tensor's begin where an index counts from the end."""
+        """TVM's reads before the tensor's begin where an index counts from the end, and takes some
+        indices apart that PyTorch takes together."""
+
+        def convert(node: Node) -> Any:
+            places: Any = node.args[1]
+            given = [p for p in places if p is not None]
+            if len(given) < 2 or any(p.meta["val"].dtype == torch.bool for p in given):
+                return mended(node)
+            return self.together(node, [None if p is None else self.env[p] for p in places])
+
+        mended = self.counted(theirs)
+        return convert
+
+    def together(self, node: Node, places: list[Any]) -> Any:
+        """Elements at several axes' indices at once: their axes come first, as one."""
+        data = self.env[node.args[0]]
+        size, op = shape(data), self.op
+        axes = [i for i, p in enumerate(places) if p is not None]
+        rest = [i for i in range(len(size)) if i not in axes]
+        flat: Any = None
+        for axis in axes:
+            index = op.astype(self.from_front(places[axis], size[axis]), "int64")
+            if flat is None:
+                flat = index
+            else:
+                flat = op.add(op.multiply(flat, relax.const(size[axis], "int64")), index)
+        taken = list(shape(flat))
+        front = op.permute_dims(data, [*axes, *rest]) if axes != list(range(len(axes))) else data
+        kept = [size[i] for i in rest]
+        rows = op.reshape(front, [math.prod(size[i] for i in axes), *kept])
+        made = op.reshape(op.take(rows, op.reshape(flat, [-1]), 0), [*taken, *kept])
+        if axes[-1] - axes[0] + 1 == len(axes) and axes[0]:  # side by side, they stay in place
+            rank, first = len(taken), axes[0]
+            order = [
+                *range(rank, rank + first),
+                *range(rank),
+                *range(rank + first, rank + len(kept)),
+            ]
+            made = op.permute_dims(made, order)
+        return made
+
+    def put(self, theirs: Convert) -> Convert:
+        """TVM's takes an index for each axis, none of them a mask."""
+
+        def convert(node: Node) -> Any:
+            data, places, values, *accumulate = node.args
+            size = shape(self.env[data])
+            found = [None if p is None else self.env[p] for p in places]  # type: ignore[union-attr]
+            if any(p is not None and str(p.ty.dtype) == "bool" for p in found):
+                value = self.env[values]
+                if len(found) > 1 or any(accumulate) or math.prod(shape(value)) > 1:
+                    self.refuse(node, "Values written where a mask is true cannot be imported.")
+                mask, value = found[0], self.op.reshape(value, [])
+                missing = [1] * (len(size) - len(shape(mask)))
+                mask = self.op.reshape(mask, [*shape(mask), *missing])
+                return self.op.where(mask, value, self.env[data])
+            axes = [i for i, p in enumerate(found) if p is not None]
+            if len(axes) == len(size):
+                return self.counted(theirs)(node)
+            return self.put_apart(node, found, axes, any(accumulate))
+
+        return convert
+
+    def put_apart(self, node: Node, found: list[Any], axes: list[int], adding: bool) -> Any:
+        """Values written at indices of some axes: these come first, and the others are whole."""
+        data, value = self.env[node.args[0]], self.env[node.args[2]]
+        op, size = self.op, shape(data)
+        rest = [i for i in range(len(size)) if i not in axes]
+        among = list(np.broadcast_shapes(*(tuple(shape(found[i])) for i in axes)))
+        first = axes[0] if axes[-1] - axes[0] + 1 == len(axes) else 0  # where PyTorch has theirs
+        written = [*(size[i] for i in rest[:first]), *among, *(size[i] for i in rest[first:])]
+        end = first + len(among)
+        turned = [*range(first, end), *range(first), *range(end, len(written))]
+        value = op.permute_dims(op.broadcast_to(value, written), turned)
+        places = [self.from_front(found[i], size[i]) for i in axes]
+        places = [op.reshape(p, [*shape(p), *[1] * len(rest)]) for p in places]
+        for place, axis in enumerate(rest):
+            along = [1] * len(written)
+            along[len(among) + place] = size[axis]
+            places.append(relax.const(np.arange(size[axis]).reshape(along), "int64"))
+        index = relax.Tuple([op.astype(p, "int64") for p in places])
+        made = op.index_put(op.permute_dims(data, [*axes, *rest]), index, value, adding)
+        return op.permute_dims(made, [(axes + rest).index(i) for i in range(len(size))])
+
+    def wide_index(self, theirs: Convert) -> Convert:
+        """Indices along an axis, of any whole number; TVM's take int64."""
+
+        def given(node: Node) -> dict[Node, Any]:
+            index: Any = node.args[2]
+            size = shape(self.env[node.args[0]])[node.args[1]]  # type: ignore[index]
+            return {index: self.from_front(self.cast(self.env[index], torch.int64), size)}
+
+        return self.on_others(theirs, given)
+
+    def scattered(self, node: Node) -> Any:
+        """Elements brought together at places along an axis."""
+        data, axis, index, source, *how = self.retrieve_args(node)
+        kind, op = (*how, "sum")[0], self.op
+        among = node.kwargs.get("include_self", True)
+        floating = "float" in str(data.ty.dtype)
+        if str(data.ty.dtype) == "bool" or (kind == "mean" and not floating):
+            self.refuse(node, f"Scattering by {kind} in {data.ty.dtype} cannot be imported.")
+        index, size = self.cast(index, torch.int64), list(shape(index))
+        if list(shape(source)) != size:
+            axes = list(range(len(size)))
+            source = op.strided_slice(source, axes, [0] * len(size), size)
+        least, most = (-math.inf, math.inf) if floating else self.limits(data)
+        by, start = {
+            "sum": ("add", 0),
+            "mean": ("add", 0),
+            "prod": ("mul", 1),
+            "amax": ("max", least),
+            "amin": ("min", most),
+        }[kind]
+
+        def filled(value: float) -> Any:
+            return op.broadcast_to(self.number(value, data), size)
+
+        if not among:
+            data = op.scatter_elements(data, index, filled(start), axis)
+        made = op.scatter_elements(data, index, source, axis, by)
+        if kind != "mean":
+            return made
+        count = op.broadcast_to(self.number(1, data), list(shape(data)))
+        if not among:
+            count = op.scatter_elements(count, index, filled(0), axis)
+        return op.divide(made, op.scatter_elements(count, index, filled(1), axis, "add"))
+
+    def limits(self, data: Any) -> tuple[int, int]:
+        """The least and the largest number of a dtype of whole numbers."""
+        kind = np.iinfo(str(data.ty.dtype))
+        return int(kind.min), int(kind.max)
+
+    def sort(self, node: Node) -> Any:
+        """NaN stands above all, which TVM's comparison cannot: it comes to the end first."""
+        given = list(self.retrieve_args(node))
+        data, axis, down = given + [-1, False][len(given) - 1 :]
+        op = self.op
+        if "float" not in str(data.ty.dtype):
+            order = op.argsort(data, axis, down, dtype="int64")
+            return [op.gather_elements(data, order, axis), order]
+        lost = op.astype(op.isnan(data), "int32")
+        first = op.argsort(lost, axis, down, dtype="int64")
+        moved = op.gather_elements(data, first, axis)
+        moved = op.where(op.isnan(moved), self.number(math.inf, data), moved)
+        order = op.gather_elements(first, op.argsort(moved, axis, down, dtype="int64"), axis)
+        return [op.gather_elements(data, order, axis), order]
+
+    def counted(self, theirs: Convert) -> Convert:
+        """Their converter, given indices that count from the begin."""
 
         def given(node: Node) -> dict[Node, Any]:
             source, indices = node.args[:2]
@@ -628,7 +793,7 @@ class Converter(ExportedProgramImporter):
         if len(bounds) == 1:
             bounds = [None, *bounds] if "max" in str(node.target) else [*bounds, None]
         low, high = bounds
-        if "float" in str(x.ty.dtype) and not isinstance(low or high, relax.Expr):
+        if "float" in str(x.ty.dtype) and not any(isinstance(b, relax.Expr) for b in bounds):
             infinite = (-math.inf, math.inf)
             limits = [b if v is None else v for v, b in zip((low, high), infinite, strict=True)]
             return self.op.clip(x, *limits)

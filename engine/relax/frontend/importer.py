@@ -52,7 +52,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         progress(0.2, "taking the gradient with PyTorch's autograd")
         trace = joint_trace(model, trace)
     else:
-        trace = trace_to_fx(model, converter.convert_map.__contains__)
+        trace = trace_to_fx(model, converter.knows)
     converter.constants = trace.constants
     progress(0.4, "converting operators to Relax")
     tensors = {**model.parameters, **model.buffers}

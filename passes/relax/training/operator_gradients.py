@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.relax import op
@@ -186,10 +187,26 @@ def _around(data: Any, widths: list[tuple[int, int]]) -> Any:
     return op.nn.pad(data, [w for pair in widths for w in pair])
 
 
+_PAD_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+"""Paddings that repeat elements, and what NumPy calls them."""
+
+
 def _pad(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     attrs, size = call.attrs, shape(call.args[0])
-    if str(attrs.pad_mode) != "constant":
-        raise no_gradient("nn.pad", "is known for constant padding only")
+    mode = _PAD_MODES.get(str(attrs.pad_mode))
+    if mode:
+        widths = [int(p) for p in attrs.pad_width]
+        for axis, extent in enumerate(size):
+            before, after = widths[2 * axis : 2 * axis + 2]
+            if before < 0 or after < 0:
+                raise no_gradient("nn.pad", f"by {mode} is not known for negative widths")
+            if before or after:
+                places = np.pad(np.arange(extent), (before, after), mode)  # type: ignore[call-overload]
+                grad = builder.normalize(grad)
+                taken = [*shape(grad)[:axis], extent, *shape(grad)[axis + 1 :]]
+                like = op.zeros(taken, dtype(grad))
+                grad = op.grad.take_backward(grad, like, relax.const(places, "int64"), axis)
+        return [grad, *_none(call, 1)]
     begin = [int(p) for p in attrs.pad_width][::2]
     end = [b + d for b, d in zip(begin, size, strict=True)]
     return [op.strided_slice(grad, list(range(len(size))), begin, end), *_none(call, 1)]
@@ -242,6 +259,8 @@ def _adaptive_avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> l
     (data,) = call.args
     batch, channels, *size = shape(data)
     _, _, *places = shape(variable)
+    if any(s % p for s, p in zip(size, places, strict=True)):
+        return _pooled(variable, call, grad, builder)
     (rows, columns), (down, across) = places, pooled(str(call.attrs.layout), size, places)
     share = op.multiply(grad, number(1 / (down * across), data))
     apart = op.reshape(share, [batch, channels, rows, 1, columns, 1])
@@ -345,6 +364,155 @@ def _resize2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [op.sum(apart, [3, 5]), *_none(call, 1)]
 
 
+def _scatter_elements(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    data, indices, updates = call.args
+    axis, kind = int(call.attrs.axis), str(call.attrs.reduction)
+
+    def taken(values: Any) -> Any:
+        return op.gather_elements(values, indices, axis)
+
+    none = op.grad.no_grad(indices)
+    if kind == "add":
+        return [grad, none, taken(grad)]
+    if kind == "update":
+        zeros = op.zeros(list(shape(updates)), dtype(updates))
+        return [op.scatter_elements(grad, indices, zeros, axis), none, taken(grad)]
+    if kind not in ("max", "min"):
+        raise no_gradient("scatter_elements", f"by {kind} is not known")
+    # Shared evenly among all that are as large (small) as the result.
+    hit = op.astype(op.equal(data, variable), dtype(data))
+    hits = op.astype(op.equal(updates, taken(variable)), dtype(data))
+    share = builder.emit(op.divide(grad, op.scatter_elements(hit, indices, hits, axis, "add")))
+    return [op.multiply(hit, share), none, op.multiply(hits, taken(share))]
+
+
+def _index_put(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    _, indices, values = call.args
+    none = relax.Tuple([op.grad.no_grad(f) for f in indices.fields])
+    by_values = fitted(op.index_tensor(grad, indices), values, builder)
+    if not bool(call.attrs.accumulate):
+        zeros = op.zeros(list(shape(values)), dtype(values))
+        grad = op.index_put(grad, indices, zeros, accumulate=False)
+    return [grad, none, by_values]
+
+
+def _slice_scatter(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    _, source, *place = call.args
+    begin, end, step = (int(getattr(p, "value", p)) for p in place)
+    axis = int(call.attrs.axis)
+    zeros = op.zeros(list(shape(source)), dtype(source))
+    by_data = op.slice_scatter(grad, zeros, begin, end, step, axis)
+    return [by_data, op.strided_slice(grad, [axis], [begin], [end], [step]), *_none(call, 2)]
+
+
+def _of_two(formula: Callable[[Any, Any, Any], list[Any]]) -> Gradient:
+    """Of a function of two numbers, from both and the result's gradient."""
+
+    def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+        x, y = call.args
+        found = zip(formula(x, y, grad), (x, y), strict=True)
+        return [fitted(f, a, builder) for f, a in found]
+
+    return gradient
+
+
+def _atan2(y: Any, x: Any, grad: Any) -> list[Any]:
+    square = x * x + y * y
+    zero, one = number(0.0, x), number(1.0, x)
+    none = op.equal(square, zero)
+    share = op.where(none, zero, op.divide(grad, op.where(none, one, square)))
+    return [share * x, op.negative(share * y)]
+
+
+def _prelu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    x, weight = call.args
+    rank = len(shape(x))
+    along = [1] * rank
+    axis = int(call.attrs.axis) % rank
+    along[axis] = shape(weight)[0]
+    above, zero = op.greater(x, number(0.0, x)), number(0.0, x)
+    by_x = op.where(above, grad, grad * op.reshape(weight, along))
+    by_weight = builder.normalize(op.where(above, zero, grad * x))
+    others = [i for i in range(rank) if along[i] == 1 and i != axis]
+    others += [axis] if along[axis] == 1 else []
+    summed = op.sum(by_weight, others) if others else by_weight
+    return [by_x, op.reshape(summed, list(shape(weight)))]
+
+
+def _conv_transpose(rank: int) -> Gradient:
+    """Its adjoint is a convolution with the same weight, whose weight's gradient is its own."""
+
+    def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+        attrs, (data, weight) = call.attrs, call.args
+        name = f"nn.conv{rank}d_transpose"
+        layouts = str(attrs.data_layout), str(attrs.kernel_layout)
+        if layouts not in (("NCW", "IOW"), ("NCHW", "IOHW")):
+            raise no_gradient(name, "is known in the layouts NCHW and IOHW only")
+        padding = [int(p) for p in attrs.padding]
+        strides, dilation = ([int(v) for v in way] for way in (attrs.strides, attrs.dilation))
+        if rank == 1:  # an image that is one row high
+            data, weight, grad = (builder.emit(op.expand_dims(a, 2)) for a in (data, weight, grad))
+            padding, strides, dilation = (
+                [0, padding[0], 0, padding[1]],
+                [1, *strides],
+                [1, *dilation],
+            )
+        else:
+            grad = builder.emit(grad)
+        how = (strides, padding, dilation, int(attrs.groups))
+        by_data = builder.emit(op.nn.conv2d(grad, weight, *how))
+        by_weight = conv2d(
+            by_data, builder.normalize(op.nn.conv2d(grad, weight, *how)), data, builder
+        )[1]
+        found = [by_data, by_weight]
+        return [op.squeeze(g, [2]) for g in found] if rank == 1 else found
+
+    return gradient
+
+
+def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Of means over windows: along each axis a product with what the windows take of it."""
+    (data,) = call.args
+    attrs, size, places = call.attrs, list(shape(data)), list(shape(variable))
+    rank = len(size) - 2
+    layout = str(getattr(attrs, "layout", ""))
+    if not layout.startswith("NC") or len(layout) != len(size):
+        raise no_gradient("pooling", "is known with channels second only")
+    for axis in range(2, 2 + rank):
+        extent, count = size[axis], places[axis]
+        share = _share(attrs, axis - 2, rank, extent, count)
+        matrix = relax.const(share, dtype(data))
+        axes = [i for i in range(2 + rank) if i != axis] + [axis]
+        grad = op.matmul(op.permute_dims(grad, axes), matrix)
+        grad = op.permute_dims(grad, [axes.index(i) for i in range(2 + rank)])
+    return [grad]
+
+
+def _share(attrs: Any, axis: int, rank: int, extent: int, count: int) -> Any:
+    """(places, extent): the part that each element has of each mean along one axis."""
+    places = np.arange(count)
+    padding = 0
+    if not hasattr(attrs, "pool_size"):  # adaptive
+        begin, end = places * extent // count, -(-(places + 1) * extent // count)
+        across, inside = np.ones(count, int), end - begin
+        step, reach = begin[:, None], int(inside.max())
+        at = step + np.arange(reach) * across[:, None]
+        valid = at < end[:, None]
+    else:
+        window, stride = int(attrs.pool_size[axis]), int(attrs.strides[axis])
+        padding, after = int(attrs.padding[axis]), int(attrs.padding[axis + rank])
+        begin = places * stride - padding
+        at = begin[:, None] + np.arange(window) * int(attrs.dilation[axis])
+        valid = (at >= 0) & (at < extent)
+        inside = valid.sum(1)
+        if bool(attrs.count_include_pad):
+            inside = np.minimum(begin + window, extent + after) - begin
+    share = np.zeros((count, extent))
+    rows = np.broadcast_to(places[:, None], at.shape)
+    np.add.at(share, (rows[valid], at[valid]), 1)
+    return share / np.maximum(inside, 1)[:, None]
+
+
 def _none(call: Any, first: int = 0) -> list[Any]:
     """No gradient for the arguments from `first` on."""
     return [op.grad.no_grad(a) for a in call.args[first:]]
@@ -401,6 +569,20 @@ OWN: dict[str, Gradient] = {
     "flip": lambda variable, call, grad, builder: [op.flip(grad, int(call.attrs.axis))],
     "astype": _astype,
     "gather_elements": _gather_elements,
+    "scatter_elements": _scatter_elements,
+    "index_put": _index_put,
+    "slice_scatter": _slice_scatter,
+    "nn.prelu": _prelu,
+    "nn.conv1d_transpose": _conv_transpose(1),
+    "nn.conv2d_transpose": _conv_transpose(2),
+    "floor_mod": _of_two(lambda x, y, g: [g, op.negative(g * op.floor(op.divide(x, y)))]),
+    "mod": _of_two(lambda x, y, g: [g, op.negative(g * op.trunc(op.divide(x, y)))]),
+    "log_add_exp": _of_two(lambda x, y, g: [g * op.sigmoid(x - y), g * op.sigmoid(y - x)]),
+    "atan2": _of_two(_atan2),
+    **dict.fromkeys(
+        ("nn.avg_pool1d", "nn.avg_pool3d", "nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool3d"),
+        _pooled,
+    ),
     **dict.fromkeys(("floor", "ceil", "round", "trunc", "sign", "floor_divide"), _flat),
 }
 """By an operator's name."""

@@ -21,6 +21,7 @@ LIMITS = {"float32": (1e-5, 1e-4), "float64": (1e-12, 1e-10)}
 KINKS = torch.tensor([[-3.0, -1.0, -0.5, 0.0], [0.5, 1.0, 3.0, 6.0]], dtype=torch.float64)
 TIES = torch.tensor([[2.0, -1.0, 2.0, 0.5], [1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
 IMAGE = (2, 4, 8, 9)
+PLACES = torch.tensor([[0, 0], [3, 1], [2, 2]])
 ONLY_FLOAT32 = {"hardsigmoid"}  # whose gradient takes a sixth in float32 in PyTorch itself
 
 
@@ -238,6 +239,95 @@ GROUPS = {
         "adaptive to one": (lambda x: F.adaptive_avg_pool2d(x, 1).tanh(), (draw(*IMAGE),)),
         "nearest": (lambda x: F.interpolate(x, scale_factor=2).tanh(), (draw(2, 2, 3, 4),)),
         "pixel shuffle": (lambda x: F.pixel_shuffle(x, 2).tanh(), (draw(1, 8, 2, 3),)),
+        "adaptive, overlapping": (lambda x: F.adaptive_avg_pool2d(x, (3, 5)), (draw(*IMAGE),)),
+        "adaptive 1D": (lambda x: F.adaptive_avg_pool1d(x, 3).tanh(), (draw(2, 3, 7),)),
+        "average pool 1D": (lambda x: F.avg_pool1d(x, 3, 2, 1).tanh(), (draw(2, 3, 7),)),
+        "average pool 3D, to the end": (
+            lambda x: F.avg_pool3d(x, 2, 2, 1, ceil_mode=True, count_include_pad=False).tanh(),
+            (draw(1, 2, 3, 4, 5),),
+        ),
+        "max pool with indices": (
+            lambda x: F.max_pool2d(x, 3, 2, 1, 2, return_indices=True)[0].tanh(),
+            (draw(*IMAGE),),
+        ),
+        "adaptive max": (lambda x: F.adaptive_max_pool2d(x, (3, 2)).tanh(), (draw(*IMAGE),)),
+        "reflected": (lambda x: F.pad(x, (2, 1, 0, 3), "reflect").tanh(), (draw(*IMAGE),)),
+        "replicated": (lambda x: F.pad(x, (2, 1, 0, 3), "replicate").tanh(), (draw(*IMAGE),)),
+        "around": (lambda x: F.pad(x, (2, 1, 0, 3), "circular").tanh(), (draw(*IMAGE),)),
+        "transposed": (
+            lambda x, w: F.conv_transpose2d(x, w, None, 2, 1, 1).tanh(),
+            (draw(1, 4, 3, 5), (4, 6, 3, 3)),
+        ),
+        "transposed 1D, in groups": (
+            lambda x, w: F.conv_transpose1d(x, w, None, 3, groups=2).tanh(),
+            (draw(1, 4, 5), (4, 2, 2)),
+        ),
+    },
+    "written out": {
+        "rms norm": (lambda x, w: F.rms_norm(x, (4,), w), (draw(3, 4), (4,))),
+        "cosine": (lambda x, w: F.cosine_similarity(x, w), (draw(3, 4), (3, 4))),
+        "quantile": (lambda x: x.quantile(0.3, 1), (draw(3, 5),)),
+        "diff": (lambda x: x.diff(n=2), (draw(3, 5),)),
+        "instance norm": (lambda x: F.instance_norm(x).tanh(), (draw(2, 3, 5),)),
+        "cumprod": (lambda x: x.cumprod(1), (draw(3, 5),)),
+        "cummax": (lambda x: x.cummax(0)[0].tanh(), (draw(5, 3),)),
+        "logcumsumexp": (lambda x: x.logcumsumexp(1), (draw(3, 5),)),
+        "max along": (lambda x: x.max(1)[0].tanh(), (TIES,)),
+        "min along": (lambda x: x.min(0, keepdim=True)[0].tanh(), (draw(3, 5),)),
+        "median": (lambda x: x.median(1)[0].tanh(), (draw(3, 5),)),
+        "sort": (lambda x: x.sort(dim=1, descending=True, stable=True)[0].cumsum(1), (draw(3, 5),)),
+        "diagonal": (lambda x: x.diagonal(1).tanh(), (draw(4, 5),)),
+        "trace": (lambda x: x.trace().tanh(), (draw(4, 5),)),
+        "unfold": (lambda x: x.unfold(1, 3, 2).tanh(), (draw(3, 7),)),
+        "take": (lambda x: x.take(chosen(0, -1, 3, 3)).tanh(), (draw(3, 5),)),
+        "meshgrid": (
+            lambda x: torch.stack(torch.meshgrid(x, x * 2, indexing="xy")).tanh(),
+            (draw(4),),
+        ),
+        "round": (lambda x: x.round(decimals=1) * x, (draw(3, 5),)),
+        "no axes": (lambda x: x.sum().cumsum(0) * x.max().index_select(0, chosen(0)), (draw(3),)),
+        "var_mean": (lambda x: sum(torch.var_mean(x, 1)), (draw(3, 5),)),
+    },
+    "scattered": {
+        "scatter": (lambda x, w: x.scatter(1, PLACES, w), (draw(3, 4), (3, 2))),
+        "scatter_add": (lambda x, w: x.scatter_add(1, PLACES, w).tanh(), (draw(3, 4), (3, 2))),
+        "scatter_reduce": (
+            lambda x, w: x.scatter_reduce(1, PLACES, w, "amax").tanh(),
+            (draw(3, 4), (3, 2)),
+        ),
+        "their mean": (
+            lambda x, w: x.scatter_reduce(1, PLACES, w, "mean", include_self=False).tanh(),
+            (draw(3, 4), (3, 2)),
+        ),
+        "index_add": (lambda x, w: x.index_add(0, chosen(2, 0), w).tanh(), (draw(3, 4), (2, 4))),
+        "index_copy": (lambda x, w: x.index_copy(1, chosen(3, 0), w), (draw(3, 4), (3, 2))),
+        "index_fill": (lambda x: x.index_fill(1, chosen(3, 0), 2.0).tanh(), (draw(3, 4),)),
+        "index_put": (
+            lambda x, w: x.index_put((chosen(2, -1),), w, accumulate=True).tanh(),
+            (draw(3, 4), (2, 4)),
+        ),
+        "where a mask is": (lambda x: x.index_put((x > 0,), torch.zeros(())) * x, (draw(3, 4),)),
+        "slice": (lambda x, w: x.slice_scatter(w, 1, 0, 4, 2), (draw(3, 4), (3, 2))),
+        "several indices": (
+            lambda x: x[:, chosen(0, 2)[:, None], chosen(1, 3, -1)].tanh(),
+            (draw(2, 3, 4),),
+        ),
+        "indices apart": (lambda x: x[chosen(0, 1), :, chosen(1, 3)].tanh(), (draw(2, 3, 4),)),
+        "max_unpool": (
+            lambda x: torch._C._nn.max_unpool2d(
+                *F.max_pool2d(x, 2, return_indices=True), (4, 6)
+            ).tanh(),
+            (draw(1, 2, 4, 6),),
+        ),
+    },
+    "of two": {
+        "atan2": (torch.atan2, (draw(3, 4), (3, 4))),
+        "remainder": (torch.remainder, (draw(3, 4) * 3, (3, 4))),
+        "fmod": (torch.fmod, (draw(3, 4) * 3, (4,))),
+        "logaddexp": (torch.logaddexp, (draw(3, 4), (4,))),
+        "prelu": (F.prelu, (KINKS, (4,))),
+        "outer": (torch.outer, (draw(3), (4,))),
+        "fmax": (torch.fmax, (draw(3, 4), (3, 4))),
     },
 }
 
@@ -329,18 +419,18 @@ class Outer(nn.Module):
 
 
 def test_an_operator_without_gradient_is_named_with_its_module():
-    _, program = imported(Outer(lambda x: torch.cumprod(x, 1)), torch.randn(2, 3))
-    with pytest.raises(EngineError, match="cumprod") as raised:
+    _, program = imported(Outer(lambda x: x.topk(2)[0]), torch.randn(2, 3))
+    with pytest.raises(EngineError, match="topk") as raised:
         passes(program, "root_grad_out|gradient")
     assert raised.value.kind == "pass"
-    assert raised.value.where.endswith("from aten::cumprod in inner")
+    assert raised.value.where.endswith("from aten::topk in inner")
 
 
 @pytest.mark.parametrize(
     ("function", "words", "size"),
     [
-        (lambda x: F.adaptive_avg_pool2d(x, 3), "windows overlap", (1, 2, 8, 8)),
-        (lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"), "constant padding", (1, 2, 8, 8)),
+        (lambda x: F.pad(x, (1, -1, 1, 1), mode="replicate"), "negative", (1, 2, 8, 8)),
+        (lambda x: torch.einsum("abii->abi", x), "einsum", (1, 2, 8, 8)),
         (lambda x: F.interpolate(x, size=(7, 7), mode="bilinear"), "resize2d", (1, 2, 4, 4)),
     ],
 )

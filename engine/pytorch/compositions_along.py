@@ -1,0 +1,318 @@
+"""What operators along axes and over windows are composed of, where no other composes them.
+
+Each takes what its operator takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+_aten = torch.ops.aten
+
+
+def _held(values: Any) -> Tensor:
+    """A constant of the graph that is being traced."""
+    with _disable_current_modes():
+        return torch.from_numpy(np.ascontiguousarray(values))
+
+
+# Along an axis.
+
+
+def _extreme(best: Any) -> Callable[..., Any]:
+    def run(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+        index = best(x, dim, True)
+        values = x.gather(dim, index)
+        return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+
+    return run
+
+
+def _scan(step: Callable[..., tuple[Tensor, ...]], dim: int, *lanes: Tensor) -> tuple[Tensor, ...]:
+    """Running results along an axis, by doubling: `step` takes the earlier parts, then the later.
+
+    Hillis and Steele, "Data Parallel Algorithms", Communications of the ACM 29(12), 1986.
+    """
+    size, reach = lanes[0].shape[dim], 1
+    while reach < size:
+        early = [t.narrow(dim, 0, size - reach) for t in lanes]
+        late = [t.narrow(dim, reach, size - reach) for t in lanes]
+        made = step(*early, *late)
+        heads = [t.narrow(dim, 0, reach) for t in lanes]
+        lanes = tuple(torch.cat(pair, dim) for pair in zip(heads, made, strict=True))
+        reach *= 2
+    return lanes
+
+
+def _cumulated(later: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """Running extremes, the last of equal ones, and NaN above all."""
+
+    def step(a: Tensor, i: Tensor, b: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+        takes = later(b, a)
+        if b.is_floating_point():
+            takes = b.isnan() | (takes & ~a.isnan())
+        return torch.where(takes, b, a), torch.where(takes, j, i)
+
+    def run(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        along = [1] * x.dim()
+        along[dim] = x.shape[dim]
+        index = _held(np.arange(x.shape[dim])).reshape(along).expand(x.shape)
+        _, found = _scan(step, dim, x, index)
+        return x.gather(dim, found), found
+
+    return run
+
+
+def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    kept = x.dtype if x.is_floating_point() else torch.int64
+    return _scan(lambda a, b: (a * b,), dim, x.to(dtype or kept))[0]
+
+
+def _logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    return _scan(lambda a, b: (torch.logaddexp(a, b),), dim, x)[0]
+
+
+def _sort(
+    x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
+) -> tuple[Tensor, Tensor]:
+    return _aten.sort.default(x, dim, descending)
+
+
+def _kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    values, index = _aten.sort.default(x, dim, False)
+    values, index = values.narrow(dim, k - 1, 1), index.narrow(dim, k - 1, 1)
+    return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+
+
+def _median(skip: bool) -> Callable[..., Any]:
+    """Args:
+    skip: NaN; otherwise one NaN makes the median NaN.
+    """
+
+    def run(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+        if not x.dim():
+            return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+        size, last = x.shape[dim], torch.full_like(x, math.inf) if x.is_floating_point() else x
+        lost = x.isnan() if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
+        order = _aten.sort.default(torch.where(lost, last, x), dim, False)[1]
+        count = size - lost.sum(dim, keepdim=True)
+        half = (count - 1).clamp(min=0) // 2 if skip else torch.full_like(count, (size - 1) // 2)
+        index = order.gather(dim, half)
+        first = _aten.argmax.default(lost.to(torch.int32), dim, True)
+        wrong = (count == 0) if skip else (count < size)
+        index = torch.where(wrong, first, index)
+        values = x.gather(dim, index)
+        return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+
+    return run
+
+
+def _index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    along = [1] * x.dim()
+    along[dim] = index.numel()
+    places = index.to(torch.int64).reshape(along).expand(source.shape)
+    return x.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+
+
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    places = index.reshape(-1) % x.numel()
+    return x.reshape(-1).index_select(0, places).reshape(index.shape)
+
+
+def _searchsorted(
+    ordered: Tensor,
+    values: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    if sorter is not None:
+        ordered = ordered.gather(-1, sorter)
+    before, other = ordered.unsqueeze(-2), values.unsqueeze(-1)
+    below = before <= other if right or side == "right" else before < other
+    if other.is_floating_point():  # NaN stands at the end
+        below = below | (other.isnan() & ~before.isnan() if not right else other.isnan())
+    return below.sum(-1).to(torch.int32 if out_int32 else torch.int64)
+
+
+# Pooling.
+
+
+def _windows(size: list[int], sides: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """For each place of a result what its window reads of a flat image, and which of it exists.
+
+    Args:
+        sides: for each axis, (places, window) positions.
+    """
+    rank = len(size)
+    flat, valid = np.zeros([1] * 2 * rank, np.int64), np.ones([1] * 2 * rank, bool)
+    for axis, (extent, at) in enumerate(zip(size, sides, strict=True)):
+        along = [1] * 2 * rank
+        along[axis], along[rank + axis] = at.shape
+        at = at.reshape(along)
+        flat = flat * extent + at.clip(0, extent - 1)
+        valid = valid & (at >= 0) & (at < extent)
+    places = math.prod(flat.shape[:rank])
+    flat, valid = flat.reshape(places, -1), valid.reshape(places, -1)
+    order = np.argsort(~valid, 1, kind="stable")  # what exists comes first
+    return np.take_along_axis(flat, order, 1), np.take_along_axis(valid, order, 1)
+
+
+def _largest(x: Tensor, size: list[int], sides: list[np.ndarray]) -> tuple[Tensor, Tensor]:
+    """The largest of each window and where it stands; of NaN the last."""
+    flat, valid = _windows(size, sides)
+    lead = list(x.shape[: x.dim() - len(size)])
+    taken = x.reshape([*lead, -1]).index_select(-1, _held(flat.reshape(-1)))
+    taken = taken.reshape([*lead, *flat.shape])
+    floating = x.is_floating_point()
+    lowest = -math.inf if floating else torch.iinfo(x.dtype).min
+    seen = torch.where(_held(valid), taken, lowest)
+    index = _aten.argmax.default(seen, -1, True)
+    if floating:
+        order = _held(np.arange(1, flat.shape[1] + 1, dtype=np.float32))
+        lost = torch.where(taken.isnan() & _held(valid), order, torch.zeros_like(order))
+        last = _aten.argmax.default(lost, -1, True)
+        index = torch.where(lost.amax([-1], True) > 0, last, index)
+    where = _held(flat).expand(taken.shape).gather(-1, index)
+    result = [*lead, *(s.shape[0] for s in sides)]
+    return taken.gather(-1, index).reshape(result), where.reshape(result)
+
+
+def _max_pool(op: Any) -> Callable[..., Any]:
+    def run(
+        x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, *rest: Any
+    ) -> tuple[Tensor, Tensor]:
+        rank = 3 if "3d" in op._schema.name else 2
+        with _disable_current_modes():
+            blank = torch.empty(x.shape, device="meta")
+            made = op(blank, kernel, stride, padding, dilation, *rest)[0].shape[-rank:]
+        given = (kernel, stride or kernel, padding, dilation)
+        ways = [list(g) if isinstance(g, list | tuple) else [g] for g in given]
+        ways = [w * (rank if len(w) == 1 else 1) for w in ways]
+        sides = [
+            np.arange(n)[:, None] * s - p + np.arange(k) * d
+            for n, k, s, p, d in zip(made, *ways, strict=True)
+        ]
+        return _largest(x, list(x.shape[-rank:]), sides)
+
+    return run
+
+
+def _adaptive_max_pool(x: Tensor, places: list[int]) -> tuple[Tensor, Tensor]:
+    size, sides = list(x.shape[-len(places) :]), []
+    for extent, count in zip(size, places, strict=True):
+        begin = np.arange(count) * extent // count
+        end = -(-(np.arange(count) + 1) * extent // count)
+        at = begin[:, None] + np.arange((end - begin).max())
+        sides.append(np.where(at < end[:, None], at, extent))
+    return _largest(x, size, sides)
+
+
+# Functions of single numbers.
+
+
+def _round(x: Tensor, *, decimals: int) -> Tensor:
+    if decimals == 0 or not x.is_floating_point():
+        return _aten.round.default(x)
+    power = 10.0 ** abs(decimals)
+    if decimals > 0:
+        return _aten.round.default(x * power) / power
+    return _aten.round.default(x / power) * power
+
+
+def _heaviside(x: Tensor, at_zero: Tensor) -> Tensor:
+    dtype = torch.result_type(x, at_zero)
+    return torch.where(x == 0, at_zero.to(dtype), (x > 0).to(dtype))
+
+
+def _logaddexp2(x: Tensor, y: Tensor) -> Tensor:
+    return torch.logaddexp(x * math.log(2), y * math.log(2)) * (1 / math.log(2))
+
+
+# Others.
+
+
+def _softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    x = x.to(torch.float32) if half_to_float else x
+    powers = torch.exp(x - x.amax([dim], True)) if x.dim() else torch.exp(x - x)
+    return powers / powers.sum([dim], True) if x.dim() else powers / powers
+
+
+def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    mask = mask.expand(torch.broadcast_shapes(x.shape, mask.shape))
+    x = x.expand(mask.shape)
+    order = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+    taken = source.reshape(-1).index_select(0, order.clamp(0, source.numel() - 1))
+    return torch.where(mask, taken.reshape(mask.shape), x)
+
+
+def _instance_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    by_input: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool = False,
+) -> Tensor:
+    along = [1, x.shape[1]] + [1] * (x.dim() - 2)
+    if by_input and mean is not None:
+        raise NotImplementedError("running statistics that a run changes")
+    if by_input:
+        axes = list(range(2, x.dim()))
+        middle = x.mean(axes, keepdim=True)
+        centred = x - middle
+        spread = (centred * centred).mean(axes, keepdim=True)
+    else:
+        assert mean is not None
+        assert variance is not None
+        centred, spread = x - mean.reshape(along), variance.reshape(along)
+    made = centred * torch.rsqrt(spread + eps)
+    made = made if weight is None else made * weight.reshape(along)
+    return made if bias is None else made + bias.reshape(along)
+
+
+ALONG: dict[str, Callable[..., Any]] = {
+    "_softmax.default": _softmax,
+    "adaptive_max_pool2d.default": _adaptive_max_pool,
+    "adaptive_max_pool3d.default": _adaptive_max_pool,
+    "any.default": lambda x: x.to(torch.bool).to(torch.int32).amax() > 0,
+    "any.dim": lambda x, d, k=False: x.to(torch.bool).to(torch.int32).amax([d], k) > 0,
+    "any.dims": lambda x, d=None, k=False: x.to(torch.bool).to(torch.int32).amax(d or [], k) > 0,
+    "copy.default": lambda x, source, *_: source.to(x.dtype).expand(x.shape).clone(),
+    "cummax.default": _cumulated(torch.ge),
+    "cummin.default": _cumulated(torch.le),
+    "cumprod.default": _cumprod,
+    "heaviside.default": _heaviside,
+    "index_reduce.default": _index_reduce,
+    "instance_norm.default": _instance_norm,
+    "kthvalue.default": _kthvalue,
+    "logaddexp2.default": _logaddexp2,
+    "logcumsumexp.default": _logcumsumexp,
+    "masked_scatter.default": _masked_scatter,
+    "max.dim": _extreme(_aten.argmax.default),
+    "max_pool2d_with_indices.default": _max_pool(_aten.max_pool2d_with_indices.default),
+    "max_pool3d_with_indices.default": _max_pool(_aten.max_pool3d_with_indices.default),
+    "median.default": lambda x: _median(False)(x.reshape(-1), 0)[0],
+    "median.dim": _median(False),
+    "min.dim": _extreme(_aten.argmin.default),
+    "nanmedian.default": lambda x: _median(True)(x.reshape(-1), 0)[0],
+    "nanmedian.dim": _median(True),
+    "round.decimals": _round,
+    "searchsorted.Tensor": _searchsorted,
+    "sort.stable": _sort,
+    "take.default": _take,
+}
