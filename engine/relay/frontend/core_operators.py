@@ -75,7 +75,7 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
     def squeeze(self, inputs: Any, input_types: Any) -> Any:
         """TVM's takes no axis that is longer than 1, which PyTorch leaves as it is."""
         data, size = inputs[0], self.infer_shape(inputs[0])
-        axes = range(len(size))
+        axes = list(range(len(size)))
         if len(inputs) > 1:
             given = inputs[1] if isinstance(inputs[1], list) else [inputs[1]]
             axes = sorted({int(a) % max(len(size), 1) for a in given})
@@ -86,11 +86,11 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         """TVM's knows one index an axis, from the first on, and all of one shape."""
         data, indices, values, accumulate = (*inputs, False)[:4]
         size = [int(d) for d in self.infer_shape(data)]
-        kinds = [None if v is None else self.infer_type(v) for v in indices]
-        if any(k is not None and k.dtype == "bool" for k in kinds):
+        if any(v is not None and self.infer_type(v).dtype == "bool" for v in indices):
             return self.masked_put(data, indices, values, accumulate)
         used = [i for i, v in enumerate(indices) if v is not None]
-        places = list(np.broadcast_shapes(*(tuple(map(int, kinds[i].shape)) for i in used)))
+        found = [[int(d) for d in self.infer_shape(indices[i])] for i in used]
+        places = list(np.broadcast_shapes(*found))
         rest = [a for a in range(len(size)) if a not in used]
         together = used == list(range(used[0], used[-1] + 1))
         before = [a for a in rest if a < used[0]] if together else []
