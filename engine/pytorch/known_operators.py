@@ -95,11 +95,14 @@ class _Writer:
         schema: Any = part.target._schema  # type: ignore[union-attr]
         given = dict(part.kwargs)
         given.update(zip([a.name for a in schema.arguments], part.args, strict=False))
+        result = part.meta["val"]
+        if not part.all_input_nodes and isinstance(result, torch.Tensor):
+            given["dtype"] = result.dtype  # frontends have other dtypes where none is given
         arguments = [
             self.value(None if a.name in _PLACES else given.get(a.name, a.default_value), a.type)
             for a in schema.arguments
         ]
-        kind, result = schema.name, part.meta["val"]
+        kind = schema.name
         if isinstance(result, torch.Tensor):
             self.values[part] = self.add(kind, arguments, [result])[0]
             return

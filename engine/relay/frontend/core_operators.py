@@ -6,6 +6,7 @@ right, or has a gradient, where TVM's is not or has none.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ COMPOSED = (
 """Operators that PyTorch composes, always."""
 
 COMPOSED_IN_TRAINING = (
-    "adaptive_avg_pool1d avg_pool1d einsum grid_sampler meshgrid nll_loss "
+    "adaptive_avg_pool1d avg_pool1d einsum grid_sampler grid_sampler_2d meshgrid nll_loss "
     "nll_loss_nd nll_loss2d pad prelu reflection_pad1d reflection_pad2d replication_pad1d "
     "replication_pad2d replication_pad3d take upsample_bicubic2d "
     "upsample_bilinear2d upsample_nearest2d upsample_nearest3d upsample_trilinear3d"
@@ -64,10 +65,38 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         return data if self.infer_type(data).dtype == dtype else relay.cast(data, dtype)
 
     def convolution(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's takes one number for all axes from nobody."""
+        """TVM's takes one number an axis only, and cannot build a dilated transposed one."""
         rank = len(self.infer_shape(inputs[1])) - 2
         given = [list(v) * rank if len(v) == 1 else v for v in inputs[3:6]]
-        return super().convolution([*inputs[:3], *given, *inputs[6:]], input_types)
+        if inputs[6] and any(d != 1 for d in given[2]):
+            inputs = [inputs[0], relay.nn.dilate(inputs[1], [1, 1, *given[2]]), *inputs[2:]]
+            given[2] = [1] * rank
+        rest = inputs[6:]
+        if rank > 1 or not self.model.source.training:
+            return super().convolution([*inputs[:3], *given, *rest], input_types)
+        # Gradients are known of convolutions of images: this is one of a single column.
+        wide = [relay.expand_dims(v, 3) for v in inputs[:2]]
+        given = [[*v, e] for v, e in zip(given, (1, 0, 1), strict=True)]
+        rest = [rest[0], [*rest[1], 0], *rest[2:]]
+        made = super().convolution([*wide, inputs[2], *given, *rest], input_types)
+        return relay.squeeze(made, [3])
+
+    def slice(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's makes a slice without an end dynamic."""
+        begin, end = (
+            given if v is None else v
+            for v, given in zip(inputs[2:4], (0, sys.maxsize), strict=True)
+        )
+        return super().slice([*inputs[:2], begin, end, *inputs[4:]], input_types)
+
+    def topk(self, inputs: Any, input_types: Any) -> Any:
+        """In training, values are taken where the indices say, which has a gradient."""
+        if not self.model.source.training:
+            return super().topk(inputs, input_types)
+        data, count, axis, largest = inputs[:4]
+        axis = int(axis) % max(len(self.infer_shape(data)), 1)
+        found = relay.topk(data, int(count), axis, "indices", not largest, "int64")
+        return relay.gather(data, axis, found), found
 
     def cumprod(self, inputs: Any, input_types: Any) -> Any:
         return relay.cumprod(inputs[0], int(inputs[1]))

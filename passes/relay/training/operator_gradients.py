@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from tvm import relay
+from tvm.relay.op._tensor_grad import max_grad
 from tvm.topi.nn.utils import get_pad_tuple
 
 from relascope.core.errors import EngineError, no_gradient
@@ -126,8 +127,8 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     if str(attrs.data_layout) != "NCHW" or str(attrs.kernel_layout) != "OIHW":
         known = "is known in the layouts NCHW and OIHW only"
         raise no_gradient("nn.conv2d", known, "take the gradient before layouts are changed")
-    batch, channels, tall, wide = shape(data)
-    out, _, height, width = shape(weight)
+    _, channels, tall, wide = shape(data)
+    _, _, height, width = shape(weight)
     _, _, rows, columns = shape(call)
     padding = [int(p) for p in attrs.padding]
     top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
@@ -150,11 +151,49 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
             wide - ((columns - 1) * across - left - right + reach_across),
         ),
     )
+    sizes = shape(data), shape(call), shape(weight)
+    return [by_data, _by_kernel(data, grad, sizes, attrs)]
+
+
+def _conv2d_transpose(call: Any, grad: Any) -> list[Any]:
+    """As of the convolution that it is the gradient of, with data and gradient exchanged."""
+    attrs = call.attrs
+    data, weight = call.args
+    if (str(attrs.data_layout), str(attrs.kernel_layout)) != ("NCHW", "IOHW"):
+        raise no_gradient("nn.conv2d_transpose", "is known in the layouts NCHW and IOHW only")
+    by_data = relay.nn.conv2d(
+        grad,
+        weight,
+        strides=attrs.strides,
+        padding=attrs.padding,
+        dilation=attrs.dilation,
+        groups=attrs.groups,
+        channels=shape(data)[1],
+        kernel_size=shape(weight)[2:],
+    )
+    sizes = shape(call), shape(data), shape(weight)
+    return [by_data, _by_kernel(grad, data, sizes, attrs)]
+
+
+def _by_kernel(data: Any, grad: Any, sizes: Sequence[Sequence[int]], attrs: Any) -> Any:
+    """The gradient of a convolution's weight.
+
+    Args:
+        data: (batch, channels, rows, columns) that the kernel was laid over.
+        grad: (batch, out channels, rows, columns), of the result.
+        sizes: of both, and of the weight, (out channels, channels a group, height, width).
+        attrs: the convolution's.
+    """
+    (batch, channels, *_), (_, _, rows, columns), (out, _, height, width) = sizes
+    groups, padding = int(attrs.groups), [int(p) for p in attrs.padding]
+    top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
+    down, across = (int(s) for s in attrs.strides)
+    step_down, step_across = (int(d) for d in attrs.dilation)
     around = ((0, 0), (0, 0), (top, bottom), (left, right))
     padded = relay.nn.pad(data, around) if any((top, left, bottom, right)) else data
     steps = (step_down, step_across)
     patches = _patches(
-        padded, shape(data)[:2], (height, width), (rows, columns), (down, across), steps
+        padded, (batch, channels), (height, width), (rows, columns), (down, across), steps
     )
     # (places, batch, channels, rows, columns) to (groups, channels a group * places, the rest)
     laid = relay.reshape(
@@ -173,7 +212,7 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
         by_weight = relay.nn.dense(relay.reshape(flat, [out, -1]), patches_in)
     else:
         by_weight = relay.nn.batch_matmul(flat, laid)
-    return [by_data, relay.reshape(by_weight, list(shape(weight)))]
+    return relay.reshape(by_weight, list(sizes[2]))
 
 
 def _repeat(call: Any, grad: Any) -> list[Any]:
@@ -373,7 +412,9 @@ def _scatter_elements(call: Any, grad: Any) -> list[Any]:
     """As `_scatter_nd`, along one axis."""
     _, indices, updates = call.args
     axis = int(call.attrs.axis)
-    by_updates = relay.gather(grad, axis, indices)
+    begin, end = [0] * len(shape(indices)), list(shape(indices))
+    end[axis] = shape(call)[axis]
+    by_updates = relay.gather(relay.strided_slice(grad, begin, end), axis, indices)
     around = [(0, b - s) for s, b in zip(shape(indices), shape(updates), strict=True)]
     if any(after for _, after in around):
         by_updates = relay.nn.pad(by_updates, around)
@@ -401,6 +442,8 @@ _OWN: dict[str, Gradient] = {
     "adv_index": _adv_index,
     "nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
     "nn.conv2d": _conv2d,
+    "nn.conv2d_transpose": _conv2d_transpose,
+    "min": max_grad,
     "gather": _gather,
     "repeat": _repeat,
     "split": _split,
