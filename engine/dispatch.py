@@ -12,12 +12,14 @@ by PyTorch's generator in the order in which the module's own dropouts draw, so 
 numbers are the same.
 
 What TVM runs is what the module did when it was traced, in the mode (train, eval, each submodule
-for itself) that it is called in. Hooks on submodules do not run.
+for itself) that it is called in. What hooks on submodules computed then is part of it.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -30,8 +32,11 @@ from torch.utils import _pytree as pytree
 from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.measure.compare import comparison, gradient_floor, scale_of
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.effects import Effects
+from relascope.engine.pytorch.model import kept_buffers
 from relascope.engine.registry import ENGINES
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)  # no subclasses: what they add would be lost
@@ -45,6 +50,7 @@ def add_tvm_dispatch(
     captures: str = "min_cut",
     budget: float | int | None = None,
     target: str | None = None,
+    verify: bool = True,
 ) -> None:
     """Let calls with inputs like these run through TVM, forward and backward.
 
@@ -60,6 +66,9 @@ def add_tvm_dispatch(
         budget: most bytes to save, for the strategies that have one: a float is a fraction of what
             everything that crosses takes, an int is bytes; None takes half of it.
         target: TVM's target; None takes the device's own, on the CPU with PyTorch's BLAS.
+        verify: compare what was built with the module's own `forward` on the samples, before it is
+            first used: outputs, gradients, changed buffers, and the state of PyTorch's generator.
+            The call that it was built for raises an EngineError of kind "engine" where they differ.
 
     Raises:
         EngineError: kind "usage" for wrong arguments; kind "engine" if the engine's TVM cannot be
@@ -92,7 +101,7 @@ def add_tvm_dispatch(
     dispatch = module.__dict__.get("forward")
     if not isinstance(dispatch, Dispatch):
         dispatch = Dispatch(module)
-    route = _Route(module, dispatch.own, tuple(given), backend, (captures, budget), target)
+    route = _Route(module, dispatch.own, tuple(given), backend, (captures, budget), target, verify)
     mode = route.mode()
     if mode.training and any(t.requires_grad for t in (*given, *module.parameters())):
         mode.live.joint()
@@ -155,6 +164,7 @@ class _Route:
     backend: Any
     captures: tuple[str, float | int | None]
     target: str | None
+    verify: bool
     modes: dict[tuple[Any, ...], _Mode] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -212,6 +222,7 @@ class _Mode:
         from relascope.engine.in_process import LiveProgram
         from relascope.engine.pytorch.model import model_from_module
 
+        self.route = route
         module, samples = route.module, route.samples
         training = self.training = any(m.training for m in module.modules())
         dtypes = [t.dtype for t in (*samples, *module.parameters()) if t.is_floating_point()]
@@ -222,25 +233,35 @@ class _Mode:
         def flatten(hooked: Any, args: Any, output: Any) -> tuple[torch.Tensor, ...]:
             # A trace cannot return everything that a module can, but tuples of tensors it can.
             outputs.append(output)
-            return tuple(t for t in pytree.tree_leaves(output) if isinstance(t, torch.Tensor))
+            tensors = [t for t in pytree.tree_leaves(output) if isinstance(t, torch.Tensor)]
+            return (*tensors, *effects.replaced(args).values())
 
-        with _own_forwards(module):
-            hook = module.register_forward_hook(flatten)
+        with _own_forwards(module), _without_hooks(module):
+            effects = Effects(module)
+            hooks = (
+                module.register_forward_pre_hook(lambda _, args: effects.start(args)),
+                module.register_forward_hook(flatten),
+            )
             try:
-                model = model_from_module(module, route.names, samples, source, silent)
+                about = module, route.names, samples, source, silent
+                model = model_from_module(*about, differentiable=True)
             finally:
-                hook.remove()
+                for hook in hooks:
+                    hook.remove()
         self.live = LiveProgram(route.backend, model, route.captures, route.target)
+        effects.check(self.live.program.updates)
+        self.replaced = tuple(effects.new)
+        self.verified: set[frozenset[str] | None] = set()
         self.room = BufferPool()  # of the masks
         self.name = type(module).__name__
-        self.inputs = model.input_names
+        self.inputs, self.flowing = model.input_names, model.flowing
         leaves, self.spec = pytree.tree_flatten(outputs[-1])
         # Places of tensors are marked; what else an output holds is given back as it was.
         self.leaves = [_TENSOR if isinstance(v, torch.Tensor) else v for v in leaves]
-        held = {**model.parameters, **model.buffers}
+        held = {**model.parameters, **dict(module.named_buffers())}
         self.owners = {
             n: (module.get_submodule(n.rpartition(".")[0]), n.rpartition(".")[2])
-            for n in self.live.program.params
+            for n in (*self.live.program.params, *self.replaced)
         }
         self.like = {n: held[n].detach().to("meta") for n in self.owners}
         self.device = {n: held[n].device for n in self.owners}
@@ -259,22 +280,94 @@ class _Mode:
         return True
 
     def run(self, inputs: tuple[torch.Tensor, ...]) -> Any:
-        """Run through TVM, with autograd where it records."""
+        """Run through TVM, with autograd where it records.
+
+        Raises:
+            EngineError: kind "engine"; what was built now does not compute what the module does.
+        """
         tensors = dict(zip(self.inputs, inputs, strict=True))
-        tensors.update({n: getattr(o, a) for n, (o, a) in self.owners.items()})
-        device = inputs[0].device if inputs else torch.get_default_device()
-        masks = draw_masks(self.live.masks, None, device, self.room)
+        tensors.update({n: getattr(*self.owners[n]) for n in self.live.program.params})
         buffers = self.live.program.buffers
         wanted = [n for n, t in tensors.items() if t.requires_grad and n not in buffers]
-        if torch.is_grad_enabled() and wanted:
+        if not torch.is_grad_enabled():
+            wanted = []
+        if self.route.verify and frozenset(wanted) not in self.verified:
+            self._verify(frozenset(wanted))
+        return self._run(inputs, tensors, wanted)
+
+    def _run(
+        self, inputs: tuple[torch.Tensor, ...], tensors: dict[str, torch.Tensor], wanted: list[str]
+    ) -> Any:
+        device = inputs[0].device if inputs else torch.get_default_device()
+        masks = draw_masks(self.live.masks, None, device, self.room)
+        if wanted:
             step = self.live.step(wanted)
-            about = step, self.name, self._update, tuple(tensors), masks
+            about = step, self.name, self._update, tuple(tensors), masks, self.flowing
             results = _TvmFunction.apply(*about, *tensors.values())
         else:
             results = self._update(self.live.forward({**tensors, **masks}))
         rest = iter(results)
         leaves = [next(rest) if v is _TENSOR else v for v in self.leaves]
+        for name, value in zip(self.replaced, rest, strict=True):
+            setattr(*self.owners[name], value.detach())
         return pytree.tree_unflatten(leaves, self.spec)
+
+    def _verify(self, wanted: frozenset[str]) -> None:
+        """Hold a run on the samples against the module's own.
+
+        Raises:
+            EngineError: kind "engine"; names the tensor that differs most, and its error.
+        """
+        module, route = self.route.module, self.route
+        samples = dict(zip(self.inputs, route.samples, strict=True))
+        device = route.samples[0].device if route.samples else torch.device("cpu")
+
+        def results(own: bool) -> dict[str, torch.Tensor]:
+            values = {n: s.clone().requires_grad_(n in wanted) for n, s in samples.items()}
+            inputs = tuple(values.values())
+            values |= {n: getattr(*self.owners[n]) for n in self.live.program.params}
+            with _own_forwards(module), kept_buffers(module), _seeded(device):
+                out = route.own(*inputs) if own else self._run(inputs, values, list(wanted))
+                tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+                found = {f"output {i}": t.detach().clone() for i, t in enumerate(tensors)}
+                found |= {f"buffer {n}": b.detach().clone() for n, b in module.named_buffers()}
+                found["the generator's state"] = _generator(device)
+                drawn = torch.Generator().manual_seed(0)
+                # One for every tensor: which of them require a gradient may differ.
+                weights = [torch.randn(t.shape, generator=drawn).to(t.device) for t in tensors]
+                pairs = [(t, w.to(t)) for t, w in zip(tensors, weights, strict=True)]
+                ends = [pair for pair in pairs if pair[0].requires_grad]
+                leaves = {n: values[n] for n in values if n in wanted}
+                grads: Sequence[Any] = [None] * len(leaves)
+                if ends and leaves:
+                    about = [e for e, _ in ends], list(leaves.values()), [w for _, w in ends]
+                    grads = torch.autograd.grad(*about, allow_unused=True)
+                for (name, leaf), grad in zip(leaves.items(), grads, strict=True):
+                    dense = torch.zeros_like(leaf) if grad is None else grad.to_dense()
+                    found[f"gradient of {name}"] = dense
+                return found
+
+        ours, theirs = results(own=False), results(own=True)
+        gradients = [scale_of(t) for n, t in theirs.items() if n.startswith("gradient")]
+        floor = gradient_floor(gradients)
+        worst = "", 0.0
+        for name in dict.fromkeys((*theirs, *ours)):
+            error = math.inf
+            if name in ours and name in theirs and ours[name].shape == theirs[name].shape:
+                scale = scale_of(theirs[name])
+                least = floor if name.startswith("gradient") else 0.0
+                compared = ours[name], theirs[name], scale, max(scale, least)
+                error = comparison(name, *compared).max_rel / _LIMITS.get(theirs[name].dtype, 0.5)
+                error = math.inf if ours[name].dtype != theirs[name].dtype else error
+            worst = max(worst, (name, error), key=lambda pair: pair[1])
+        if worst[1] > 1:
+            message = (
+                f"What TVM built of {self.name} differs from the module's own run on the samples: "
+                f"{worst[0]} by {worst[1]:.3g} times the limit."
+            )
+            hint = "Leave this module to PyTorch, or give verify=False to use it all the same."
+            raise EngineError("engine", message, worst[0], hint)
+        self.verified.add(wanted)
 
     def _update(self, results: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Write the new values of buffers (running statistics); give back the outputs alone."""
@@ -282,12 +375,14 @@ class _Mode:
         count = len(results) - len(names)
         with torch.no_grad():
             for name, value in zip(names, results[count:], strict=True):
-                owner, attribute = self.owners[name]
-                getattr(owner, attribute).copy_(value)
+                getattr(*self.owners[name]).copy_(value)
         return results[:count]
 
 
 _TENSOR = object()
+_LIMITS = {torch.float64: 1e-9, torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+"""How far `verify` lets a tensor be from PyTorch's, over its largest magnitude. Integers and bools
+are equal or not."""
 
 
 class _TvmFunction(torch.autograd.Function):
@@ -301,6 +396,7 @@ class _TvmFunction(torch.autograd.Function):
         update: Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]],
         names: tuple[str, ...],
         masks: dict[str, torch.Tensor],
+        flowing: tuple[bool, ...],
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         values = {**dict(zip(names, tensors, strict=True)), **masks}
@@ -309,7 +405,8 @@ class _TvmFunction(torch.autograd.Function):
         saved = {n: v for n, v in {**values, **captures}.items() if n in step.read_by_backward}
         ctx.save_for_backward(*saved.values())
         ctx.step, ctx.name, ctx.names, ctx.saved = step, name, names, tuple(saved)
-        ctx.mark_non_differentiable(*(o for o in outputs if not o.is_floating_point()))
+        still = (o for o, flows in zip(outputs, flowing, strict=True) if not flows)
+        ctx.mark_non_differentiable(*still)
         ctx.floating = [o.is_floating_point() for o in outputs]
         return outputs
 
@@ -326,7 +423,7 @@ class _TvmFunction(torch.autograd.Function):
             read = *given, *leaves
             again = _NotTwice.apply(ctx.name, len(read), *read, *gradients.values())
             gradients = dict(zip(gradients, again, strict=True))
-        return (None, None, None, None, None, *(gradients.get(n) for n in ctx.names))
+        return (*[None] * 6, *(gradients.get(n) for n in ctx.names))
 
 
 class _NotTwice(torch.autograd.Function):
@@ -364,6 +461,32 @@ def _must_fall_back() -> bool:
         or torch._C._are_functorch_transforms_active()
         or torch._C._len_torch_dispatch_stack() > 0
     )
+
+
+@contextmanager
+def _seeded(device: torch.device) -> Iterator[None]:
+    """Seeds the generators inside the block and puts their states back after it."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(0)
+        yield
+
+
+def _generator(device: torch.device) -> torch.Tensor:
+    on_gpu = device.type == "cuda"
+    return torch.cuda.get_rng_state(device) if on_gpu else torch.get_rng_state()
+
+
+@contextmanager
+def _without_hooks(module: torch.nn.Module) -> Iterator[None]:
+    """Take the module's own hooks off: they run around the forward that is dispatched."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    kept = {kind: module.__dict__[kind] for kind in kinds}
+    module.__dict__.update({kind: OrderedDict() for kind in kinds})
+    try:
+        yield
+    finally:
+        module.__dict__.update(kept)
 
 
 @contextmanager

@@ -73,6 +73,7 @@ class LiveProgram:
         target: str | None,
     ) -> None:
         self._backend, self._captures = backend, captures
+        self._no_gradient = model.no_gradient
         use_torch_threads()
         self._target = target or default_target(backend.describe().targets, model.device)
         self.program = backend.import_model(model, silent)
@@ -96,8 +97,11 @@ class LiveProgram:
         """The program with all its gradients.
 
         Raises:
-            EngineError: kind "pass"; an operator has no gradient in this engine.
+            EngineError: kind "pass"; an operator has no gradient in this engine; kind "operator",
+                none can be taken that is PyTorch's.
         """
+        if self._no_gradient is not None:
+            raise self._no_gradient
         if self._joint is None:
             self._joint = self._run(str(default_pipeline(self._backend.ir, training=True)))
         return self._joint

@@ -25,6 +25,7 @@ from relascope.engine.protocol.source import EXAMPLE, ModelSource, file_digest
 from relascope.engine.pytorch.exported_program import read_exported
 from relascope.engine.pytorch.flat_trace import FlatTrace, flatten
 from relascope.engine.pytorch.recorded_inputs import recorded_inputs
+from relascope.engine.pytorch.watch import Watch
 from relascope.samples import SAMPLES, build
 
 _TRACE_HINT = "Write it with torch.jit.trace(module.eval(), inputs).save(path)."
@@ -47,6 +48,9 @@ class Model:
             They are arguments of the program, but no gradient is taken for them.
         unread: parameters that the graph does not read.
         outputs_flat: types of the outputs, flattened.
+        differentiable: whether a gradient may be taken; `detach` is kept for it.
+        no_gradient: why none can be that is PyTorch's own, where that is so.
+        flowing: of each output, whether a gradient flows through it.
     """
 
     source: ModelSource
@@ -59,6 +63,9 @@ class Model:
     buffers: dict[str, torch.Tensor]
     unread: tuple[str, ...]
     outputs_flat: tuple[TensorType, ...]
+    differentiable: bool
+    no_gradient: EngineError | None
+    flowing: tuple[bool, ...]
     _notes: dict[str, None] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
@@ -257,6 +264,8 @@ def model_from_module(
     source: ModelSource,
     progress: Progress,
     notes: Iterable[str] = (),
+    *,
+    differentiable: bool | None = None,
 ) -> Model:
     """Trace a module that is here already, in the mode that it is in.
 
@@ -264,6 +273,7 @@ def model_from_module(
         names, inputs: what forward() calls its inputs, and one tensor for each.
         source: what is to be remembered as its source; `training` says whether dropout may be on.
         notes: sentences for people that are known already.
+        differentiable: whether a gradient may be taken; None where the source says it is trained.
 
     Raises:
         EngineError: kind "input" or "operator", as `load_model` does.
@@ -273,10 +283,14 @@ def model_from_module(
     if isinstance(module, torch.jit.ScriptModule):
         progress(0.4, "running it once")
         traced, outputs = module, _first_run(module, names, inputs, source)
+        watch = Watch(module)
     else:
         progress(0.4, "tracing")
-        traced, outputs, drawn = _trace(module, inputs, source, said)
+        traced, outputs, drawn, watch = _trace(module, inputs, source, said)
     flat = flatten(traced, names, inputs)
+    no_gradient = watch.no_gradient or _gradient_unlike(flat)
+    if no_gradient is not None and source.training:
+        raise no_gradient
     _check_elements(flat, inputs, outputs)
     _check_dropout(flat, source, said)
     if drawn is not None:
@@ -293,6 +307,9 @@ def model_from_module(
         buffers={n: b for n, b in module.named_buffers() if n in flat.tensors},
         unread=tuple(n for n, _ in module.named_parameters() if n not in flat.tensors),
         outputs_flat=tuple(tensor_type(o) for o in outputs),
+        differentiable=source.training if differentiable is None else differentiable,
+        no_gradient=no_gradient,
+        flowing=tuple(map(watch.flows, outputs)),
     )
     for text in said:
         model.note(text)
@@ -400,6 +417,25 @@ def _check_elements(flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: An
         raise EngineError("operator", message, "forward()")
 
 
+def _gradient_unlike(flat: FlatTrace) -> EngineError | None:
+    """An option that changes the gradient alone, which no engine reads.
+
+    Raises:
+        EngineError: kind "operator"; the model calls an autograd function that is not PyTorch's.
+    """
+    for node in flat.graph.nodes():
+        if node.kind() == "prim::PythonOp":
+            message = f"The model calls the autograd function {node.pyname()}, which no engine has."
+            hint = "Write it with PyTorch's own operators."
+            raise EngineError("operator", message, flat.origin(node).where, hint)
+        embeds = node.kind() in ("aten::embedding", "aten::embedding_bag")
+        if embeds and node.inputsAt(3).toIValue():
+            message = "The option scale_grad_by_freq changes the gradient, and is not imported."
+            hint = "Build the embedding without it."
+            return EngineError("operator", message, flat.origin(node).where, hint)
+    return None
+
+
 def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> None:
     """A trace holds dropout on or off for good; what was asked for must be what it holds."""
     active = flat.active_dropouts()
@@ -486,26 +522,25 @@ def _failed_at(text: str) -> str:
 
 def _trace(
     module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], source: ModelSource, notes: list[str]
-) -> tuple[torch.jit.ScriptModule, tuple[torch.Tensor, ...], torch.Tensor]:
-    """The trace, the outputs of the run it was taken from, and the generator's state after it."""
+) -> tuple[torch.jit.ScriptModule, tuple[torch.Tensor, ...], torch.Tensor, Watch]:
+    """The trace, the outputs of the run it was taken from, the generator's state after it, and what
+    was seen of it."""
     seen: list[tuple[torch.Tensor, ...]] = []
-    inside: list[torch.nn.Module] = []
-    paths = {m: n for n, m in module.named_modules()}
+    watch = Watch(module)
     hooks = (
         module.register_forward_hook(lambda *call: seen.append(flat_tensors(call[2]))),
-        register_module_forward_pre_hook(lambda inner, _: inside.append(inner)),
-        register_module_forward_hook(lambda *_: inside.__delitem__(-1)),
+        register_module_forward_pre_hook(lambda inner, _: watch.inside.append(inner)),
+        register_module_forward_hook(lambda *_: watch.inside.__delitem__(-1)),
     )
     try:
         with warnings.catch_warnings(record=True) as caught, seeded(source.seed):
             warnings.simplefilter("always")
-            with kept_buffers(module):
+            with kept_buffers(module), torch.enable_grad(), watch:
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
             state = torch.get_rng_state()
     except RuntimeError as wrong:
         message = f"PyTorch cannot run or trace the model: {_said(wrong)}"
-        where = next((paths[m] for m in reversed(inside) if paths.get(m)), "forward()")
-        raise EngineError("operator", message, where) from wrong
+        raise EngineError("operator", message, watch.where) from wrong
     finally:
         for hook in hooks:
             hook.remove()
@@ -515,7 +550,7 @@ def _trace(
         places = f"{len(kept)} place{'s' if len(kept) > 1 else ''}"
         holds = "The trace holds for these input shapes only"
         notes.append(f"{holds}: the model decides by values in {places}.")
-    return traced, seen[-1], state
+    return traced, seen[-1], state, watch
 
 
 def _said(error: RuntimeError) -> str:
@@ -538,11 +573,14 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def kept_buffers(module: torch.nn.Module) -> Iterator[None]:
-    """Puts back, after the block, the buffers that a run updates (running statistics)."""
+    """Puts back, after the block, the buffers that a run updates or replaces."""
     kept = [(b, b.detach().clone()) for b in module.buffers()]
+    held = [(m._buffers, dict(m._buffers)) for m in module.modules() if type(m._buffers) is dict]
     try:
         yield
     finally:
+        for buffers, were in held:
+            buffers.update(were)
         with torch.no_grad():
             for buffer, before in kept:
                 if not torch.equal(buffer, before):

@@ -17,6 +17,7 @@ from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine import dispatch
 from relascope.engine.dispatch import remove_tvm_dispatch
+from relascope.engine.in_process import LiveProgram
 
 
 def engine():
@@ -350,6 +351,204 @@ def test_what_tvm_cannot_differentiate_is_said_at_once_in_train_mode():
     with torch.no_grad():
         assert torch.allclose(module(sample()), module.forward.own(sample()), atol=1e-5)
     assert counted(module) == (1, 0)
+
+
+class Block(nn.Module):
+    """Two layers, a buffer, and a forward() that is given."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.a, self.b, self.run = nn.Linear(8, 8), nn.Linear(8, 8), run
+        self.register_buffer("mean", torch.ones(8))
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def region(m, x):
+    y = m.a(x)
+    with torch.no_grad():
+        z = F.gelu(m.b(y)) * 2
+    return m.b(y) * z
+
+
+def several(m, x):
+    y = m.a(x)
+    still = y.detach()
+    again = (still * m.b(x)).detach()
+    return again, y * again + still
+
+
+def cut_in_place(m, x):
+    y = m.a(x) * 2
+    y.detach_()
+    return y * m.b(x)
+
+
+def updates(m, x):
+    with torch.no_grad():
+        m.mean.mul_(0.9).add_(m.a(x).mean(0) * 0.1)
+    return m.b(x) * m.mean
+
+
+def reassigns(m, x):
+    m.mean = m.mean * 0.9 + 0.1 * x.mean(0).detach()
+    return m.a(x) * m.mean
+
+
+STOPS = {
+    "no_grad": region,
+    "data": lambda m, x: m.a(x) * m.a(x).data,
+    "infinite": lambda m, x: m.a(x) + (x * 0).sqrt().detach(),  # its gradient would be NaN
+    "several": several,
+    "in place": cut_in_place,
+    "buffer": updates,
+    "reassigned": reassigns,
+    "straight through": lambda m, x: m.a(x) + (m.a(x).round() - m.a(x)).detach(),
+}
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("run", STOPS.values(), ids=STOPS)
+def test_what_a_trace_does_not_hold_is_as_in_pytorch(run, training):
+    torch.manual_seed(0)
+    module = Block(run).train(training)
+    plain = copy.deepcopy(module)
+    add_tvm_dispatch(module, sample(), verify=False)
+    assert torch.equal(module.mean, plain.mean)
+    results = []
+    for each in (module, plain):
+        for shift in range(2):  # a buffer moves at every call
+            x = (sample() + shift).requires_grad_()
+            each.zero_grad()
+            out = each(x)
+            out = out if isinstance(out, tuple) else (out,)
+            sum((o * torch.arange(8.0)).sum() for o in out if o.requires_grad).backward()
+        needs = torch.tensor([o.requires_grad for o in out])
+        grads = [torch.zeros_like(t) if t.grad is None else t.grad for t in (x, *each.parameters())]
+        results.append([*out, each.mean, needs, *grads])
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-4, rtol=1e-4)
+    assert counted(module) == (2, 0)
+
+
+def hooked(m, x):
+    y = m.a(x)
+    y.register_hook(lambda grad: grad * 2)
+    return y
+
+
+def changed(m, x):
+    y = m.a(x) * 1
+    with torch.no_grad():
+        y.mul_(2)
+    return y
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 7
+
+
+def input_changed(m, x):
+    x.mul_(2)
+    return m.a(x)
+
+
+def counting(m, x):
+    m.count = getattr(m, "count", 0) + 1
+    return m.a(x)
+
+
+def part_of_buffer(m, x):
+    with torch.no_grad():
+        m.mean[:4].mul_(2)
+    return m.a(x)
+
+
+def looked_up(m, x, **options):
+    return m.a(x) + F.embedding(torch.arange(5), m.b.weight, **options)
+
+
+REFUSED = {
+    "register_hook": hooked,
+    "mul_": changed,
+    "Twice": lambda m, x: Twice.apply(m.a(x)),
+    "input 0": input_changed,
+    "count": counting,
+    "mean": part_of_buffer,
+    "scale_grad_by_freq": lambda m, x: looked_up(m, x, scale_grad_by_freq=True),
+    "embedding_renorm_": lambda m, x: looked_up(m, x, max_norm=0.1),
+    "takes a gradient": lambda m, x: torch.autograd.grad(m.a(x).sum(), m.a.weight)[0],
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_no_program_does_is_refused(words):
+    with pytest.raises(EngineError, match=words) as raised:
+        add_tvm_dispatch(nn.Sequential(Block(REFUSED[words])), sample())
+    assert raised.value.kind == "operator"
+    assert raised.value.where
+
+
+def test_a_hook_on_a_submodules_gradient_is_refused_with_its_name(net):
+    net.b.register_full_backward_hook(lambda *_: None)
+    with pytest.raises(EngineError, match="hook on its gradient") as raised:
+        add_tvm_dispatch(net, sample())
+    assert raised.value.where == "b"
+
+
+def test_hooks_of_the_module_itself_run_once(net):
+    net.eval()
+    net.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    net.register_forward_hook(lambda module, args, out: {**out, "y": out["y"] * 3})
+    theirs = net(sample())["y"]
+    add_tvm_dispatch(net, sample())
+    assert torch.allclose(net(sample())["y"], theirs, atol=1e-5)
+
+
+class Off:
+    """A step with one gradient that is wrong."""
+
+    def __init__(self, own):
+        self.own = own
+
+    def __getattr__(self, name):
+        return getattr(self.own, name)
+
+    def backward(self, values):
+        found = self.own.backward(values)
+        return {n: g * 1.1 if n == "a.weight" else g for n, g in found.items()}
+
+
+@pytest.mark.parametrize("what", ["output 0", "gradient of a.weight", "generator"])
+def test_what_differs_from_the_module_is_said_before_it_is_used(net, monkeypatch, what):
+    net.drop.p = 0.3 if what == "generator" else 0.0
+    forward, step = LiveProgram.forward, LiveProgram.step
+    if what == "generator":
+        draw = dispatch.draw_masks
+        twice = lambda *about: (draw(*about), draw(*about))[0]  # noqa: E731
+        monkeypatch.setattr(dispatch, "draw_masks", twice)
+    elif what == "output 0":
+        wrong = lambda *about: tuple(t * 1.01 for t in forward(*about))  # noqa: E731
+        monkeypatch.setattr(LiveProgram, "forward", wrong)
+    else:
+        monkeypatch.setattr(LiveProgram, "step", lambda *about: Off(step(*about)))
+    add_tvm_dispatch(net, sample())
+    with (
+        torch.set_grad_enabled(what != "output 0"),
+        pytest.raises(EngineError, match=what) as raised,
+    ):
+        net(sample())
+    assert raised.value.kind == "engine"
+    add_tvm_dispatch(net, sample(), verify=False)
+    with torch.set_grad_enabled(what != "output 0"):
+        net(sample())
 
 
 def test_another_tvm_that_is_here_already_is_refused():

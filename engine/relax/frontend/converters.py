@@ -172,7 +172,8 @@ class Converter(ExportedProgramImporter):
             "clamp_max.default clamp_max.Tensor",
             self.nearest: "upsample_nearest2d.vec",
             self.power: "pow.Scalar pow.Tensor_Tensor",
-            self.same: "clone.default contiguous.default detach.default",
+            self.detached: "detach.default",
+            self.same: "clone.default contiguous.default",
             self.scattered: "scatter_add.default scatter_reduce.two",
             self.sort: "sort.default",
             self.select: "select.int",
@@ -858,6 +859,12 @@ class Converter(ExportedProgramImporter):
             return convert(node)
         finally:
             self.env.update(before)
+
+    def detached(self, node: Node) -> Any:
+        """TVM's lets the gradient pass."""
+        data = self.env[node.args[0]]
+        is_stop = self.model.differentiable and "float" in str(data.ty.dtype)
+        return self.op.grad.no_grad(data) if is_stop else data
 
     def same(self, node: Node) -> Any:
         return self.env[node.args[0]]

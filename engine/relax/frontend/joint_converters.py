@@ -40,6 +40,7 @@ class JointConverter(Converter):
             "_log_softmax.default": self.softmax(self.op.nn.log_softmax),
             "_softmax.default": self.softmax(self.op.nn.softmax),
             "alias.default": self.same,
+            "detach.default": self.same,
             "embedding.default": self.plain_embedding,
             "pow.Tensor_Scalar": self.power,
             "prod.dim_int": self.product,

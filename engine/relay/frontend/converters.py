@@ -32,6 +32,7 @@ from relascope.engine.relay.frontend.core_operators import (
 )
 from relascope.engine.relay.frontend.resampling import resampled, steps_of
 from relascope.engine.relay.frontend.typed import TypedConverter
+from relascope.passes.relay.ir.stop_gradient import stop_gradient
 
 Convert = Callable[..., Any]
 """From an operator's inputs and their types to what it becomes."""
@@ -71,6 +72,7 @@ class Converter(CoreOperators, TypedConverter):
         ours |= {"std": self.spread("std"), "var": self.spread("variance"), "div": self.divide}
         ours |= {"round": self.round, "pow": self.power, "square": self.square}
         ours |= {n: self.other_dropout for n in _OTHER_DROPOUTS}
+        ours |= dict.fromkeys(("detach", "detach_"), self.detached)
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
         self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
         self.convert_map.update({f"aten::am{n}": self.extreme(n) for n in ("ax", "in")})
@@ -171,6 +173,11 @@ class Converter(CoreOperators, TypedConverter):
             return theirs([*inputs[:-4], 0.0, *inputs[-3:]], input_types)
 
         return convert
+
+    def detached(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's lets the gradient pass."""
+        is_float = "float" in self.infer_type(inputs[0]).dtype
+        return stop_gradient(inputs[0]) if is_float and self.model.differentiable else inputs[0]
 
     # Normalisations.
 

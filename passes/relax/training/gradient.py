@@ -65,11 +65,27 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     bound = rewrite.bindings(adjoint)
     # ((root, outputs...), gradients)
     _, *rest = rewrite.results(adjoint, bound)
+    bound, rest = _without_stops(bound, rest)
     function = rewrite.function_of(adjoint.params, bound, rest, main.attrs)
     provenance = {**program.provenance, **recorder.provenance}
     provenance.update(_of_adjoints(bound, provenance))
     names = tuple(str(p.name) for p in wanted)
     return rewrite.with_main(replace(program, gradients=names, provenance=provenance), function)
+
+
+def _without_stops(
+    bound: Sequence[rewrite.Binding], returned: Sequence[Any]
+) -> tuple[list[rewrite.Binding], list[Any]]:
+    """What stopped the gradient has done so."""
+    instead: dict[int, Any] = {}
+    kept = []
+    for variable, value in bound:
+        value = rewrite.substituted(value, instead)
+        if rewrite.op_name(value) == "grad.no_grad":
+            instead[variable.__chandle__()] = value.args[0]
+        else:
+            kept.append((variable, value))
+    return kept, [rewrite.substituted(r, instead) for r in returned]
 
 
 def _with_target(main: Any, bound: Sequence[rewrite.Binding], returned: Sequence[Any]) -> Any:

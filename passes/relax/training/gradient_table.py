@@ -41,7 +41,7 @@ def check(bound: Sequence[Binding], root: Any, wanted: Sequence[Any], origins: P
     depends = {v.__chandle__() for v in wanted}
     for variable, value in bound:
         read = any(v.__chandle__() in depends for v in variables(value))
-        if read and is_floating(variable):
+        if read and is_floating(variable) and op_name(value) != "grad.no_grad":
             depends.add(variable.__chandle__())
     needed = {root.__chandle__()}
     for variable, value in reversed(bound):

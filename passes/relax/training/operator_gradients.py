@@ -525,6 +525,7 @@ def _flat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 OWN: dict[str, Gradient] = {
+    "grad.no_grad": lambda variable, call, grad, builder: [op.grad.no_grad(call.args[0])],
     "matmul": _matmul,
     "nn.conv2d": conv2d,
     # PyTorch has no gradient of relu and abs where x is 0; TVM's own have one there.

@@ -14,6 +14,7 @@ from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir import rewrite
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.spans import Spans
+from relascope.passes.relay.ir.stop_gradient import NAME
 from relascope.passes.relay.training.operator_gradients import RECORDING, Recorder, prepare
 
 Binding = tuple[Any, Any]
@@ -45,7 +46,10 @@ def gradient(program: RelayProgram) -> RelayProgram:
     if not program.grad_outs or not isinstance(main.body, relay.Tuple):
         message = "there is no scalar to take the gradient of"
         raise EngineError("pass", message, "gradient", "put root_grad_out before it")
-    root, *outputs = main.body.fields
+    main, stopped = _with_stops_as_arguments(main)
+    count = len(main.params) - len(stopped)
+    root, *fields = main.body.fields
+    outputs, ends = fields[: len(fields) - len(stopped)], fields[len(fields) - len(stopped) :]
     calls = [e for e in rewrite.post_order(root) if isinstance(e, relay.Call)]
     spans = Spans(program.provenance)
     prepare(calls, spans.where)
@@ -57,12 +61,54 @@ def gradient(program: RelayProgram) -> RelayProgram:
     bindings, (_, gradients) = _bindings(taken.body)
     parameters = dict(zip((p.name_hint for p in main.params), taken.params, strict=True))
     bindings, bound = _with_provenance(bindings, recorder, spans, program)
+    if ends:
+        made = _in_terms_of(relay.Tuple(ends), bound, parameters).fields
+        stops = [parameters[n] for n in stopped]
+        bindings = _in_order([*bindings, *zip(stops, made, strict=True)])
+        gradients = relay.Tuple(gradients.fields[:count])
     results = relay.Tuple([_in_terms_of(relay.Tuple(outputs), bound, parameters), gradients])
     body = results
     for variable, value in reversed(bindings):
         body = relay.Let(variable, value, body)
-    function = relay.Function(taken.params, body, None, [], main.attrs)
+    function = relay.Function(taken.params[:count], body, None, [], main.attrs)
     return replace(rewrite.with_main(program, function), provenance=spans.provenance)
+
+
+def _with_stops_as_arguments(main: Any) -> tuple[Any, list[str]]:
+    """The function with an argument in the place of each tensor through which no gradient flows;
+    these tensors are its last results.
+
+    Returns:
+        The function, typed, and the arguments' names.
+    """
+    stops = [e for e in rewrite.post_order(main.body) if rewrite.op_name(e) == NAME]
+    if not stops:
+        return main, []
+    new = [relay.Var(f"stop_gradient_{i}", s.checked_type) for i, s in enumerate(stops)]
+    instead = {s.handle.value: v for s, v in zip(stops, new, strict=True)}
+    results = [*main.body.fields, *(s.args[0] for s in stops)]
+    made = rewrite.rebuilt(results, instead)
+    fields = [made[r.handle.value] for r in results]
+    function = relay.Function([*main.params, *new], relay.Tuple(fields), None, [], main.attrs)
+    return _typed(function), [v.name_hint for v in new]
+
+
+def _in_order(bindings: list[Binding]) -> list[Binding]:
+    """Bindings so that each one follows those that it reads."""
+    values = {variable.handle.value: (variable, value) for variable, value in bindings}
+    done: dict[int, Binding] = {}
+    todo = [(handle, False) for handle in reversed(values)]
+    while todo:
+        handle, ready = todo.pop()
+        if handle in done:
+            continue
+        if ready:
+            done[handle] = values[handle]
+            continue
+        todo.append((handle, True))
+        read = (e.handle.value for e in rewrite.post_order(values[handle][1]))
+        todo.extend((h, False) for h in read if h in values)
+    return list(done.values())
 
 
 def _bindings(body: Any) -> tuple[list[Binding], tuple[Any, Any]]:

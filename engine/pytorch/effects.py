@@ -1,0 +1,90 @@
+"""What a module's forward() changes besides its outputs, which a program does not change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NoReturn
+
+import torch
+
+from relascope.core.errors import EngineError
+
+_PLAIN = (torch.Tensor, bool, int, float, str, type(None))
+
+
+class Effects:
+    """Compares a module before and after one forward().
+
+    Args:
+        module: as it is before.
+
+    Attributes:
+        new: by name, the buffers that forward() puts in the place of others.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        self.new: dict[str, torch.Tensor] = {}
+
+    def start(self, args: tuple[Any, ...]) -> None:
+        """Note how all is; called right before forward()."""
+        self._buffers = dict(self._module.named_buffers())
+        self._before = {**dict(self._module.named_parameters()), **self._buffers}
+        self._versions = {n: t._version for n, t in self._before.items()}
+        self._inputs = [a._version for a in args]
+        self._attributes = _attributes(self._module)
+        for name, value in self._attributes.items():
+            if isinstance(value, torch.Tensor) and value.requires_grad and "." not in name:
+                self._refuse(f"A hook computes {name}, so it is no parameter of the module.", name)
+
+    def replaced(self, args: tuple[Any, ...]) -> dict[str, torch.Tensor]:
+        """See what forward() did, right after it.
+
+        Raises:
+            EngineError: kind "operator"; it changed something that is no buffer.
+        """
+        for position, (value, before) in enumerate(zip(args, self._inputs, strict=True)):
+            if value._version != before:
+                message = f"forward() changes its input {position} in place, which TVM does not."
+                self._refuse(message, str(position))
+        attributes = _attributes(self._module)
+        for name in dict.fromkeys((*self._attributes, *attributes)):
+            old, value = self._attributes.get(name, self), attributes.get(name, self)
+            if old is not value and (isinstance(old, torch.Tensor) or old != value):
+                self._refuse(f"forward() sets {name}, which TVM does not.", name)
+        after = dict(self._module.named_buffers())
+        for name in dict.fromkeys((*self._buffers, *after)):
+            old, value = self._buffers.get(name), after.get(name)
+            if old is value:
+                continue
+            if old is None or value is None or (old.shape, old.dtype) != (value.shape, value.dtype):
+                self._refuse(f"forward() puts another kind of tensor in {name}.", name)
+            if value.requires_grad:
+                message = f"forward() puts a tensor in {name} that keeps its gradient's graph."
+                self._refuse(message, name, "Assign it with detach().")
+            self.new[name] = value
+        self._changed = [n for n, t in self._before.items() if t._version != self._versions[n]]
+        return self.new
+
+    def check(self, updates: Collection[str]) -> None:
+        """Refuse what was changed in place and the program does not return.
+
+        Raises:
+            EngineError: kind "operator"; names the parameter or buffer.
+        """
+        for name in self._changed:
+            if name not in updates and name not in self.new:
+                self._refuse(f"forward() changes {name} in place, which TVM does not.", name)
+
+    def _refuse(self, message: str, where: str, hint: str = "") -> NoReturn:
+        raise EngineError("operator", message, where, hint or "Do it outside of the module.")
+
+
+def _attributes(module: torch.nn.Module) -> dict[str, Any]:
+    """Plain values among the attributes of all modules; what hooks set on submodules left out."""
+    return {
+        f"{path}.{name}" if path else name: value
+        for path, inner in module.named_modules()
+        for name, value in vars(inner).items()
+        if isinstance(value, _PLAIN) and not (path and inner._forward_pre_hooks)
+    }

@@ -1,0 +1,132 @@
+"""What PyTorch does while a module is traced and the trace does not hold.
+
+A trace has operators. It does not have the regions without gradients in which some of them ran, nor
+hooks on tensors, nor `tensor.data`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from relascope.core.errors import EngineError
+
+_DATA: Any = torch.Tensor.data
+_DETACHING = (torch.Tensor.detach, torch.detach, _DATA.__get__)
+_HOOKS = (
+    torch.Tensor.register_hook,
+    torch.Tensor.register_post_accumulate_grad_hook,
+    torch.Tensor.retain_grad,
+)
+_GRADIENTS = (torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward)
+_IN_PLACE = re.compile(
+    r".*[^_]_|__i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor)__|__setitem__"
+)
+
+
+class Watch(TorchFunctionMode):
+    """Writes into a trace, as `detach`, where gradients end; sees what cannot be written.
+
+    A `detach` stands only where a gradient would flow without it.
+
+    Args:
+        module: what is traced.
+
+    Attributes:
+        inside: the modules that run now, outermost first; whoever traces keeps it.
+        no_gradient: why no program can take the gradient that PyTorch takes; None where one can.
+
+    Raises:
+        EngineError: kind "operator"; a submodule has hooks on its gradient.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.inside: list[torch.nn.Module] = []
+        self.no_gradient: EngineError | None = None
+        self._paths = {m: n for n, m in module.named_modules()}
+        # Through which no gradient flows. They are held, so that an address means one tensor.
+        self._constant = {id(b): b for b in module.buffers()}
+        for inner, path in self._paths.items():
+            if path and (inner._backward_hooks or inner._backward_pre_hooks):
+                message = "A module has a hook on its gradient, which no program runs."
+                raise EngineError("operator", message, path, "Take the hook off.")
+
+    @property
+    def where(self) -> str:
+        """The module that runs now."""
+        return next((p for m in reversed(self.inside) if (p := self._paths.get(m))), "forward()")
+
+    def _keep(self, message: str) -> None:
+        hint = "Take the part that does so out of the module."
+        error = EngineError("operator", message, self.where, hint)
+        self.no_gradient = self.no_gradient or error
+
+    def flows(self, tensor: torch.Tensor) -> bool:
+        """Whether a gradient may flow through a tensor to an input or parameter."""
+        floating = tensor.is_floating_point() or tensor.is_complex()
+        return floating and id(tensor) not in self._constant
+
+    def _ends(self, value: Any) -> Any:
+        """A result with its tensors detached."""
+
+        def end(leaf: Any) -> Any:
+            if isinstance(leaf, torch.Tensor) and self.flows(leaf):
+                leaf = leaf.detach()
+                self._constant[id(leaf)] = leaf
+            return leaf
+
+        return tree_map(end, value)
+
+    def _note(self, values: Iterable[Any]) -> None:
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                self._constant[id(value)] = value
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _DETACHING:
+            tensor = args[0] if args else kwargs["input"]
+            return self._ends(tensor)
+        if func == _DATA.__set__:
+            message = "forward() replaces the data of a tensor, which a trace does not see."
+            raise EngineError("operator", message, self.where, "Compute a new tensor.")
+        if func in _GRADIENTS:
+            message = "forward() takes a gradient itself, which cannot be imported."
+            raise EngineError("operator", message, self.where, "Take it outside of the module.")
+        if func in _HOOKS:
+            self._keep(f"forward() calls {func.__name__} on a tensor; no program runs hooks.")
+            return func(*args, **kwargs)
+        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        flowing = any(map(self.flows, given))
+        name, changed = getattr(func, "__name__", ""), kwargs.get("out")
+        if changed is None and args and _IN_PLACE.fullmatch(name):
+            changed = args[0]
+        if changed is None:
+            made = func(*args, **kwargs)
+            if not isinstance(made, torch.Tensor | tuple | list):
+                return made
+            if flowing and not torch.is_grad_enabled():
+                return self._ends(made)
+            if not flowing:
+                self._note(tree_leaves(made))
+            return made
+        targets = [t for t in tree_leaves(changed) if isinstance(t, torch.Tensor)]
+        if not flowing or torch.is_grad_enabled():
+            if flowing and name != "detach_":
+                for target in targets:
+                    self._constant.pop(id(target), None)
+                    self._constant.pop(id(target._base), None)
+            return func(*args, **kwargs)
+        if any(map(self.flows, targets)):
+            self._keep(f"{name} changes a tensor in place where no gradient is recorded.")
+        elif "out" not in kwargs:
+            return func(args[0], *self._ends(args[1:]), **self._ends(kwargs))
+        return func(*args, **kwargs)
