@@ -32,7 +32,7 @@ GRADIENT_OF = "gradient of "
 
 _BY_NAME = (
     "addmm batch_norm convolution cross_entropy_loss cumsum dropout elu embedding "
-    "instance_norm linear native_layer_norm pixel_shuffle prelu scaled_dot_product_attention"
+    "linear native_layer_norm pixel_shuffle prelu scaled_dot_product_attention"
 )
 """Operators whose converter has their name."""
 
@@ -386,14 +386,6 @@ class Converter(ExportedProgramImporter):
             self.move(node, mean, batch_mean, momentum)
             self.move(node, variance, self.times(spread, count / (count - 1)), momentum)
         return result
-
-    def instance_norm(self, node: Node) -> Any:
-        """TVM's reads neither epsilon nor running statistics."""
-        *_, mean, _, by_input, _, epsilon, _ = self.every(node)
-        if mean is not None or not by_input or epsilon != 1e-5:
-            what = "an epsilon of its own" if mean is None else "running statistics"
-            self.refuse(node, f"An instance norm with {what} cannot be imported.")
-        return self._instance_norm(node)
 
     def by_statistics(
         self, data: Any, gamma: Any, beta: Any, mean: Any, variance: Any, epsilon: float

@@ -5,6 +5,7 @@ import pytest
 from tvm import relax
 
 from examples import Run, apply, assert_close, documented, printed, quiet
+from relascope.core.errors import EngineError
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import info, names
 from relascope.passes.relax.ir.rewrite import bindings, op_name
@@ -63,6 +64,10 @@ def test_the_pass_does_something_to_its_example(name):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in ELSEWHERE])
 def test_the_example_computes_the_same_after_the_pass(name, dtype):
+    if (name, dtype) == ("mixed_precision", "float64"):
+        with pytest.raises(EngineError, match="takes float32"):
+            Run(BACKEND, name, dtype)
+        return
     run = Run(BACKEND, name, dtype)
     if name in OTHERWISE:
         OTHERWISE[name](run, dtype)
