@@ -173,6 +173,8 @@ class Converter(ExportedProgramImporter):
             self.nearest: "upsample_nearest2d.vec",
             self.power: "pow.Scalar pow.Tensor_Tensor",
             self.detached: "detach.default",
+            self.filled(1): "fill.Scalar",
+            self.masked_fill: "masked_fill.Scalar",
             self.same: "clone.default contiguous.default",
             self.scattered: "scatter_add.default scatter_reduce.two",
             self.sort: "sort.default",
@@ -820,6 +822,11 @@ class Converter(ExportedProgramImporter):
             return self.op.full(list(kind.shape), filling, dtype)
 
         return convert
+
+    def masked_fill(self, node: Node) -> Any:
+        """TVM's fills a whole tensor first, and has no kernel that fills one with infinity."""
+        data, mask, value = self.retrieve_args(node)
+        return self.op.where(mask, self.number(value, data), data)
 
     def to(self, node: Node) -> Any:
         """TVM's leaves out some casts, and makes others that change nothing."""
