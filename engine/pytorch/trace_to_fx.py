@@ -24,10 +24,15 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from relascope.core.errors import EngineError, lines_of
-from relascope.engine.pytorch.compositions import composing, lacks_axes, name_of, with_an_axis
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.operators.compositions import (
+    composing,
+    lacks_axes,
+    name_of,
+    with_an_axis,
+)
 from relascope.engine.pytorch.unlike import REWRITE, unknown
 from relascope.passes.program import Mask
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from relascope.engine.pytorch.compositions import compositions
+from relascope.engine.pytorch.operators.compositions import compositions
 
 aten = torch.ops.aten
 ANY = [-math.inf, -30.0, -2.5, -1.0, -0.75, -0.0, 0.0, 1e-4, 0.5, 1.0, 2.0, 7.5, 30.0, math.inf]

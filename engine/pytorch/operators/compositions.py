@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch._decomp import core_aten_decompositions, decomposition_table
 
-from relascope.engine.pytorch.compositions_along import ALONG
+from relascope.engine.pytorch.operators.along_axes import ALONG
 
 _MORE = (
     "_batch_norm_with_update _native_batch_norm_legit any clamp clamp_max clamp_min dist fmod "

@@ -1,0 +1,1 @@
+"""What a frontend does not know, written with operators that it knows."""
