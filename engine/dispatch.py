@@ -302,6 +302,9 @@ class _Mode:
         masks = draw_masks(self.live.masks, None, device, self.room)
         if wanted:
             step = self.live.step(wanted)
+            for name in self.live.program.updates:
+                if name in step.read_by_backward:  # the backward reads what was there before
+                    tensors[name] = tensors[name].clone()
             about = step, self.name, self._update, tuple(tensors), masks, self.flowing
             results = _TvmFunction.apply(*about, *tensors.values())
         else:

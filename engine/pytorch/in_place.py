@@ -16,7 +16,7 @@ from relascope.engine.pytorch.model import Model
 # Any operator with a new result serves to stand between an input and its readers.
 _COPY = "aten::neg"
 # The importers follow an in-place copy into a tensor through these, and no other views.
-_FOLLOWED = ("aten::slice", "aten::select", "aten::unsqueeze")
+FOLLOWED = ("aten::slice", "aten::select", "aten::unsqueeze")
 _HINT = (
     "Write it without changing a tensor in place (x = x + y for x += y, torch.cat, torch.where)."
 )
@@ -54,11 +54,10 @@ def check_in_place(model: Model) -> None:
                     f"The model changes {name} in place ({flat.origin(node).where}). The program "
                     "computes with the change, but leaves the tensor as it was."
                 )
-        if node.kind() == "aten::copy_" and _copy_is_followed(node):
-            continue
+        base = _followed(node)
         for later in (*nodes[index + 1 :], graph.return_node()):
             for value in later.inputs():
-                before = order.get(value.debugName(), -1) < index
+                before = value.debugName() != base and order.get(value.debugName(), -1) < index
                 if before and _is_tensor(value) and aliases.may_contain_alias(value, target):
                     message = f"{node.kind()} changes a tensor in place that {later.kind()} reads"
                     message += " afterwards through another view; TVM's IRs have no such change."
@@ -110,10 +109,13 @@ def _is_tensor(value: Any) -> bool:
     return bool(value.type().kind() == "TensorType")
 
 
-def _copy_is_followed(node: Any) -> bool:
-    """Whether the importers redirect later reads of the tensor that a copy writes into."""
-    target = node.inputsAt(0).node()
-    while target.kind() in _FOLLOWED:
-        target = target.inputsAt(0).node()
-    made_here = target.kind() != _COPY or target.inputsAt(0).node().kind() != "prim::Param"
-    return made_here and not node.output().uses()
+def _followed(node: Any) -> str | None:
+    """The tensor that a copy writes into, by name, if the importers redirect later reads of it."""
+    if node.kind() != "aten::copy_" or node.output().uses():
+        return None
+    value = node.inputsAt(0)
+    while value.node().kind() in FOLLOWED:
+        value = value.node().inputsAt(0)
+    source = value.node()
+    made_here = source.kind() != _COPY or source.inputsAt(0).node().kind() != "prim::Param"
+    return str(value.debugName()) if made_here else None

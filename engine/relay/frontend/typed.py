@@ -12,6 +12,7 @@ from tvm.topi.utils import get_const_tuple
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.in_place import FOLLOWED
 
 _BY_CONDITION = ("where",)  # a condition stays one
 _OF_BOOLS = "add scatter_add scatter scatter_reduce index_put sort argsort sign max min amax amin"
@@ -107,7 +108,7 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         source = node.input().node() if node.kind() == "prim::ListUnpack" else node
         kind, where = source.kind(), self.origin_of(source).where
         for value in node.outputs():
-            name, wanted = value.debugName(), _type_of(value)
+            name, wanted = value.debugName(), _type_of(written(value))
             made = outputs.get(name)
             if made is None and wanted and value.uses():
                 message = f"Relay's PyTorch frontend leaves out one of the results of {kind}."
@@ -150,3 +151,12 @@ def _type_of(value: Any) -> TensorType | None:
     if kind.kind() != "TensorType" or kind.sizes() is None or kind.dtype() is None:
         return None
     return TensorType(tuple(kind.sizes()), str(kind.dtype()).removeprefix("torch."))
+
+
+def written(value: Any) -> Any:
+    """The tensor that a value is after an in-place copy into a view of it; TVM makes it whole."""
+    while value.node().kind() == "aten::copy_":
+        value = value.node().inputsAt(0)
+        while value.node().kind() in FOLLOWED:
+            value = value.node().inputsAt(0)
+    return value

@@ -1,7 +1,34 @@
 """TVM in training code, through Relay."""
 
+import copy
+
 import pytest
+import torch
+from torch import nn
 
 pytest.register_assert_rewrite("dispatching")
 
 from dispatching import *  # noqa: F403
+
+
+class Counted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.register_buffer("count", torch.ones(()))
+
+    def forward(self, x):
+        y = x.clone()
+        y[:, 1:] = y[:, 1:] * 2
+        with torch.no_grad():
+            self.count.add_(1)
+        return self.norm(y * self.count), y.detach()
+
+
+def test_a_backward_reads_a_changed_buffer_as_it_was():
+    module, x = Counted(), torch.randn(3, 4, 8, requires_grad=True)
+    plain = copy.deepcopy(module)
+    add_tvm_dispatch(module, x.detach(), verify=False)  # noqa: F405
+    weight = torch.randn(3, 4, 8)
+    ours, theirs = (torch.autograd.grad(m(x)[0], x, weight)[0] for m in (module, plain))
+    assert torch.allclose(ours, theirs, atol=1e-4)
