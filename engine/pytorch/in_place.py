@@ -22,7 +22,7 @@ _HINT = (
 )
 
 
-def check_in_place(model: Model) -> None:
+def check_in_place(model: Model, follows_copies: bool) -> None:
     """Refuse a change in place that something reads through another view.
 
     A change of an input is noted: the program computes with it, but does not carry it out. So is
@@ -30,6 +30,8 @@ def check_in_place(model: Model) -> None:
 
     Args:
         model: its trace is read, and not changed.
+        follows_copies: whether the importer redirects later reads of a tensor of which a part was
+            written, as TVM's own frontend of Relay does.
 
     Raises:
         EngineError: kind "operator"; names the changing operator and its module.
@@ -54,7 +56,7 @@ def check_in_place(model: Model) -> None:
                     f"The model changes {name} in place ({flat.origin(node).where}). The program "
                     "computes with the change, but leaves the tensor as it was."
                 )
-        base = _followed(node)
+        base = _followed(node) if follows_copies else None
         for later in (*nodes[index + 1 :], graph.return_node()):
             for value in later.inputs():
                 before = value.debugName() != base and order.get(value.debugName(), -1) < index

@@ -43,7 +43,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
             would be changed; names the operator and its module.
     """
     progress(0.0, "writing the trace as ATen operators")
-    check_in_place(model)
+    check_in_place(model, follows_copies=False)
     joint = model.source.training and model.source.gradient == "pytorch"
     converter = (JointConverter if joint else Converter)(model, {})
     if joint:
