@@ -9,9 +9,11 @@ import subprocess
 import sys
 
 from relascope import __version__
+from relascope.commands.options import limits
 from relascope.commands.shared import Connect, Document, Engine
 from relascope.core.errors import EngineError
 from relascope.core.place import FOLDERS, with_import_root
+from relascope.engine.protocol.limits import MEMORY, SECONDS
 from relascope.engine.registry import ENGINES
 from relascope.engine.relay.tvm.find import SETTING, WHEEL, check_platform
 
@@ -22,6 +24,7 @@ def page_options(command: argparse.ArgumentParser) -> None:
         "--port", type=int, metavar="N", help="8501 or the next free one otherwise"
     )
     command.add_argument("--no-browser", action="store_true", help="open no window for it")
+    limits(command)
 
 
 def relay_options(command: argparse.ArgumentParser) -> None:
@@ -38,7 +41,9 @@ def page(args: argparse.Namespace, connect: Connect) -> Document:
     command += ["--server.port", str(args.port)] if args.port is not None else []
     command += ["--server.headless", "true"] if args.no_browser else []
     path = with_import_root(os.environ.get("PYTHONPATH", ""))
-    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path})
+    given = {SECONDS: args.limit_seconds, MEMORY: args.limit_memory}
+    limits = {name: str(value) for name, value in given.items() if value}
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path, **limits})
 
 
 def engines(args: argparse.Namespace, connect: Connect) -> Document:

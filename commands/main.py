@@ -47,7 +47,7 @@ _COMMANDS = (
         f"{_MODEL} bisect tolerance time output",
         "the first pass that makes it bad",
     ),
-    ("reduce", "faults", f"{_MODEL} bisect rtol time reduce", "narrow a fault inside a pass"),
+    ("reduce", "faults", f"{_MODEL} bisect tolerance time reduce", "narrow a fault inside a pass"),
     ("captures", "cuts", f"{_MODEL} captures time output", "what the forward saves for later"),
     ("gradients", "cuts.both_gradients", "model target", "TVM's gradient beside PyTorch's"),
     ("compile", "building.compile_model", f"{_CUT} building", "build for a target"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,16 @@ def passes(command: ArgumentParser) -> None:
     about = "a pipeline such as 'cse|bind|fold', or 'default'"
     command.add_argument("--passes", metavar="TEXT", help=about)
     pass_file(command)
+    limits(command)
+
+
+def limits(command: ArgumentParser) -> None:
+    """What each pass and each build may take."""
+    add = command.add_argument
+    about = "a pass or a build that takes longer is stopped, and has failed"
+    add("--limit-seconds", type=_ratio, default=0.0, metavar="S", help=about)
+    about = "the same for one that takes more memory, in MiB, beyond what the engine had before it"
+    add("--limit-memory", type=_ratio, default=0.0, metavar="M", help=about)
 
 
 def one_pass(command: ArgumentParser) -> None:
@@ -58,17 +69,12 @@ def pass_file(command: ArgumentParser) -> None:
     command.add_argument("--pass-file", **_REPEATED, metavar="FILE", help=about)
 
 
-def rtol(command: ArgumentParser) -> None:
-    """What counts as wrong."""
+def tolerance(command: ArgumentParser) -> None:
+    """What counts as wrong, and what never does."""
     about = (
         "wrong is what differs by more than this, relative to the tensor's scale, in float64 too"
     )
     command.add_argument("--rtol", type=_ratio, metavar="R", help=about)
-
-
-def tolerance(command: ArgumentParser) -> None:
-    """The same, and what never counts as wrong."""
-    rtol(command)
     about = "never wrong is what differs by no more than this"
     command.add_argument("--atol", type=_ratio, default=0.0, metavar="A", help=about)
 
@@ -233,14 +239,14 @@ def _budget(text: str) -> float | int:
 
 
 def _ratio(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise ArgumentTypeError(f"{text} is not a positive number")
-    return value
+    with suppress(ValueError):
+        if float(text) > 0:
+            return float(text)
+    raise ArgumentTypeError(f"{text} is not a positive number")
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ArgumentTypeError(f"{text} is not a positive number")
-    return value
+    with suppress(ValueError):
+        if int(text) > 0:
+            return int(text)
+    raise ArgumentTypeError(f"{text} is not a positive whole number")

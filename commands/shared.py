@@ -15,6 +15,7 @@ from relascope.core.errors import EngineError, refusing
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.jobs.cut import with_cut
+from relascope.engine.protocol.limits import NO_LIMITS, Limits
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource, source_from_file
@@ -34,6 +35,9 @@ class Engine:
 
     def __init__(self, args: argparse.Namespace, connect: Connect) -> None:
         self._client = connect(args.engine)
+        limits = Limits(*(getattr(args, f"limit_{n}", 0.0) for n in ("seconds", "memory")))
+        if limits != NO_LIMITS:
+            self._client.limit(limits)
         self._line = ProgressLine(sys.stderr)
 
     def __enter__(self) -> Engine:
@@ -147,7 +151,7 @@ def target_of(args: argparse.Namespace, ask: Ask) -> str:
 
 def tolerance_of(args: argparse.Namespace) -> Tolerance:
     """What --rtol and --atol say."""
-    return Tolerance(args.rtol, getattr(args, "atol", 0.0))
+    return Tolerance(args.rtol, args.atol)
 
 
 def cut_request(

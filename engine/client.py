@@ -28,11 +28,13 @@ from typing import IO, Any
 
 from relascope.core.errors import EngineError
 from relascope.core.place import IMPORT_ROOT, with_import_root
+from relascope.engine.protocol.limits import NO_LIMITS, Limits, Unit, resident
 from relascope.engine.registry import ENGINES
 
 _log = logging.getLogger("relascope.engine")
 
 _POLL = 0.25  # s; how late the end of a child is seen when its socket outlives it
+_LOOK = 0.05  # s; how late the crossing of a limit is seen
 _GRACE = 1.0  # s; between asking a child to end and ending it
 _LOG_BYTES = 64 * 1024  # of a request's standard error that are kept
 
@@ -180,6 +182,14 @@ class EngineClient:
         finally:
             job.cancel()
 
+    def limit(self, limits: Limits) -> None:
+        """Set what each pass and each build may take from now on.
+
+        One that crosses a limit is ended with its process, and raises in the next one, as often as
+        it comes up while this client lives.
+        """
+        self._engine.limits = limits
+
     def warm(self) -> Job:
         """Start the process and have it import what it needs, by asking it to describe itself."""
         return self.submit("describe")
@@ -275,7 +285,8 @@ class _Engine:
     """The queue of requests and the thread that serves it, while there is something to serve."""
 
     def __init__(self, ir: str, session: str | None) -> None:
-        self.ir, self.session = ir, session
+        self.ir, self.session, self.limits = ir, session, NO_LIMITS
+        self.crossed: dict[Unit, EngineError] = {}
         # Reentrant, because a client may be collected, and so closed, at any allocation.
         self.changed = threading.Condition(threading.RLock())
         self.waiting: collections.deque[Job] = collections.deque()
@@ -386,11 +397,14 @@ class _Engine:
         if child is None:
             return True
         try:
-            child.conn.send((job._number, job.method, job._payload))
+            child.conn.send((job._number, job.method, job._payload, self.crossed))
+            unit, began, had = None, 0.0, 0
             while True:
+                if unit is not None and self.stopped(child, unit, began, had):
+                    break
                 if self.kill_at and time.monotonic() > self.kill_at:
                     child.signal(signal.SIGKILL)
-                if not wait_for([child.conn], _POLL):
+                if not wait_for([child.conn], _POLL if unit is None else _LOOK):
                     # A process that it started may hold its socket open after its death.
                     if not child.running() and not child.conn.poll():
                         return False
@@ -402,10 +416,14 @@ class _Engine:
                     what, number, rest = "error", job._number, [_unreadable(error, self.ir)]
                 if what == "progress":
                     job._report(*rest)
-                    continue
-                break
+                elif what == "unit":
+                    unit, began, had = rest[0], time.monotonic(), resident(child.process.pid)
+                else:
+                    break
         except (EOFError, OSError):
             return False
+        if unit is not None:
+            return self.converse(job)  # a new process, which raises at the unit
         assert number == job._number, "one request at a time, so one answer"
         output = child.output()
         if output:
@@ -417,6 +435,23 @@ class _Engine:
             job._finish(value=rest[0])
         else:
             job._finish(error=rest[0])
+        return True
+
+    def stopped(self, child: _Child, unit: Unit, began: float, had: int) -> bool:
+        """Whether a unit crossed a limit; the process is ended then.
+
+        Args:
+            had: bytes that the process had when it began.
+        """
+        taken = resident(child.process.pid) - had if self.limits.memory else 0
+        error = self.limits.crossed(unit, time.monotonic() - began, taken)
+        if error is None:
+            return False
+        _log.warning("%s", error.message)
+        self.crossed[unit] = error
+        with self.changed:
+            child.signal(signal.SIGKILL)
+            self.drop_child()
         return True
 
     def ready_child(self, job: Job) -> _Child | None:

@@ -5,10 +5,10 @@ holds, one at a time and in order. The main thread only reads the socket, so tha
 parent is noticed in the middle of any work; the work is done in a thread with a large stack, for
 TVM's C++ visitors recurse over the graph and deep graphs overflow the usual eight megabytes.
 
-What travels, pickled: to here `(id, method, payload)` with a payload of pickled `(args, kwargs)`;
-from here `("progress", id, fraction, text)`, then `("result", id, value)`, `("error", id,
-EngineError)`, or, when the session itself could not be made, `("gone", id, EngineError)`, after
-which the process ends.
+What travels, pickled: to here `(id, method, payload, crossed)` with a payload of pickled `(args,
+kwargs)` and the units that crossed a limit; from here `("progress", id, fraction, text)` and
+`("unit", id, unit or None)`, then `("result", id, value)`, `("error", id, EngineError)`, or, when
+the session itself could not be made, `("gone", id, EngineError)`, after which the process ends.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ import signal
 import sys
 import threading
 import traceback
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
 from relascope.core.errors import EngineError
 from relascope.engine.building.explain import explain
+from relascope.engine.protocol.limits import WATCHED, Unit
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.user import enter_named
 
 STACK_BYTES = 1 << 30  # of address space: only what is used takes memory
+
+_Request = tuple[int, str, bytes, dict[Unit, EngineError]]
 
 
 def main() -> None:
@@ -46,7 +50,7 @@ def main() -> None:
     # Processes that we start (a compiler, a tuner's) must not keep the socket open.
     os.set_inheritable(options.fd, False)
     conn = Connection(options.fd)
-    requests: queue.Queue[tuple[int, str, bytes]] = queue.Queue()
+    requests: queue.Queue[_Request] = queue.Queue()
     worker = _Worker(conn, options.session or REGISTRY[options.ir].session, requests)
     _start(worker)
     while True:
@@ -78,9 +82,7 @@ def _parent_gone() -> NoReturn:
 class _Worker:
     """Answers requests, in a thread of its own."""
 
-    def __init__(
-        self, conn: Connection, session: str, requests: queue.Queue[tuple[int, str, bytes]]
-    ) -> None:
+    def __init__(self, conn: Connection, session: str, requests: queue.Queue[_Request]) -> None:
         self.conn, self.name, self.requests = conn, session, requests
         self.session: Any = None
         self.sending = threading.Lock()  # a session may report progress from threads of its own
@@ -88,7 +90,8 @@ class _Worker:
     def run(self) -> None:
         try:
             while True:
-                call, method, payload = self.requests.get()
+                call, method, payload, WATCHED.crossed = self.requests.get()
+                WATCHED.tell = partial(self.send, "unit", call)
                 what, value = self.answer(call, method, payload)
                 self.send(what, call, value)
                 if what == "gone":

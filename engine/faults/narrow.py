@@ -67,6 +67,7 @@ class Start:
         steps: the suspected passes; they may raise.
         tail: the passes after them.
         recorded: values of nodes in a run of the program, by their ids; some may be missing.
+        least: what differences are held against at least, whatever the program returns.
     """
 
     program: Any
@@ -75,11 +76,13 @@ class Start:
     steps: Passes
     tail: Passes
     recorded: Values = field(default_factory=dict)
+    least: float = 0.0
 
     @cached_property
     def floor(self) -> float:
         """What differences are held against at least; see `engine.faults.replay.floor_of`."""
-        return replay.floor_of(self.recorded[o] for o in self.graph.outputs if o in self.recorded)
+        outputs = (self.recorded[o] for o in self.graph.outputs if o in self.recorded)
+        return max(replay.floor_of(outputs), self.least)
 
 
 @dataclass(frozen=True)

@@ -129,9 +129,9 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
     limit = {"wrong": wrong, "slow": _slow(bisection), "crash": 0.0}
     # What is a machine's own (its processor, its libraries) is left to the report's reader.
     target = question.target.split()[0]
-    return source, Where(
-        found.bad, steps[0], steps[-1], bisection.kind, target, limit[bisection.kind]
-    )
+    about = found.bad, steps[0], steps[-1], bisection.kind, target, limit[bisection.kind]
+    absolute = question.tolerance.absolute if bisection.kind == "wrong" else 0.0
+    return source, Where(*about, absolute=absolute)
 
 
 def _slow(bisection: Bisection) -> float:

@@ -23,6 +23,7 @@ class Where:
         tail: whether the steps after the last suspect are run as well, with the suspects and
             without them: the fault shows only then.
         building: whether it is compiled and run; a pass that crashes by itself needs neither.
+        absolute: what differs by no more is not wrong.
     """
 
     pipeline: Pipeline
@@ -33,6 +34,7 @@ class Where:
     limit: float
     tail: bool = False
     building: bool = True
+    absolute: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import redirect_stdout
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,7 @@ from relascope.engine.protocol import records
 from relascope.engine.protocol.accuracy import Comparison, NodeError
 from relascope.engine.protocol.artefact import Artefact
 from relascope.engine.protocol.fault import Report, Shown, Suspects, Told, Where
+from relascope.engine.protocol.limits import limited
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import ModelInfo, PassExample, SplitResult, StepRecord
@@ -222,7 +223,8 @@ class PipelineSession:
                 comparison is named "capture" and the node's id.
         """
         state, halves, built = self._build(request, part(progress, 0.0, 0.9))
-        found = compare(built, part(progress, 0.9, 1.0))
+        with _building("Running what was built", request):
+            found = compare(built, part(progress, 0.9, 1.0))
         if not captures or halves is None:
             return found
         _, saved = built.forward(_masks(state.program, request.source, built.model))
@@ -256,7 +258,8 @@ class PipelineSession:
         masks, gradients = _masks(state.program, source, model), state.program.gradients
         whole = Intermediates(self._functions(state, None)["forward"], masks, {}, gradients)
         progress(0.3, "building the program to return what is inside")
-        values = values_inside(self._backend, model, whole, target)
+        with _building("Building what is inside", request):
+            values = values_inside(self._backend, model, whole, target)
         if not request.split:
             return compare_inside(whole, values, results, reference, {})
         state, halves = self._programs(request, progress)
@@ -267,7 +270,8 @@ class PipelineSession:
         for name, function in self._functions(state, halves).items():
             progress(0.5 if name == "forward" else 0.75, f"building the {name} so too")
             half = Intermediates(function, masks, given, gradients if name == "backward" else ())
-            inside = values_inside(self._backend, model, half, target)
+            with _building(f"Building what is inside of the {name}", request):
+                inside = values_inside(self._backend, model, half, target)
             if name == "forward":
                 given.update((saved[i], value) for i, value in inside.items() if i in saved)
             found += compare_inside(half, inside, results, reference, values)
@@ -353,7 +357,8 @@ class PipelineSession:
             def build(program: Program, *, name: str) -> Remote:
                 progress(0.3, f"building for {target}, and sending it")
                 options = BuildOptions(target, records=found)
-                made = self._backend.remote(program, options, session, name)
+                with _building(f"Building the {name}", request):
+                    made = self._backend.remote(program, options, session, name)
                 functions["backward" if name == "backward" else "forward"] = made
                 return made
 
@@ -380,7 +385,8 @@ class PipelineSession:
             words = f"building the {phase} for {request.target}"
             progress(0.3 + 0.7 * index / len(functions), words)
             began = time.perf_counter()
-            library = self._backend.library(one, phase, request.target)
+            with _building(f"Building the {phase}", request):
+                library = self._backend.library(one, phase, request.target)
             seconds += time.perf_counter() - began
             taken.append(take_apart(library, self._backend.compiler_for(request.target), place))
         notes = [] if known.runs_here else [f"It cannot be timed here. {known.missing}"]
@@ -415,7 +421,8 @@ class PipelineSession:
         state, halves, built = self._build(request, part(progress, 0.0, 0.3), "profiled")
         progress(0.3, "building it to be watched")
         target, functions = request.target, self._functions(state, halves)
-        watched = {phase: self._backend.watched(f, target) for phase, f in functions.items()}
+        with _building("Building it to be watched", request):
+            watched = {phase: self._backend.watched(f, target) for phase, f in functions.items()}
         set_threads(request.threads)
         graphs, repeats = {phase: f.graph for phase, f in functions.items()}, request.repeats
         best = partial(self._peaks_of, target, turn=0)
@@ -504,9 +511,11 @@ class PipelineSession:
     ) -> dict[str, Tunable]:
         """The kernels of what `time` builds, by phase."""
         functions = self._functions(*self._programs(request, progress, "tuned"))
-        return {
-            phase: self._backend.tunable(f, request.target, watch) for phase, f in functions.items()
-        }
+        with _building(f"Building what is tuned{', to be watched' * watch}", request):
+            return {
+                phase: self._backend.tunable(f, request.target, watch)
+                for phase, f in functions.items()
+            }
 
     def _records(self, request: BuildRequest, fleet: Fleet | None) -> Path:
         """Where the records are that a build for this target takes."""
@@ -523,7 +532,8 @@ class PipelineSession:
             return Suspects(start.graph, ())
         after = self._end(source, where.pipeline.upto(where.last), part(progress, 0.5, 0.8))
         progress(0.8, "looking where values first differ")
-        later = self._recorded(source, after.program, after.base, after.exprs, where.target)
+        with limited("Building what is inside after the passes", "suspects", "engine", where):
+            later = self._recorded(source, after.program, after.base, after.exprs, where.target)
         return narrow.suspects(start, after.base, later, where.limit)
 
     def narrow(
@@ -545,7 +555,9 @@ class PipelineSession:
         """
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")
-        return narrow.look(self._backend, start, where, piece, bare)
+        about = source, where, piece, bare
+        with limited("A piece of the program, and the passes on it,", "narrow", "engine", about):
+            return narrow.look(self._backend, start, where, piece, bare)
 
     def report(
         self, source: ModelSource, where: Where, piece: Piece, told: Told, *, progress: Progress
@@ -569,8 +581,11 @@ class PipelineSession:
             recorded: Values = {}
             if where.building:
                 progress(0.5, "recording what is inside the program")
-                recorded = self._recorded(source, program, graph, exprs, where.target)
-            return Start(program, graph, exprs, steps, tail, recorded)
+                with limited("Building what is inside before the passes", "", "engine", where):
+                    recorded = self._recorded(source, program, graph, exprs, where.target)
+            # Against this scale, just what differs by more is over the limit.
+            least = where.absolute / where.limit if where.absolute else 0.0
+            return Start(program, graph, exprs, steps, tail, recorded, least)
 
         return self._starts.get((source, where), make)
 
@@ -617,19 +632,20 @@ class PipelineSession:
         states = [state]
         for index, step in enumerate(pipeline):
             progress(0.5 + 0.5 * index / len(pipeline), step.name)
-            make = partial(self._step, state, step, source.training)
-            state = self._states.get((source, pipeline.upto(index)), make)
+            unit = source, pipeline.upto(index)
+            make = partial(self._step, state, step, unit)
+            state = self._states.get(unit, make)
             states.append(state)
         return states
 
-    def _step(self, before: State, step: Step, training: bool) -> State:
+    def _step(self, before: State, step: Step, unit: tuple[ModelSource, Pipeline]) -> State:
         entry = entry_of(self.ir, step)
         if not entry.looking:
             before = replace(before, graph=before.base, shown=None)
         if not step.enabled:
             return self._unchanged(before, step, 0.0, None)
         try:
-            check_order(entry, before.done, bool(before.program.gradients), training)
+            check_order(entry, before.done, bool(before.program.gradients), unit[0].training)
             told = arguments_of(entry, step)
         except EngineError as error:
             return self._unchanged(before, step, 0.0, error)
@@ -637,7 +653,7 @@ class PipelineSession:
         start = before.program if before.shown is None else before.shown
         failure: EngineError | None = None
         try:
-            with redirect_stdout(printed):
+            with limited(entry.title, entry.title, "pass", unit), redirect_stdout(printed):
                 program = entry.load()(start, **told)
             seconds = time.perf_counter() - began
             check_kind(entry.title, start, program)
@@ -735,7 +751,8 @@ class PipelineSession:
         model = self._load(request.source, progress).model
         progress(0.4, f"building for {request.target}")
         began = time.perf_counter()
-        step = self._backend.build(state.program, halves, request.target)
+        with _building(f"Building for {request.target}", request):
+            step = self._backend.build(state.program, halves, request.target)
         built = _built(model.on(torch_device(request.target)), state, halves, step, began)
         return state, halves, built
 
@@ -746,6 +763,11 @@ def _built(
     seconds = time.perf_counter() - began
     held = None if halves is None else halves.cut.bytes
     return Built(model, state.program, step, held, seconds)
+
+
+def _building(what: str, request: BuildRequest) -> AbstractContextManager[None]:
+    """A unit of `engine.protocol.limits`."""
+    return limited(what, str(request.pipeline), "engine", request)
 
 
 def _check_runs(target: Target) -> None:

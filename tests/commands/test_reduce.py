@@ -26,6 +26,7 @@ from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.faults import bundle, replay
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce as reduction
+from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.protocol.fault import Report, Shown, Suspects
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
@@ -325,6 +326,13 @@ def test_what_is_wrong_in_float64_is_narrowed_in_float64():
     assert reduction.narrow(Answers(wrong), "relay", bisected(double=Rounded())).source == (
         ModelSource("mlp")
     )
+
+
+def test_a_tolerance_holds_inside_a_pass_too():
+    found = bisected()
+    given = replace(found, question=replace(found.question, tolerance=Tolerance(0.5, 0.25)))
+    where = reduction.narrow(Answers(wrong), "relay", given).where
+    assert (where.limit, where.absolute) == (0.5, 0.25)
 
 
 def test_slow_is_half_way_to_what_the_whole_takes_but_no_more_than_a_factor():

@@ -1,10 +1,12 @@
 """What passes return is checked, what they print is shown, and where they cannot stand is said."""
 
+import json
 import re
 
 import pytest
 
 from engines import shared
+from relascope.commands.main import main
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.faults.bundle import siblings
@@ -125,6 +127,39 @@ def test_what_a_pass_returns_is_checked_and_what_it_prints_is_shown(ir, tmp_path
         assert re.fullmatch(pattern, one.error.message.partition("\n")[0]), one.error.message
     assert (said.error, said.printed) == (None, "seen by a sibling\n")
     assert (last.error, last.printed) == (None, "")
+
+
+ENDLESS = """
+def hang(program):
+    while True:
+        pass
+
+def hog(program):
+    held = []
+    while True:
+        held.append(bytearray(50_000_000))
+"""
+
+
+@pytest.mark.parametrize("ir", ENGINES)
+def test_a_pass_without_end_is_a_step_that_failed(ir, tmp_path, monkeypatch, capsys):
+    own = tmp_path / "own.py"
+    own.write_text(ENDLESS)
+    monkeypatch.setenv(user.VARIABLE, "")
+    monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
+    given = ["mlp", "--engine", ir, "--pass-file", str(own), "--json"]
+    limits = ["--limit-seconds", "5", "--limit-memory", "1000"]
+    assert main(["step", *given, *limits, "--passes", "hang|cse|hog|bind"]) == 0
+    failed = [s["failure"] for s in json.loads(capsys.readouterr().out)["steps"]]
+    assert [f and f["where"] for f in failed] == ["hang", None, "hog", None]
+    assert failed[0]["message"] == "hang took longer than 5 s, the limit, and was stopped."
+    assert main(["bisect", *given, *limits[2:], "--passes", "cse|hog|bind"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["culprit"]["pass"]) == ("crash", "hog")
+    assert "hog took more than 1000 MiB of memory, the limit, and was" in found["verdict"]
+    assert main(["graph", *given, *limits[2:], "--passes", "cse|hog"]) == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["message"].startswith("Step 2, hog, failed: hog took more than")
 
 
 @pytest.mark.parametrize("ir", ENGINES)

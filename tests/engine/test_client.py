@@ -17,6 +17,7 @@ from place import ROOT, SESSIONS
 from relascope.core.errors import EngineError
 from relascope.engine.building.explain import explain
 from relascope.engine.client import EngineClient
+from relascope.engine.protocol.limits import Limits
 
 FAKE = "fake_session:FakeSession"
 
@@ -71,6 +72,33 @@ def test_it_starts_at_the_first_request_and_answers(client):
 def test_warm_describes_itself(client):
     job = client.warm()
     assert job.result(LONG).path == str(client.pid)
+
+
+def test_a_unit_that_crosses_a_limit_raises_and_the_request_goes_on(client):
+    assert client.call("unit", 0.2, 0) == "done", "there is no limit"
+    client.limit(Limits(1.0, 100.0))
+    pid = client.pid
+    assert client.call("unit", 0.0, 1) == "done"
+    assert client.pid == pid
+    long = "The first took longer than 1 s, the limit, and was stopped."
+    assert client.call("unit", FOREVER, 0) == long
+    assert client.pid != pid, "in another process"
+    began = time.monotonic()
+    assert client.call("unit", FOREVER, 0) == long
+    assert time.monotonic() - began < 1.0, "that is known"
+    client.limit(Limits(0.0, 100.0))
+    large = "The first took more than 100 MiB of memory, the limit, and was stopped."
+    assert client.call("unit", FOREVER, 300_000_000) == large
+    assert client.call("unit", 0.2, 0) == "done"
+
+
+def test_what_crosses_a_limit_can_be_cancelled(client):
+    client.limit(Limits(1e9))
+    job = client.submit("unit", FOREVER, 0)
+    assert wait_until(lambda: client.alive)
+    job.cancel()
+    assert failure(job.result).kind == "cancelled"
+    assert client.call("unit", 0.0, 0) == "done"
 
 
 def test_large_values_travel_both_ways(client):

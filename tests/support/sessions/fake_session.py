@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from relascope.core.errors import EngineError
+from relascope.engine.protocol.limits import limited
 from relascope.engine.protocol.targets import EngineInfo
 
 
@@ -76,6 +77,19 @@ class FakeSession:
     def crash(self, *, progress) -> None:
         """Crash as compiled code does, in the thread that does the work."""
         ctypes.string_at(0)
+
+    def unit(self, wait: float, size: int, *, progress) -> str:
+        """Work within limits, one unit after another: the first takes time and memory."""
+        said = "done"
+        try:
+            with limited("The first", "here", "pass", wait, size):
+                held = b"x" * size
+                time.sleep(wait)
+                del held
+        except EngineError as error:
+            said = error.message
+        with limited("The second", "there", "engine"):
+            return said
 
     def kill(self, number: int, *, progress) -> None:
         """End by a signal from without."""

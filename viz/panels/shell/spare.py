@@ -7,6 +7,7 @@ import threading
 import streamlit as st
 
 from relascope.engine.client import EngineClient
+from relascope.engine.protocol.limits import of_page
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.panels.shell.desk import Desk
 
@@ -37,6 +38,7 @@ class Spare:
 
     def _start(self) -> EngineClient:
         client = EngineClient(self._ir)
+        client.limit(of_page())
         client.warm()
         client.submit("load", self._first)
         return client

@@ -1,0 +1,135 @@
+"""Limits of what one pass or one build may take, and crossing them, which is told like any error.
+
+An engine says when a pass or a build begins and ends (`limited`). `engine.client`, in another
+process, watches it there: where it crosses a limit the process is ended, and a new one is asked the
+same again, which raises at that place instead of going on. So nothing is lost but time, and a pass
+that never ends is a step that failed, as one that raises is.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relascope.core.errors import EngineError
+
+MIB = 1 << 20
+SECONDS, MEMORY = "RELASCOPE_LIMIT_SECONDS", "RELASCOPE_LIMIT_MEMORY"
+"""Environment variables with the page's limits."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A pass or a build under way.
+
+    Args:
+        what: it is, at the head of a sentence.
+        where: as of an EngineError.
+        kind: of the error where it crosses a limit.
+        key: tells it from others, in each process alike.
+    """
+
+    what: str
+    where: str
+    kind: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one unit may take; 0 is no limit.
+
+    Args:
+        seconds: of wall clock.
+        memory: MiB of the process's own memory, beyond what it had when the unit began. A GPU's
+            does not count.
+    """
+
+    seconds: float = 0.0
+    memory: float = 0.0
+
+    def crossed(self, unit: Unit, seconds: float, taken: int) -> EngineError | None:
+        """The error to raise at a unit that takes too much, else None.
+
+        Args:
+            taken: bytes.
+        """
+        if 0 < self.seconds < seconds:
+            said, option = f"took longer than {self.seconds:g} s", "--limit-seconds"
+        elif 0 < self.memory * MIB < taken:
+            said, option = f"took more than {self.memory:g} MiB of memory", "--limit-memory"
+        else:
+            return None
+        hint = f"Look for what does not end in it, or give another limit: {option}."
+        message = f"{unit.what} {said}, the limit, and was stopped."
+        return EngineError(unit.kind, message, unit.where, hint)
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass
+class Watched:
+    """Who watches this process; nobody does in a script.
+
+    Args:
+        tell: called with a unit that begins, and with None where it ends.
+        crossed: what to raise at units that crossed a limit before.
+    """
+
+    tell: Callable[[Unit | None], None] = lambda unit: None
+    crossed: Mapping[Unit, EngineError] = field(default_factory=dict)
+
+
+WATCHED = Watched()
+
+
+@contextmanager
+def limited(what: str, where: str, kind: str, *about: Any) -> Iterator[None]:
+    """Run a unit within limits.
+
+    Args:
+        what, where, kind: as of `Unit`.
+        about: plain data that tells it from other units.
+
+    Raises:
+        EngineError: of this kind; it crossed a limit before.
+    """
+    unit = Unit(what, where, kind, repr(about))
+    if unit in WATCHED.crossed:
+        raise EngineError(*WATCHED.crossed[unit].__reduce__()[1])
+    WATCHED.tell(unit)
+    try:
+        yield
+    finally:
+        WATCHED.tell(None)
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process has now; 0 where that is not known.
+
+    Address space (RLIMIT_AS) says little of it: our stack of 1 GiB, each thread's arena, CUDA and
+    mapped libraries reserve far more than they use, and TVM ends the process where a reservation
+    fails. So what is used is looked at from outside.
+    """
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except FileNotFoundError:  # macOS
+        done = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True)
+        return int(done.stdout.strip() or 0) * 1024
+    except (OSError, IndexError):  # it has just ended
+        return 0
+
+
+def of_page() -> Limits:
+    """The page's: a quarter of an hour and three quarters of the machine's memory, if nothing else
+    is said where it is started."""
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MIB
+    seconds, memory = (float(os.environ.get(name) or 0) for name in (SECONDS, MEMORY))
+    return Limits(seconds or 900.0, memory or round(0.75 * whole))
