@@ -28,7 +28,7 @@ TABS = {
 
 def main() -> None:
     """Draw the page once."""
-    st.set_page_config("relascope", layout="wide", initial_sidebar_state="expanded")
+    st.set_page_config("relascope", layout="wide")
     style()
     state = st.session_state
     for key in [k for k in state if str(k).startswith("keep_")]:
