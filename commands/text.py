@@ -156,16 +156,18 @@ def _inside(document: Document) -> list[str]:
 def captures(document: Document) -> str:
     """What `captures` says."""
     rows = []
-    for r in document["captures"]:
-        told = {"shape": shape_text(r["shape"]), "size": size(r["bytes"])}
-        rows.append({**r, **told, "readers": len(r["readers"])})
+    for r in (*document["captures"], *document["masks"]):
+        told = {"op": r["op"] or r["name"], "shape": shape_text(r["shape"])}
+        rows.append({**r, **told, "size": size(r["bytes"]), "readers": len(r["readers"])})
+    masks = len(document["masks"])
+    besides = f" and {masks} dropout mask{'s' * (masks > 1)}" if masks else ""
     head = (
-        f"{document['strategy']}: {len(rows)} captures, {size(document['bytes'])}, "
+        f"{document['strategy']}: {len(document['captures'])} captures{besides}, "
+        f"{size(document['bytes'])}, "
         f"{len(document['recomputed'])} nodes recomputed, "
         f"{work_text(document['recomputed_flops'], document['forward_flops'])} of the "
         f"forward's FLOPs, {work_text(document['share'], 1.0)} of its "
-        f"{document['prices']} time; {len(document['masks'])} dropout masks, "
-        f"{size(document['mask_bytes'])}"
+        f"{document['prices']} time"
     )
     rivals = document["rivals"]
     beside = (

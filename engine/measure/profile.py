@@ -114,7 +114,8 @@ def profile(
     shared = tuple(replace(k, share=k.median_ms / total) for k in kernels)
     about = timing.machine(), target, torch.get_num_threads(), repeats, shared, tuple(phases)
     notes = tuple(w.note for w in watched.values() if w.note)
-    return Profile(*about, comparisons, built.seconds, notes, measured, working_set)
+    drawn = sum(m.nbytes for m in masks.values())
+    return Profile(*about, comparisons, built.seconds, notes, measured, working_set, drawn)
 
 
 class _Alone:

@@ -218,6 +218,7 @@ class Profile:
         notes: sentences a person should read before the figures.
         peaks: of the machine, with as many threads; None where they were not measured.
         working_set: bytes of parameters, constants and what the kernels write.
+        mask_bytes: of the dropout masks, which are held over the whole step.
     """
 
     machine: str
@@ -231,6 +232,7 @@ class Profile:
     notes: tuple[str, ...] = ()
     peaks: Peaks | None = None
     working_set: int = 0
+    mask_bytes: int = 0
 
     def roof(self, kernel: Kernel) -> Roof | None:
         """What the machine allows a kernel of it; None where that is not known."""
@@ -251,14 +253,15 @@ class Profile:
     def peak_bytes(self) -> int:
         """The most memory that a step takes at one time, measured.
 
-        While the backward runs, what the forward returned is held too.
+        While the backward runs, what the forward returned is held too; dropout masks are held from
+        before the forward on.
         """
-        return _peak([(p.memory_bytes, p.result_bytes) for p in self.phases])
+        return self.mask_bytes + _peak([(p.memory_bytes, p.result_bytes) for p in self.phases])
 
     @property
     def estimated_peak_bytes(self) -> int:
         """The same by the estimate."""
-        return _peak([(p.estimated_bytes, p.result_bytes) for p in self.phases])
+        return self.mask_bytes + _peak([(p.estimated_bytes, p.result_bytes) for p in self.phases])
 
     @property
     def first_bad(self) -> int | None:

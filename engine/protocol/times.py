@@ -30,7 +30,8 @@ class TimeRow:
         ratio_of_minima: our best run over eager's best.
         build_seconds: what building, or compiling, took.
         target: what it was built for; "" of PyTorch's own.
-        capture_bytes: of the captures held between forward and backward, where there is one.
+        capture_bytes: of what is kept from the forward for the backward, where there is one:
+            captures and dropout masks.
     """
 
     what: str
@@ -82,7 +83,9 @@ class TimeResult:
 class TorchSaved:
     """What PyTorch keeps from the forward for the backward of the same module.
 
-    Bytes count as those of a cut: each storage once, inputs, parameters and masks for nothing.
+    Bytes count as those of a cut: each storage once, inputs and parameters for nothing. Dropout
+    masks count with what is really held of them: on a CPU, autograd keeps them in the activations'
+    dtype; the partitioner keeps one byte an element.
 
     Args:
         eager_bytes: what autograd saves.

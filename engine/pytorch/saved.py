@@ -1,7 +1,7 @@
 """What PyTorch keeps from the forward for the backward of the same module: figures to compare with.
 
 Bytes count storages, not tensors: a view and its base count once. Inputs, parameters and buffers
-are free. The masks that dropout draws are left out, for a cut lists them apart as well.
+are free; the masks that dropout draws are not.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from relascope.core.errors import lines_of
 from relascope.engine.protocol.times import TorchSaved
 from relascope.engine.pytorch.model import kept_buffers
 
-_DRAWS = ("aten::bernoulli_", "aten::bernoulli", "aten::native_dropout", "aten::rand_like")
 _UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::_reshape_alias")
 
 
@@ -48,16 +46,14 @@ def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
     """
     given = _wanting(inputs)
     free = {_storage(t) for t in (*module.parameters(), *module.buffers(), *given)}
-    masks = _Masks()
     kept: dict[int, torch.Tensor] = {}  # the tensors live on, so that no address comes twice
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         kept.setdefault(_storage(tensor), tensor)
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), masks:
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         module(*given)
-    free.update(masks.drawn)
     own = [t for address, t in kept.items() if address not in free]
     return sum(t.untyped_storage().nbytes() for t in own)
 
@@ -65,15 +61,23 @@ def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
 def min_cut_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
     """Bytes that AOTAutograd's min-cut partitioner saves, the compiler's own fusion left out.
 
-    It is given the operators that torch.compile gives it, those of Inductor's decompositions.
+    It is given what torch.compile gives it: the operators of Inductor's decompositions, after
+    Inductor's passes over the joint graph.
     """
     from torch._functorch.aot_autograd import aot_module
     from torch._functorch.partitioners import min_cut_rematerialization_partition
+    from torch._guards import detect_fake_mode
     from torch._inductor.decomposition import select_decomp_table  # slow to import
+    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+    from torch._inductor.virtualized import V
 
     found: list[int] = []
 
     def partition(joint: Any, arguments: Any, **options: Any) -> Any:
+        values = [n.meta.get("val") for n in joint.graph.nodes]
+        with V.set_fake_mode(detect_fake_mode(values)):
+            joint = joint_graph_passes(joint)
+        options["compiler"] = "inductor"
         forward, backward = min_cut_rematerialization_partition(joint, arguments, **options)
         results = next(n for n in forward.graph.nodes if n.op == "output").args[0]
         found.append(_saved_bytes(results[options["num_fwd_outputs"] :]))
@@ -102,31 +106,13 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-class _Masks(TorchDispatchMode):
-    """Remembers the storages of what is drawn at random."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.drawn: dict[int, torch.Tensor] = {}
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Run the operator; keep what it drew."""
-        result = func(*args, **(kwargs or {}))
-        if func._schema.name in _DRAWS:
-            mask = result[1] if isinstance(result, tuple) else result
-            self.drawn[_storage(mask)] = mask
-        return result
-
-
 def _saved_bytes(saved: Sequence[Any]) -> int:
-    """Bytes of the storages behind nodes of a forward, without inputs and masks."""
+    """Bytes of the storages behind nodes of a forward, without inputs."""
     bases = {_base(node) for node in saved if isinstance(node, torch.fx.Node)}
     total = 0
     for node in bases:
         value = node.meta.get("val")
-        if node.op != "placeholder" and isinstance(value, torch.Tensor) and not _is_mask(node):
+        if node.op != "placeholder" and isinstance(value, torch.Tensor):
             total += value.untyped_storage().nbytes()
     return total
 
@@ -146,15 +132,3 @@ def _base(node: torch.fx.Node) -> torch.fx.Node:
 def _is_view(schema: Any) -> bool:
     alias = schema.arguments[0].alias_info if schema.arguments else None
     return schema.name in _UNSAFE_VIEWS or (alias is not None and not alias.is_write)
-
-
-def _is_mask(node: torch.fx.Node) -> bool:
-    """Whether a node is drawn: it is made of nothing that is given."""
-    behind, seen = [node], {node}
-    while behind:
-        node = behind.pop()
-        if node.op != "call_function":
-            return False
-        behind += [n for n in node.all_input_nodes if n not in seen]
-        seen.update(behind)
-    return True

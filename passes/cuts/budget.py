@@ -11,16 +11,15 @@ gives the same cut on every machine, busy or not.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relascope.passes.cost import is_random
-from relascope.passes.cuts.flow import Answer, cheapest
+from relascope.passes.cuts.flow import Answer
+from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
-from relascope.passes.cuts.problem import CutProblem, Wish, problem
+from relascope.passes.cuts.problem import CutProblem, Wish
 
 if TYPE_CHECKING:
     from scipy.sparse import coo_matrix
@@ -37,9 +36,6 @@ NODES = 20
 LARGE = 6_000
 """Values and edges of a graph for whose program the solver takes minutes; there prices decide."""
 
-SAME = 1e-6
-"""By what share a third cut must be cheaper than two known ones to be one of the frontier."""
-
 _TIE = 1e-6  # of all bytes, beside all work: decides between cuts of equal work only
 
 
@@ -49,44 +45,59 @@ def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
     Matrix products may be computed again. A budget of 0 keeps nothing.
 
     Raises:
-        ValueError: the budget is negative, or what is to be saved by wish is above it.
+        ValueError: no cut is within the budget, or the budget is no number.
     """
-    held = joint.bytes_of(wish.save)
-    allowed = budget_bytes(joint, wish.budget) - held
-    if allowed < 0:
-        raise ValueError(f"the tensors saved by hand take {held} bytes, more than the budget")
-    banned = {n.id for n in joint.graph.nodes if is_random(n)}
-    given = problem(joint, joint.work.seconds, banned, wish)
-    found = _by_price(given, allowed, highest_price(joint))
+    allowed, prices = budget_bytes(joint, wish), Prices(joint, wish)
+    found, given = _by_price(joint, prices, allowed, wish), prices.problem
     if len(given.ids) + len(given.sources) <= LARGE:
-        exact = _exact(given, allowed)
-        if exact is not None and _work(given, exact) <= _work(given, found):
+        forced = joint.kept(wish.save).items()
+        answer = _exact(given, allowed - sum(b for i, b in forced if i not in joint.masks))
+        exact = found if answer is None else prices.point(answer)
+        if exact.bytes <= allowed and exact.seconds <= found.seconds:
             found = exact
-    return given.named(found.saved)
+    return found.saved
 
 
-def highest_price(joint: Joint) -> float:
-    """A price of work, in bytes a second, at which nothing is worth computing again."""
-    return joint.work.machine.bandwidth * 1e4
+def on_frontier(joint: Joint, wish: Wish) -> frozenset[str]:
+    """The point of the frontier with least work whose bytes are within the wish's budget.
+
+    Raises:
+        ValueError: no point of it keeps so few bytes, or the budget is no number.
+    """
+    allowed, points = budget_bytes(joint, wish), frontier(joint, wish)
+    within = [p for p in points if p.bytes <= allowed]
+    if not within:
+        raise _too_low(joint, wish, allowed, points[-1])
+    return within[0].saved
 
 
-def _work(given: CutProblem, answer: Answer) -> float:
-    return float(given.redo[answer.again].sum())
+def _too_low(joint: Joint, wish: Wish, allowed: int, least: FrontierPoint) -> ValueError:
+    """No cut is within the budget: says why."""
+    kept = joint.kept(wish.save)
+    masks = sum(b for i, b in joint.kept(least.saved).items() if i in joint.masks)
+    forced = sum(b for i, b in kept.items() if i not in joint.masks)
+    parts = (masks, "are dropout masks"), (forced, "are saved by hand")
+    said = " and ".join(f"{b:,} {what}" for b, what in parts if b)
+    message = f"the budget is {allowed:,} bytes, and no cut keeps less than {least.bytes:,}"
+    return ValueError(f"{message}, of which {said}" if said else message)
 
 
-def budget_bytes(joint: Joint, budget: float | int | None) -> int:
-    """A budget in bytes.
+def budget_bytes(joint: Joint, wish: Wish) -> int:
+    """A wish's budget in bytes.
 
-    Args:
-        budget: a float is a fraction of what everything that crosses takes; an int is bytes.
+    A float is a fraction of what everything that crosses takes, masks included; an int is bytes;
+    None is `HALF`, or the fewest bytes that there must be where those are more.
 
     Raises:
         ValueError: it is negative or not a number.
     """
-    given = HALF if budget is None else budget
+    given = HALF if wish.budget is None else wish.budget
     if not given >= 0:
         raise ValueError(f"a budget of {given} is below nothing")
-    return given if isinstance(given, int) else int(given * joint.bytes_of(joint.crossings))
+    if isinstance(given, int):
+        return given
+    allowed = int(given * joint.bytes_of(joint.crossings))
+    return allowed if wish.budget is not None else max(allowed, Prices(joint, wish).least().bytes)
 
 
 def parse_budget(text: str) -> float | int:
@@ -160,31 +171,22 @@ def _rows(given: CutProblem, weight: NDArray[np.float64]) -> tuple[coo_matrix, N
     return coo_matrix((values, (rows, columns)), shape=(last + 1, 2 * count)), low
 
 
-def _by_price(given: CutProblem, allowed: int, highest: float) -> Answer:
+def _by_price(joint: Joint, prices: Prices, allowed: int, wish: Wish) -> FrontierPoint:
     """The best within the budget of the cuts that one price for all work makes best.
 
-    Between a cut above the budget and one within it, the price at which both cost the same shows a
-    cheaper third, which takes the place of one of them, or that there is none.
+    Between a cut above the budget and one within it, a cheaper third takes the place of one.
 
     Raises:
         ValueError: no cut is within the budget.
     """
-
-    def at(price: float) -> tuple[float, float, Answer]:
-        redo = given.redo.copy()
-        redo[np.isfinite(redo)] *= price
-        answer = cheapest(replace(given, redo=redo))
-        return float(given.save[answer.saved].sum()), _work(given, answer), answer
-
-    above, within = at(highest), at(0.0)
-    if above[0] <= allowed:
-        return above[2]
-    if within[0] > allowed:
-        raise ValueError("the budget is below what cannot be computed again")
-    while within[1] > above[1]:
-        price = (above[0] - within[0]) / (within[1] - above[1])
-        third = at(price)
-        if third[0] + price * third[1] >= (above[0] + price * above[1]) * (1 - SAME):
+    above, within = prices.most(), prices.least()
+    if above.bytes <= allowed:
+        return above
+    if within.bytes > allowed:
+        raise _too_low(joint, wish, allowed, within)
+    while within.seconds > above.seconds:
+        third = prices.between(above, within)
+        if third is None:
             break
-        above, within = (above, third) if third[0] <= allowed else (third, within)
-    return within[2]
+        above, within = (above, third) if third.bytes <= allowed else (third, within)
+    return within

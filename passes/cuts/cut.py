@@ -5,9 +5,12 @@ names the values that the forward hands over, its captures. What else the backwa
 forward, it computes again from captures, inputs and parameters.
 
 Inputs and parameters are the caller's: they are handed to the backward as they were to the
-forward and are never captures. The same holds for dropout masks, but somebody has to keep those
-until the backward: they are listed apart. Constants, and what is computed from constants alone,
-stand in both functions.
+forward and are never captures. Constants, and what is computed from constants alone, stand in both
+functions. A dropout mask is handed to both functions too, but lives for one step only: it is drawn
+before the forward as a tensor of the activations' dtype, 4 bytes an element in float32, and where
+the backward reads it, it is held until then, like a capture. So every total counts it
+(`Joint.kept`), and so does what is told of PyTorch, which holds a mask of the activations' dtype in
+eager mode on a CPU, and of one byte an element otherwise.
 
 Nothing here knows a compiler. The strategies are in `passes.cuts`, one a file; what they pay for
 bytes and work is in `passes.cost`.
@@ -21,16 +24,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from relascope.core.graph import Graph, Kind, Node, Role
-from relascope.passes.cuts.budget import budget_bytes, within_budget
-from relascope.passes.cuts.frontier import on_frontier
-from relascope.passes.cuts.joint import Joint
+from relascope.core.graph import Graph, Node, Role
+from relascope.passes.cost import is_random
+from relascope.passes.cuts.budget import budget_bytes, on_frontier, within_budget
+from relascope.passes.cuts.joint import Joint, is_tensor
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
-
-MASK_PREFIX = "dropout_mask_"
-"""How the names of mask inputs begin."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,16 @@ class Capture:
         id: of the node.
         name: its title, for people.
         op: its operator; "" for a mask.
-        shape, dtype, bytes: of the tensor; `bytes` is None where a dimension is not known.
+        shape, dtype: of the tensor.
+        bytes: that it adds to the cut's; None where a dimension is not known.
         scope, source: the module and the framework operator that produce it.
         reason: why it is saved, in a few words.
         readers: ids of the nodes of the backward function that read it, those computed again
             included; a gradient that is the value itself is listed as the value's own id.
         is_output: whether it is an output of the forward as well, or shares one's storage. Its
             bytes count, for it is to be kept, but it takes no memory beyond the output's own.
-        shares: id of the capture, input, parameter or constant that holds its storage, so that
-            its bytes count there or nowhere; "" where it has its own.
+        shares: id of the capture, mask, input, parameter or constant that holds its storage, so
+            that its own bytes are 0; "" where it has its own.
         path: ids from the capture to the nearest reader that is not computed again: the way on
             which the backward needs it.
         instead: ids of what would be computed again without it; at most `reasons.MOST` of them.
@@ -123,12 +124,17 @@ class Cut:
         """Estimated time of what is computed again, as a share of the forward's."""
         return self.recomputed_seconds / self.forward_seconds if self.forward_seconds else 0.0
 
-    @cached_property
+    @property
     def uncapped_bytes(self) -> int | None:
         """Bytes without the cap on the work of a minimum cut; None for other strategies."""
+        return None if self._uncapped is None else self.joint.bytes_of(self._uncapped)
+
+    @cached_property
+    def _uncapped(self) -> frozenset[str] | None:
+        """Ids of what would be saved without the cap; None for other strategies."""
         if self.strategy != "min_cut":
             return None
-        return self.joint.bytes_of(min_cut(self.joint, self.wish, share=math.inf))
+        return min_cut(self.joint, self.wish, share=math.inf)
 
     @property
     def cap(self) -> str:
@@ -153,21 +159,16 @@ class Cut:
             shares = "" if shares == node_id else shares
             path, instead = self.reasons.path(node_id), self.reasons.instead(node_id)
             reason = self.reasons.saved(node, shares, path, instead)
+            if self.cap and not shares and node_id not in (self._uncapped or ()):
+                reason += f", beyond the cap of {SHARE:.0%} of the forward's time"
             found.append(self._capture(node, reason, shares, path, instead.computed))
         return tuple(found)
 
     @cached_property
     def masks(self) -> tuple[Capture, ...]:
-        """Dropout masks that the backward reads.
-
-        They are inputs, so the forward does not return them, and `bytes` leaves them out.
-        """
-        kept = (
-            self._capture(n, "dropout mask, drawn outside")
-            for n in self.joint.graph.nodes
-            if n.kind is Kind.INPUT and n.name.startswith(MASK_PREFIX)
-        )
-        return tuple(m for m in kept if m.readers)
+        """Dropout masks that the backward reads: inputs, so the forward does not return them."""
+        by_id, reason = self.joint.graph.by_id, "a dropout mask, drawn before the forward"
+        return tuple(self._capture(by_id[i], reason) for i in self.joint.masks if i in self._kept)
 
     @cached_property
     def spared(self) -> tuple[Spared, ...]:
@@ -184,27 +185,29 @@ class Cut:
         """Why what is saved is, and why the rest is not."""
         return Reasons(self.joint, set(self.ids), self.recomputed, self.wish)
 
+    @cached_property
+    def _kept(self) -> dict[str, int | None]:
+        """Bytes of each storage that is kept, by its owner's id."""
+        by_id, owner = self.joint.graph.by_id, self.joint.work.owner
+        kept = self.joint.kept(self.ids)
+        unknown = {owner[i] for i in (*self.ids, *kept) if by_id[i].bytes is None}
+        return {i: None if i in unknown else held for i, held in kept.items()}
+
     @property
     def bytes(self) -> int | None:
-        """Bytes of all captures, each storage once, or None where one is not known."""
-        return self._bytes(self.ids)
+        """Bytes of all that is kept, captures and masks, each storage once; None where one is not
+        known."""
+        return _sum(self._kept.values())
 
     @property
     def extra_bytes(self) -> int | None:
-        """Bytes of the captures that are not outputs of the forward anyway."""
-        owner = self.joint.work.owner
-        return self._bytes(i for i in self.ids if owner[i] not in self._results)
+        """Bytes of the same but for outputs of the forward."""
+        return _sum(held for i, held in self._kept.items() if i not in self._results)
 
     @property
     def mask_bytes(self) -> int | None:
-        """Bytes of the masks."""
-        sizes = [m.bytes for m in self.masks]
-        return None if None in sizes else sum(s for s in sizes if s is not None)
-
-    def _bytes(self, ids: Iterable[str]) -> int | None:
-        asked, by_id = tuple(ids), self.joint.graph.by_id
-        owned = (i for i in asked if self.joint.work.owner[i] not in self.joint.free)
-        return None if any(by_id[i].bytes is None for i in owned) else self.joint.bytes_of(asked)
+        """Bytes of the masks, a part of `bytes`."""
+        return _sum(self._kept[i] for i in self.joint.masks if i in self._kept)
 
     @cached_property
     def _inside(self) -> frozenset[str]:
@@ -217,13 +220,19 @@ class Cut:
         readers = tuple(r for r in joint.graph.readers[node.id] if r in self._inside)
         own = (node.id,) if node.id in joint.gradients else ()
         kind, is_output = node.outputs[0], owner[node.id] in self._results
-        told = (kind.shape, kind.dtype, kind.bytes, node.scope, node.source, reason)
+        held = 0 if any(more[:1]) else self._kept[owner[node.id]]
+        told = (kind.shape, kind.dtype, held, node.scope, node.source, reason)
         return Capture(node.id, node.title, node.op, *told, readers + own, is_output, *more)
 
     @cached_property
     def _results(self) -> frozenset[str]:
         """Ids of the storages that the forward's outputs are in."""
         return frozenset(self.joint.work.owner[o] for o in self.joint.outputs)
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    known = tuple(sizes)
+    return None if None in known else sum(b for b in known if b is not None)
 
 
 @dataclass(frozen=True)
@@ -244,6 +253,12 @@ class Strategy:
     choose: Callable[[Joint, Wish], Collection[str]]
     has_budget: bool = False
     adapts: bool = True
+
+
+def _drawn(joint: Joint, wish: Wish) -> Collection[str]:
+    """Ids of what is drawn in the forward and would come out otherwise a second time."""
+    nodes = (joint.graph.by_id[i] for i in joint.computed_again(()))
+    return [n.id for n in nodes if is_random(n) and is_tensor(n)]
 
 
 STRATEGIES: dict[str, Strategy] = {
@@ -290,8 +305,9 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             "inputs_only",
             "Keep only the inputs",
-            "Saves nothing; the backward computes the forward again as far as it needs it.",
-            lambda joint, wish: (),
+            "Saves nothing but what is drawn at random; the backward computes the forward again as "
+            "far as it needs it.",
+            _drawn,
             adapts=False,
         ),
     )
@@ -339,7 +355,7 @@ def cut(
     if idle := wish.save.difference(joint.behind(joint.needed)):
         title = joint.graph.by_id[min(idle)].title
         raise ValueError(f"{min(idle)} ({title}) is not saved: nothing in the backward needs it")
-    limit = budget_bytes(joint, budget) if rule.has_budget else None
+    limit = budget_bytes(joint, wish) if rule.has_budget else None
     return _cut(joint, strategy, rule.choose(joint, wish), wish, limit)
 
 
@@ -379,6 +395,10 @@ def _cut(
 ) -> Cut:
     saved, work = frozenset(chosen), joint.work
     again = joint.computed_again(saved)
+    for node in (joint.graph.by_id[i] for i in again):
+        if is_random(node) and is_tensor(node):
+            why = "computed again, it would draw other random numbers than the forward"
+            raise ValueError(f"{node.id} ({node.title}) must be saved: {why}")
     own_forward = [i for i in work.flops if i in joint.forward and i not in joint.free]
     return Cut(
         strategy=strategy,

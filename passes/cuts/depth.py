@@ -1,9 +1,11 @@
-"""Bytes over depth: what is held between forward and backward at each step of running them."""
+"""Bytes over depth: what forward and backward hold for the backward at each step of running."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relascope.core.graph import Kind
+from relascope.passes.cost import is_view
 from relascope.passes.cuts.joint import Joint
 
 
@@ -13,7 +15,8 @@ class Held:
 
     Args:
         phase: "forward" or "backward".
-        step: which node of its phase this is, from 1 on, in order of execution.
+        step: which node of its phase this is, from 1 on, in order of execution; 0 of masks, which
+            are there before.
         id: of the node, after which so much is held.
         bytes: held after it, each storage once.
     """
@@ -39,43 +42,54 @@ class Depth:
 
 
 def depth(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) -> Depth:
-    """What the captures take as the forward makes them and the backward is done with them.
+    """What is kept for the backward (`Joint.kept`), and what the backward computes again.
 
     The forward runs in graph order. So does the backward, and what it computes again it computes
-    right before it is first read. A storage is held from its first capture on until its last
-    reader; one that is a result of the program, to the end. Dimensions that are not known count
-    as none; inputs, parameters and masks are the caller's.
+    right before it is first read. Masks are there before the first node, captures from when they
+    are made, and what is computed again likewise, as if no kernel had two nodes. Each storage is
+    held until its last reader in the backward; one that is a result of the program, to the end.
+    Dimensions that are not known count as none.
     """
-    owner, free = joint.work.owner, joint.free
-    sizes: dict[str, int] = {}
-    for node_id in captured:
-        base = owner[node_id]
-        if base not in free:
-            sizes[base] = max(sizes.get(base, 0), joint.work.bytes[node_id])
-    nodes = (n for n in joint.graph.nodes if n.edges and n.id not in free)
+    owner, kept, by_id = joint.work.owner, joint.kept(captured), joint.graph.by_id
+    nodes = (n for n in joint.graph.nodes if n.edges and n.id not in joint.free)
     forward = [n.id for n in nodes if n.id in joint.forward]
-    backward = _order(joint, recomputed)
-    found: list[Held] = []
-    total, started, saved = 0, set[str](), set(captured)
+    backward, again, sizes = _order(joint, recomputed), set(recomputed), dict(kept)
+    # Where the backward finds each value: ids of storages, those of its own with a mark.
+    home: dict[str, tuple[str, ...]] = {}
+    home |= {i: (owner[i],) if owner[i] in kept else () for i in (*captured, *joint.masks)}
+    begin = dict.fromkeys((m for m in joint.masks if m in kept), 0)
     for step, node_id in enumerate(forward, 1):
-        base = owner[node_id]
-        if node_id in saved and base in sizes and base not in started:
-            started.add(base)
-            total += sizes[base]
-            found.append(Held("forward", step, node_id, total))
-    last: dict[str, int] = {}
-    kept = {owner[o] for o in joint.graph.outputs}
-    for step, node_id in enumerate(backward, 1):
-        for edge in joint.edges[node_id]:
-            last[owner[edge]] = step
-    done: dict[int, int] = {}
+        for base in home.get(node_id, ()):
+            begin.setdefault(base, step)
+    end = dict.fromkeys(kept, len(forward) + 1)
+    for step, node_id in enumerate(backward, len(forward) + 1):
+        node = by_id[node_id]
+        found = [b for e in joint.edges[node_id] for b in home.get(e, ())]
+        if node_id in again:
+            if not is_view(node) and node.kind not in (Kind.TUPLE, Kind.ITEM):
+                found.append(f"{node_id} again")
+                sizes[found[-1]], begin[found[-1]] = joint.work.bytes[node_id], step
+                home[node_id] = (found[-1],)
+            else:
+                home[node_id] = tuple(found)
+        end.update(dict.fromkeys(found, step))
+    for node_id in joint.graph.outputs:
+        for base in (owner[node_id], *home.get(node_id, ())):
+            end.pop(base, None)
+    change = [0] * (len(forward) + len(backward) + 1)
     for base, size in sizes.items():
-        if base not in kept:
-            done[last.get(base, 1)] = done.get(last.get(base, 1), 0) + size
-    for step in sorted(done):
-        total -= done[step]
-        found.append(Held("backward", step, backward[step - 1], total))
-    return Depth(len(forward), len(backward), tuple(found))
+        change[begin[base]] += size
+        if base in end:
+            change[end[base]] -= size
+    order = [*joint.masks[-1:], *forward, *backward]
+    changes, total = [], 0
+    for step, size in enumerate(change):
+        total += size
+        if size:
+            late = step > len(forward)
+            where = ("backward", step - len(forward)) if late else ("forward", step)
+            changes.append(Held(*where, order[step - (not joint.masks)], total))
+    return Depth(len(forward), len(backward), tuple(changes))
 
 
 def _order(joint: Joint, recomputed: tuple[str, ...]) -> list[str]:

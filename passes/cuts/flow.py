@@ -34,20 +34,24 @@ class Answer:
 def cheapest(given: CutProblem) -> Answer:
     """The answer for which bytes saved plus work done again are least.
 
-    SciPy's capacities are 32-bit integers. Prices are scaled so that saving all that is needed
-    comes just below 2**30, and a price above zero becomes 1 at least: the answer's cost is within
-    one part in 2**30 of the least, times the number of values saved and recomputed. Among equally
-    cheap answers, the one that recomputes fewest values is taken.
+    SciPy's capacities are 32-bit integers. Prices are scaled so that saving all that is needed (or
+    what it is computed from, where it cannot be saved) comes just below 2**30, and a price above
+    zero becomes 1 at least: the answer's cost is within one part in 2**30 of the least, times the
+    number of values saved and recomputed. Among equally cheap answers, the one that recomputes
+    fewest values is taken.
+
+    Raises:
+        ValueError: a wish leaves a value that can neither be saved nor computed again.
     """
     count = len(given.ids)
     forced = np.zeros(count, dtype=np.bool_)
     forced[list(given.forced)] = True
-    stuck = given.needed & np.isinf(given.save)
-    bound = given.save[given.needed & ~stuck].sum() + given.redo[stuck].sum()
+    known = _saving(given)
+    bound = given.save[known.saved].sum() + given.redo[known.again].sum()
     if not np.isfinite(bound):
         raise ValueError("a wish leaves a value that is neither saved nor computed again")
     if count == 0 or bound == 0.0:
-        return Answer(forced | (given.needed & ~stuck), stuck)
+        return Answer(forced | known.saved, known.again)
     scale = (_INFINITE - 1 - 4 * count) / bound
     making, being = _vertices(given)
     save, redo = _capacities(given.save, scale), _capacities(given.redo, scale)
@@ -61,6 +65,20 @@ def cheapest(given: CutProblem) -> Answer:
     )
     there = _sink_side(network)
     return Answer(forced | (there[being] & ~there[making]), there[making])
+
+
+def _saving(given: CutProblem) -> Answer:
+    """The answer that saves all that is needed, or what it is computed from where it cannot be."""
+    again = np.zeros(len(given.ids), dtype=np.bool_)
+    there = given.needed.copy()
+    fresh = there & np.isinf(given.save)
+    while fresh.any():
+        again |= fresh
+        read = np.zeros_like(again)
+        read[given.sources[fresh[given.targets]]] = True
+        there |= read
+        fresh = read & ~again & np.isinf(given.save)
+    return Answer(there & ~again, again)
 
 
 def _vertices(given: CutProblem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

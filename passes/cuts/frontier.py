@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from relascope.passes.cost import is_random
-from relascope.passes.cuts.budget import SAME, budget_bytes, highest_price
-from relascope.passes.cuts.flow import cheapest
+from relascope.passes.cuts.flow import Answer, cheapest
 from relascope.passes.cuts.joint import Joint
-from relascope.passes.cuts.problem import CutProblem, Wish, problem
+from relascope.passes.cuts.problem import Wish, problem
+
+SAME = 1e-6
+"""By what share a third cut must be cheaper than two known ones to be one of the frontier."""
 
 MOST = 64
 """How many minimum cuts may be asked for; the widest gaps are looked into first."""
@@ -28,7 +30,7 @@ class FrontierPoint:
     """One cut on the frontier.
 
     Args:
-        bytes: that it keeps, each storage once.
+        bytes: that it keeps: see `Joint.kept`.
         seconds: of work done again, estimated on a nominal machine (see `passes.cost`).
         saved: ids of the captures.
     """
@@ -47,21 +49,61 @@ class Frontier(tuple[FrontierPoint, ...]):
     proven = True
 
 
-def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> Frontier:
-    """The cuts that no other beats in bytes and work at any price, the most bytes first.
+class Prices:
+    """The cuts of a joint graph that one price for all work makes best.
 
     Matrix products may be computed again; what draws random numbers may not.
 
     Args:
         wish: what is to be saved and what is not; its budget is not heeded.
+    """
+
+    def __init__(self, joint: Joint, wish: Wish) -> None:
+        self._joint, self._wish = joint, wish
+        banned = {n.id for n in joint.graph.nodes if is_random(n)}
+        self.problem = problem(joint, joint.work.seconds, banned, wish)
+
+    def most(self) -> FrontierPoint:
+        """The cut of a price at which nothing is worth computing again."""
+        return self.at(self._joint.work.machine.bandwidth * 1e4)
+
+    def least(self) -> FrontierPoint:
+        """The cut that keeps the fewest bytes."""
+        return self.at(0.0)
+
+    def at(self, price: float) -> FrontierPoint:
+        """The best cut at a price, in bytes a second."""
+        redo = self.problem.redo.copy()
+        redo[np.isfinite(redo)] *= price
+        return self.point(cheapest(replace(self.problem, redo=redo)))
+
+    def between(self, left: FrontierPoint, right: FrontierPoint) -> FrontierPoint | None:
+        """The cut that is cheaper than both at the price at which they cost the same, if any is."""
+        price = (left.bytes - right.bytes) / (right.seconds - left.seconds)
+        found = self.at(price)
+        limit = (left.bytes + price * left.seconds) * (1 - SAME)
+        return found if found.bytes + price * found.seconds < limit else None
+
+    def point(self, answer: Answer) -> FrontierPoint:
+        """What an answer keeps, and computes again."""
+        joint, saved = self._joint, self.problem.named(answer.saved)
+        again = joint.computed_again(saved)
+        read = {e for i in again for e in joint.edges[i]} | set(joint.needed) | self._wish.save
+        seconds = sum(joint.work.seconds[i] for i in again)
+        return FrontierPoint(joint.bytes_of(saved & read), seconds, saved & read)
+
+
+def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> Frontier:
+    """The cuts that no other beats in bytes and work at any price, the most bytes first.
+
+    Args:
+        wish: as of `Prices`.
         most: how many minimum cuts may be asked for.
     """
-    banned = {n.id for n in joint.graph.nodes if is_random(n)}
-    given = problem(joint, joint.work.seconds, banned, Wish() if wish is None else wish)
-    first, last = _at(joint, given, highest_price(joint)), _at(joint, given, 0.0)
+    prices = Prices(joint, wish or Wish())
+    first, last = prices.most(), prices.least()
     points = {p.saved: p for p in (first, last)}
     gaps: list[tuple[float, int, FrontierPoint, FrontierPoint]] = []
-    asked = 0
 
     def look(left: FrontierPoint, right: FrontierPoint) -> None:
         width = (left.bytes - right.bytes) * (right.seconds - left.seconds)
@@ -69,13 +111,12 @@ def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> Fronti
             heapq.heappush(gaps, (-width, len(points), left, right))
 
     look(first, last)
-    while gaps and asked < most:
+    for _ in range(most):
+        if not gaps:
+            break
         _, _, left, right = heapq.heappop(gaps)
-        price = (left.bytes - right.bytes) / (right.seconds - left.seconds)
-        found = _at(joint, given, price)
-        asked += 1
-        cost = left.bytes + price * left.seconds
-        if found.bytes + price * found.seconds < cost * (1 - SAME):
+        found = prices.between(left, right)
+        if found is not None:
             points[found.saved] = found
             look(left, found)
             look(found, right)
@@ -83,28 +124,3 @@ def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> Fronti
     line = Frontier(p for i, p in enumerate(ordered) if not i or p.bytes < ordered[i - 1].bytes)
     line.proven = not gaps
     return line
-
-
-def on_frontier(joint: Joint, wish: Wish) -> frozenset[str]:
-    """The point of the frontier with least work whose bytes are within the wish's budget.
-
-    Raises:
-        ValueError: no point of it keeps so few bytes, or the budget is no number.
-    """
-    allowed = budget_bytes(joint, wish.budget)
-    points = frontier(joint, wish)
-    for point in points:
-        if point.bytes <= allowed:
-            return point.saved
-    raise ValueError(f"no cut of the frontier keeps less than {points[-1].bytes} bytes")
-
-
-def _at(joint: Joint, given: CutProblem, price: float) -> FrontierPoint:
-    """The best cut at a price, in bytes a second."""
-    redo = given.redo.copy()
-    redo[np.isfinite(redo)] *= price
-    answer = cheapest(replace(given, redo=redo))
-    saved = given.named(answer.saved)
-    again = joint.computed_again(saved)
-    seconds = sum(joint.work.seconds[i] for i in again)
-    return FrontierPoint(joint.bytes_of(saved), seconds, saved)

@@ -9,6 +9,9 @@ from functools import cached_property
 from relascope.core.graph import Graph, Kind, Node
 from relascope.passes.cost import Kernels, MeasuredKernels, Work
 
+MASK_PREFIX = "dropout_mask_"
+"""How the names of mask inputs begin."""
+
 
 @dataclass(eq=False)
 class Joint:
@@ -44,17 +47,37 @@ class Joint:
         """What it costs to compute the graph's nodes: as measured, else on a nominal machine."""
         return Work(self.graph, kernels=self.kernels, measured=self.measured)
 
-    def bytes_of(self, captured: Collection[str]) -> int:
-        """Bytes of a set of tensors: each storage once, inputs and parameters for nothing.
+    @cached_property
+    def masks(self) -> tuple[str, ...]:
+        """Ids of the dropout masks, which are inputs."""
+        named = (n for n in self.graph.nodes if n.kind is Kind.INPUT)
+        return tuple(n.id for n in named if n.name.startswith(MASK_PREFIX))
 
-        Dimensions that are not known count as none.
+    def kept(self, captured: Collection[str]) -> dict[str, int]:
+        """What is held between forward and backward: bytes by the id of each storage's owner.
+
+        These are the storages of the captures, and the dropout masks that the backward reads: they
+        are drawn for one step as tensors of the activations' dtype and are never drawn again. Other
+        inputs and parameters live on anyway. Dimensions that are not known count as none.
         """
+        owner, held = self.work.owner, self.work.bytes
         largest: dict[str, int] = {}
         for node_id in captured:
-            owner = self.work.owner[node_id]
-            if owner not in self.free:
-                largest[owner] = max(largest.get(owner, 0), self.work.bytes[node_id])
-        return sum(largest.values())
+            base = owner[node_id]
+            if base not in self.free or base in self.masks:
+                largest[base] = max(largest.get(base, 0), held[node_id])
+        again = self.computed_again(captured) if self.masks else ()
+        return largest | {m: held[m] for m in self.masks_read(again)}
+
+    def masks_read(self, again: Iterable[str] = ()) -> tuple[str, ...]:
+        """Ids of the masks that the backward reads, where it computes some nodes again."""
+        inside, readers = frozenset(again), self.graph.readers
+        own = inside | (self.graph.by_id.keys() - self.forward)
+        return tuple(m for m in self.masks if not own.isdisjoint(readers[m]))
+
+    def bytes_of(self, captured: Collection[str]) -> int:
+        """Bytes of all that is kept: the total of a cut."""
+        return sum(self.kept(captured).values())
 
     @cached_property
     def forward(self) -> frozenset[str]:

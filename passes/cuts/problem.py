@@ -4,7 +4,8 @@ Each value of the forward that may be needed has two yes-or-no variables: *avail
 backward, and *computed again*. What is available but not computed again is saved and costs its
 bytes; what is computed again costs its work, and all it reads must be available. Views cost
 nothing to make again, and values that share one storage are therefore saved as one: the first of
-them.
+them. Dropout masks are values that are saved where anything reads them: they cost their bytes, and
+are no captures.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ class CutProblem:
     """Values, prices and edges in flat arrays; a value is known by its position in `ids`.
 
     Args:
-        ids: of the forward's values that are not free, in graph order.
+        ids: of the forward's values that are not free, in graph order; then of the masks.
         save: bytes to save each; infinite where it cannot be saved.
         redo: work to compute each again; infinite where that is not allowed.
         needed: bool, what the backward reads.
         sources, targets: edges between values, each once: the target reads the source.
         forced: positions of the values saved by wish, whose price is 0 in `save`.
+        masks: how many of `ids` are masks, the last ones.
     """
 
     ids: tuple[str, ...]
@@ -53,10 +55,11 @@ class CutProblem:
     sources: NDArray[np.int64]
     targets: NDArray[np.int64]
     forced: tuple[int, ...] = field(default=())
+    masks: int = 0
 
     def named(self, chosen: NDArray[np.bool_]) -> frozenset[str]:
-        """The ids of the chosen values."""
-        return frozenset(self.ids[k] for k in np.flatnonzero(chosen))
+        """The ids of the chosen values, without masks."""
+        return frozenset(self.ids[k] for k in np.flatnonzero(chosen[: len(chosen) - self.masks]))
 
 
 def problem(
@@ -71,7 +74,7 @@ def problem(
         wish: what must be saved or must not be.
     """
     graph = joint.graph
-    values = joint.behind(joint.needed)
+    values = (*joint.behind(joint.needed), *joint.masks)
     at = {node_id: k for k, node_id in enumerate(values)}
     count = len(values)
     save, redo = np.full(count, np.inf), np.zeros(count)
@@ -79,7 +82,8 @@ def problem(
     sources: list[int] = []
     targets: list[int] = []
     forced: list[int] = []
-    needs = set(joint.needed) | wish.save
+    banned = {*banned, *joint.masks}
+    needs = {*joint.needed, *wish.save, *joint.masks_read()}
     owner = joint.work.owner
     held = {owner[i] for i in wish.save}  # storages that are kept anyway, by a view or its base
     for k, node_id in enumerate(values):
@@ -100,7 +104,8 @@ def problem(
                 sources.append(at[source])
                 targets.append(k)
     at_source, at_target = (np.array(ends, dtype=np.int64) for ends in (sources, targets))
-    return CutProblem(values, save, redo, needed, at_source, at_target, tuple(forced))
+    masks = len(joint.masks)
+    return CutProblem(values, save, redo, needed, at_source, at_target, tuple(forced), masks)
 
 
 def _unknown(joint: Joint, node_id: str) -> int:

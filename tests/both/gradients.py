@@ -10,7 +10,8 @@ from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module
 from relascope.passes.catalogue import default_pipeline, info
-from relascope.passes.cuts.cut import cut
+from relascope.passes.cuts.cut import STRATEGIES, cut
+from relascope.viz.rows.tables import cut_document
 
 
 def quiet(fraction, text):
@@ -158,6 +159,29 @@ class Engine:
         values = values_of(model, program)
         outputs, captures = built.forward(values)
         return outputs, built.backward({**values, **captures})
+
+
+def totals(engine, model, program):
+    """By strategy: a cut's total, what its halves hand over, and the masks that the backward takes.
+
+    Each in bytes. Captures that share a storage are handed over each by itself, so only those with
+    bytes of their own count.
+    """
+    found = {}
+    masks = draw_masks(program.masks, model.source.seed)
+    for strategy in STRATEGIES:
+        parts = engine.halves(program, strategy)
+        built = engine.runtime.step(program, parts, BuildOptions(QUICK))
+        _, captures = built.forward(values_of(model, program))
+        rows = zip(parts.cut.captures, parts.capture_names, strict=True)
+        handed = sum(captures[name].nbytes for row, name in rows if row.bytes)
+        taken = sum(masks[m.name].nbytes for m in parts.backward.masks)
+        assert parts.cut.mask_bytes == taken
+        document = cut_document(cut(engine.to_graph(program)[0], strategy))
+        shown = sum(row["bytes"] for row in (*document["captures"], *document["masks"]))
+        assert shown == document["bytes"] == parts.cut.bytes
+        found[strategy] = (parts.cut.bytes, handed, taken)
+    return found
 
 
 def values_of(model, program):

@@ -94,7 +94,7 @@ def test_a_wish_that_cannot_be_met_is_told_and_can_be_taken_back(gradient):
     strategy(gradient, "budget")
     gradient.slider(key="keep_budget").set_value(0)
     settle(gradient.run())
-    assert "more than the budget" in gradient.error[0].value
+    assert "no cut keeps less than" in gradient.error[0].value
     gradient.button(key="undo_d0").click()
     settle(gradient.run())
     assert not gradient.error
@@ -164,7 +164,9 @@ def test_what_is_held_is_drawn_from_the_first_node_to_the_last(strategy):
     rows = next(d for d in spec["datasets"].values() if "phase" in d[0])
     assert rows[0]["node"] == 0 and rows[0]["bytes"] == 0
     assert rows[-1]["node"] == depth["forward"] + depth["backward"]
-    assert max(r["bytes"] for r in rows) == (384 if strategy == "keep_all" else 0)
+    assert max(r["bytes"] for r in rows) == 384  # b and c, kept or made again
+    kept = [r["bytes"] for r in rows if r["phase"] == "forward"]
+    assert max(kept) == (384 if strategy == "keep_all" else 0)
 
 
 def test_the_price_of_work_can_be_measured(gradient):

@@ -16,15 +16,64 @@ def test_keep_all_saves_what_crosses_and_nothing_else():
     assert (capture.scope, capture.source, capture.readers) == ("act", "aten::tanh", ("dh",))
     assert not capture.is_output
     assert capture.reason
-    assert result.bytes == result.extra_bytes == 32
+    assert result.bytes == result.extra_bytes == 32 + 32  # t and the mask
     assert result.recomputed == ()
 
 
-def test_masks_are_listed_apart_with_their_bytes():
-    result = cut(small())
-    assert [m.id for m in result.masks] == ["m"]
-    assert result.masks[0].readers == ("dt",)
-    assert result.mask_bytes == 32
+def test_masks_are_listed_with_their_bytes_which_every_total_counts():
+    for strategy in STRATEGIES:
+        result = cut(small(), strategy, 32 + 32 if STRATEGIES[strategy].has_budget else None)
+        assert [m.id for m in result.masks] == ["m"]
+        assert result.masks[0].readers == ("dt",)
+        assert result.mask_bytes == 32
+        assert result.bytes == result.extra_bytes == 32 + 32 * len(result.captures)
+    assert cut(small(), "keep_all").bytes == cut(small(), "budget", 1.0).budget == 64
+    assert cut(small(), "min_cut").uncapped_bytes >= 32
+    for strategy in ("budget", "frontier"):
+        with pytest.raises(ValueError, match="less than 32, of which 32 are dropout masks"):
+            cut(small(), strategy, 31)
+
+
+def test_a_mask_that_only_work_done_again_reads_is_a_price_of_that_work():
+    """x wants no gradient; t = x * m can be kept (8 bytes a row) or drawn from the mask (32)."""
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("m", Kind.INPUT, name="dropout_mask_0"),
+        node("g", Kind.INPUT),
+        node("d", reads=("x", "m"), op="multiply"),
+        node("s", reads=("d",), op="reshape", out=tensor(8)),
+        node("t", reads=("s",), op="tanh", out=tensor(8, dtype="float16")),
+        node("y", reads=("t",), op="exp"),
+        node("dy", reads=("g", "t"), op="multiply"),
+        outputs=("y",),
+        gradients=("dy",),
+    )
+    kept = cut(graph, "keep_all")
+    assert (kept.bytes, kept.masks, kept.mask_bytes) == (16, (), 0)
+    again = cut(graph, "inputs_only")
+    assert (again.bytes, [m.readers for m in again.masks]) == (32, [("d",)])
+    for strategy in ("min_cut", "recompute_pointwise", "budget", "frontier"):
+        assert cut(graph, strategy).ids == ("t",)
+    assert cut(graph, "budget").budget == 16  # the least, for half of it is too little
+    assert cut_at(graph, ["s"]).bytes == 32
+    by_hand = cut(graph, recompute=["t"])
+    assert (by_hand.bytes, by_hand.uncapped_bytes) == (32, 32)
+
+
+def test_a_view_of_a_mask_is_the_mask():
+    graph = joint(
+        node("x", Kind.INPUT),
+        node("m", Kind.INPUT, name="dropout_mask_0"),
+        node("g", Kind.INPUT),
+        node("v", reads=("m",), op="reshape"),
+        node("y", reads=("x", "v"), op="multiply"),
+        node("dx", reads=("g", "v"), op="multiply"),
+        outputs=("y",),
+        gradients=("dx",),
+    )
+    for found in (cut(graph), cut(graph, "keep_all"), cut_at(graph, ["v"])):
+        assert (found.bytes, found.mask_bytes, [m.id for m in found.masks]) == (32, 32, ["m"])
+        assert sum(c.bytes for c in (*found.captures, *found.masks)) == 32
 
 
 def test_a_mask_that_only_the_forward_reads_is_not_kept():
@@ -51,7 +100,7 @@ def test_roles_of_every_node():
 def test_inputs_only_computes_again_what_the_backward_needs_and_no_more():
     result = cut(small(), "inputs_only")
     assert result.captures == ()
-    assert result.bytes == 0
+    assert result.bytes == result.mask_bytes == 32
     assert result.recomputed == ("h", "t")  # not y, which nothing in the backward reads
 
 
@@ -211,6 +260,7 @@ def test_what_the_cap_on_work_decided_is_said():
         f"To keep {found.bytes} bytes less, more than 5% of the forward's estimated time would be "
         "computed again."
     )
+    assert all("beyond the cap of 5% of the forward" in c.reason for c in found.captures)
     assert cut(graph, "keep_all").cap == ""
 
 

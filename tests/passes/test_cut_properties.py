@@ -1,12 +1,18 @@
 """What holds of every cut of every joint graph, whichever strategy makes it."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drawn_graphs import few, joint_graphs
+from joints import choices, seconds
 from relascope.core.graph import Role
-from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, roles
+from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at, roles
+from relascope.passes.cuts.frontier import frontier
+from relascope.passes.cuts.problem import Wish
+from relascope.viz.rows.tables import cut_document, frontier_document
 
 
 def backward_can_run(joint, found):
@@ -36,10 +42,84 @@ def test_the_backward_has_all_it_needs(strategy, graph):
 
 @few
 @given(joint_graphs(), st.floats(0.0, 1.0))
-def test_a_budget_is_never_exceeded(graph, share):
-    limit = cut(graph, "budget", share)
-    assert limit.bytes <= limit.budget <= cut(graph, "keep_all").bytes
-    assert backward_can_run(Joint(graph), limit)
+def test_a_budget_is_never_exceeded_and_no_worse_than_the_frontier(graph, share):
+    joint = Joint(graph)
+    least = frontier(joint)[-1].bytes
+    allowed = max(int(share * cut(joint, "keep_all").bytes), least)
+    limit, line = cut(joint, "budget", allowed), cut(joint, "frontier", allowed)
+    assert max(limit.bytes, line.bytes) <= limit.budget == allowed
+    assert limit.recomputed_seconds <= line.recomputed_seconds * (1 + 1e-9)
+    assert backward_can_run(joint, limit)
+    if least:
+        with pytest.raises(ValueError, match=f"no cut keeps less than {least:,}"):
+            cut(joint, "budget", least - 1)
+
+
+def kept(document):
+    """The sum of the sizes in the table of what is kept."""
+    return sum(row["bytes"] for row in (*document["captures"], *document["masks"]))
+
+
+@few
+@given(joint_graphs())
+def test_every_total_is_the_sum_of_the_sizes_beside_it(graph):
+    joint = Joint(graph)
+    for strategy in STRATEGIES:
+        found = cut(joint, strategy)
+        document = cut_document(found)
+        assert kept(document) == document["bytes"] == joint.bytes_of(found.ids)
+        assert all(c.readers for c in (*found.captures, *found.masks))
+        assert sum(m["bytes"] for m in document["masks"]) == document["mask_bytes"]
+        own = [c for c in (*found.captures, *found.masks) if not c.is_output]
+        assert sum(c.bytes for c in own) == document["extra_bytes"]
+        assert {m["id"] for m in document["masks"]} == {
+            m
+            for m in joint.masks
+            for r in graph.readers[m]
+            if r in found.recomputed or r not in joint.forward
+        }
+        steps = [s["bytes"] for s in document["held"]["changes"] if s["phase"] == "forward"]
+        assert (steps or [0])[-1] == found.bytes
+        assert min(s["bytes"] for s in (*document["held"]["changes"], {"bytes": 0})) == 0
+    table = frontier_document(joint)
+    for row in table["strategies"]:
+        assert row["bytes"] == kept(cut_document(cut(joint, row["strategy"])))
+    for row, point in zip(table["frontier"], reversed(frontier(joint)), strict=True):
+        assert row["bytes"] == kept(cut_document(cut_at(graph, point.saved)))
+
+
+@few
+@given(joint_graphs(6))
+def test_no_choice_at_all_lies_below_a_frontier_with_masks(graph):
+    points = frontier(Joint(graph))
+    assert points.proven
+    for it, chosen, again in choices(graph):
+        held, work = it.bytes_of(chosen), seconds(it, again)
+        assert held >= points[-1].bytes
+        for left, right in itertools.pairwise(points):
+            if right.bytes <= held <= left.bytes:
+                share = (left.bytes - held) / (left.bytes - right.bytes)
+                line = left.seconds + share * (right.seconds - left.seconds)
+                assert work >= line * (1 - 1e-5) - 1e-15
+
+
+@few
+@given(joint_graphs(6), st.data())
+def test_the_cheapest_cut_meets_wishes_and_none_that_meets_them_is_cheaper(graph, data):
+    joint = Joint(graph)
+    able = [i for i in joint.behind(joint.needed) if joint.may_be_captured(i)]
+    if not able:
+        return
+    out = frozenset(data.draw(st.sets(st.sampled_from(able), max_size=3)))
+    into = frozenset(data.draw(st.sets(st.sampled_from(able), max_size=2))) - out
+    kept = [
+        it.bytes_of(chosen)
+        for it, chosen, again in choices(graph)
+        if into <= chosen and not out & chosen
+    ]
+    least = frontier(joint, Wish(save=into, recompute=out))[-1]
+    assert into <= least.saved and not out & least.saved
+    assert least.bytes == min(kept)
 
 
 @few

@@ -66,7 +66,10 @@ def test_what_is_computed_again_comes_right_before_its_reader():
     steps = depth(found.joint, found.ids, found.recomputed).changes
     assert [(s.phase, s.step, s.id, s.bytes) for s in steps] == [
         ("forward", 1, "a", 32),
-        ("backward", 1, "b", 0),
+        ("backward", 1, "b", 128),
+        ("backward", 2, "c", 128 + 256),
+        ("backward", 3, "dc", 128),
+        ("backward", 4, "db", 0),
     ]
 
 
@@ -82,5 +85,28 @@ def test_a_view_holds_its_storage_once_and_what_is_a_result_stays():
     found = cut(views(), "keep_all")
     steps = depth(found.joint, found.ids, found.recomputed).changes
     assert max(s.bytes for s in steps) == found.bytes
-    kept = cut_at(small(), ["y"])
-    assert [s.phase for s in depth(kept.joint, kept.ids, kept.recomputed).changes] == ["forward"]
+    kept = cut_at(small(), ["y", "t"])
+    steps = [(s.phase, s.step, s.id, s.bytes) for s in depth(kept.joint, kept.ids, ()).changes]
+    assert steps == [
+        ("forward", 0, "m", 32),  # the mask is there before
+        ("forward", 2, "t", 64),
+        ("forward", 3, "y", 96),
+        ("backward", 1, "dt", 64),
+        ("backward", 2, "dh", 32),
+    ]
+
+
+def test_a_view_made_again_has_no_storage_and_keeps_that_of_its_base():
+    found = cut_at(views(), ["h"])
+    assert found.recomputed == ("v", "a", "b")
+    steps = depth(found.joint, found.ids, found.recomputed).changes
+    assert [(s.phase, s.id, s.bytes) for s in steps] == [
+        ("forward", "h", 32),
+        ("backward", "dx", 0),
+    ]
+    again = cut(views(), "inputs_only")
+    steps = depth(again.joint, again.ids, again.recomputed).changes
+    assert [(s.phase, s.id, s.bytes) for s in steps] == [
+        ("backward", "h", 32),
+        ("backward", "dx", 0),
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import settings
 from hypothesis import strategies as st
 
@@ -59,12 +61,18 @@ _values = st.one_of(st.integers(-2, 3), st.booleans(), st.lists(st.integers(0, 2
 
 @st.composite
 def joint_graphs(draw, most: int = 8) -> Graph:
-    """A joint graph: a forward, and for each of its operators one of the backward that reads it."""
+    """A joint graph: a forward, and for each of its operators one of the backward that reads it.
+
+    Some of the forward's inputs are dropout masks.
+    """
     forward = draw(graphs(most, known=True, scopes=False))
     calls = [n for n in forward.nodes if n.kind is Kind.CALL]
     end = calls[-1]
     seed = Node("g", Kind.INPUT, name="grad_out_0", outputs=end.outputs)
-    nodes, last = [*forward.nodes, seed], "g"
+    inputs = [n.id for n in forward.nodes if n.kind is Kind.INPUT]
+    masks = draw(st.sets(st.sampled_from(inputs)))
+    named = [replace(n, name=f"dropout_mask_{n.id}") if n.id in masks else n for n in forward.nodes]
+    nodes, last = [*named, seed], "g"
     for node in reversed(calls):
         read = draw(st.lists(st.sampled_from([node.id, *node.edges]), min_size=1, max_size=2))
         nodes.append(

@@ -116,10 +116,9 @@ def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = 
 def cut_document(cut: Cut) -> Row:
     """The part of `captures MODEL` that tells of one cut: what is saved, why, and for whom.
 
-    Masks are inputs, so they are listed apart, and `bytes` leaves them out. FLOPs and seconds are
-    estimates (`passes.cost`); the seconds are good for their ratio only, unless `prices` says that
-    they were measured. `held` has how many nodes forward and backward execute, and the bytes held
-    between them wherever they change.
+    `bytes` is the sum of those of `captures` and `masks`. FLOPs and seconds are estimates
+    (`passes.cost`); the seconds are good for their ratio only, unless `prices` says that they were
+    measured. `held` is `passes.cuts.depth.Depth`.
     """
     by_id = cut.joint.graph.by_id
 

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relay
 
 from relascope.passes.catalogue.entry import listed
-from relascope.passes.cuts.cut import MASK_PREFIX
+from relascope.passes.cuts.joint import MASK_PREFIX
 from relascope.passes.relay.ir.program import Mask, RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite, shape
 from relascope.passes.relay.ir.spans import execution_order

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from tvm import relay
 
-from gradients import Net, bert_layer, compare, values_of
+from gradients import Net, bert_layer, compare, totals, values_of
 from numerics import imported
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -17,7 +17,7 @@ from relascope.passes.cuts.cut import Joint, cut
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.training.keep_gradients import keep_gradients
 from relascope.passes.relay.training.split import split
-from training import halves, joint, step
+from training import RELAY, halves, joint, step
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_bert_layer_is_split_with_inputs_only_and_agrees_with_pytorch():
     graph, _ = to_graph(made)
     everything, nothing = cut(graph, "keep_all"), cut(graph, "inputs_only")
     assert 10 < len(everything.captures) < 40
-    assert everything.bytes > 0 == nothing.bytes
+    assert everything.bytes > nothing.bytes == nothing.mask_bytes > 0
     assert len(nothing.recomputed) > len(everything.captures)
     assert len(everything.masks) == 3
     outputs, gradients = step(model, made, "inputs_only")
@@ -141,3 +141,13 @@ def test_a_deep_chain_is_split_without_recursion():
     parts = halves(program)
     assert len(parts.captures) == 1500
     assert names(parts.backward.mod["backward"]) == ["grad_out_0", *parts.capture_names]
+
+
+def test_totals_are_what_is_held_of_captures_and_masks():
+    layer, inputs = bert_layer()
+    model, program = imported(layer, *inputs, training=True)
+    found = totals(RELAY, model, joint(program))
+    for total, handed, taken in found.values():
+        assert total == handed + taken
+        assert taken == 4 * (2 * 2 * 5 * 5 + 2 * 2 * 5 * 32)  # of the attention, of two sums
+    assert found["inputs_only"][0] == found["inputs_only"][2]

@@ -87,9 +87,8 @@ def show(screen: Screen) -> None:
 def _figures(document: Row) -> None:
     strip(
         (formats.number(len(document["captures"])), "captures"),
-        (formats.size(document["bytes"]), "kept for the backward"),
         (formats.number(len(document["masks"])), "dropout masks"),
-        (formats.size(document["mask_bytes"]), "of masks, kept by the caller"),
+        (formats.size(document["bytes"]), "kept for the backward"),
         (formats.number(len(document["recomputed"])), "nodes recomputed"),
         (
             formats.work_text(document["recomputed_flops"], document["forward_flops"]),

@@ -18,10 +18,11 @@ _SAVED = (
 
 def show(document: Row) -> None:
     """Draw both tables, the bytes of each capture, and what is held over the step."""
+    kept = [*document["captures"], *document["masks"]]
     words, pictures = side_by_side("captures", [5, 3])
     with words:
         heading("Saved for the backward, and why")
-        _table("captures_table", document["captures"], _SAVED)
+        _table("captures_table", kept, _SAVED)
         if document["spared"]:
             heading("Read by the backward and not saved, and why")
             _table("spared_table", document["spared"], "name; bytes; why: reason")
@@ -29,11 +30,11 @@ def show(document: Row) -> None:
         heading("Bytes held over one step")
         st.altair_chart(charts.held(document["held"]), key="held_chart")
         st.caption(
-            "Each storage from where the forward makes it to its last reader in the backward; "
-            "what is computed again comes right before it is read."
+            "Each storage from where it is made to its last reader in the backward: captures, "
+            "dropout masks, and what is computed again, which comes right before it is read."
         )
-        heading("Bytes of each capture")
-        st.altair_chart(charts.capture_bytes(document["captures"]), key="capture_chart")
+        heading("Bytes of each")
+        st.altair_chart(charts.capture_bytes(kept), key="capture_chart")
 
 
 def chosen(cut: Cut) -> str | None:
@@ -47,7 +48,7 @@ def focus(cut: Cut) -> str | None:
     """The node of the row that is chosen: of two tables, in the one where it was chosen last."""
     state, saved = st.session_state, set(cut.ids)
     listed = {
-        "captures_table": cut.ids,
+        "captures_table": (*cut.ids, *(m.id for m in cut.masks)),
         "spared_table": tuple(i for i in cut.joint.crossings if i not in saved),
     }
     rows = {}

@@ -12,7 +12,7 @@ from relascope.core.graph import Graph
 from relascope.engine.jobs import cut as cutting
 from relascope.passes.cuts import cut as cuts
 from relascope.passes.cuts.budget import HALF
-from relascope.passes.cuts.frontier import Frontier, frontier
+from relascope.passes.cuts.frontier import Frontier, Prices, frontier
 from relascope.passes.cuts.problem import Wish
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.screen import Screen
@@ -68,9 +68,9 @@ def chosen(screen: Screen) -> Choice:
     recompute = tuple(sorted(i for i, way in forced.items() if way == RECOMPUTE))
     budget: float | int | None = None
     if name == "frontier":
-        budget = state.get("keep_frontier", HALF)
-    elif rule.has_budget:
-        budget = state.get("keep_budget", round(100 * HALF)) / 100
+        budget = state.get("keep_frontier")
+    elif rule.has_budget and "keep_budget" in state:
+        budget = state["keep_budget"] / 100
     return Choice(name, budget, save, recompute)
 
 
@@ -107,9 +107,21 @@ def controls(screen: Screen) -> None:
     if choice.strategy == "frontier":
         _frontier_slider(screen)
     elif choice.rule.has_budget:
-        st.session_state.setdefault("keep_budget", round(100 * HALF))
-        st.slider("Budget, % of everything that crosses", 0, 100, key="keep_budget")
+        _budget_slider(screen)
     st.caption(choice.rule.summary)
+
+
+def _budget_slider(screen: Screen) -> None:
+    """A slider from what must be kept, dropout masks say, to everything that crosses."""
+    joint, state = joint_of(screen), st.session_state
+    whole = joint.bytes_of(joint.crossings)
+    least = screen.derive(lambda: Prices(joint, Wish()).least().bytes, "least", joint.measured)
+    low = next((p for p in range(100) if int(p / 100 * whole) >= least), 100)
+    state.keep_budget = max(state.get("keep_budget", round(100 * HALF)), low)
+    if low == 100:
+        st.caption("Everything that crosses must be kept: there is nothing to choose.")
+    else:
+        st.slider("Budget, % of everything that crosses", low, 100, key="keep_budget")
 
 
 def frontier_of(screen: Screen) -> Frontier:
