@@ -13,7 +13,7 @@ from relascope.commands.options import limits
 from relascope.commands.shared import Connect, Document, Engine
 from relascope.core.errors import EngineError
 from relascope.core.place import FOLDERS, with_import_root
-from relascope.engine.protocol.limits import MEMORY, SECONDS
+from relascope.engine.limits import MEMORY, SECONDS
 from relascope.engine.registry import ENGINES
 from relascope.engine.relay.tvm.find import SETTING, WHEEL, check_platform
 

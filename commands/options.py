@@ -9,6 +9,7 @@ from typing import Any
 
 from relascope.engine.jobs import variants
 from relascope.engine.jobs.bisect import FACTOR, KINDS
+from relascope.engine.protocol.source import INPUTS
 from relascope.engine.protocol.times import BASELINES
 from relascope.passes.catalogue import GRADIENTS
 from relascope.passes.cuts.budget import parse_budget
@@ -79,8 +80,15 @@ def tolerance(command: ArgumentParser) -> None:
     command.add_argument("--atol", type=_ratio, default=0.0, metavar="A", help=about)
 
 
+def values(command: ArgumentParser) -> None:
+    """What a model is run on."""
+    about = "which values the inputs have; the sample's own otherwise"
+    command.add_argument("--inputs", dest="values", choices=INPUTS, default=INPUTS[0], help=about)
+
+
 def bisect(command: ArgumentParser) -> None:
     """What a search looks for."""
+    values(command)
     add = command.add_argument
     add("--kind", choices=KINDS, help="what to look for; wrong or crash otherwise")
     about = "slow is a pass with which the pipeline takes longer than F times what it takes without"
@@ -126,6 +134,7 @@ def captures(command: ArgumentParser) -> None:
 
 def check(command: ArgumentParser) -> None:
     """What is said of each step."""
+    values(command)
     add = command.add_argument
     add("--check", **_SWITCH, help="compare with PyTorch after each")
     about = "every node that a step added, removed or changed, with its origin; counts and sizes"
@@ -146,6 +155,10 @@ def accuracy(command: ArgumentParser) -> None:
     target(command)
     strategy(command)
     command.set_defaults(dtype=None, strategy=None)
+    about = "which values the inputs have: some of "
+    about += f"{', '.join(INPUTS)}, separated by commas, or all; a line for each"
+    own = (INPUTS[0],)
+    command.add_argument("--inputs", type=_kinds, default=own, metavar="KINDS", help=about)
 
 
 def target(command: ArgumentParser) -> None:
@@ -236,6 +249,15 @@ def _budget(text: str) -> float | int:
         return parse_budget(text)
     except ValueError as wrong:
         raise ArgumentTypeError(str(wrong)) from wrong
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = INPUTS if text == "all" else tuple(dict.fromkeys(k.strip() for k in text.split(",")))
+    if strange := [k for k in kinds if k not in INPUTS]:
+        known = ", ".join(INPUTS)
+        hint = "the shape of a file's input is --input" if set("=:") & set(text) else "all for all"
+        raise ArgumentTypeError(f"no inputs are called {strange[0]!r}; known: {known}; {hint}")
+    return kinds
 
 
 def _ratio(text: str) -> float:

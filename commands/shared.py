@@ -15,10 +15,10 @@ from relascope.core.errors import EngineError, refusing
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.jobs.cut import with_cut
-from relascope.engine.protocol.limits import NO_LIMITS, Limits
+from relascope.engine.limits import NO_LIMITS, Limits
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.protocol.source import INPUTS, ModelSource, source_from_file
 from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue import default_pipeline, read_pipeline
 from relascope.passes.cuts.cut import Cut, Joint, cut
@@ -103,15 +103,16 @@ def source_of(args: argparse.Namespace) -> ModelSource:
             said = f"The sample {args.model} brings its own inputs."
             hint = "Use --batch and --tokens, or give a file."
             raise EngineError("usage", said, "--input", hint)
-        names = ("batch", "tokens", "seed", "training", "dtype", "gradient")
-        return ModelSource(args.model, **{name: getattr(args, name) for name in names})
+        names = ("batch", "tokens", "seed", "training", "dtype", "gradient", "values")
+        given = {name: getattr(args, name) for name in names if hasattr(args, name)}
+        return ModelSource(args.model, **given)
     if not Path(args.model).exists():
         samples = f"Samples: {', '.join(SAMPLES)}."
         raise EngineError("file", "No sample and no file has this name.", args.model, samples)
     source = source_from_file(
         args.model, "\n".join(args.input), seed=args.seed, training=args.training, dtype=args.dtype
     )
-    return replace(source, gradient=args.gradient)
+    return replace(source, gradient=args.gradient, values=getattr(args, "values", INPUTS[0]))
 
 
 def pipeline_of(args: argparse.Namespace) -> Pipeline:

@@ -77,8 +77,9 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
         args.engine, source_of(args), inference, training, strategies, args.budget, dtypes
     )
     stages = [replace(stage, tolerance=tolerance_of(args)) for stage in planned]
+    stages = [*accuracy.with_inputs(stages, args.inputs)]
     with Engine(args, connect) as ask:
-        ask("load", stages[0].source)  # what cannot be opened is no row of the table
+        ask("load", planned[0].source)  # what cannot be opened is no row of the table
         target = target_of(args, ask)
         rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
     return kept(args, tables.accuracy_document(args.model, args.engine, target, rows))

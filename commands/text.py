@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relascope.engine.protocol.source import INPUTS
 from relascope.viz.rows import Row, tables, timings
 from relascope.viz.rows.example import Document, example_block
 from relascope.viz.rows.formats import (
@@ -255,16 +256,24 @@ def compare(document: Document) -> str:
 
 
 def check(document: Document) -> str:
-    """What `check` says."""
-    rows = []
+    """What `check` says: every stage; of several kinds of inputs, each, and what failed."""
+    rows, parts = [], [_head(document)]
+    kinds = document["inputs"]
+    if len(kinds) > 1:
+        columns = ["inputs", "verdict", "stage", "strategy", "dtype", "worst", "error", "scale"]
+        parts.append(text_table(kinds, [*columns, "limit"]))
     for r in document["stages"]:
+        if r["passed"] and len(kinds) > 1:
+            continue
         bad, failure = r["first_bad"] or {}, (r["failure"] or {}).get("message")
         rows.append(
             {**r, "first bad": bad.get("title"), "in": bad.get("scope"), "failure": failure}
         )
-    columns = ["stage", "strategy", "dtype", "passed", "max_abs", "max_rel", "limit", "worst"]
+    columns = ["inputs"] if {k["inputs"] for k in kinds} != {INPUTS[0]} else []
+    columns += ["stage", "strategy", "dtype", "passed", "max_abs", "max_rel", "limit", "worst"]
     columns += [c for c in ("first bad", "in", "failure") if any(r[c] for r in rows)]
-    return "\n\n".join([_head(document), text_table(rows, columns), document["verdict"]])
+    parts += [text_table(rows, columns)] if rows else []
+    return "\n\n".join([*parts, document["verdict"]])
 
 
 def bisect(document: Document) -> str:

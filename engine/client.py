@@ -28,7 +28,7 @@ from typing import IO, Any
 
 from relascope.core.errors import EngineError
 from relascope.core.place import IMPORT_ROOT, with_import_root
-from relascope.engine.protocol.limits import NO_LIMITS, Limits, Unit, resident
+from relascope.engine.limits import NO_LIMITS, Limits, Unit, resident
 from relascope.engine.registry import ENGINES
 
 _log = logging.getLogger("relascope.engine")

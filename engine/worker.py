@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 
 from relascope.core.errors import EngineError
 from relascope.engine.building.explain import explain
-from relascope.engine.protocol.limits import WATCHED, Unit
+from relascope.engine.limits import WATCHED, Unit
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.user import enter_named
 

@@ -20,7 +20,7 @@ from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.source import INPUTS, ModelSource
 from relascope.passes.catalogue import info
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.passes.pipeline import Pipeline
@@ -173,12 +173,14 @@ class Row:
         strategy: of a cut or split; else "".
         max_abs, max_rel: the largest errors of all tensors compared; None where it failed.
         worst: name of the tensor that is nearest to its limit, or farthest over it.
-        limit: of `worst`, for `max_rel`.
+        limit, scale: of `worst`; the first for its error relative to the second.
         compared: how many tensors were.
         first_bad_node: id of the node where the error first jumps; None where all is within the
             limits, or no single node is to blame.
         first_bad: the same node, described.
         failure: why the stage could not be run at all.
+        inputs: which; in `engine.protocol.source.INPUTS`.
+        error: of `worst`, relative to its scale.
     """
 
     stage: str
@@ -194,6 +196,9 @@ class Row:
     first_bad: BadNode | None = None
     failure: EngineError | None = None
     seconds: float = 0.0
+    inputs: str = INPUTS[0]
+    scale: float | None = None
+    error: float | None = None
 
 
 def plan(
@@ -233,6 +238,11 @@ def plan(
     return tuple(stages)
 
 
+def with_inputs(stages: Sequence[Stage], kinds: Sequence[str]) -> tuple[Stage, ...]:
+    """Each stage on each kind of inputs, which are run one after the other."""
+    return tuple(replace(s, source=replace(s.source, values=k)) for s in stages for k in kinds)
+
+
 def _built(ir: str, pipeline: Pipeline) -> Pipeline:
     return Pipeline(tuple(s for s in pipeline if not info(ir, s).looking))
 
@@ -249,7 +259,8 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
     began = time.perf_counter()
     limit = stage.tolerance.limit(stage.source.dtype)
     names = ("cut", "split") if stage.strategy else (stage.name,)
-    empty = [Row(n, stage.strategy, stage.source.dtype, False) for n in names]
+    about = stage.strategy, stage.source.dtype, False
+    empty = [Row(n, *about, inputs=stage.source.values) for n in names]
     try:
         request = _request(ask, stage, target)
         found = ask("check", request, request.split)
@@ -289,7 +300,8 @@ def filled(row: Row, found: Sequence[Comparison], limit: Limit) -> Row:
     passed = not any(map(limit.over, found))
     largest = max(c.max_abs for c in found), max(c.max_rel for c in found)
     about = row.stage, row.strategy, row.dtype, passed, *largest
-    return Row(*about, limit.of(worst.name), worst.name, len(found))
+    told = Row(*about, limit.of(worst.name), worst.name, len(found))
+    return replace(told, inputs=row.inputs, scale=worst.scale, error=worst.max_rel)
 
 
 def _blamed(row: Row, bad: BadNode | None) -> Row:
@@ -370,6 +382,39 @@ def _bad(graph: Graph, ident: str, errors: Mapping[str, NodeError], reason: str)
     return BadNode(*about, error.max_abs, error.max_rel, error.counterpart, reason)
 
 
+@dataclass(frozen=True)
+class OfInputs:
+    """What one kind of inputs showed.
+
+    Args:
+        verdict: "right", "rounding" (over a limit in float32, and within in float64), "wrong",
+            "over" (in float32, and float64 was not asked about) or "cannot be run".
+        row: what tells it: the one nearest to its limit, or farthest over it.
+    """
+
+    inputs: str
+    verdict: str
+    row: Row
+
+
+def by_inputs(rows: Sequence[Row]) -> tuple[OfInputs, ...]:
+    """The table with one line for each kind of inputs."""
+    told = []
+    for kind in dict.fromkeys(r.inputs for r in rows):
+        own = [r for r in rows if r.inputs == kind]
+        over = [r for r in own if not r.passed]
+        double = [r for r in over if r.dtype != DTYPES[0]]
+        failed = [r for r in over if r.failure is not None]
+        known = "rounding" if any(r.dtype != DTYPES[0] for r in own) else "over"
+        said = "cannot be run" if failed else "wrong" if double else known if over else "right"
+        told.append(OfInputs(kind, said, max(failed or double or over or own, key=_share)))
+    return tuple(told)
+
+
+def _share(row: Row) -> float:
+    return (row.error or 0.0) / row.limit if row.limit else 0.0
+
+
 def verdict(rows: Sequence[Row]) -> str:
     """The table in a few sentences: is it rounding, or is it wrong?"""
     if not rows:
@@ -380,13 +425,14 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 def _sentences(rows: Sequence[Row]) -> Iterator[str]:
-    by_stage: dict[tuple[str, str], dict[str, Row]] = {}
+    by_stage: dict[tuple[str, str, str], dict[str, Row]] = {}
     for row in rows:
-        by_stage.setdefault((row.stage, row.strategy), {})[row.dtype] = row
-    for (stage, strategy), found in by_stage.items():
+        by_stage.setdefault((row.stage, row.strategy, row.inputs), {})[row.dtype] = row
+    for (stage, strategy, inputs), found in by_stage.items():
         if all(row.passed for row in found.values()):
             continue
         name = f"{stage} ({strategy})" if strategy else stage
+        name += f" on {inputs} inputs" if inputs != INPUTS[0] else ""
         failed = next((r.failure for r in found.values() if r.failure is not None), None)
         if failed is not None:
             yield f"{name}: could not be run: {failed.message}"

@@ -15,6 +15,8 @@ _INPUT = re.compile(
     r"(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<shape>\d+(?:\s*x\s*\d+)*|scalar)"
     r"\s*(?::\s*(?P<dtype>\w+))?"
 )
+INPUTS = ("sample", "normal", "large", "tiny", "cancelling", "edges")
+"""Kinds of values that a model's inputs may have: the sample's own, or others of its types."""
 EXAMPLE = "1x14x768:float32, 1x1x1x14"
 
 
@@ -103,6 +105,7 @@ class ModelSource:
             source. `engine.protocol.source.source_from_file` fills it in.
         gradient: whose gradient, in training: "tvm" takes it by passes over the imported forward;
             "pytorch" imports forward and backward together, as PyTorch's autograd records them.
+        values: in `INPUTS`, of the inputs of a run. What is imported and built is the same for all.
     """
 
     model: str
@@ -114,3 +117,4 @@ class ModelSource:
     inputs: tuple[tuple[str, TensorType], ...] = ()
     digest: str = ""
     gradient: str = "tvm"
+    values: str = INPUTS[0]

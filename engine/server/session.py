@@ -34,6 +34,7 @@ from relascope.engine.building.threads import set_threads
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.faults import narrow, report
 from relascope.engine.faults.narrow import Start, Values
+from relascope.engine.limits import limited
 from relascope.engine.measure import peaks, timing, tuner
 from relascope.engine.measure.compare import Built, Contender, compare, measure, values_for
 from relascope.engine.measure.fleet import connected
@@ -52,15 +53,15 @@ from relascope.engine.protocol import records
 from relascope.engine.protocol.accuracy import Comparison, NodeError
 from relascope.engine.protocol.artefact import Artefact
 from relascope.engine.protocol.fault import Report, Shown, Suspects, Told, Where
-from relascope.engine.protocol.limits import limited
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import ModelInfo, PassExample, SplitResult, StepRecord
 from relascope.engine.protocol.session import Progress, part, silent
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.source import INPUTS, ModelSource
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.times import TimeResult, TorchSaved, Variant
 from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask
+from relascope.engine.pytorch.input_sets import inputs_of
 from relascope.engine.pytorch.model import Model, load_model
 from relascope.engine.pytorch.reference import Reference, run_inside
 from relascope.engine.pytorch.saved import torch_saved
@@ -101,6 +102,7 @@ class PipelineSession:
         self._torch_saved: Memo[TorchSaved] = Memo(16)
         self._peaks: Memo[Peaks] = Memo(16)
         self._starts: Memo[Start] = Memo(1)
+        self._built: Memo[Executable] = Memo(1)
 
     def describe(self, *, progress: Progress) -> EngineInfo:
         """Say which TVM runs and what it can compile for."""
@@ -612,6 +614,11 @@ class PipelineSession:
         return {i: t.detach().cpu().numpy() for i, t in {**named, **inside}.items()}
 
     def _load(self, source: ModelSource, progress: Progress) -> Loaded:
+        if source != _sampled(source):
+            loaded = self._load(_sampled(source), progress)
+            inputs = inputs_of(source.values, loaded.model.inputs, source.seed)
+            return replace(loaded, model=replace(loaded.model, inputs=inputs))
+
         def make() -> Loaded:
             began = time.perf_counter()
             check_gradient_of(self.ir, source)
@@ -628,6 +635,7 @@ class PipelineSession:
 
     def _run(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> list[State]:
         """The states from the import to the end of the pipeline."""
+        source = _sampled(source)
         state = self._load(source, part(progress, 0.0, 0.5)).state
         states = [state]
         for index, step in enumerate(pipeline):
@@ -751,8 +759,14 @@ class PipelineSession:
         model = self._load(request.source, progress).model
         progress(0.4, f"building for {request.target}")
         began = time.perf_counter()
-        with _building(f"Building for {request.target}", request):
-            step = self._backend.build(state.program, halves, request.target)
+        own = replace(request, source=_sampled(request.source))
+
+        def make() -> Executable:
+            with _building(f"Building for {request.target}", own):
+                return self._backend.build(state.program, halves, request.target)
+
+        # Only what is sure to be run again, on other inputs, is worth the memory.
+        step = make() if own == request else self._built.get(own, make)
         built = _built(model.on(torch_device(request.target)), state, halves, step, began)
         return state, halves, built
 
@@ -765,8 +779,13 @@ def _built(
     return Built(model, state.program, step, held, seconds)
 
 
+def _sampled(source: ModelSource) -> ModelSource:
+    """The same model with the sample's own inputs."""
+    return replace(source, values=INPUTS[0])
+
+
 def _building(what: str, request: BuildRequest) -> AbstractContextManager[None]:
-    """A unit of `engine.protocol.limits`."""
+    """A unit of `engine.limits`."""
     return limited(what, str(request.pipeline), "engine", request)
 
 

@@ -1,5 +1,7 @@
 """The accuracy report's judgement, without a TVM: limits, the first bad node, the verdict."""
 
+from dataclasses import replace
+
 import pytest
 
 from page_session import forward_graph, joint_graph
@@ -11,6 +13,7 @@ from relascope.passes.catalogue import default_pipeline
 
 LIMIT = accuracy.LIMITS["float64"]
 RIGHT, WRONG = 1e-15, 1e-3
+DTYPES = accuracy.DTYPES
 FORWARD, TRAINING = default_pipeline("relay", False), default_pipeline("relay", True)
 
 
@@ -93,6 +96,28 @@ def rows(size):
 )
 def test_float64_tells_rounding_from_a_fault(size, words):
     assert words in accuracy.verdict(rows(size))
+
+
+@pytest.mark.parametrize(
+    ("size", "kinds", "told"),
+    [
+        ({"float32": 1e-6, "float64": 0.0}, DTYPES, ("right", "float32")),
+        ({"float32": 2e-4, "float64": 0.0}, DTYPES, ("rounding", "float32")),
+        ({"float32": 2e-4, "float64": 2e-10}, DTYPES, ("wrong", "float64")),
+        ({"float32": 2e-4, "float64": 2e-10}, DTYPES[:1], ("over", "float32")),
+    ],
+)
+def test_each_kind_of_inputs_has_one_verdict(size, kinds, told):
+    found = [replace(r, inputs=k) for r in rows(size) for k in ("tiny", "edges")]
+    found = [r for r in found if r.dtype in kinds]
+    tiny, edges = accuracy.by_inputs(found)
+    assert (tiny.inputs, edges.inputs, tiny.row) == (
+        "tiny",
+        "edges",
+        replace(edges.row, inputs="tiny"),
+    )
+    assert (tiny.verdict, tiny.row.dtype) == told
+    assert (tiny.row.error, tiny.row.scale) == (size[tiny.row.dtype], 1.0)
 
 
 def test_a_cut_is_not_blamed_for_gradients_and_a_split_is():

@@ -13,9 +13,12 @@ from progress import quiet
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
-from relascope.engine.protocol.source import ModelSource, parse_inputs, source_from_file
+from relascope.engine.protocol.source import INPUTS, ModelSource, parse_inputs, source_from_file
+from relascope.engine.pytorch.input_sets import inputs_of
 from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module
 from traces import forget_inputs, net, save
+
+DTYPES = (torch.float32, torch.float64)
 
 
 def load(*args, **kwargs):
@@ -28,6 +31,33 @@ class Mask:
     rate: float
     shape: tuple
     dtype: str
+
+
+# What a model is run on.
+
+
+def test_other_inputs_keep_masks_and_stay_in_range():
+    mask = torch.tensor([[0.0, 0.0, -1e30]])
+    ids, lengths = torch.arange(30, 90).reshape(3, 20), torch.tensor([4, 4, 4])
+    drawn = torch.rand(3, 8)
+    samples = (mask, ids, lengths, drawn, mask.bool(), drawn.double())
+    found = {k: inputs_of(k, samples, 0) for k in INPUTS[1:]}
+    for kind, (kept, other, same, floats, bools, doubles) in found.items():
+        assert kept is mask and same is lengths and bools is samples[4]
+        assert (other.shape, other.dtype) == (ids.shape, ids.dtype)
+        assert int(other.min()) >= 30 and int(other.max()) <= 89
+        assert (floats.shape, floats.dtype, doubles.dtype) == (drawn.shape, *DTYPES)
+        again = inputs_of(kind, (drawn.double(), ids, lengths, drawn), 0)[0].float()
+        assert torch.equal(again, inputs_of(kind, (drawn,), 0)[0]), "the same in each dtype"
+    size = {k: float(v[3].abs().max()) for k, v in found.items()}
+    assert size["tiny"] < 1e-28 < 1.0 < size["normal"] < 10 < 1e3 < size["cancelling"]
+    assert size["large"] > 1e4
+    pairs = found["cancelling"][3].reshape(-1, 2)
+    assert float(pairs.sum(1).abs().max()) < 10, "neighbours cancel"
+    edges = found["edges"][3]
+    assert {0.5, -0.5, 1.0, 0.0, 6.0} <= set(edges.flatten().tolist())
+    assert bool((edges.signbit() & (edges == 0)).any()), "the negative zero"
+    assert set(found["edges"][1].flatten().tolist()) == {30, 89}
 
 
 # What a person types.

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import torch
 
 from engines import shared
 from relascope.commands.main import main
@@ -12,7 +13,7 @@ from relascope.engine.client import EngineClient
 from relascope.engine.faults.bundle import siblings
 from relascope.engine.jobs.cut import joint_of, with_cut
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.source import INPUTS, ModelSource
 from relascope.engine.registry import ENGINES
 from relascope.passes import catalogue
 from relascope.passes.catalogue import default_pipeline, read_pipeline, user
@@ -160,6 +161,47 @@ def test_a_pass_without_end_is_a_step_that_failed(ir, tmp_path, monkeypatch, cap
     assert main(["graph", *given, *limits[2:], "--passes", "cse|hog"]) == 1
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["message"].startswith("Step 2, hog, failed: hog took more than")
+
+
+CLIPS = {
+    "relay": """
+def clips(program):
+    return with_main(program, body=relay.clip(program.main.body, -100.0, 100.0))
+""",
+    "relax": """
+def clips(program):
+    maker = rewrite.Maker(set(), {})
+    result = rewrite.results(program.main, rewrite.bindings(program.main))[0]
+    maker.emit(relax.op.clip(result, -100.0, 100.0))
+    return with_main(program, bound=maker.bound)
+""",
+}
+
+
+@pytest.mark.parametrize("ir", ENGINES)
+def test_a_fault_shows_on_the_inputs_that_meet_it(ir, tmp_path, monkeypatch, capsys):
+    own = tmp_path / "own.py"
+    source = (PASSES if ir == "relay" else RELAX) % ir + CLIPS[ir]
+    own.write_text(source.replace("import own_helper\n", ""))
+    monkeypatch.setenv(user.VARIABLE, "")
+    monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
+    torch.manual_seed(0)
+    file = tmp_path / "linear.pt"
+    torch.jit.trace(torch.nn.Linear(8, 4).eval(), torch.ones(2, 8)).save(str(file))
+    given = [str(file), "--engine", ir, "--pass-file", str(own), "--passes", "cse|clips", "--json"]
+    assert main(["check", *given, "--inputs", "all"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    told = {one["inputs"]: (one["verdict"], one["dtype"]) for one in data["inputs"]}
+    right, wrong = ("right", "float32"), ("wrong", "float64")
+    assert list(told) == list(INPUTS)
+    assert told == {k: wrong if k in ("large", "cancelling") else right for k in INPUTS}
+    assert "forward on large inputs: wrong: over the limit in float64" in data["verdict"]
+    large = next(one for one in data["inputs"] if one["inputs"] == "large")
+    assert large["error"] > 0.9 and large["scale"] > 1e3 and large["limit"] == 1e-10
+    for kind, culprit in (("large", "clips"), ("edges", None)):
+        assert main(["bisect", *given, "--inputs", kind]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["culprit"] or {}).get("pass") == culprit
 
 
 @pytest.mark.parametrize("ir", ENGINES)

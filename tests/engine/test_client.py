@@ -17,7 +17,7 @@ from place import ROOT, SESSIONS
 from relascope.core.errors import EngineError
 from relascope.engine.building.explain import explain
 from relascope.engine.client import EngineClient
-from relascope.engine.protocol.limits import Limits
+from relascope.engine.limits import Limits
 
 FAKE = "fake_session:FakeSession"
 

@@ -243,6 +243,13 @@ def test_the_accuracy_report_has_the_rows_of_the_command_line(page):
     assert len(table) == 2 * (3 + 2 * len(STRATEGIES))
     assert table["passed"].all()
     assert "Every stage agrees" in page.success[0].value
+    page.multiselect(key="keep_check_inputs").set_value(["tiny", "edges"])
+    settle(page.run())
+    page.button(key="check_all").click()
+    settle(page.run())
+    each = next(d.value for d in page.dataframe if "worst tensor" in d.value)
+    assert len(each) == 2 * len(table)
+    assert set(each["inputs"]) == {"tiny", "edges"}
 
 
 def test_a_wrong_stage_shows_its_first_bad_node_in_the_graph(page):

@@ -378,6 +378,10 @@ def accuracy_document(model: str, ir: str, target: str, rows: Sequence[accuracy.
         "engine": ir,
         "target": target,
         "stages": plain(rows),
+        "inputs": [
+            {**plain(one.row), "inputs": one.inputs, "verdict": one.verdict}
+            for one in accuracy.by_inputs(rows)
+        ],
         "passed": bool(rows) and all(r.passed for r in rows),
         "verdict": accuracy.verdict(rows),
     }

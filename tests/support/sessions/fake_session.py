@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from relascope.core.errors import EngineError
-from relascope.engine.protocol.limits import limited
+from relascope.engine.limits import limited
 from relascope.engine.protocol.targets import EngineInfo
 
 

@@ -7,7 +7,7 @@ import threading
 import streamlit as st
 
 from relascope.engine.client import EngineClient
-from relascope.engine.protocol.limits import of_page
+from relascope.engine.limits import of_page
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.panels.shell.desk import Desk
 

@@ -9,6 +9,7 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.source import INPUTS
 from relascope.passes.catalogue import default_pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.component import View, graph_view
@@ -26,13 +27,23 @@ def show(screen: Screen, target: str) -> None:
     Args:
         target: of TVM, which runs on this machine.
     """
-    stages = _stages(screen)
+    kinds = st.session_state.get("keep_check_inputs") or INPUTS[:1]
+    stages = accuracy.with_inputs(_stages(screen), kinds)
     about = (
         "Compares the forward, the gradient, and the cut and split of each strategy with PyTorch, "
         "in float32 and float64, and names the node where an error first jumps."
     )
     title, label, of = "Is it right?", "Check every stage", (stages, target)
-    if not section(title, label, "check_all", about, of, screen.desk.forget_errors):
+    pressed = section(title, label, "check_all", about, of, screen.desk.forget_errors)
+    st.multiselect(
+        "Inputs",
+        INPUTS,
+        key="keep_check_inputs",
+        placeholder=INPUTS[0],
+        help="The sample's own values, or others of its types: normal, large and tiny ones, "
+        "neighbours that cancel, and values at which operators change their mind.",
+    )
+    if not pressed:
         return
     rows: list[accuracy.Row] = []
     shown: list[accuracy.Stage] = []
@@ -51,9 +62,9 @@ def show(screen: Screen, target: str) -> None:
     if complete:
         say = st.success if all(r.passed for r in rows) else st.error
         say(accuracy.verdict(rows))
-    chosen = _table(rows)
-    if chosen is not None and rows[chosen].first_bad is not None:
-        _node(screen, shown[chosen], rows[chosen].first_bad)
+    at = _table(rows)
+    if at is not None and rows[at].first_bad is not None:
+        _node(screen, shown[at], rows[at].first_bad)
 
 
 def _stages(screen: Screen) -> tuple[accuracy.Stage, ...]:
@@ -76,9 +87,9 @@ def _table(rows: list[accuracy.Row]) -> int | None:
         return None
     chosen = table(
         plain(rows),
-        "stage; strategy; dtype; passed; max abs error: max_abs; relative to scale: max_rel; "
-        "limit; worst tensor: worst; first bad node: first_bad.title; in: first_bad.scope; "
-        "failure: failure.message",
+        "inputs; stage; strategy; dtype; passed; max abs error: max_abs; relative to "
+        "scale: max_rel; limit; worst tensor: worst; first bad node: first_bad.title; "
+        "in: first_bad.scope; failure: failure.message",
         key="accuracy_table",
         on_select="rerun",
     )
