@@ -18,6 +18,7 @@ from relascope.engine.relax.building.targets import BLAS, SCHEDULES
 from relascope.engine.relax.session import RelaxSession
 from relascope.engine.server import session as pipeline_session
 from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.joint import MASK_PREFIX
 from relascope.passes.pipeline import Pipeline
 
 LAYER = ModelSource("bert_layer", tokens=6)
@@ -68,7 +69,12 @@ def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(profiled, t
     assert {k.phase for k in found.kernels} == (
         {"forward", "backward"} if training else {"forward"}
     )
+    masks = [n.bytes for n in graph if n.name.startswith(MASK_PREFIX)]
+    assert found.mask_bytes == sum(masks)
+    assert bool(masks) == training
     if training:
+        bare = replace(found, mask_bytes=0)
+        assert found.peak_bytes - bare.peak_bytes == found.mask_bytes
         assert found.estimated_peak_bytes == pytest.approx(found.peak_bytes, rel=0.1)
 
 
