@@ -191,6 +191,7 @@ def test_bert_layer_from_trace_to_timing(journey):
     journey.shot("code")
 
 
+@pytest.mark.exhaustive  # each step of its way is tested by itself
 def test_bert_layer_in_relax_trains_is_cut_and_timed(journey):
     journey = journey(query="ir=Relax")
     page = journey.page

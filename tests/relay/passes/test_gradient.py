@@ -106,6 +106,7 @@ def test_samples_in_train_mode_agree_with_pytorch(sample, dtype, output_limit, g
     compare(model, outputs, gradients, output_limit, gradient_limit)
 
 
+@pytest.mark.exhaustive  # its parts are tested by themselves
 def test_a_whole_bert_with_embeddings_and_pooler_agrees_with_pytorch():
     from transformers import BertConfig, BertModel
 
