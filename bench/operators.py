@@ -514,16 +514,21 @@ def tried(path: Path) -> list[Row]:
 
 
 def verdicts(rows: Iterable[Row], phase: str, dtype: str = "") -> dict[str, str]:
-    """By entry: "wrong", "crash", "right" (in every sample), "part" (else refused), "refused"."""
+    """By entry: "wrong", "crash", "right" (in every sample), "elements" (in every sample but those
+    with a tensor without elements, which are refused), "part" (others are refused), "refused"."""
     seen: dict[str, Counter[str]] = {}
     for row in rows:
         if row.get("phase") == phase and (not dtype or row["dtype"] == dtype):
-            seen.setdefault(row["op"], Counter())[row["verdict"]] += 1
+            empty = row["verdict"] == "refused" and "without elements" in row["message"]
+            seen.setdefault(row["op"], Counter())["empty" if empty else row["verdict"]] += 1
     result = {}
     for name, found in seen.items():
         bad = next((v for v in ("wrong", "crash") if found[v]), "")
-        refused = "part" if found["right"] else "refused"
-        good = refused if found["refused"] else "right" if found["right"] else "skipped"
+        if found["refused"] or not found["right"]:
+            refused = found["refused"] or found["empty"]
+            good = "part" if found["right"] else "refused" if refused else "skipped"
+        else:
+            good = "elements" if found["empty"] else "right"
         result[name] = bad or good
     return result
 
@@ -568,7 +573,7 @@ def page(rows: dict[str, list[Row]]) -> str:
                 reasons.setdefault(row["op"], f"{ir.title()}: {_short(row['message'])}")
     lines = [_PAGE_HEAD, "| | " + " | ".join(f"{ir.title()}, {p}" for p, ir in columns) + " |"]
     lines.append("|---|" + "---:|" * len(columns))
-    for verdict in ("right", "part", "refused", "wrong", "crash"):
+    for verdict in ("right", "elements", "part", "refused", "wrong", "crash"):
         counts = [
             sum(v == verdict for v in verdicts(rows[ir], p, "float32").values())
             for p, ir in columns
@@ -611,10 +616,11 @@ What each engine does with the operators of PyTorch's own test database, each tr
 samples that it has: imported, built, run, differentiated, and held against PyTorch.
 `python bench/operators.py --page` writes this page.
 
-*right*: every sample gives PyTorch's numbers, shapes and dtypes, NaN and infinities too. *part*:
-some samples are refused, all others are right. *refused*: an error in words names the operator and
-its module. *wrong* and *crash* are faults. An empty field: there is nothing to compare, such as the
-gradient of an operator that has none.
+*right*: every sample gives PyTorch's numbers, shapes and dtypes, NaN and infinities too.
+*elements*: the same, and samples with a tensor that has no elements are refused, as both engines do
+with all of these. *part*: other samples are refused, too, and the rest is right. *refused*: an
+error in words names the operator and its module. *wrong* and *crash* are faults. An empty field:
+there is nothing to compare, such as the gradient of an operator that has none.
 
 Entries by their samples in float32:
 """
