@@ -190,7 +190,10 @@ def test_a_budget_below_what_must_be_saved_is_refused():
     )
     with pytest.raises(ValueError, match="no cut keeps less than 32"):
         cut(graph, "budget", 31)
-    assert cut(graph, "budget", 32).ids == ("r",)
+    assert cut(graph, "budget", 32).ids == cut(graph, "inputs_only").ids == ("r",)
+    for by_hand in (lambda: cut(graph, recompute=["r"]), lambda: cut_at(graph, [])):
+        with pytest.raises(ValueError, match=r"r \(random.uniform\) must be saved: .* other"):
+            by_hand()
 
 
 @pytest.mark.parametrize("strategy", CHOOSING)

@@ -174,7 +174,8 @@ def test_a_layers_gradients_agree_whatever_is_computed_again(
     products = [i for i in found.recomputed if is_product(joint.by_id[i])]
     assert bool(products) == (strategy == "budget")
     if name == "bert_layer":
-        assert found.bytes < 0.67 * 664_160  # what PyTorch keeps
+        assert found.bytes < 0.71 * 759_584  # what PyTorch keeps, masks included in both
+        assert found.bytes - found.mask_bytes < 0.67 * 664_160
     assert found.bytes < 0.8 * cut(joint, "keep_all").bytes
     compared = session.check(
         BuildRequest(source, TRAINING, QUICK).split_at(found.ids), progress=quiet
