@@ -252,6 +252,12 @@ def test_what_float32_hides_is_looked_for_in_float64(asked):
     assert [t["outcome"] for t in data["log"][:2]] == ["good", "wrong"]
 
 
+def test_a_fault_behind_rounding_that_is_everywhere_is_looked_for_in_float64(asked):
+    data = asked(faulty_session.ROUGH_IMPORT, "--passes", PIPELINE)
+    assert (data["culprit"]["pass"], data["kind"]) == ("fold", "wrong")
+    assert data["verdict"].endswith("That is in float64: it is wrong, not rounded.")
+
+
 def test_a_fault_behind_a_permitted_rounding_is_found(asked):
     wrong = faulty_session.WRONG_FOLD, "--passes", PIPELINE
     assert asked(*wrong, "--rtol", "0.6")["culprit"] is None

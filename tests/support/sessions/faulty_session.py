@@ -18,6 +18,7 @@ SLOW_CHECK = 27  # `check` takes a minute
 WHOLE_FOLD = 28  # as WRONG_FOLD, but it takes a pipeline to show it
 SLOW_NARROW = 29  # as WRONG_FOLD, and `narrow` takes a minute
 FINE_FOLD = 30  # as WRONG_FOLD, in float64 alone
+ROUGH_IMPORT = 31  # as FINE_FOLD, and all is wrong in float32
 
 
 class FaultySession(PageSession):
@@ -39,9 +40,12 @@ class FaultySession(PageSession):
         if source.seed == RAISING_FOLD and "fold" in on:
             raise EngineError("pass", "No good.", "FoldConstant")
         rough = source.seed == ROUGH_FOLD and source.dtype == "float32"
-        wrong = source.seed == WRONG_IMPORT
+        rough_all = source.seed == ROUGH_IMPORT and source.dtype == "float32"
+        wrong = source.seed == WRONG_IMPORT or rough_all
         wrong |= "fold" in on and (source.seed in (WRONG_FOLD, WHOLE_FOLD, SLOW_NARROW) or rough)
-        wrong |= "fold" in on and source.seed == FINE_FOLD and source.dtype == "float64"
+        wrong |= (
+            "fold" in on and source.seed in (FINE_FOLD, ROUGH_IMPORT) and source.dtype == "float64"
+        )
         found = super().check(request, captures, progress=progress)
         return tuple(replace(c, max_abs=0.25, max_rel=0.5) for c in found) if wrong else found
 
