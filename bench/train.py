@@ -1,9 +1,10 @@
 """Train a small BERT classifier with TVM and with PyTorch alone, and compare the loss curves.
 
     python bench/train.py --engine relax --steps 50
+    python bench/train.py --engine relax --verify-cost
 
 Weights, data, dropout and optimiser are the same by seed. Prints the largest difference between the
-two curves and the median time of a step of each.
+two curves and the median time of a step of each; or what `verify` adds to the first step.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from relascope.engine.dispatch import add_tvm_dispatch
 from relascope.engine.registry import ENGINES
+from relascope.samples import build
 
 BATCH, TOKENS = 8, 16
 CONFIG = {
@@ -76,13 +78,38 @@ def losses(
     return found
 
 
+def print_verify_cost(engine: str, turns: int = 6) -> None:
+    """Print what samples take from `add_tvm_dispatch` to their first gradients, in turns.
+
+    Args:
+        turns: of which the fastest count, for what else the machine does only adds to a build.
+    """
+    for name in ("mlp", "bert_layer"):
+        took: dict[bool, list[float]] = {True: [], False: []}
+        for verify in [*took] * turns:
+            module, inputs = build(name, training=True)
+            began = time.perf_counter()
+            add_tvm_dispatch(module, inputs, engine=engine, verify=verify)
+            results = module(*inputs)
+            sum(t.sum() for t in torch.utils._pytree.tree_leaves(results)).backward()
+            took[verify].append(time.perf_counter() - began)
+        with_it, without = (min(took[v]) for v in took)
+        added = 1e3 * (with_it - without)
+        print(f"{engine}, {name}: {without:.2f} s without verify, with it {added:+.0f} ms")
+
+
 def main() -> None:
     """Print both curves' difference and the times of a step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
     parser.add_argument("--steps", type=int, default=50)
+    about = "time what add_tvm_dispatch(verify=True) adds instead"
+    parser.add_argument("--verify-cost", action="store_true", help=about)
     options = parser.parse_args()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
+    if options.verify_cost:
+        print_verify_cost(options.engine)
+        return
     times: dict[str, list[float]] = {"pytorch": [], options.engine: []}
     theirs = losses(None, options.steps, times["pytorch"])
     ours = losses(options.engine, options.steps, times[options.engine])

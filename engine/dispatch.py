@@ -351,16 +351,15 @@ class _Mode:
                 return found
 
         ours, theirs = results(own=False), results(own=True)
-        gradients = [scale_of(t) for n, t in theirs.items() if n.startswith("gradient")]
-        floor = gradient_floor(gradients)
+        scales = {n: scale_of(t) for n, t in theirs.items()}
+        floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
         worst = "", 0.0
         for name in dict.fromkeys((*theirs, *ours)):
             error = math.inf
             if name in ours and name in theirs and ours[name].shape == theirs[name].shape:
-                scale = scale_of(theirs[name])
                 least = floor if name.startswith("gradient") else 0.0
-                compared = ours[name], theirs[name], scale, max(scale, least)
-                error = comparison(name, *compared).max_rel / _LIMITS.get(theirs[name].dtype, 0.5)
+                about = ours[name], theirs[name], scales[name], max(scales[name], least), False
+                error = comparison(name, *about).max_rel / _LIMITS.get(theirs[name].dtype, 0.5)
                 error = math.inf if ours[name].dtype != theirs[name].dtype else error
             worst = max(worst, (name, error), key=lambda pair: pair[1])
         if worst[1] > 1:
