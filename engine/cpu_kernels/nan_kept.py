@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from relascope.engine.cpu_kernels.vector_math import type_of
+from relascope.engine.cpu_kernels.vector_math import number_of, type_of
 
 CHANGED = ("Max", "Min", "BufferStore")
 """Nodes that a rule changes, and "NE"."""
@@ -62,7 +62,7 @@ def rule(
         name = _name(getattr(node, "value", None))
         if _name(node) == "BufferStore" and name in ("Max", "Min"):
             first = node.value.a
-            read = getattr(first, _LOADS.get(_name(first), ""), None)
+            read = _read(first)
             if read is not None and read.same_as(node.buffer):
                 extremes.append((node.buffer, name))
 
@@ -82,7 +82,7 @@ def rule(
 
 def _begun(tir: Any, store: Any, extremes: Sequence[tuple[Any, str]]) -> Any:
     """A store, with infinity in place of the largest number where a minimum begins with that."""
-    number, (dtype, _) = _number(store.value), _dtype(store.value)
+    number, (dtype, _) = number_of(store.value), _dtype(store.value)
     if number is None or abs(number) != _LARGEST.get(dtype):
         return store
     name = "Max" if number < 0 else "Min"
@@ -99,24 +99,19 @@ def _kept(tir: Any, node: Any, call: Callable[..., Any] | None = None) -> Any:
         return node
     made = type(node)
     name = made.__name__
-    whole, unsigned, infinity = _BITS[dtype]
     bound: list[tuple[Any, Any]] = []
 
     def held(value: Any) -> Any:
         """A value that is computed once."""
-        if _name(value) in ("Var", *_LOADS) or _number(value) is not None:
+        if _name(value) in ("Var", *_LOADS) or number_of(value) is not None:
             return value
         bound.append((tir.Var("x", dtype + lanes), value))
         return bound[-1][0]
 
-    def is_nan(value: Any) -> Any:
-        bits = tir.reinterpret(whole + lanes, value)
-        return tir.GT(bits & tir.const(unsigned, whole + lanes), tir.const(infinity, whole + lanes))
-
     if name in ("Max", "Min"):
-        if _number(node.b) is not None:  # what comes second is kept
+        if number_of(node.b) is not None:  # what comes second is kept
             return made(node.b, node.a)
-        if _number(node.a) is not None or _buffer_name(node.a).startswith(_UNSEEN):
+        if number_of(node.a) is not None or _buffer_name(node.a).startswith(_UNSEEN):
             return node
         if call is not None and dtype != "float16":
             intrinsic = {"Max": "llvm.maximum", "Min": "llvm.minimum"}[name]
@@ -127,8 +122,8 @@ def _kept(tir: Any, node: Any, call: Callable[..., Any] | None = None) -> Any:
         sides = held(node.a), held(node.b)
         result = made(*sides)
         for value in sides:
-            if _number(value) is None:
-                strange = is_nan(value)
+            if number_of(value) is None:
+                strange = _is_nan(tir, value)
                 result = (
                     tir.Or(result, strange) if name == "NE" else tir.And(result, tir.Not(strange))
                 )
@@ -137,8 +132,102 @@ def _kept(tir: Any, node: Any, call: Callable[..., Any] | None = None) -> Any:
     return result
 
 
+def _is_nan(tir: Any, value: Any) -> Any:
+    dtype, lanes = _dtype(value)
+    whole, unsigned, infinity = _BITS[dtype]
+    bits = tir.reinterpret(whole + lanes, value)
+    return tir.GT(bits & tir.const(unsigned, whole + lanes), tir.const(infinity, whole + lanes))
+
+
+def places(
+    tir: Any,
+    walk: Callable[[Any, Callable[[Any], None]], Any],
+    equal: Callable[[Any, Any], bool],
+    body: Any,
+) -> Rule:
+    """The rule for "Select", "Sub" and "Call" nodes before a kernel is lowered.
+
+    Where the place of the largest (smallest) element is looked for, it is the first NaN's, and the
+    first element's where all are infinite. Where a remainder is written as a - trunc(a / b) * b,
+    which infinity has none of, it is LLVM's. Where a logarithm adds a number that stands in a
+    buffer, it gets the number, so that `vector_math` knows it.
+
+    Args:
+        tir, walk, body: as in `rule`.
+        equal: whether two expressions are the same.
+    """
+    kept: dict[str, list[Any]] = {"best": []}
+
+    def stores(load: Any) -> list[Any]:
+        """What the kernel writes where an expression reads."""
+        if "stores" not in kept:
+            found = kept["stores"] = []
+            walk(body, lambda n: found.append(n) if _name(n) == "BufferStore" else None)
+        read = _read(load.value if _name(load) == "Cast" else load)
+        return [s for s in kept["stores"] if read is not None and read.same_as(s.buffer)]
+
+    def logarithm(call: Any) -> Any:
+        total = call.args[0]
+        if call.op.name.partition(".")[2] != "log" or _name(total) != "Add":
+            return call
+        sides = [stores(s) for s in (total.a, total.b)]
+        numbers = [number_of(s[0].value) if len(s) == 1 else None for s in sides]
+        if numbers.count(None) != 1:
+            return call
+        number, rest = (numbers[0], total.b) if numbers[1] is None else (numbers[1], total.a)
+        return tir.log(rest + _like(tir, number, rest))
+
+    def better(node: Any) -> Any:
+        """The sides of a comparison of the best element so far, a float, with another."""
+        compares = _name(node) in ("GT", "LT") and _dtype(node.a)[0] in _BITS
+        return (node.a, node.b) if compares and stores(node.a) else None
+
+    def changed(node: Any) -> Any:
+        if _name(node) in ("Sub", "Call"):
+            return _remainder(tir, equal, node) if _name(node) == "Sub" else logarithm(node)
+        condition, index = node.condition, node.true_value
+        found = better(condition.a if _name(condition) == "Or" else condition)
+        if found is None:
+            return node
+        best, value = found
+        lost = _is_nan(tir, best)
+        if _name(condition) != "Or":
+            same = equal(index, best) and equal(node.false_value, value)
+            if not same or not any(_read(best).same_as(b) for b in kept["best"]):
+                return node
+            return tir.Select(tir.Or(condition, lost), best, value)
+        tie = condition.b
+        if _name(tie) != "And" or _name(tie.a) != "EQ" or not stores(index):
+            return node
+        kept["best"].append(_read(best))
+        both = tir.Or(tie.a, tir.And(lost, _is_nan(tir, value)))
+        first = tir.And(lost, tir.Not(_is_nan(tir, value)))
+        wins = tir.Or(tir.Or(condition.a, first), tir.And(both, tie.b))
+        begun = tir.GE(index, tir.const(0, str(type_of(index).dtype)))
+        return tir.Select(tir.And(begun, wins), index, node.false_value)
+
+    return changed
+
+
+def _remainder(tir: Any, equal: Callable[[Any, Any], bool], node: Any) -> Any:
+    product = node.b
+    if _dtype(node)[0] not in _BITS or _name(product) != "Mul":
+        return node
+    for whole, by in ((product.a, product.b), (product.b, product.a)):
+        if _name(whole) == "Call" and whole.op.name == "tir.trunc":
+            quotient = whole.args[0]
+            if _name(quotient) == "Div" and equal(quotient.a, node.a) and equal(quotient.b, by):
+                return tir.Mod(node.a, by)
+    return node
+
+
+def _read(value: Any) -> Any:
+    """The buffer that an expression reads, None if it does not."""
+    return getattr(value, _LOADS.get(_name(value), ""), None)
+
+
 def _buffer_name(value: Any) -> str:
-    return str(getattr(getattr(value, _LOADS.get(_name(value), ""), None), "name", ""))
+    return str(getattr(_read(value), "name", ""))
 
 
 def _name(node: Any) -> str:
@@ -156,10 +245,3 @@ def _like(tir: Any, number: float, value: Any) -> Any:
     dtype, lanes = _dtype(value)
     constant = tir.FloatImm(dtype, number)
     return tir.Broadcast(constant, int(lanes[1:])) if lanes else constant
-
-
-def _number(value: Any) -> float | None:
-    """The number that an expression is, or is a vector of; None of others, and of NaN."""
-    constant = value.value if _name(value) == "Broadcast" else value
-    known = _name(constant) == "FloatImm" and not math.isnan(constant.value)
-    return float(constant.value) if known else None

@@ -4,6 +4,9 @@ By itself TVM calls the C library for each element of `exp`, `erf`, `tanh` and `
 a loop with one of them runs an element at a time. Here they are polynomials, a few units in the
 last place from the exact value. NaN stays NaN, and infinities give their limits. Other dtypes are
 computed as before. Squares and cubes, which `pow` is asked for, are products, as PyTorch has them.
+
+TVM has no log1p: its frontends write `log(1 + y)`, which loses all digits of a small y. That is
+computed as log1p, whatever the schedules.
 """
 
 from __future__ import annotations
@@ -51,6 +54,9 @@ _TANH_SMALL = 0.3
 """Below this the series is within 5e-8 of tanh; above, 1 - 2 / (exp(2x) + 1) loses no digits."""
 
 
+_LOG1P_TERMS = {"float32": 9, "float64": 18}
+"""Of the series of log(1 + y) in y / (2 + y), by dtype, for y from -1/2 to 1."""
+
 LOWERING = "llvm.FLowerIntrinsic"
 """Attribute of an operator: what LLVM is told in its place."""
 
@@ -71,7 +77,7 @@ class VectorMath:
         self._tir, self._call = tir, call
         self._used = False
         rules = {"exp": self._exp, "erf": self._erf, "tanh": self._tanh, "sigmoid": self._sigmoid}
-        first: dict[str, Callable[..., Any]] = {"pow": self._power}
+        first: dict[str, Callable[..., Any]] = {"pow": self._power, "log": self._log}
         first |= {name: functools.partial(self._lowered, rule) for name, rule in rules.items()}
         for name, rule in first.items():
             theirs = tvm.ir.Op.get(f"{prefix}.{name}").get_attr(LOWERING)
@@ -103,6 +109,28 @@ class VectorMath:
             return theirs(call)
         x = self._tir.Var("x", dtype)
         return self._tir.Let(x, base, x * x if times == 2.0 else x * x * x)
+
+    def _log(self, theirs: Callable[[Any], Any], call: Any) -> Any:
+        """2 atanh(y / (2 + y)) is log(1 + y) with all of y's digits."""
+        total, kind, tir = call.args[0], str(type_of(call).dtype), self._tir
+        terms = _LOG1P_TERMS.get(kind.partition("x")[0])
+        one = tir.const(1.0, kind)
+        sides = (total.a, total.b) if type(total).__name__ == "Add" else ()
+        rest = [s for s in sides if number_of(s) != 1.0]
+        if terms is None or len(rest) != 1:
+            return theirs(call)
+        y = tir.Var("y", kind)
+
+        def number(value: float) -> Any:
+            return tir.const(value, kind)
+
+        z = tir.Var("z", kind)
+        series = number(2 / (2 * terms - 1))
+        for term in range(terms - 2, -1, -1):
+            series = series * (z * z) + number(2 / (2 * term + 1))
+        small = tir.Let(z, y / (y + number(2.0)), z * series)
+        near = tir.And(tir.GE(y, number(-0.5)), tir.LE(y, one))
+        return tir.Let(y, rest[0], tir.Select(near, small, theirs(tir.log(y + one))))
 
     def _bound(self, value: Any, rule: Callable[[Any], Any]) -> Any:
         """A rule's result for a value that is computed once."""
@@ -165,9 +193,18 @@ class VectorMath:
         )
 
     def _unless_nan(self, x: Any, result: Any) -> Any:
-        return self._tir.Select(self._tir.isnan(x), x, result)
+        # By bits: a comparison of x with itself is left out where TVM lets LLVM think of no NaN.
+        size = self._tir.reinterpret("int32", x) & self._tir.const(0x7FFFFFFF, "int32")
+        return self._tir.Select(size > self._tir.const(0x7F800000, "int32"), x, result)
 
 
 def type_of(call: Any) -> Any:
     """What says the dtype of an expression: itself, or its type in newer TVMs."""
     return call if hasattr(call, "dtype") else call.ty
+
+
+def number_of(value: Any) -> float | None:
+    """The number that an expression is, or is a vector of; None of others, and of NaN."""
+    constant = value.value if type(value).__name__ == "Broadcast" else value
+    known = type(constant).__name__ == "FloatImm" and not math.isnan(constant.value)
+    return float(constant.value) if known else None

@@ -31,6 +31,7 @@ from relascope.engine.pytorch.operators.compositions import (
     composing,
     lacks_axes,
     name_of,
+    stays,
     with_an_axis,
 )
 from relascope.engine.pytorch.unlike import REWRITE, unknown
@@ -228,7 +229,7 @@ class _Writer:
         args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
         if lacks_axes(op, self.value(args)):
             return self.decomposed(op, partial(with_an_axis, op), args, kwargs)
-        if not self.known(name_of(op)):
+        if not self.known(name_of(op)) and not stays(op, self.value(args)):
             return self.decomposed(op, op, args, kwargs)
         node = self.graph.call_function(op, tuple(args), kwargs)
         with self.without_memory(op):

@@ -102,6 +102,134 @@ def test_nan_and_infinity_are_kept(name, length, target):
     forward_agrees(KEEPING[name], STRANGE[:length], target=target)
 
 
+PLACED = torch.tensor(
+    [
+        [1, torch.nan, torch.inf, torch.nan],
+        [torch.inf, -torch.inf, 2, 3],
+        [-torch.inf] * 4,
+        [5, 1, 5, 0],
+    ]
+)
+
+
+@pytest.mark.parametrize("target", [QUICK, None])
+@pytest.mark.parametrize("name", ["argmax", "argmin", "max", "min"])
+def test_the_place_of_the_largest_is_that_of_the_first_nan(name, target):
+    def placed(x):
+        found = getattr(x, name)(1)
+        return found if name.startswith("arg") else found.indices
+
+    forward_agrees(placed, PLACED, target=target)
+
+
+# Small numbers, which log(1 + x) has no digits of.
+
+
+@pytest.mark.parametrize("function", [torch.log1p, F.softplus, F.mish])
+def test_small_numbers_keep_their_digits(function):
+    x = torch.tensor([1e-9, -1e-9, 3e-5, -0.4, 0.7, 1.1, 20.0])
+    x = x - 20 if function is F.softplus else x
+    live, values = program(function, (x,))
+    exact = function(x.double())
+    assert ((live.forward(values)[0] - exact) / exact).abs().max() < 5e-7
+
+
+# Quotients and remainders.
+
+NUMBERS = torch.tensor([1, -1, torch.inf, -torch.inf, torch.nan, 2.4, -2.4, 0, 5, 1])
+DIVISORS = torch.tensor([0.1, 0.1, 2, 2, 1, torch.inf, -torch.inf, 3, 0, torch.nan])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.fmod,
+        torch.remainder,
+        torch.floor_divide,
+        lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+        lambda x, y: x / 0 + x * 0.0,
+    ],
+)
+def test_quotients_and_remainders(function):
+    forward_agrees(function, NUMBERS, DIVISORS)
+    forward_agrees(function, NUMBERS.flip(0), DIVISORS)
+
+
+def test_a_remainder_by_a_number():
+    forward_agrees(lambda x: torch.remainder(x, 0.1) + x // 0.1, drawn(20))
+    forward_agrees(lambda x: x // 2 + x % 3, torch.tensor([7, -7, 5, 0]))
+
+
+# Gradients: ten elements, for which PyTorch takes its scalar code.
+
+SLOPES = {
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "hardtanh": F.hardtanh,
+    "clamp": lambda x: x.clamp(-0.5, 1),
+    "elu": F.elu,
+    "celu": F.celu,
+    "selu": F.selu,
+    "softplus": lambda x: F.softplus(x, 3, 0.2),
+    "softshrink": F.softshrink,
+    "threshold": lambda x: F.threshold(x, 0.5, 2.0),
+    "max": lambda x: x.max(),
+    "min": lambda x: x.min(),
+    "amax": lambda x: x.amax(),
+    "maximum": lambda x: torch.maximum(x, NUMBERS),
+    "minimum": lambda x: torch.minimum(NUMBERS, x),
+    "huber": lambda x: F.huber_loss(x, NUMBERS, reduction="none", delta=0.5),
+    "smooth_l1": lambda x: F.smooth_l1_loss(x, NUMBERS, reduction="none"),
+    "whole": lambda x: x - x.long().float() * x.round(),
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_at_edges(name):
+    x = STRANGE if name != "whole" else drawn(6) * 3
+    forward_agrees(SLOPES[name], x)
+    gradients_agree(SLOPES[name], x)
+
+
+def test_hinges_of_losses():
+    x = torch.tensor([[1, torch.nan, torch.inf, 2], [1, 0, -1, 3], [2.5, 1.5, 0.5, 0]])
+    labels = torch.tensor([0, 3, 1]), torch.tensor([[0, 2, -1, 1], [3, -1, 0, 0], [0, 1, 2, 3]])
+    for loss, given in zip((F.multi_margin_loss, F.multilabel_margin_loss), labels, strict=True):
+        for reduction in ("mean", "none"):
+
+            def run(x, y, loss=loss, reduction=reduction):
+                return loss(x, y, reduction=reduction)
+
+            forward_agrees(run, x, given)
+            gradients_agree(run, x, given)
+
+
+@pytest.mark.parametrize("how", [{"size": (7, 6)}, {"scale_factor": 1.7}])
+def test_pixels_between_infinite_ones(how):
+    image = drawn(1, 2, 5, 6)
+    image[0, 0, 1, 2] = torch.inf
+
+    def larger(x):
+        return F.interpolate(x, mode="bilinear", **how)
+
+    forward_agrees(larger, image)
+    gradients_agree(larger, image)
+
+
+def test_the_mean_that_a_layer_norm_returns_has_no_gradient():
+    def both(x):
+        made, mean, _ = torch.native_layer_norm(x, (6,), None, None, 1e-5)
+        return made + mean
+
+    gradients_agree(both, drawn(4, 6))
+
+
+def test_keys_that_no_query_sees():
+    heads = [drawn(1, 2, rows, 8) for rows in (3, 6, 6)]
+    heads[0][0, 0, 1] = torch.nan
+    gradients_agree(lambda *given: F.scaled_dot_product_attention(*given, is_causal=True), *heads)
+
+
 def test_the_largest_of_nothing_but_minus_infinity():
     forward_agrees(lambda x: x.amax(0), torch.full((5, 3), -torch.inf))
     forward_agrees(lambda x: x.amin(0), torch.full((5, 3), torch.inf))

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 _aten = torch.ops.aten
 
 
-def _held(values: Any) -> Tensor:
+def held(values: Any) -> Tensor:
     """A constant of the graph that is being traced."""
     with _disable_current_modes():
         return torch.from_numpy(np.ascontiguousarray(values))
@@ -63,7 +63,7 @@ def _cumulated(later: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
     def run(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         along = [1] * x.dim()
         along[dim] = x.shape[dim]
-        index = _held(np.arange(x.shape[dim])).reshape(along).expand(x.shape)
+        index = held(np.arange(x.shape[dim])).reshape(along).expand(x.shape)
         _, found = _scan(step, dim, x, index)
         return x.gather(dim, found), found
 
@@ -173,18 +173,18 @@ def _largest(x: Tensor, size: list[int], sides: list[np.ndarray]) -> tuple[Tenso
     """The largest of each window and where it stands; of NaN the last."""
     flat, valid = _windows(size, sides)
     lead = list(x.shape[: x.dim() - len(size)])
-    taken = x.reshape([*lead, -1]).index_select(-1, _held(flat.reshape(-1)))
+    taken = x.reshape([*lead, -1]).index_select(-1, held(flat.reshape(-1)))
     taken = taken.reshape([*lead, *flat.shape])
     floating = x.is_floating_point()
     lowest = -math.inf if floating else torch.iinfo(x.dtype).min
-    seen = torch.where(_held(valid), taken, lowest)
+    seen = torch.where(held(valid), taken, lowest)
     index = _aten.argmax.default(seen, -1, True)
     if floating:
-        order = _held(np.arange(1, flat.shape[1] + 1, dtype=np.float32))
-        lost = torch.where(taken.isnan() & _held(valid), order, torch.zeros_like(order))
+        order = held(np.arange(1, flat.shape[1] + 1, dtype=np.float32))
+        lost = torch.where(taken.isnan() & held(valid), order, torch.zeros_like(order))
         last = _aten.argmax.default(lost, -1, True)
         index = torch.where(lost.amax([-1], True) > 0, last, index)
-    where = _held(flat).expand(taken.shape).gather(-1, index)
+    where = held(flat).expand(taken.shape).gather(-1, index)
     result = [*lead, *(s.shape[0] for s in sides)]
     return taken.gather(-1, index).reshape(result), where.reshape(result)
 

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._decomp import core_aten_decompositions, decomposition_table
 
-from relascope.engine.pytorch.operators.along_axes import ALONG
+from relascope.engine.pytorch.operators.along_axes import ALONG, held
 
 _MORE = (
     "_batch_norm_with_update _native_batch_norm_legit any clamp clamp_max clamp_min dist fmod "
@@ -61,6 +62,16 @@ def compositions() -> dict[Any, Callable[..., Any]]:
         packet, _, overload = name.partition(".")
         table[getattr(getattr(aten, packet), overload or "default")] = made
     return table
+
+
+def stays(op: Any, args: list[Any]) -> bool:
+    """Whether an operator stays whole though a frontend does not know it: it does of integers."""
+    made = compositions().get(op)
+    return made in (_divide, _floor_divide, _remainder) and not _in_floats(*args[:2])
+
+
+def _in_floats(x: Any, y: Any) -> bool:
+    return torch.result_type(x, y).is_floating_point
 
 
 _NEED_AXES = (
@@ -230,6 +241,161 @@ def _lgamma(x: Tensor) -> Tensor:
     return torch.where(x.isinf(), math.inf, found)
 
 
+def _floating_pair(x: Tensor, y: Any) -> tuple[Tensor, Tensor]:
+    dtype = torch.result_type(x, y)
+    x = x.to(dtype)
+    return x, y.to(dtype) if isinstance(y, Tensor) else torch.full_like(x, y)
+
+
+def _divide(x: Tensor, y: Any, *, rounding_mode: str | None) -> Tensor:
+    """Rounded, a quotient has no gradient.
+
+    Rounded down, it is made of the exact remainder, as PyTorch does it: the quotient itself may
+    round up to a whole number.
+    """
+    if rounding_mode is None:
+        return x / y
+    if not _in_floats(x, y):
+        return NotImplemented
+    x, y = _floating_pair(x.detach(), y.detach() if isinstance(y, Tensor) else y)
+    if rounding_mode == "trunc":
+        return (x / y).trunc()
+    rest = torch.fmod(x, y)
+    quotient = (x - rest) / y
+    quotient = torch.where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
+    whole = quotient.floor()
+    whole = torch.where(quotient - whole > 0.5, whole + 1, whole)
+    return torch.where(y == 0, x / y, whole)
+
+
+def _floor_divide(x: Tensor, y: Any) -> Tensor:
+    return _divide(x, y, rounding_mode="floor")
+
+
+def _remainder(x: Tensor, y: Any) -> Tensor:
+    """With the sign of y."""
+    if not _in_floats(x, y):
+        return NotImplemented
+    x, y = _floating_pair(x, y)
+    rest = torch.fmod(x, y)
+    return torch.where((rest != 0) & ((y < 0) != (rest < 0)), rest + y, rest)
+
+
+# Activations and losses, whose gradients are PyTorch's at edges, too.
+
+
+def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    """Whose power does not overflow: it has a gradient where it is not taken."""
+    scaled = x * beta if beta != 1 else x
+    far = scaled > threshold
+    curve = torch.where(far, 0.0, scaled).exp().log1p()
+    return torch.where(far, x, curve / beta if beta != 1 else curve)
+
+
+def _reduced(loss: Tensor, reduction: int) -> Tensor:
+    return (loss, loss.mean(), loss.sum())[reduction] if reduction else loss
+
+
+def _huber(x: Tensor, y: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
+    far = (x - y).abs()
+    near = torch.where(far > delta, delta, far)
+    return _reduced(0.5 * near * near + delta * (far - near), reduction)
+
+
+def _smooth_l1(x: Tensor, y: Tensor, reduction: int = 1, beta: float = 1.0) -> Tensor:
+    far = (x - y).abs()
+    if not beta:
+        return _reduced(far, reduction)
+    near = torch.where(far > beta, beta, far)
+    return _reduced(0.5 / beta * near * near + (far - near), reduction)
+
+
+def _hinge(z: Tensor) -> Tensor:
+    return torch.where(z > 0, z, 0.0)  # of NaN, PyTorch's losses make nothing
+
+
+def _multi_margin(
+    x: Tensor,
+    target: Tensor,
+    p: float = 1,
+    margin: float = 1,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+) -> Tensor:
+    single = target.dim() == 0
+    x, target = torch.atleast_2d(x), torch.atleast_1d(target).unsqueeze(1)
+    z = _hinge(margin - x.gather(1, target) + x)
+    z = z if p == 1 else z * z
+    z = z if weight is None else z * torch.atleast_1d(weight)[target]
+    z = torch.where(torch.arange(x.shape[1]) != target, z, 0.0).sum(1) / x.shape[1]
+    return _reduced(z[0] if single and not reduction else z, reduction)
+
+
+def _multilabel_margin(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    size, rank = target.shape, x.dim()
+    x, target = torch.atleast_2d(x), torch.atleast_2d(target)
+    labels = x.shape[1]
+    places = torch.arange(labels)
+    end = torch.where(target == -1, places, labels).amin(-1, keepdim=True)
+    given = places < end  # what stands before the first -1
+    hit = (torch.where(given, target, -1).unsqueeze(-1) == places).any(1)
+    found = x.gather(-1, torch.where(given, target, 0))
+    z = _hinge(1.0 - found.unsqueeze(-1) + x.unsqueeze(1)) / labels
+    z = torch.where(hit.unsqueeze(1) | ~given.unsqueeze(-1), 0.0, z).sum((1, 2))
+    z = z[0] if rank < 2 and not reduction else z
+    return _reduced(z, reduction), hit.to(x.dtype).reshape(size)
+
+
+def _layer_norm(
+    x: Tensor, size: list[int], weight: Tensor | None, bias: Tensor | None, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """No gradient flows through the mean and the deviation that it returns."""
+    axes = list(range(x.dim() - len(size), x.dim()))
+    mean = x.mean(axes, keepdim=True)
+    centred = x - mean
+    spread = (centred * centred).mean(axes, keepdim=True)
+    deviation = (spread + epsilon).rsqrt()
+    made = centred * deviation
+    made = made if weight is None else made * weight
+    made = made if bias is None else made + bias
+    lost = torch.where(spread.isnan(), spread, mean)
+    return made, lost.detach(), deviation.detach()
+
+
+# Resizing.
+
+
+def _linear(x: Tensor, size: list[int], aligned: bool, *factors: float | None) -> Tensor:
+    """Along each axis a mean of two elements, where PyTorch's composition adds a difference: that
+    of infinities is none."""
+    if not x.is_floating_point():
+        return NotImplemented
+    kind = np.float64 if x.dtype == torch.float64 else np.float32
+    given = (*factors, *[None] * len(size))
+    for place in reversed(range(len(size))):
+        wanted, factor, axis = size[place], given[place], x.dim() - len(size) + place
+        extent = x.shape[axis]
+        at = np.arange(wanted, dtype=kind)
+        if aligned:
+            at = at * kind((extent - 1) / (wanted - 1) if wanted > 1 else 0)
+        else:
+            step = kind(1 / factor if factor else extent / wanted)
+            at = np.maximum(step * (at + kind(0.5)) - kind(0.5), kind(0))
+        first = np.minimum(at.astype(np.int64), extent - 1)
+        second = first if wanted == extent else np.minimum(first + 1, extent - 1)
+        along = [-1] + [1] * (x.dim() - axis - 1)
+        share = held((at - first).clip(0, 1).astype(kind)).to(x.dtype).reshape(along)
+        near, far = (x.index_select(axis, held(i)) for i in (first, second))
+        x = near * (1 - share) + far * share
+    return x
+
+
+def _linear_vec(x: Tensor, size: list[int] | None, aligned: bool, factors: Any = None) -> Tensor:
+    given = factors or []
+    size = size or [int(n * f) for n, f in zip(x.shape[2:], given, strict=True)]
+    return _linear(x, size, aligned, *given)
+
+
 # Products, sums and distances.
 
 
@@ -262,7 +428,10 @@ def _trilinear(
         for axis in axes:
             tensor = tensor.unsqueeze(axis)
         wide.append(tensor)
-    product = wide[0] * wide[1] * wide[2]
+    before = [a for a in summed if a in more_z]
+    product = wide[0] * wide[1]
+    product = product.sum(before, keepdim=True) if before else product
+    product = product * wide[2]
     return product.sum(summed) if summed else product
 
 
@@ -360,6 +529,28 @@ def _index_reduce(
 _OURS: dict[str, Callable[..., Any]] = {
     "_cdist_forward": _cdist,
     "_trilinear": _trilinear,
+    "bucketize.Tensor": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
+    "celu": lambda x, alpha=1.0: torch.ops.aten.elu.default(x, alpha, 1.0, 1 / alpha),
+    "div.Scalar_mode": _divide,
+    "div.Tensor_mode": _divide,
+    "floor_divide": _floor_divide,
+    "floor_divide.Scalar": _floor_divide,
+    "huber_loss": _huber,
+    "multi_margin_loss": _multi_margin,
+    "multilabel_margin_loss_forward": _multilabel_margin,
+    "native_layer_norm": _layer_norm,
+    "remainder.Scalar": _remainder,
+    "remainder.Tensor": _remainder,
+    "smooth_l1_loss": _smooth_l1,
+    "softplus": _softplus,
+    "softshrink": lambda x, size=0.5: x - x.clamp(-size, size),
+    "threshold": lambda x, bound, value: torch.where(x <= bound, value, x),
+    "upsample_bilinear2d": _linear,
+    "upsample_bilinear2d.vec": _linear_vec,
+    "upsample_linear1d": _linear,
+    "upsample_linear1d.vec": _linear_vec,
+    "upsample_trilinear3d": _linear,
+    "upsample_trilinear3d.vec": _linear_vec,
     "acosh": _acosh,
     "addbmm": _addbmm,
     "addmv": _addmv,

@@ -55,12 +55,16 @@ _LEFT_OUT = (
 stand in for them."""
 
 _WRITTEN_OUT = (
-    "any.dim any.dims as_strided.default cumprod.default diagonal.default instance_norm.default "
+    "any.dim any.dims as_strided.default bucketize.Tensor cumprod.default diagonal.default "
+    "div.Scalar_mode div.Tensor_mode floor_divide.default instance_norm.default "
     "linspace.default max.dim max_pool2d_with_indices.default max_pool3d_with_indices.default "
-    "median.default median.dim meshgrid.default meshgrid.indexing outer.default round.decimals "
-    "take.default"
+    "median.default median.dim meshgrid.default meshgrid.indexing outer.default remainder.Scalar "
+    "remainder.Tensor round.decimals softshrink.default take.default"
 )
 """Of these TVM takes some forms only, or has no gradient: a trace has them written with others."""
+
+_WRITTEN_OUT_IN_TRAINING = "upsample_bilinear2d.vec upsample_bicubic2d.vec"
+"""TVM knows no gradient of these."""
 
 Convert = Callable[[Node], Any]
 """From a node of the FX graph to what it becomes."""
@@ -188,6 +192,7 @@ class Converter(ExportedProgramImporter):
             self.resized: "upsample_bicubic2d.vec upsample_bilinear2d.vec",
             self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
             self.put: "index_put.default",
+            self.by_zero: "div.Tensor mul.Tensor",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
             self.scaled: "add.Tensor add.Scalar sub.Tensor sub.Scalar",
         }
@@ -200,7 +205,8 @@ class Converter(ExportedProgramImporter):
 
     def knows(self, name: str) -> bool:
         """Whether an operator of a trace stays as it is."""
-        return name in self.convert_map and name not in _WRITTEN_OUT.split()
+        training = _WRITTEN_OUT_IN_TRAINING if self.model.source.training else ""
+        return name in self.convert_map and name not in f"{_WRITTEN_OUT} {training}".split()
 
     def convert(self, node: Node) -> Any:
         """Convert one node of the FX graph, and hold its type against PyTorch's.
@@ -346,17 +352,34 @@ class Converter(ExportedProgramImporter):
         return convert
 
     def divide(self, node: Node) -> Any:
-        """TVM's divides by a float32 number whatever the operand is."""
+        """Of integers; TVM's divides by a float32 number whatever the operand is."""
         left, right = self.retrieve_args(node)
         if not isinstance(right, relax.Expr):
             right = self.number(right, left)
         mode = node.kwargs["rounding_mode"]
         if mode == "floor":
             return self.op.floor_divide(left, right)
-        if mode is not None and "int" in str(left.ty.dtype):
+        if mode is not None:
             self.refuse(node, "A truncating division of integers cannot be imported.")
-        quotient = self.op.divide(left, right)
-        return quotient if mode is None else self.op.trunc(quotient)
+        return self.op.divide(left, right)
+
+    def by_zero(self, theirs: Convert) -> Convert:
+        """TVM takes a product with the number 0 for 0, where infinity and NaN give NaN, and has no
+        quotient by it."""
+
+        def convert(node: Node) -> Any:
+            left, right = node.args
+            floating = node.meta["val"].is_floating_point()
+            if isinstance(right, Node) or right or not (floating and isinstance(left, Node)):
+                return theirs(node)
+            data = self.cast(self.env[left], node.meta["val"].dtype)
+            if "mul" in str(node.target):
+                finite, zero = self.op.isfinite(data), self.number(0, data)
+                return self.op.where(finite, zero, self.number(math.nan, data))
+            infinity = math.copysign(math.inf, float(right))  # type: ignore[arg-type]
+            return self.op.multiply(data, self.number(infinity, data))
+
+        return convert
 
     # Normalisations.
 
@@ -370,7 +393,12 @@ class Converter(ExportedProgramImporter):
             result = self.op.multiply(result, gamma)
         if beta is not None:
             result = self.op.add(result, beta)
-        return [result, mean, deviation]
+        if not any(item.args[1] and item.users for item in node.users):
+            return [result, mean, deviation]
+        # No gradient flows through these, and NaN in one is NaN in both.
+        mean = self.op.where(self.op.isnan(spread), spread, mean)
+        stop = self.op.grad.no_grad if self.model.differentiable else lambda value: value
+        return [result, stop(mean), stop(deviation)]
 
     def batch_norm(self, node: Node) -> Any:
         """TVM's always normalises with the running statistics, and drops their update.
@@ -462,6 +490,9 @@ class Converter(ExportedProgramImporter):
         scale = node.kwargs.get("scale")
         scale = 1 / math.sqrt(size) if scale is None else scale
         axes = list(range(len(shape(key))))
+        if causal and shape(key)[-2] > shape(query)[-2]:  # the last keys no query sees
+            slices = axes[-2:-1], [0], [shape(query)[-2]]
+            key, value = (self.op.strided_slice(v, *slices) for v in (key, value))
         axes[-2:] = axes[:-3:-1]
         scores = self.op.matmul(query, self.op.permute_dims(key, axes))
         scores = self.times(scores, scale)
@@ -699,12 +730,12 @@ class Converter(ExportedProgramImporter):
         """TVM's has no slope at 0, where PyTorch's has one."""
         x, alpha, scale, input_scale = (*self.retrieve_args(node), 1.0, 1.0, 1.0)[:4]
         op, zero = self.op, self.number(0.0, x)
-        above = op.greater(x, zero)
-        below = op.where(above, zero, x)  # exp of large numbers would make NaN gradients
+        bent = op.less_equal(x, zero)
+        below = op.where(bent, x, zero)  # exp of large numbers would make NaN gradients
         power = op.exp(op.multiply(below, self.number(input_scale, x)))
         curve = op.subtract(power, self.number(1.0, x))
         line = op.multiply(x, self.number(scale, x))
-        return op.where(above, line, op.multiply(curve, self.number(alpha * scale, x)))
+        return op.where(bent, op.multiply(curve, self.number(alpha * scale, x)), line)
 
     def nearest(self, node: Node) -> Any:
         """Copies of whole pixels, exact in every dtype; TVM rounds places in a way of its own."""

@@ -56,7 +56,11 @@ tirx.register_tir_pipeline(LOWERING, _lowering)
 def _nan_kept(body: Any, names: tuple[str, ...]) -> Any:
     kinds = tuple(getattr(tirx, name) for name in names)
     rule = nan_kept.rule(tirx, _DIALECT.walk, body, tirx.call_llvm_pure_intrin)
-    return tvm_ffi.structural_map(body, (kinds, rule))
+    rules = [(kinds, rule)]
+    if "NE" in names:
+        places = nan_kept.places(tirx, _DIALECT.walk, tvm_ffi.structural_equal, body)
+        rules.append((tirx.Select, places))
+    return tvm_ffi.structural_map(body, rules)
 
 
 def _function(schedule: Any, before: Any) -> Any:

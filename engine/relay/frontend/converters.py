@@ -176,7 +176,7 @@ class Converter(CoreOperators, TypedConverter):
 
     def detached(self, inputs: Any, input_types: Any) -> Any:
         """TVM's lets the gradient pass."""
-        is_float = "float" in self.infer_type(inputs[0]).dtype
+        is_float = isinstance(inputs[0], relay.Expr) and "float" in self.infer_type(inputs[0]).dtype
         return stop_gradient(inputs[0]) if is_float and self.model.differentiable else inputs[0]
 
     # Normalisations.
@@ -277,6 +277,10 @@ class Converter(CoreOperators, TypedConverter):
             self.refuse(*unlike.GROUPED)
         scale = inputs[6] if len(inputs) > 6 else None
         given = [*inputs[:6], scale]
+        rows, *columns = (int(self.infer_shape(v)[-2]) for v in given[:3])
+        if given[5] and columns[0] > rows:  # the last keys no query sees
+            axis = [len(self.infer_shape(given[1])) - 2]
+            given[1:3] = [relay.strided_slice(v, [0], [rows], axes=axis) for v in given[1:3]]
         if given[3] is None:
             return super().scaled_dot_product_attention(given, input_types[:7])
         zero, lowest = (relay.const(v, input_types[0]) for v in (0.0, -math.inf))
@@ -350,10 +354,11 @@ class Converter(CoreOperators, TypedConverter):
     def elu(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores `scale` and `input_scale`, and its gradient overflows for large inputs."""
         data, alpha, scale, input_scale = (*inputs, 1.0, 1.0)[:4]
-        lowest = float(np.finfo(self.infer_type(data).dtype).min)
-        below = relay.exp(self.times(relay.clip(data, lowest, 0.0), input_scale))
+        zero = self.number(0, data)
+        bent = data <= zero
+        below = relay.exp(self.times(relay.where(bent, data, zero), input_scale))
         below = self.times(below - self.number(1, data), alpha * scale)
-        return relay.where(data > self.number(0, data), self.times(data, scale), below)
+        return relay.where(bent, below, self.times(data, scale))
 
     def times(self, data: Any, factor: float) -> Any:
         return data if factor == 1 else data * self.number(factor, data)

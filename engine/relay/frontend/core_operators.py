@@ -15,8 +15,10 @@ from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
 
 COMPOSED = (
-    "clamp.Tensor clamp_max.Tensor clamp_min.Tensor cross_entropy_loss.default lerp.Scalar "
+    "bucketize.Tensor clamp.Tensor clamp_max.Tensor clamp_min.Tensor cross_entropy_loss.default "
+    "div.Scalar_mode div.Tensor_mode floor_divide.default floor_divide.Scalar lerp.Scalar "
     "lerp.Tensor norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype "
+    "remainder.Scalar remainder.Tensor searchsorted.Tensor softplus.default threshold.default "
     "var_mean.correction var_mean.default var_mean.dim"
 )
 """Operators that PyTorch composes, always."""

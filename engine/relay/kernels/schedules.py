@@ -36,11 +36,18 @@ def _nan_kept(function: Any, module: Any, context: Any) -> Any:
     return function.with_body(tir.stmt_functor.ir_transform(function.body, None, kept, names))
 
 
-LOWERED = (3, _nan_kept)
+@tir.transform.prim_func_pass(opt_level=0, name="relascope.nan_places")
+def _places(function: Any, module: Any, context: Any) -> Any:
+    rule = nan_kept.places(tir, _DIALECT.walk, tvm.ir.structural_equal, function.body)
+    names = ["tir.Select", "tir.Sub", "tir.Call"]
+    return function.with_body(tir.stmt_functor.ir_transform(function.body, None, rule, names))
+
+
+LOWERED = (0, _places), (3, _nan_kept)
 CONFIG = {
     "relay.backend.use_meta_schedule": True,
     "relay.backend.tir_converter": "allow_extern",  # kernels that call a library, too
-    "tir.add_lower_pass": [(0, _read_ahead), LOWERED],
+    "tir.add_lower_pass": [(0, _read_ahead), *LOWERED],
 }
 """What makes Relay ask, in a pass context."""
 

@@ -76,11 +76,17 @@ def _leaky_relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """At the bounds themselves PyTorch's clamp passes the gradient on, and its hardtanh does not.
 
-    relu6 is a hardtanh, and of its kind are hardsigmoid and hardswish.
+    relu6 is a hardtanh, and passes NaN's gradient on. Of its kind are hardsigmoid and hardswish,
+    which do not.
     """
     x, low, high = call.args[0], *(float(getattr(b, "value", b)) for b in call.args[1:])
     operator = operator_of(variable)
-    strict = any(n in operator for n in ("hardtanh", "relu6", "hardsigmoid", "hardswish"))
+    if any(n in operator for n in ("hardtanh", "relu6")):
+        outside = op.logical_or(
+            op.less_equal(x, number(low, x)), op.greater_equal(x, number(high, x))
+        )
+        return [op.where(outside, number(0.0, x), grad), *_none(call, 1)]
+    strict = any(n in operator for n in ("hardsigmoid", "hardswish"))
     above, below = (op.greater, op.less) if strict else (op.greater_equal, op.less_equal)
     inside = op.logical_and(above(x, number(low, x)), below(x, number(high, x)))
     return [op.where(inside, grad, number(0.0, x)), *_none(call, 1)]
@@ -123,26 +129,32 @@ def _triangle(part: Callable[[Any, Any], Any]) -> Gradient:
     return gradient
 
 
-def _extremum(first: Callable[[Any, Any], Any]) -> Gradient:
+def _extremum(other: Callable[[Any, Any], Any]) -> Gradient:
     def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-        # Ties are shared evenly between both sides, as PyTorch does it.
+        # As PyTorch: ties are shared evenly between both sides, and NaN passes to both.
         x, y = call.args
         half = op.multiply(grad, number(0.5, grad))
         zero = number(0.0, grad)
         tie = op.equal(x, y)
-        by_x = op.where(tie, half, op.where(first(x, y), grad, zero))
-        by_y = op.where(tie, half, op.where(first(x, y), zero, grad))
+        by_x = op.where(tie, half, op.where(other(x, y), zero, grad))
+        by_y = op.where(tie, half, op.where(other(y, x), zero, grad))
         return [fitted(by_x, x, builder), fitted(by_y, y, builder)]
 
     return gradient
 
 
 def _extremum_along(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Shared evenly among all elements that are as large (small) as the result."""
+    """Shared evenly among all elements that are as large (small) as the result.
+
+    PyTorch's max and min share it among NaN where there is one, its amax and amin do not.
+    """
     (x,) = call.args
     axes, size = _axes(call), list(shape(x))
     kept = [1 if i in axes else d for i, d in enumerate(size)]
-    hit = op.astype(op.equal(x, op.reshape(variable, kept)), dtype(x))
+    hit = op.equal(x, op.reshape(variable, kept))
+    if operator_of(variable) in ("aten::max", "aten::min"):
+        hit = op.logical_or(hit, op.isnan(x))
+    hit = op.astype(hit, dtype(x))
     share = op.divide(op.reshape(grad, kept), op.sum(hit, axes, keepdims=True))
     return [op.multiply(hit, share)]
 
@@ -529,7 +541,7 @@ OWN: dict[str, Gradient] = {
     "matmul": _matmul,
     "nn.conv2d": conv2d,
     # PyTorch has no gradient of relu and abs where x is 0; TVM's own have one there.
-    "nn.relu": _of_one(lambda x, y, grad, n: op.where(op.greater(y, n(0.0)), grad, n(0.0))),
+    "nn.relu": _of_one(lambda x, y, grad, n: op.where(op.less_equal(y, n(0.0)), n(0.0), grad)),
     "nn.leakyrelu": _leaky_relu,
     "nn.softplus": _softplus,
     "nn.pad": _pad,
@@ -557,8 +569,8 @@ OWN: dict[str, Gradient] = {
     "asinh": _by_slope(lambda x, y, n: op.rsqrt(x * x + n(1.0))),
     "acosh": _by_slope(lambda x, y, n: op.rsqrt(x * x - n(1.0))),
     "atanh": _by_slope(lambda x, y, n: n(1.0) / (n(1.0) - x * x)),
-    "maximum": _extremum(op.greater),
-    "minimum": _extremum(op.less),
+    "maximum": _extremum(op.less),
+    "minimum": _extremum(op.greater),
     "max": _extremum_along,
     "min": _extremum_along,
     "strided_slice": _strided_slice,

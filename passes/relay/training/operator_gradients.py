@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from tvm import relay
-from tvm.relay.op._tensor_grad import max_grad
 from tvm.topi.nn.utils import get_pad_tuple
 
 from relascope.core.errors import EngineError, no_gradient
@@ -242,14 +241,14 @@ def _power(call: Any, grad: Any) -> list[Any]:
     return [by_base, relay.collapse_sum_like(grad * call * relay.log(x), y)]
 
 
-def _extremum(compare: Callable[[Any, Any], Any]) -> Gradient:
+def _extremum(other: Callable[[Any, Any], Any]) -> Gradient:
     def gradient(call: Any, grad: Any) -> list[Any]:
-        # Ties are shared evenly between both sides, as PyTorch does it.
+        # As PyTorch: ties are shared evenly between both sides, and NaN passes to both.
         x, y = call.args
-        dtype = x.checked_type.dtype
-        tie = relay.cast(relay.equal(x, y), dtype) * relay.const(0.5, dtype)
-        by_x = grad * (relay.cast(compare(x, y), dtype) + tie)
-        by_y = grad * (relay.cast(compare(y, x), dtype) + tie)
+        half = grad * relay.const(0.5, x.checked_type.dtype)
+        tie, zero = relay.equal(x, y), relay.zeros_like(grad)
+        by_x = relay.where(tie, half, relay.where(other(x, y), zero, grad))
+        by_y = relay.where(tie, half, relay.where(other(y, x), zero, grad))
         return [relay.collapse_sum_like(by_x, x), relay.collapse_sum_like(by_y, y)]
 
     return gradient
@@ -321,16 +320,52 @@ def _relu(call: Any, grad: Any) -> list[Any]:
 
 
 def _clip(call: Any, grad: Any) -> list[Any]:
-    """PyTorch's clamp passes the gradient on at its limits; what else clips does not."""
+    """PyTorch's clamp passes the gradient on at its limits; what else clips does not.
+
+    hardtanh and relu6 pass on NaN's.
+    """
     x, (low, high) = call.args[0], (call.attrs.a_min, call.attrs.a_max)
+    operator = _operator(call)
+    inside = (relay.greater_equal, relay.less_equal)
+    if operator in _CLIPS_OPEN:
+        inside = (relay.greater, relay.less)
+    outside = (relay.less_equal, relay.greater_equal) if operator in _CLIPS_NAN else None
+    zeros = relay.zeros_like(grad)
+    for here, limit in zip(outside or inside, (low, high), strict=True):
+        sides = (zeros, grad) if outside else (grad, zeros)
+        grad = relay.where(here(x, relay.const(limit, x.checked_type.dtype)), *sides)
+    return [grad]
+
+
+def _operator(call: Any) -> str:
+    """PyTorch's operator behind a call, such as "relu6"; in place or not."""
     source = RECORDING.current.current if RECORDING.current else call
     operator = key(source).rpartition("|")[0].rpartition("|")[2]
-    is_open = operator.removeprefix("aten::").removesuffix("_") in _CLIPS_OPEN
-    outside = (relay.less_equal, relay.greater_equal) if is_open else (relay.less, relay.greater)
-    zeros = relay.zeros_like(grad)
-    for beyond, limit in zip(outside, (low, high), strict=True):
-        grad = relay.where(beyond(x, relay.const(limit, x.checked_type.dtype)), zeros, grad)
-    return [grad]
+    return str(operator.removeprefix("aten::").removesuffix("_"))
+
+
+def _largest(call: Any, grad: Any) -> list[Any]:
+    """Shared evenly among all elements that are as large (small) as the result.
+
+    PyTorch's max and min share it among NaN where there is one, its amax and amin do not.
+    """
+    x, dtype = call.args[0], call.checked_type.dtype
+    size = shape(x)
+    axes = call.attrs.axis
+    axes = range(len(size)) if axes is None else [int(a) % len(size) for a in axes]
+    kept = [1 if i in axes else d for i, d in enumerate(size)]
+    hit = relay.equal(x, relay.reshape(call, kept))
+    if _operator(call) in ("max", "min"):
+        hit = relay.logical_or(hit, relay.isnan(x))
+    hit = relay.cast(hit, dtype)
+    return [hit * relay.reshape(grad, kept) / relay.sum(hit, list(axes), keepdims=True)]
+
+
+def _cast(call: Any, grad: Any) -> list[Any]:
+    """None flows through integers; TVM's own lets it."""
+    kinds = call.checked_type.dtype, call.args[0].checked_type.dtype
+    floating = all("float" in k for k in kinds)
+    return [relay.cast(grad, kinds[1]) if floating else relay.zeros_like(call.args[0])]
 
 
 def _remainder(rounded: Callable[[Any], Any]) -> Gradient:
@@ -431,7 +466,7 @@ _CONSTANT_ALMOST_EVERYWHERE = (
     "less greater greater_equal equal logical_and logical_or logical_not logical_xor floor "
     "ceil round trunc sign floor_divide argmax argmin"
 )
-_CLIPS_OPEN = ("hardtanh", "relu6", "hardsigmoid", "hardswish")
+_CLIPS_OPEN, _CLIPS_NAN = ("hardsigmoid", "hardswish"), ("hardtanh", "relu6")
 _POOLING = ("pool_size", "strides", "padding", "layout", "ceil_mode")
 
 _OWN: dict[str, Gradient] = {
@@ -443,14 +478,16 @@ _OWN: dict[str, Gradient] = {
     "nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
     "nn.conv2d": _conv2d,
     "nn.conv2d_transpose": _conv2d_transpose,
-    "min": max_grad,
+    "max": _largest,
+    "min": _largest,
+    "cast": _cast,
     "gather": _gather,
     "repeat": _repeat,
     "split": _split,
     "rsqrt": _rsqrt,
     "power": _power,
-    "maximum": _extremum(relay.greater),
-    "minimum": _extremum(relay.less),
+    "maximum": _extremum(relay.less),
+    "minimum": _extremum(relay.greater),
     "nn.pad": _pad,
     "nn.leaky_relu": _leaky_relu,
     "full": _full,
