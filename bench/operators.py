@@ -26,12 +26,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
@@ -158,11 +160,13 @@ def _gradients(
     """Of the floating inputs; zeros where nothing depends on one.
 
     Args:
-        spread: the module gets them as every second element of memory.
+        spread: the module gets them as every second element of memory, and attention takes its
+            plain kernel.
     """
     leaves = [t.detach().clone().requires_grad_(t.is_floating_point()) for t in inputs]
     wanted = [t for t in leaves if t.requires_grad]
-    with seeded(0):
+    plain = sdpa_kernel(SDPBackend.MATH) if spread else nullcontext()
+    with seeded(0), plain:
         # An operator in place may not change a leaf.
         copies = (torch.stack([t, t], -1)[..., 0] if spread else t.clone() for t in leaves)
         made = module(*(c if t.requires_grad else t for c, t in zip(copies, leaves, strict=True)))
@@ -198,8 +202,8 @@ def differences(
         tolerance: of a tensor's scale.
         names: of the tensors.
         again: PyTorch's own on inputs that are spread in memory, for which it takes its scalar code
-            in place of its vectors'. The two differ in what they make of NaN, as in the gradients
-            of hardtanh and elu: either counts.
+            in place of its vectors', and with its plain kernel of attention. They differ in what
+            they make of NaN, as in the gradients of hardtanh and elu: either counts.
     """
     if len(ours) != len(theirs):
         return f"{len(ours)} tensors for {len(theirs)}"

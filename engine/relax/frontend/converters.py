@@ -490,9 +490,6 @@ class Converter(ExportedProgramImporter):
         scale = node.kwargs.get("scale")
         scale = 1 / math.sqrt(size) if scale is None else scale
         axes = list(range(len(shape(key))))
-        if causal and shape(key)[-2] > shape(query)[-2]:  # the last keys no query sees
-            slices = axes[-2:-1], [0], [shape(query)[-2]]
-            key, value = (self.op.strided_slice(v, *slices) for v in (key, value))
         axes[-2:] = axes[:-3:-1]
         scores = self.op.matmul(query, self.op.permute_dims(key, axes))
         scores = self.times(scores, scale)

@@ -277,10 +277,6 @@ class Converter(CoreOperators, TypedConverter):
             self.refuse(*unlike.GROUPED)
         scale = inputs[6] if len(inputs) > 6 else None
         given = [*inputs[:6], scale]
-        rows, *columns = (int(self.infer_shape(v)[-2]) for v in given[:3])
-        if given[5] and columns[0] > rows:  # the last keys no query sees
-            axis = [len(self.infer_shape(given[1])) - 2]
-            given[1:3] = [relay.strided_slice(v, [0], [rows], axes=axis) for v in given[1:3]]
         if given[3] is None:
             return super().scaled_dot_product_attention(given, input_types[:7])
         zero, lowest = (relay.const(v, input_types[0]) for v in (0.0, -math.inf))
