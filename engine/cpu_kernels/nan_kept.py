@@ -172,10 +172,10 @@ def places(
             return call
         sides = [stores(s) for s in (total.a, total.b)]
         numbers = [number_of(s[0].value) if len(s) == 1 else None for s in sides]
-        if numbers.count(None) != 1:
-            return call
-        number, rest = (numbers[0], total.b) if numbers[1] is None else (numbers[1], total.a)
-        return tir.log(rest + _like(tir, number, rest))
+        for number, rest in zip(numbers, (total.b, total.a), strict=True):
+            if number is not None:
+                return tir.log(rest + _like(tir, number, rest))
+        return call
 
     def better(node: Any) -> Any:
         """The sides of a comparison of the best element so far, a float, with another."""
