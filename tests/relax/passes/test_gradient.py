@@ -431,7 +431,6 @@ def test_an_operator_without_gradient_is_named_with_its_module():
     [
         (lambda x: F.pad(x, (1, -1, 1, 1), mode="replicate"), "negative", (1, 2, 8, 8)),
         (lambda x: torch.einsum("abii->abi", x), "einsum", (1, 2, 8, 8)),
-        (lambda x: F.interpolate(x, size=(7, 7), mode="bilinear"), "resize2d", (1, 2, 4, 4)),
     ],
 )
 def test_a_form_of_an_operator_without_gradient_is_refused(function, words, size):
