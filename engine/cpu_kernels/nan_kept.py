@@ -18,6 +18,11 @@ from relascope.engine.cpu_kernels.vector_math import number_of, type_of
 CHANGED = ("Max", "Min", "BufferStore")
 """Nodes that a rule changes, and "NE"."""
 
+NEGATED = ("Not",)
+"""What is changed before TVM takes `not a < b` for `b <= a`, which is not so of NaN."""
+
+_OPPOSITE = {"EQ": "NE", "NE": "EQ", "LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT"}
+
 COMPARED = ("EQ", "LT", "LE", "GT", "GE", "Cast")
 """More of them, where comparisons cannot be trusted with NaN at all."""
 
@@ -75,6 +80,9 @@ def rule(
         if name == "Cast":
             to_bool = str(type_of(node).dtype).startswith("bool") and _dtype(node.value)[0] in _BITS
             return _kept(tir, tir.NE(node.value, _like(tir, 0.0, node.value))) if to_bool else node
+        if name == "Not":
+            opposite = _OPPOSITE.get(_name(node.a))
+            return _kept(tir, node.a, opposite=opposite) if opposite else node
         return _kept(tir, node, call)
 
     return changed
@@ -92,13 +100,18 @@ def _begun(tir: Any, store: Any, extremes: Sequence[tuple[Any, str]]) -> Any:
     return tir.BufferStore(store.buffer, infinity, store.indices)
 
 
-def _kept(tir: Any, node: Any, call: Callable[..., Any] | None = None) -> Any:
-    """A comparison, maximum or minimum that treats NaN as PyTorch does."""
+def _kept(tir: Any, node: Any, call: Callable[..., Any] | None = None, opposite: str = "") -> Any:
+    """A comparison, maximum or minimum that treats NaN as PyTorch does.
+
+    Args:
+        opposite: of a comparison, the one that is true of all other numbers, to make instead.
+    """
     dtype, lanes = _dtype(node.a)
     if dtype not in _BITS:
-        return node
-    made = type(node)
+        return tir.Not(node) if opposite else node
+    made = getattr(tir, opposite) if opposite else type(node)
     name = made.__name__
+    true_of_nan = opposite != "EQ" if opposite else name == "NE"
     bound: list[tuple[Any, Any]] = []
 
     def held(value: Any) -> Any:
@@ -125,7 +138,7 @@ def _kept(tir: Any, node: Any, call: Callable[..., Any] | None = None) -> Any:
             if number_of(value) is None:
                 strange = _is_nan(tir, value)
                 result = (
-                    tir.Or(result, strange) if name == "NE" else tir.And(result, tir.Not(strange))
+                    tir.Or(result, strange) if true_of_nan else tir.And(result, tir.Not(strange))
                 )
     for variable, value in reversed(bound):
         result = tir.Let(variable, value, result)

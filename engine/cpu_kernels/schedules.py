@@ -246,8 +246,9 @@ class _Kernel:
         for block in reversed(before):
             sch.compute_at(block, row)
         for block in before:
-            if self._is_reduction(block):
-                sch.decompose_reduction(block, sch.get_loops(block)[1])
+            loops = sch.get_loops(block)[1:]  # none of what reduces a single element
+            if loops and self._is_reduction(block):
+                sch.decompose_reduction(block, loops[0])
         return True
 
     def _reduction(self, block: Any) -> None:

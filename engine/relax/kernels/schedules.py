@@ -43,7 +43,7 @@ def _lowering() -> Any:
     @tvm.transform.module_pass(opt_level=0, name="relascope.lowering")
     def run(mod: Any, context: Any) -> Any:
         # TVM takes x != x for false, so that comes first.
-        return kept(theirs(kept(mod, ("NE",))), nan_kept.CHANGED)
+        return kept(theirs(kept(mod, ("NE", *nan_kept.NEGATED))), nan_kept.CHANGED)
 
     return run, *finishing
 

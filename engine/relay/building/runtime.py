@@ -275,7 +275,7 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
             opt_level=options.opt_level,
             disabled_pass=[*options.disabled, *(schedules.IDLE if ours else ())],
             instruments=list(instruments),
-            config=schedules.CONFIG if ours else {"tir.add_lower_pass": list(schedules.LOWERED)},
+            config=schedules.CONFIG if ours else {"tir.add_lower_pass": schedules.LOWERED},
         ),
     ):
         mod, target = tvm.IRModule({"main": function}), parse(options.target)

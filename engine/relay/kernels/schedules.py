@@ -29,11 +29,14 @@ def _read_ahead(function: Any, module: Any, context: Any) -> Any:
     return read_ahead(_DIALECT, function)
 
 
-@tir.transform.prim_func_pass(opt_level=0, name="relascope.nan_kept")
-def _nan_kept(function: Any, module: Any, context: Any) -> Any:
-    names = [f"tir.{n}" for n in (*nan_kept.CHANGED, "NE", *nan_kept.COMPARED)]
-    kept = nan_kept.rule(tir, _DIALECT.walk, function.body)
-    return function.with_body(tir.stmt_functor.ir_transform(function.body, None, kept, names))
+def _nan_kept(*names: str) -> Any:
+    @tir.transform.prim_func_pass(opt_level=0, name="relascope.nan_kept")
+    def run(function: Any, module: Any, context: Any) -> Any:
+        body, nodes = function.body, [f"tir.{n}" for n in names]
+        kept = nan_kept.rule(tir, _DIALECT.walk, body)
+        return function.with_body(tir.stmt_functor.ir_transform(body, None, kept, nodes))
+
+    return run
 
 
 @tir.transform.prim_func_pass(opt_level=0, name="relascope.nan_places")
@@ -43,7 +46,11 @@ def _places(function: Any, module: Any, context: Any) -> Any:
     return function.with_body(tir.stmt_functor.ir_transform(function.body, None, rule, names))
 
 
-LOWERED = (0, _places), (3, _nan_kept)
+LOWERED = [
+    (0, _places),
+    (0, _nan_kept(*nan_kept.NEGATED)),
+    (3, _nan_kept(*nan_kept.CHANGED, "NE", *nan_kept.COMPARED)),
+]
 CONFIG = {
     "relay.backend.use_meta_schedule": True,
     "relay.backend.tir_converter": "allow_extern",  # kernels that call a library, too
@@ -121,6 +128,8 @@ def _database() -> Any:
         """What it is not asked for here."""
 
     def query(mod: Any, target: Any, name: str) -> Any:
+        if not tvm.ir.structural_equal(mod, mod):  # it holds NaN, unlike itself
+            return None
         same = known.setdefault(int(tvm.ir.structural_hash(mod)), [])
         for other, record in same:
             if tvm.ir.structural_equal(mod, other):
