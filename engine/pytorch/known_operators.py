@@ -130,6 +130,8 @@ class _Writer:
             kind = kind or torch._C.ListType.ofTensors()
             made.setType(kind.getElementType() if kind.kind() == "OptionalType" else kind)
             return made
+        if isinstance(given, bool | int | float) and str(kind) == "Tensor":
+            given = torch.tensor(given)  # PyTorch wraps numbers itself
         value = self.graph.insertConstant(given)
         self.name(value)
         return value

@@ -148,7 +148,7 @@ class _Writer:
             self.values.update(zip(outputs, self.unpacked(inputs[0], len(outputs)), strict=True))
             return
         elif kind == "prim::NumToTensor":
-            result = torch.tensor(inputs[0])
+            result = torch.tensor(self.number(inputs[0]))
         elif kind.removeprefix("aten::") in _NUMBERS:
             result = self.number(inputs[0])
         elif kind == "aten::size":

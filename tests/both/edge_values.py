@@ -92,6 +92,14 @@ KEEPING = {
     "lt": lambda x: x < x.flip(0),
     "ge": lambda x: x >= 0,
     "bool": lambda x: x.bool(),
+    "not lt": lambda x: (x < x.flip(0)).logical_not(),
+    "times 0": lambda x: x * 0.0,
+    "floor_divide": lambda x: x // x.flip(0),
+    "fmod": lambda x: torch.fmod(x, x.flip(0)),
+    "remainder": lambda x: x % x.flip(0),
+    "cosh": lambda x: torch.stack([x.cosh(), x.asinh(), x.acosh()]),
+    "sort": lambda x: x.sort()[0],
+    "xlogy": lambda x: torch.xlogy(x, x.flip(0)),
 }
 
 
@@ -227,3 +235,25 @@ def test_the_mean_that_a_layer_norm_returns_has_no_gradient():
 def test_the_largest_of_nothing_but_minus_infinity():
     forward_agrees(lambda x: x.amax(0), torch.full((5, 3), -torch.inf))
     forward_agrees(lambda x: x.amin(0), torch.full((5, 3), torch.inf))
+
+
+AT_EDGES = {
+    "cdist": lambda: (lambda x: torch.cdist(x, x.flip(0), 0.0), STRANGE.reshape(5, 2)),
+    "clamp": lambda: (lambda x: x.clamp(min=0), STRANGE),
+    "linspace": lambda: (lambda x: x + torch.linspace(0, 1, 7), drawn(7)),
+    "logcumsumexp": lambda: (lambda x: x.logcumsumexp(0), torch.tensor([1e4, 2, 1e4])),
+    "logit": lambda: (torch.logit, drawn(5).sigmoid()),
+    "lgamma": lambda: (torch.lgamma, torch.tensor([True, False])),
+    "scatter": lambda: (
+        lambda x, i: x.scatter(-1, i, x * 2).scatter_add(-1, i, x),
+        drawn(2, 3),
+        torch.tensor([[0, 1, 2], [2, 0, 1]]),
+    ),
+    "searchsorted": lambda: (torch.searchsorted, torch.tensor([3.0, 1, 2, 5, -1]), STRANGE),
+    "softmax": lambda: (lambda x: torch.ops.aten._safe_softmax(x, 0), STRANGE),
+}
+
+
+@pytest.mark.parametrize("name", AT_EDGES)
+def test_values_at_edges(name):
+    forward_agrees(*AT_EDGES[name]())

@@ -130,20 +130,31 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
 
 def _searchsorted(
     ordered: Tensor,
-    values: Tensor,
+    values: Any,
     *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
+    """By halves, as PyTorch does: its places are those even where nothing is in order."""
+    if not isinstance(values, Tensor):
+        values = _held(np.array(values)).to(ordered.dtype)
     if sorter is not None:
         ordered = ordered.gather(-1, sorter)
-    before, other = ordered.unsqueeze(-2), values.unsqueeze(-1)
-    below = before <= other if right or side == "right" else before < other
-    if other.is_floating_point():  # NaN stands at the end
-        below = below | (other.isnan() & ~before.isnan() if not right else other.isnan())
-    return below.sum(-1).to(torch.int32 if out_int32 else torch.int64)
+    size, right = ordered.shape[-1], right or side == "right"
+    rows, wanted = ordered.reshape(-1, size), values.reshape(-1)
+    wanted = values.reshape(rows.shape[0], -1) if ordered.dim() > 1 else wanted.unsqueeze(0)
+    low = torch.zeros_like(wanted, dtype=torch.int64)
+    high = torch.full_like(low, size)
+    for _ in range(size.bit_length()):
+        middle = (low + high) // 2
+        there = rows.gather(1, middle.clamp(max=size - 1))
+        above = there > wanted if right else there >= wanted
+        open_still = low < high
+        low = torch.where(open_still & ~above, middle + 1, low)
+        high = torch.where(open_still & above, middle, high)
+    return low.reshape(values.shape).to(torch.int32 if out_int32 else torch.int64)
 
 
 # Pooling.
@@ -211,6 +222,7 @@ def _max_pool(op: Any) -> Callable[..., Any]:
 
 def _adaptive_max_pool(x: Tensor, places: list[int]) -> tuple[Tensor, Tensor]:
     size, sides = list(x.shape[-len(places) :]), []
+    places = [e if p is None else p for e, p in zip(size, places, strict=True)]
     for extent, count in zip(size, places, strict=True):
         begin = np.arange(count) * extent // count
         end = -(-(np.arange(count) + 1) * extent // count)
@@ -312,6 +324,7 @@ ALONG: dict[str, Callable[..., Any]] = {
     "nanmedian.default": lambda x: _median(True)(x.reshape(-1), 0)[0],
     "nanmedian.dim": _median(True),
     "round.decimals": _round,
+    "searchsorted.Scalar": _searchsorted,
     "searchsorted.Tensor": _searchsorted,
     "sort.stable": _sort,
     "take.default": _take,

@@ -83,7 +83,8 @@ _NEED_AXES = (
 
 def lacks_axes(op: Any, args: list[Any]) -> bool:
     """Whether an operator along an axis is given a tensor that has none."""
-    first = args[0] if len(args) > 1 else None
+    alone = name_of(op) in ("argmax.default", "argmin.default")
+    first = args[0] if len(args) > 1 or alone else None
     if not isinstance(first, Tensor) or first.dim() or name_of(op) in ("max.other", "min.other"):
         return False
     return name_of(op).partition(".")[0] in _NEED_AXES.split()
@@ -152,6 +153,12 @@ def _expm1(x: Tensor) -> Tensor:
     x = _floating(x)
     near = x.clamp(max=20.0)  # elsewhere, nothing is lost by subtracting 1, and nothing overflows
     return torch.where(x > 20, x.exp(), (near / 2).tanh() * (near.exp() + 1))
+
+
+def _cosh(x: Tensor) -> Tensor:
+    x = _floating(x)
+    half = (torch.where(x < 0, -x, x) / 2).exp()  # whose square overflows where cosh does
+    return half * (half / 2) + 0.5 / half / half
 
 
 def _asinh(x: Tensor) -> Tensor:
@@ -227,7 +234,8 @@ _LANCZOS = (
 
 def _lgamma(x: Tensor) -> Tensor:
     """Lanczos's sum from 0.5 on, and below that the reflection of it."""
-    x = _floating(x)
+    if not x.is_floating_point():
+        return torch.where((x == 1) | (x == 2), 0.0, _lgamma(_floating(x)))
     mirrored = x < 0.5
     wide = torch.where(mirrored, 1 - x, x).clamp(max=1e15)
     total = torch.full_like(wide, 0.99999999999980993)
@@ -410,7 +418,30 @@ def _addmv(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
 
 
 def _cdist(x: Tensor, y: Tensor, p: float, mode: int | None) -> Tensor:
-    return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+    apart = x.unsqueeze(-2) - y.unsqueeze(-3)
+    if p == 0:  # which takes NaN for a difference, where a norm counts it as one
+        return apart.abs().ceil().clamp(max=1).sum(-1)
+    return torch.linalg.vector_norm(apart, p, -1)
+
+
+def _softmax_gradient(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    """With the sum taken off first, as PyTorch's kernels do: infinity stays."""
+    return ((grad - (grad * output).sum(dim, True)) * output).to(dtype)
+
+
+def _native_layer_norm(
+    x: Tensor, over: list[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    axes = list(range(x.dim() - len(over), x.dim()))
+    mean = x.mean(axes, True)
+    centred = x - mean
+    variance = (centred * centred).mean(axes, True)
+    deviation = torch.rsqrt(variance + eps)
+    made = centred * deviation
+    made = made if weight is None else made * weight
+    made = made if bias is None else made + bias
+    # PyTorch finds mean and variance together, so that both are NaN where there is infinity.
+    return made, torch.where(variance.isnan(), variance, mean), deviation
 
 
 def _trilinear(
@@ -513,6 +544,10 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     return placed.view(x.shape)
 
 
+def _dropout_gradient(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
+    return torch.where(mask, grad * scale, grad * 0.0)
+
+
 def _index_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -528,6 +563,7 @@ def _index_reduce(
 
 _OURS: dict[str, Callable[..., Any]] = {
     "_cdist_forward": _cdist,
+    "_softmax_backward_data": _softmax_gradient,
     "_trilinear": _trilinear,
     "bucketize.Tensor": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
     "celu": lambda x, alpha=1.0: torch.ops.aten.elu.default(x, alpha, 1.0, 1 / alpha),
@@ -563,6 +599,7 @@ _OURS: dict[str, Callable[..., Any]] = {
     "atanh": _atanh,
     "copysign.Scalar": _copysign_scalar,
     "copysign.Tensor": _copysign,
+    "cosh": _cosh,
     "diagonal": _diagonal,
     "diagonal_scatter": _diagonal_scatter,
     "erfc": _erfc,
@@ -574,6 +611,8 @@ _OURS: dict[str, Callable[..., Any]] = {
     "index_reduce": _index_reduce,
     "ldexp.Tensor": lambda x, power: x * torch.pow(2.0, power),
     "lgamma": _lgamma,
+    "native_dropout_backward": _dropout_gradient,
+    "native_layer_norm": _native_layer_norm,
     "put": _put,
     "signbit": _signbit,
     "unfold": _unfold,

@@ -56,8 +56,8 @@ stand in for them."""
 
 _WRITTEN_OUT = (
     "any.dim any.dims as_strided.default bucketize.Tensor cumprod.default diagonal.default "
-    "div.Scalar_mode div.Tensor_mode floor_divide.default instance_norm.default "
-    "linspace.default max.dim max_pool2d_with_indices.default max_pool3d_with_indices.default "
+    "div.Scalar_mode div.Tensor_mode floor_divide.default instance_norm.default linspace.default "
+    "logaddexp.default max.dim max_pool2d_with_indices.default max_pool3d_with_indices.default "
     "median.default median.dim meshgrid.default meshgrid.indexing outer.default remainder.Scalar "
     "remainder.Tensor round.decimals softshrink.default take.default"
 )
@@ -389,6 +389,12 @@ class Converter(ExportedProgramImporter):
         mean, centred, spread = self.moments(data, list(range(-len(over), 0)))
         deviation = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
         result = self.op.multiply(centred, deviation)
+        if any(
+            item.args[1] == 1 and "aten::native" in node.meta["origin"].operator
+            for item in node.users
+        ):
+            # PyTorch finds mean and variance together, so that infinity loses both.
+            mean = self.op.where(self.op.isnan(spread), spread, mean)
         if gamma is not None:
             result = self.op.multiply(result, gamma)
         if beta is not None:
@@ -600,6 +606,8 @@ class Converter(ExportedProgramImporter):
                 mask = self.op.reshape(mask, [*shape(mask), *missing])
                 return self.op.where(mask, value, self.env[data])
             axes = [i for i, p in enumerate(found) if p is not None]
+            if any(accumulate) and str(self.env[data].ty.dtype) == "bool":
+                self.refuse(node, "Bools added up at indices cannot be imported.")
             if len(axes) == len(size):
                 return self.counted(theirs)(node)
             return self.put_apart(node, found, axes, any(accumulate))

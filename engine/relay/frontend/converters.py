@@ -70,7 +70,7 @@ class Converter(CoreOperators, TypedConverter):
         ours |= {n: self.wrapped(getattr(theirs, n)) for n in ("index", "index_put")}
         ours |= {n: self.summed(n) for n in ("prod", "sum")}
         ours |= {"std": self.spread("std"), "var": self.spread("variance"), "div": self.divide}
-        ours |= {"round": self.round, "pow": self.power, "square": self.square}
+        ours |= {"mul": self.product, "round": self.round, "pow": self.power, "square": self.square}
         ours |= {n: self.other_dropout for n in _OTHER_DROPOUTS}
         ours |= dict.fromkeys(("detach", "detach_"), self.detached)
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
@@ -338,6 +338,19 @@ class Converter(CoreOperators, TypedConverter):
         kind = self.infer_type(inputs[0]).dtype
         return relay.cast(relay.trunc(quotient), kind) if "int" in kind else relay.trunc(quotient)
 
+    def product(self, inputs: Any, input_types: Any) -> Any:
+        """TVM takes any number times 0 for 0, which NaN and infinity are not."""
+        made = self.make_elemwise("multiply")(inputs, input_types)
+        for factor, other in (inputs[:2], inputs[1::-1]):
+            value = factor.data.numpy() if isinstance(factor, relay.Constant) else factor
+            is_zero = not isinstance(value, relay.Expr) and np.ndim(value) == 0 and value == 0
+            if is_zero and isinstance(other, relay.Expr):
+                if "float" not in self.infer_type(other).dtype:
+                    continue
+                zero, lost = self.number(0.0, made), self.number(math.nan, made)
+                return relay.where(relay.isfinite(other), zero, lost)
+        return made
+
     def gelu(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores `approximate`."""
         data, approximate = (*inputs, "none")[:2]
@@ -368,10 +381,11 @@ class Converter(CoreOperators, TypedConverter):
     def clamp_common(self, data: Any, min: Any = None, max: Any = None) -> Any:
         """TVM's takes the limits of integers through floats, which do not hold them."""
         bounds = ((relay.maximum, min), (relay.minimum, max))
-        if "float" in self.infer_type(data).dtype or any(
-            isinstance(b, relay.Expr) for _, b in bounds
-        ):
+        if any(isinstance(b, relay.Expr) for _, b in bounds):
             return super().clamp_common(data, min, max)
+        if "float" in self.infer_type(data).dtype:
+            limits = zip((min, max), (-math.inf, math.inf), strict=True)
+            return relay.clip(data, *(float(b if v is None else v) for v, b in limits))
         for limited, bound in bounds:
             data = data if bound is None else limited(data, self.number(bound, data))
         return data
@@ -526,11 +540,22 @@ class Converter(CoreOperators, TypedConverter):
 
     def sort(self, inputs: Any, input_types: Any) -> Any:
         """TVM's takes the flag `stable`, which comes before the axis, for the axis."""
-        return super().sort([inputs[0], *inputs[-2:]], input_types)
+        data, axis = inputs[0], int(inputs[-2])
+        if "float" not in self.infer_type(data).dtype:
+            return super().sort([data, *inputs[-2:]], input_types)
+        order = self.argsort(inputs, input_types)
+        return relay.gather(data, axis, order), order
 
     def argsort(self, inputs: Any, input_types: Any) -> Any:
-        """As `sort`."""
-        return super().argsort([inputs[0], *inputs[-2:]], input_types)
+        """As `sort`. NaN stands above all, which TVM's comparison cannot: it comes first."""
+        data, (axis, down) = inputs[0], inputs[-2:]
+        if "float" not in self.infer_type(data).dtype:
+            return super().argsort([data, axis, down], input_types)
+        options = {"axis": int(axis), "is_ascend": not down, "dtype": "int64"}
+        first = relay.argsort(relay.cast(relay.isnan(data), "int32"), **options)
+        moved = relay.gather(data, int(axis), first)
+        moved = relay.where(relay.isnan(moved), self.number(math.inf, data), moved)
+        return relay.gather(first, int(axis), relay.argsort(moved, **options))
 
     # Shapes and dtypes.
 
@@ -600,6 +625,16 @@ class Converter(CoreOperators, TypedConverter):
         code = inputs[len(numbers)]
         dtype = self.default_dtype if code is None else tvm_frontend._convert_dtype_value(code)
         return relay.const(torch.arange(*numbers, dtype=getattr(torch, dtype)).numpy(), dtype)
+
+    def linspace(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's adds up steps, and rounds otherwise."""
+        begin, end, count, code = inputs[:4]
+        dtype = self.default_dtype if code is None else tvm_frontend._convert_dtype_value(code)
+        ends = [v.data.numpy().item() if isinstance(v, relay.Constant) else v for v in (begin, end)]
+        if any(isinstance(v, relay.Expr) for v in ends):
+            self.refuse("The ends of this linspace are no constants.", unlike.REWRITE)
+        made = torch.linspace(*ends, int(count), dtype=getattr(torch, dtype))
+        return relay.const(made.numpy(), dtype)
 
     def roll(self, inputs: Any, input_types: Any) -> Any:
         """TVM's reads outside the data where a shift is longer than the axis."""

@@ -15,11 +15,12 @@ from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
 
 COMPOSED = (
-    "bucketize.Tensor clamp.Tensor clamp_max.Tensor clamp_min.Tensor cross_entropy_loss.default "
-    "div.Scalar_mode div.Tensor_mode floor_divide.default floor_divide.Scalar lerp.Scalar "
-    "lerp.Tensor norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype "
-    "remainder.Scalar remainder.Tensor searchsorted.Tensor softplus.default threshold.default "
-    "var_mean.correction var_mean.default var_mean.dim"
+    "acosh.default asinh.default clamp.Tensor clamp_max.Tensor clamp_min.Tensor cosh.default "
+    "cross_entropy_loss.default div.Scalar_mode div.Tensor_mode floor_divide.Scalar "
+    "floor_divide.default fmod.Scalar fmod.Tensor lerp.Scalar lerp.Tensor norm.Scalar "
+    "norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar "
+    "remainder.Tensor softplus.default threshold.default var_mean.correction var_mean.default "
+    "var_mean.dim"
 )
 """Operators that PyTorch composes, always."""
 
@@ -100,6 +101,31 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         found = relay.topk(data, int(count), axis, "indices", not largest, "int64")
         return relay.gather(data, axis, found), found
 
+    def scatter(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's takes no axis that is counted from the last."""
+        inputs = [inputs[0], int(inputs[1]) % len(self.infer_shape(inputs[0])), *inputs[2:]]
+        return super().scatter(inputs, input_types)
+
+    def scatter_add(self, inputs: Any, input_types: Any) -> Any:
+        """As `scatter`."""
+        inputs = [inputs[0], int(inputs[1]) % len(self.infer_shape(inputs[0])), *inputs[2:]]
+        return super().scatter_add(inputs, input_types)
+
+    def searchsorted_common(
+        self, ordered: Any, values: Any, out_int32: Any, right: Any, *rest: Any
+    ) -> Any:
+        """TVM's comparisons take NaN for no larger than any number; PyTorch's stands at the end."""
+        dtype = self.infer_type(ordered).dtype
+        if "float" not in dtype:
+            return super().searchsorted_common(ordered, values, out_int32, right, *rest)
+        wide = values if isinstance(values, relay.Expr) else relay.const(values, dtype)
+        least = relay.const(-np.inf, dtype)
+        found = super().searchsorted_common(
+            relay.where(relay.isnan(ordered), least, ordered), wide, out_int32, right, *rest
+        )
+        end = relay.const(int(self.infer_shape(ordered)[-1]), self.infer_type(found).dtype)
+        return relay.where(relay.isnan(wide), end, found)
+
     def cumprod(self, inputs: Any, input_types: Any) -> Any:
         return relay.cumprod(inputs[0], int(inputs[1]))
 
@@ -160,6 +186,7 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
     def scatter_reduce(self, inputs: Any, input_types: Any) -> Any:
         """TVM's always counts in the elements that were there."""
         data, axis, index, source, mode = inputs[:5]
+        inputs = [data, int(axis) % len(self.infer_shape(data)), *inputs[2:]]
         if len(inputs) < 6 or inputs[5]:
             return super().scatter_reduce(inputs, input_types)
         dtype = self.infer_type(data).dtype

@@ -4,4 +4,17 @@ import pytest
 
 pytest.register_assert_rewrite("edge_values")
 
+import torch
+from torch.nn import functional as F
+
 from edge_values import *  # noqa: F403
+from edge_values import drawn, forward_agrees, program
+
+
+def test_the_largest_of_single_elements_and_where_it_stands():
+    live, values = program(
+        lambda x: F.adaptive_max_pool2d(x, (None, None), True), (drawn(1, 2, 3, 4),)
+    )
+    ours, theirs = live.forward(values), F.adaptive_max_pool2d(values["x0"], (None, None), True)
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    forward_agrees(torch.argmax, torch.tensor(0.5))
