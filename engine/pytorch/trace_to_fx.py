@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from relascope.core.errors import EngineError, lines_of
+from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
@@ -34,7 +34,7 @@ from relascope.engine.pytorch.operators.compositions import (
     stays,
     with_an_axis,
 )
-from relascope.engine.pytorch.unlike import REWRITE, unknown
+from relascope.engine.pytorch.unlike import REWRITE, reason, unknown
 from relascope.passes.program import Mask
 
 # What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
@@ -248,9 +248,7 @@ class _Writer:
             message = f"What shape {op} makes depends on values, and shapes are static here."
             self.refuse(message, REWRITE)
         except Exception as wrong:
-            self.refuse(
-                f"{op} cannot be imported as it is used here: {lines_of(wrong)[-1]}", REWRITE
-            )
+            self.refuse(f"{op} cannot be imported as it is used here{reason(wrong)}", REWRITE)
 
     def decomposed(
         self, op: Any, form: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]

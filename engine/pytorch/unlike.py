@@ -35,6 +35,10 @@ SHARED_STATISTICS = (
 REWRITE = "Write this part of the model with other operators."
 
 
+_RAW = (TypeError, AttributeError, LookupError, ArithmeticError)
+_INSIDE = ("Error:", "Check failed", "span=", "object has no attribute")
+
+
 def unknown(frontend: str, operator: str) -> tuple[str, str]:
     """What is said of an operator that TVM's frontend does not know, and what to do."""
     return f"{frontend}'s PyTorch frontend does not know the operator {operator}.", REWRITE
@@ -42,8 +46,15 @@ def unknown(frontend: str, operator: str) -> tuple[str, str]:
 
 def unconverted(frontend: str, operator: str, origin: Origin, wrong: Exception) -> EngineError:
     """What is said where TVM's frontend failed; `frontend` is "Relay" or "Relax"."""
-    words = f"{frontend}'s PyTorch frontend cannot convert {operator} as it is used here: "
-    return EngineError("operator", words + lines_of(wrong)[-1], origin.where)
+    words = f"{frontend}'s PyTorch frontend cannot convert {operator} as it is used here"
+    return EngineError("operator", words + reason(wrong), origin.where)
+
+
+def reason(wrong: Exception) -> str:
+    """The end of a sentence: what PyTorch or TVM said, where it is not of their own code."""
+    said = lines_of(wrong)[-1]
+    raw = isinstance(wrong, _RAW) or any(part in said for part in _INSIDE)
+    return "." if raw else f": {said}"
 
 
 def note_padding(model: Model, row: int, name: str) -> None:

@@ -257,3 +257,17 @@ AT_EDGES = {
 @pytest.mark.parametrize("name", AT_EDGES)
 def test_values_at_edges(name):
     forward_agrees(*AT_EDGES[name]())
+
+
+GRADIENTS_AT_EDGES = {
+    "native_layer_norm": lambda x: sum(
+        t.sum() for t in torch.native_layer_norm(x, (3,), None, None, 0.5)
+    ),
+    "safe softmax": lambda x: torch.ops.aten._safe_softmax(x.where(x > x[:, :1], -torch.inf), 1),
+    "truncated": lambda x: x + torch.div(x, x.relu(), rounding_mode="trunc"),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS_AT_EDGES)
+def test_gradients_at_edges(name):
+    gradients_agree(GRADIENTS_AT_EDGES[name], drawn(4, 3))

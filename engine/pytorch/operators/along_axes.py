@@ -139,7 +139,7 @@ def _searchsorted(
 ) -> Tensor:
     """By halves, as PyTorch does: its places are those even where nothing is in order."""
     if not isinstance(values, Tensor):
-        values = _held(np.array(values)).to(ordered.dtype)
+        values = torch.full([], values, dtype=ordered.dtype)
     if sorter is not None:
         ordered = ordered.gather(-1, sorter)
     size, right = ordered.shape[-1], right or side == "right"

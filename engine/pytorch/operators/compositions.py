@@ -429,19 +429,10 @@ def _softmax_gradient(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype
     return ((grad - (grad * output).sum(dim, True)) * output).to(dtype)
 
 
-def _native_layer_norm(
-    x: Tensor, over: list[int], weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    axes = list(range(x.dim() - len(over), x.dim()))
-    mean = x.mean(axes, True)
-    centred = x - mean
-    variance = (centred * centred).mean(axes, True)
-    deviation = torch.rsqrt(variance + eps)
-    made = centred * deviation
-    made = made if weight is None else made * weight
-    made = made if bias is None else made + bias
-    # PyTorch finds mean and variance together, so that both are NaN where there is infinity.
-    return made, torch.where(variance.isnan(), variance, mean), deviation
+def _safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Without NaN in rows of nothing but minus infinity, nor in their gradients."""
+    hidden = (x == -math.inf).all(dim, keepdim=True)
+    return torch.where(hidden, 0.0, torch.softmax(torch.where(hidden, 0.0, x), dim, dtype=dtype))
 
 
 def _trilinear(
@@ -524,7 +515,7 @@ def _as_strided_scatter(
     x: Tensor, source: Tensor, size: list[int], stride: list[int], storage_offset: Any = None
 ) -> Tensor:
     places = _strided_places(x, size, stride, storage_offset)
-    if places is None:
+    if places is None or not size:  # PyTorch has another gradient for a single element
         return NotImplemented
     return x.flatten().index_copy(0, places, source.flatten()).view(x.shape)
 
@@ -563,6 +554,7 @@ def _index_reduce(
 
 _OURS: dict[str, Callable[..., Any]] = {
     "_cdist_forward": _cdist,
+    "_safe_softmax": _safe_softmax,
     "_softmax_backward_data": _softmax_gradient,
     "_trilinear": _trilinear,
     "bucketize.Tensor": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
@@ -612,7 +604,6 @@ _OURS: dict[str, Callable[..., Any]] = {
     "ldexp.Tensor": lambda x, power: x * torch.pow(2.0, power),
     "lgamma": _lgamma,
     "native_dropout_backward": _dropout_gradient,
-    "native_layer_norm": _native_layer_norm,
     "put": _put,
     "signbit": _signbit,
     "unfold": _unfold,

@@ -389,12 +389,6 @@ class Converter(ExportedProgramImporter):
         mean, centred, spread = self.moments(data, list(range(-len(over), 0)))
         deviation = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
         result = self.op.multiply(centred, deviation)
-        if any(
-            item.args[1] == 1 and "aten::native" in node.meta["origin"].operator
-            for item in node.users
-        ):
-            # PyTorch finds mean and variance together, so that infinity loses both.
-            mean = self.op.where(self.op.isnan(spread), spread, mean)
         if gamma is not None:
             result = self.op.multiply(result, gamma)
         if beta is not None:
@@ -403,8 +397,7 @@ class Converter(ExportedProgramImporter):
             return [result, mean, deviation]
         # No gradient flows through these, and NaN in one is NaN in both.
         mean = self.op.where(self.op.isnan(spread), spread, mean)
-        stop = self.op.grad.no_grad if self.model.differentiable else lambda value: value
-        return [result, stop(mean), stop(deviation)]
+        return [result, self.stopped(mean), self.stopped(deviation)]
 
     def batch_norm(self, node: Node) -> Any:
         """TVM's always normalises with the running statistics, and drops their update.
@@ -897,7 +890,9 @@ class Converter(ExportedProgramImporter):
 
     def detached(self, node: Node) -> Any:
         """TVM's lets the gradient pass."""
-        data = self.env[node.args[0]]
+        return self.stopped(self.env[node.args[0]])
+
+    def stopped(self, data: Any) -> Any:
         is_stop = self.model.differentiable and "float" in str(data.ty.dtype)
         return self.op.grad.no_grad(data) if is_stop else data
 

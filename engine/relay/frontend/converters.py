@@ -335,6 +335,7 @@ class Converter(CoreOperators, TypedConverter):
         quotient = self.make_elemwise("divide")(inputs[:2], input_types[:2])
         if mode is None:
             return quotient
+        quotient = self.detached([quotient], input_types)
         kind = self.infer_type(inputs[0]).dtype
         return relay.cast(relay.trunc(quotient), kind) if "int" in kind else relay.trunc(quotient)
 

@@ -8,7 +8,8 @@ import torch
 from torch.nn import functional as F
 
 from edge_values import *  # noqa: F403
-from edge_values import drawn, forward_agrees, program
+from edge_values import STRANGE, drawn, forward_agrees, program
+from relascope.core.errors import EngineError
 
 
 def test_the_largest_of_single_elements_and_where_it_stands():
@@ -18,3 +19,9 @@ def test_the_largest_of_single_elements_and_where_it_stands():
     ours, theirs = live.forward(values), F.adaptive_max_pool2d(values["x0"], (None, None), True)
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
     forward_agrees(torch.argmax, torch.tensor(0.5))
+
+
+def test_a_refusal_says_nothing_of_the_code_behind_it():
+    with pytest.raises(EngineError) as refused:
+        program(lambda x: torch.linalg.vector_norm(x.reshape(2, 5), -0.0, 1), (STRANGE,))
+    assert "division" not in refused.value.message
