@@ -17,7 +17,7 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 COMPOSED = (
     "acosh.default asinh.default clamp.Tensor clamp_max.Tensor clamp_min.Tensor cosh.default "
     "cross_entropy_loss.default div.Scalar_mode div.Tensor_mode floor_divide.Scalar "
-    "floor_divide.default fmod.Scalar fmod.Tensor lerp.Scalar lerp.Tensor norm.Scalar "
+    "floor_divide.default lerp.Scalar lerp.Tensor norm.Scalar "
     "norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar "
     "remainder.Tensor softplus.default threshold.default var_mean.correction var_mean.default "
     "var_mean.dim"
