@@ -335,7 +335,6 @@ class Converter(CoreOperators, TypedConverter):
         quotient = self.make_elemwise("divide")(inputs[:2], input_types[:2])
         if mode is None:
             return quotient
-        quotient = self.detached([quotient], input_types)
         kind = self.infer_type(inputs[0]).dtype
         return relay.cast(relay.trunc(quotient), kind) if "int" in kind else relay.trunc(quotient)
 
@@ -634,7 +633,7 @@ class Converter(CoreOperators, TypedConverter):
         ends = [v.data.numpy().item() if isinstance(v, relay.Constant) else v for v in (begin, end)]
         if any(isinstance(v, relay.Expr) for v in ends):
             self.refuse("The ends of this linspace are no constants.", unlike.REWRITE)
-        made = torch.linspace(*ends, int(count), dtype=getattr(torch, dtype))
+        made = torch.linspace(ends[0], ends[1], int(count), dtype=getattr(torch, dtype))
         return relay.const(made.numpy(), dtype)
 
     def roll(self, inputs: Any, input_types: Any) -> Any:
