@@ -181,6 +181,8 @@ def places(
 
     def logarithm(call: Any) -> Any:
         total = call.args[0]
+        alone = stores(total) if not len(getattr(total, "indices", [0])) else []
+        total = alone[0].value if len(alone) == 1 else total  # of no axes: a stage of its own
         if call.op.name.partition(".")[2] != "log" or _name(total) != "Add":
             return call
         sides = [stores(s) for s in (total.a, total.b)]

@@ -318,6 +318,10 @@ def _smooth_l1(x: Tensor, y: Tensor, reduction: int = 1, beta: float = 1.0) -> T
     return _reduced(0.5 / beta * near * near + (far - near), reduction)
 
 
+def _soft_margin(x: Tensor, y: Tensor, reduction: int = 1) -> Tensor:
+    return _reduced(torch.ops.aten.softplus.default(-x * y, 1, 1e30), reduction)
+
+
 def _hinge(z: Tensor) -> Tensor:
     return torch.where(z > 0, z, 0.0)  # of NaN, PyTorch's losses make nothing
 
@@ -570,6 +574,7 @@ _OURS: dict[str, Callable[..., Any]] = {
     "remainder.Scalar": _remainder,
     "remainder.Tensor": _remainder,
     "smooth_l1_loss": _smooth_l1,
+    "soft_margin_loss": _soft_margin,
     "softplus": _softplus,
     "softshrink": lambda x, size=0.5: x - x.clamp(-size, size),
     "threshold": lambda x, bound, value: torch.where(x <= bound, value, x),
