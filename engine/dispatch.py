@@ -254,7 +254,8 @@ class _Mode:
         self.verified: set[frozenset[str] | None] = set()
         self.room = BufferPool()  # of the masks
         self.name = type(module).__name__
-        self.inputs, self.flowing = model.input_names, model.flowing
+        self.inputs = model.input_names
+        self.reached: list[set[str]] | None = None
         leaves, self.spec = pytree.tree_flatten(outputs[-1])
         # Places of tensors are marked; what else an output holds is given back as it was.
         self.leaves = [_TENSOR if isinstance(v, torch.Tensor) else v for v in leaves]
@@ -305,7 +306,18 @@ class _Mode:
             for name in self.live.program.updates:
                 if name in step.read_by_backward:  # the backward reads what was there before
                     tensors[name] = tensors[name].clone()
-            about = step, self.name, self._update, tuple(tensors), masks, self.flowing
+            self.reached = self._reached() if self.reached is None else self.reached
+            kept = [found & set(wanted) for found in self.reached]
+            names = tuple(n if any(n in k for k in kept) else None for n in tensors)
+            about = (
+                step,
+                self.name,
+                self._update,
+                names,
+                tuple(tensors),
+                masks,
+                list(map(bool, kept)),
+            )
             results = _TvmFunction.apply(*about, *tensors.values())
         else:
             results = self._update(self.live.forward({**tensors, **masks}))
@@ -314,6 +326,33 @@ class _Mode:
         for name, value in zip(self.replaced, rest, strict=True):
             setattr(*self.owners[name], value.detach())
         return pytree.tree_unflatten(leaves, self.spec)
+
+    def _reached(self) -> list[set[str]]:
+        """Of each output, then of each buffer that is replaced, the inputs and parameters that
+        PyTorch's gradient reaches from it."""
+        module, route = self.route.module, self.route
+        samples = [t.clone() for t in route.samples]
+        held = [getattr(*self.owners[n]) for n in self.live.program.params]
+        leaves = dict(
+            zip((*self.inputs, *self.live.program.params), (*samples, *held), strict=True)
+        )
+        leaves = {n: t for n, t in leaves.items() if t.is_floating_point() and t.is_leaf}
+        buffers = self.live.program.buffers
+        frozen = [t for n, t in leaves.items() if not t.requires_grad and n not in buffers]
+        device = samples[0].device if samples else torch.device("cpu")
+        try:
+            for leaf in frozen:
+                leaf.requires_grad_()
+            with _own_forwards(module), kept_buffers(module), _seeded(device), torch.enable_grad():
+                # An input may be changed in place where it is no leaf.
+                out = route.own(*(t.clone() for t in samples))
+                tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+        finally:
+            for leaf in frozen:
+                leaf.requires_grad_(False)
+        names = {id(t): n for n, t in leaves.items()}
+        found = [{names[i] for i in _leaves_of(t) if i in names} for t in tensors]
+        return [*found, *(set() for _ in self.replaced)]
 
     def _verify(self, wanted: frozenset[str]) -> None:
         """Hold a run on the samples against the module's own.
@@ -396,9 +435,10 @@ class _TvmFunction(torch.autograd.Function):
         step: Any,
         name: str,
         update: Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]],
+        differentiated: tuple[str | None, ...],
         names: tuple[str, ...],
         masks: dict[str, torch.Tensor],
-        flowing: tuple[bool, ...],
+        flowing: list[bool],
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         values = {**dict(zip(names, tensors, strict=True)), **masks}
@@ -406,7 +446,7 @@ class _TvmFunction(torch.autograd.Function):
         outputs = update(results)
         saved = {n: v for n, v in {**values, **captures}.items() if n in step.read_by_backward}
         ctx.save_for_backward(*saved.values())
-        ctx.step, ctx.name, ctx.names, ctx.saved = step, name, names, tuple(saved)
+        ctx.step, ctx.name, ctx.names, ctx.saved = step, name, differentiated, tuple(saved)
         still = (o for o, flows in zip(outputs, flowing, strict=True) if not flows)
         ctx.mark_non_differentiable(*still)
         ctx.floating = [o.is_floating_point() for o in outputs]
@@ -425,7 +465,7 @@ class _TvmFunction(torch.autograd.Function):
             read = *given, *leaves
             again = _NotTwice.apply(ctx.name, len(read), *read, *gradients.values())
             gradients = dict(zip(gradients, again, strict=True))
-        return (*[None] * 6, *(gradients.get(n) for n in ctx.names))
+        return (*[None] * 7, *(gradients.get(n) for n in ctx.names))
 
 
 class _NotTwice(torch.autograd.Function):
@@ -441,6 +481,21 @@ class _NotTwice(torch.autograd.Function):
         text = "has no gradient of its own, so it cannot be differentiated twice."
         hint = "Call remove_tvm_dispatch on it, or take its gradient without create_graph."
         raise EngineError("usage", f"TVM's backward of {ctx.name} {text}", ctx.name, hint)
+
+
+def _leaves_of(tensor: torch.Tensor) -> set[int]:
+    """The ids of the leaves that a tensor's gradient reaches."""
+    if tensor.grad_fn is None:
+        return {id(tensor)} if tensor.requires_grad else set()
+    found, seen, waiting = set(), {tensor.grad_fn}, [tensor.grad_fn]
+    while waiting:
+        node: Any = waiting.pop()
+        if hasattr(node, "variable"):
+            found.add(id(node.variable))
+        after = {n for n, _ in node.next_functions if n is not None} - seen
+        seen |= after
+        waiting += after
+    return found
 
 
 def _alike(value: Any, sample: torch.Tensor) -> bool:

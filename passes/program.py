@@ -15,12 +15,15 @@ class Mask:
         name: of the function's argument.
         rate: the probability p of a zero.
         shape, dtype: of the mask.
+        order: the axes as those of the dropout's input lie in memory, the outermost first, which
+            is how PyTorch draws; without it, in their own order.
     """
 
     name: str
     rate: float
     shape: tuple[int, ...]
     dtype: str
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Program:
             `updates`.
         buffers: those of `params` that are buffers, which have no gradient.
         masks: dropout masks that became arguments, in the order in which PyTorch draws them.
+        orders: of each dropout that is on, or was, the `order` of its mask.
         grad_outs: names of the arguments that carry the gradients of the outputs.
         gradients: after the gradient, the arguments whose gradients follow the outputs in the
             (then flat) result tuple; empty before.
@@ -54,6 +58,7 @@ class Program:
     outputs: int
     buffers: tuple[str, ...] = ()
     masks: tuple[Mask, ...] = ()
+    orders: tuple[tuple[int, ...], ...] = ()
     grad_outs: tuple[str, ...] = ()
     gradients: tuple[str, ...] = ()
     provenance: Mapping[str, tuple[str, str]] = field(default_factory=dict)

@@ -11,6 +11,7 @@ import torch
 from relascope.engine.cpu_kernels import mersenne_twister
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.pytorch.model import seeded
+from relascope.passes.program import Mask
 
 _FEW = 1 << 15
 """Elements up to which PyTorch is quicker than reading its generator's state (`bench/masks.py`)."""
@@ -27,6 +28,8 @@ class MaskLike(Protocol):
     def shape(self) -> tuple[int, ...]: ...
     @property
     def dtype(self) -> str: ...
+    @property
+    def order(self) -> tuple[int, ...]: ...
 
 
 class Drawing:
@@ -67,13 +70,17 @@ def draw_masks(
 
     Returns:
         By name, 0 and 1/(1-p) in the mask's shape and dtype: what dropout makes of ones, so it
-        draws exactly what the model's own dropout draws (of a contiguous tensor on the CPU).
+        draws exactly what the model's own dropout draws on the CPU.
     """
     with nullcontext() if seed is None else seeded(seed):
         return {m.name: _mask(m, torch.device(device), room or BufferPool()) for m in masks}
 
 
 def _mask(mask: MaskLike, device: torch.device, room: BufferPool) -> torch.Tensor:
+    if mask.order:
+        lying = Mask(mask.name, mask.rate, tuple(mask.shape[a] for a in mask.order), mask.dtype)
+        places = [mask.order.index(axis) for axis in range(len(mask.order))]
+        return _mask(lying, device, room).permute(places).contiguous()
     dtype = getattr(torch, mask.dtype)
     if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does it, without a pass over ones
         made = room.again(mask.name)

@@ -60,13 +60,21 @@ class FlatTrace:
         """All dropout nodes of the graph, on or off."""
         return [n for n in self.graph.nodes() if n.kind() in _DROPOUTS]
 
-    def active_dropouts(self) -> list[Origin]:
-        """The dropouts that were on when the model was traced."""
-        return [
-            self.origin(n)
-            for n in self.dropouts()
-            if n.inputsAt(2).toIValue() and n.inputsAt(1).toIValue()
-        ]
+    def active_dropouts(self) -> list[Any]:
+        """The dropout nodes that were on when the model was traced."""
+        return [n for n in self.dropouts() if n.inputsAt(2).toIValue() and n.inputsAt(1).toIValue()]
+
+    def mask_orders(self) -> tuple[tuple[int, ...], ...]:
+        """Of each dropout that was on, the axes of its mask as they lie in memory."""
+        found = []
+        for kind in (n.inputsAt(0).type() for n in self.active_dropouts()):
+            order: tuple[int, ...] = ()
+            if kind.sizes() is not None and kind.strides() is not None:
+                lying = torch.empty_strided(kind.sizes(), kind.strides(), device="meta")
+                strides = torch.empty_like(lying).stride()
+                order = tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
+            found.append(() if order == tuple(range(len(order))) else order)
+        return tuple(found)
 
 
 def flatten(

@@ -25,7 +25,7 @@ from relascope.engine.protocol.source import EXAMPLE, ModelSource, file_digest
 from relascope.engine.pytorch.exported_program import read_exported
 from relascope.engine.pytorch.flat_trace import FlatTrace, flatten
 from relascope.engine.pytorch.recorded_inputs import recorded_inputs
-from relascope.engine.pytorch.watch import Watch
+from relascope.engine.pytorch.watch import Watch, dropouts_written_out
 from relascope.samples import SAMPLES, build
 
 _TRACE_HINT = "Write it with torch.jit.trace(module.eval(), inputs).save(path)."
@@ -50,7 +50,6 @@ class Model:
         outputs_flat: types of the outputs, flattened.
         differentiable: whether a gradient may be taken; `detach` is kept for it.
         no_gradient: why none can be that is PyTorch's own, where that is so.
-        flowing: of each output, whether a gradient flows through it.
     """
 
     source: ModelSource
@@ -65,7 +64,6 @@ class Model:
     outputs_flat: tuple[TensorType, ...]
     differentiable: bool
     no_gradient: EngineError | None
-    flowing: tuple[bool, ...]
     _notes: dict[str, None] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
@@ -293,6 +291,7 @@ def model_from_module(
         raise no_gradient
     _check_elements(flat, inputs, outputs)
     _check_dropout(flat, source, said)
+    _check_momentum(module, flat)
     if drawn is not None:
         _check_draws(flat, source, drawn)
     names = _apart(names, flat)
@@ -309,7 +308,6 @@ def model_from_module(
         outputs_flat=tuple(tensor_type(o) for o in outputs),
         differentiable=source.training if differentiable is None else differentiable,
         no_gradient=no_gradient,
-        flowing=tuple(map(watch.flows, outputs)),
     )
     for text in said:
         model.note(text)
@@ -442,9 +440,23 @@ def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> No
     if active and not source.training:
         message = "This trace was taken in train mode, so its dropout is on for good."
         hint = "Open it for training, or trace the module after eval()."
-        raise EngineError("input", message, active[0].where, hint)
+        raise EngineError("input", message, flat.origin(active[0]).where, hint)
     if source.training and flat.dropouts() and not active:
         notes.append("The trace was taken in eval mode: its dropout is off, in training too.")
+
+
+def _check_momentum(module: torch.nn.Module, flat: FlatTrace) -> None:
+    """Refuse a batch norm whose factor a trace holds as it was; a file does not tell."""
+    for path, inner in module.named_modules():
+        counts = getattr(inner, "num_batches_tracked", None) is not None and inner.training
+        if (
+            counts
+            and getattr(inner, "momentum", 0) is None
+            and f"{path}.running_mean".lstrip(".") in flat.tensors
+        ):
+            message = "This batch norm averages over all batches, so each run moves its statistics"
+            message += " by another amount."
+            raise EngineError("operator", message, path, "Give it a momentum.")
 
 
 def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> None:
@@ -453,20 +465,10 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
     Args:
         state: of torch's generator after the run, which the masks alone must lead to as well.
     """
-    masks = []
-    for node in flat.dropouts():
-        kind, origin = node.inputsAt(0).type(), flat.origin(node)
-        if origin not in flat.active_dropouts():
-            continue
-        if kind.strides() != list(torch.empty(kind.sizes(), device="meta").stride()):
-            message = "This dropout's input does not lie in memory in the order of its axes, so its"
-            message += " mask is drawn in another order."
-            hint = "Call contiguous() before the dropout."
-            raise EngineError("operator", message, origin.where, hint)
-        masks.append((kind.sizes(), node.inputsAt(1).toIValue()))
     with seeded(source.seed):
-        for shape, rate in masks:
-            torch.nn.functional.dropout(torch.ones(shape), rate, training=True)
+        for node in flat.active_dropouts():
+            ones = torch.ones(node.inputsAt(0).type().sizes())
+            torch.nn.functional.dropout(ones, node.inputsAt(1).toIValue(), training=True)
         if not torch.equal(torch.get_rng_state(), state):
             for node in flat.graph.nodes():
                 if node.kind() == "aten::scaled_dot_product_attention" or (
@@ -535,7 +537,7 @@ def _trace(
     try:
         with warnings.catch_warnings(record=True) as caught, seeded(source.seed):
             warnings.simplefilter("always")
-            with kept_buffers(module), torch.enable_grad(), watch:
+            with kept_buffers(module), torch.enable_grad(), dropouts_written_out(), watch:
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
             state = torch.get_rng_state()
     except RuntimeError as wrong:

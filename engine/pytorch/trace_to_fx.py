@@ -262,7 +262,8 @@ class _Writer:
 
         given, table = [n.meta["val"] for n in nodes], composing(op, self.known)
         with self.without_memory(op):
-            inner = make_fx(run, decomposition_table=table)(*given)
+            with torch.backends.mkldnn.flags(enabled=False):  # which has an LSTM of its own
+                inner = make_fx(run, decomposition_table=table)(*given)
             if any(_is_mutable(n) for n in inner.graph.nodes):
                 inner = make_fx(torch.func.functionalize(inner))(*given)
         calls = [n for n in inner.graph.nodes if n.op == "call_function"]

@@ -23,7 +23,6 @@ MASK_OUT_OF_REACH = (
 )
 OTHER_DROPOUT = ("This kind of dropout cannot be imported.", "Use nn.Dropout.")
 GROUPED = ("Grouped-query fused attention cannot be imported.", "Repeat the heads.")
-NO_PADDING_ROW = ("The padding row of this embedding cannot be found.", "Drop padding_idx.")
 BY_COUNT = (
     "The gradient of an embedding cannot be scaled by frequency.",
     "Drop scale_grad_by_freq.",
@@ -55,14 +54,6 @@ def reason(wrong: Exception) -> str:
     said = lines_of(wrong)[-1]
     raw = isinstance(wrong, _RAW) or any(part in said for part in _INSIDE)
     return "." if raw else f": {said}"
-
-
-def note_padding(model: Model, row: int, name: str) -> None:
-    """Tell that a padding row of an embedding is a constant."""
-    model.note(
-        f"The padding row {row} of {name} is a constant of the graph: it gets no gradient, as in "
-        "PyTorch, and does not follow later changes of that row."
-    )
 
 
 def note_updates(model: Model, updates: Sequence[str]) -> None:

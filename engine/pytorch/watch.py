@@ -7,8 +7,10 @@ hooks on tensors, nor `tensor.data`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -27,6 +29,68 @@ _GRADIENTS = (torch.autograd.grad, torch.autograd.backward, torch.Tensor.backwar
 _IN_PLACE = re.compile(
     r".*[^_]_|__i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor)__|__setitem__"
 )
+
+
+_ALPHA = 1.7580993408473766  # of the SELU: what an alpha dropout drops is at its lower end
+
+
+def _of_features(data: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
+    ones = data.new_ones(*data.shape[:2], *[1] * (data.dim() - 2))
+    return data * torch.nn.functional.dropout(ones, rate) if training and rate else data
+
+
+def _of_alpha(data: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
+    if not training or not 0 < rate < 1:
+        return data
+    scale = ((_ALPHA**2 * rate + 1) * (1 - rate)) ** -0.5
+    kept = torch.nn.functional.dropout(torch.ones_like(data), rate) * (1 - rate)
+    return data * (kept * scale) + ((kept - 1) * (_ALPHA * scale) + _ALPHA * scale * rate)
+
+
+@contextmanager
+def dropouts_written_out() -> Iterator[None]:
+    """What drops elements beside `dropout` is written into a trace as PyTorch computes it.
+
+    One operator would hide the mask: of channels, by alpha, of the weights of attention.
+    """
+    whole = torch.nn.functional.scaled_dot_product_attention
+
+    def attention(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> torch.Tensor:
+        if not dropout_p:
+            about: Any = attn_mask, dropout_p, is_causal
+            return whole(query, key, value, *about, scale=scale, enable_gqa=enable_gqa)
+        if enable_gqa:
+            times = query.shape[-3] // key.shape[-3]
+            key, value = (t.repeat_interleave(times, -3) for t in (key, value))
+        factor = (query.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
+        scores = (query * factor) @ (key * factor).transpose(-2, -1)
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=key.device).tril()
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, float("-inf"))
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        weights = scores.softmax(-1)
+        if attn_mask is not None:  # where all is hidden, nothing is attended to
+            hidden = (scores == float("-inf")).all(-1, keepdim=True)
+            weights = weights.masked_fill(hidden, 0.0)
+        return torch.nn.functional.dropout(weights, dropout_p) @ value
+
+    drops = {"feature_dropout": _of_features, "alpha_dropout": _of_alpha}
+    with (
+        patch.object(torch.nn.functional, whole.__name__, attention),
+        patch.multiple(torch._VF, **drops),
+    ):
+        yield
 
 
 class Watch(TorchFunctionMode):

@@ -45,7 +45,8 @@ def test_what_is_small_or_unknown_to_numpy_is_not_kept(count, dtype):
 
 def test_masks_take_the_memory_of_earlier_ones():
     masks = [
-        SimpleNamespace(name=name, rate=0.1, shape=(300, 200), dtype="float32") for name in "ab"
+        SimpleNamespace(name=name, rate=0.1, shape=(300, 200), dtype="float32", order=())
+        for name in "ab"
     ]
     room = BufferPool()
     first = draw_masks(masks, 0, CPU, room)

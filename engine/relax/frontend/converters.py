@@ -49,7 +49,7 @@ _LEFT_OUT = (
     "_native_batch_norm_legit.no_stats native_group_norm.default std.correction _softmax.default "
     "_log_softmax.default conv1d.default conv2d.default conv3d.default conv_transpose1d.default "
     "conv_transpose2d.input copy_.default copy.default celu.default rsub.Scalar rsub.Tensor "
-    "selu.default _upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa.default"
+    "lstm.input gru.input selu.default _upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa.default"
 )
 """These compute something else than PyTorch, or leave options out: PyTorch's own decompositions
 stand in for them."""
@@ -525,15 +525,11 @@ class Converter(ExportedProgramImporter):
         rows = self._embedding_impl(indices, weight)
         if by_count and self.model.source.training:
             self.refuse(node, *unlike.BY_COUNT)
-        if not self.model.source.training or padding < 0:
+        if not self.model.differentiable or padding < 0:
             return rows
-        tensor = self.model.parameters.get(str(weight.name))
-        if tensor is None:
-            self.refuse(node, *unlike.NO_PADDING_ROW)
-        unlike.note_padding(self.model, padding, str(weight.name))
-        row = self._convert_torch_tensor_to_relax(tensor[padding])
         is_padding = self.op.equal(indices, self.number(padding, indices))
-        return self.op.where(self.op.expand_dims(is_padding, -1), row, rows)
+        ended = self.op.grad.no_grad(rows)
+        return self.op.where(self.op.expand_dims(is_padding, -1), ended, rows)
 
     def select(self, node: Node) -> Any:
         """TVM's reads before the tensor's begin where the index counts from the end."""
@@ -860,7 +856,11 @@ class Converter(ExportedProgramImporter):
     def to(self, node: Node) -> Any:
         """TVM's leaves out some casts, and makes others that change nothing."""
         data, *_ = self.retrieve_args(node)
-        return self.cast(data, node.meta["val"].dtype)
+        wanted, given = node.meta["val"].dtype, node.args[0].meta["val"].dtype  # type: ignore[union-attr]
+        back = [u.meta["val"].dtype == given for u in node.users if "to" in str(u.target)]
+        if wanted == torch.bfloat16 and given.is_floating_point and any(back):
+            self.refuse(node, "Rounding to bfloat16 and back cannot be imported.")
+        return self.cast(data, wanted)
 
     def cast(self, data: Any, dtype: torch.dtype) -> Any:
         wanted = self._convert_data_type(dtype)

@@ -12,6 +12,8 @@ it has the same value.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import tvm
 from tvm import relax
 
@@ -91,6 +93,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     mod = relax.transform.Normalize()(
         tvm.IRModule({"main": main.with_attr("global_symbol", "main")})
     )
+    masks = zip((*trace.masks, *converter.masks), model.flat.mask_orders(), strict=True)
     return RelaxProgram(
         mod=mod,
         params={n: tvm.runtime.tensor(t.detach().cpu().numpy()) for n, t in tensors.items()},
@@ -98,7 +101,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         outputs=outputs,
         updates=tuple(updates),
         buffers=tuple(model.buffers),
-        masks=(*trace.masks, *converter.masks),
+        masks=tuple(replace(mask, order=order) for mask, order in masks),
         grad_outs=tuple(trace.grad_outs),
         gradients=tuple(trace.gradients),
         provenance={n: (o.scope, o.operator) for n, o in builder.origins.items()},

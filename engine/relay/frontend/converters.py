@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from functools import reduce
 from typing import Any
 
@@ -237,23 +236,12 @@ class Converter(CoreOperators, TypedConverter):
     def move(self, running: Any, position: int, new: Any, momentum: float) -> None:
         """Move a running statistic, an argument of the operator that is converted now."""
         node = self.current_op[-1]
-        scope = self.origin_of(node).scope
         name = getattr(running, "name_hint", "")
         if name not in self.model.buffers or any(
             use.user.kind() != "aten::batch_norm" or not use.user.inputsAt(5).toIValue()
             for use in node.inputsAt(position).uses()
         ):
             self.refuse(*unlike.SHARED_STATISTICS)
-        owner = self.model.module
-        if not isinstance(owner, torch.jit.ScriptModule):  # a file does not tell
-            with suppress(AttributeError):  # a functional call has no module
-                owner = owner.get_submodule(scope)
-            if getattr(owner, "momentum", momentum) is None:
-                message = (
-                    "This batch norm averages over all batches, so each run moves its statistics "
-                    "by another amount."
-                )
-                self.refuse(message, "Give it a momentum.")
         old = self.updates.get(name, running)
         kept, moved = self.number(1 - momentum, running), self.number(momentum, running)
         self.update(name, old * kept + new * moved)
@@ -295,18 +283,10 @@ class Converter(CoreOperators, TypedConverter):
         """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""
         _, indices, padding = (*inputs, -1)[:3]
         rows = super().embedding(inputs, input_types)
-        if not self.model.source.training or padding < 0:
+        if not self.model.differentiable or padding < 0:
             return rows
-        origin = self.origin_of(self.current_op[-1])
-        name = f"{origin.scope}.weight" if origin.scope else "weight"
-        tensor = self.model.parameters.get(name)
-        if tensor is None:
-            self.refuse(*unlike.NO_PADDING_ROW)
-        unlike.note_padding(self.model, padding, name)
-        # Without a dtype, TVM takes float64 for float32.
-        row = relay.const(tensor[padding].detach().numpy(), self.infer_type(rows).dtype)
         is_padding = relay.equal(indices, self.number(padding, indices))
-        return relay.where(relay.expand_dims(is_padding, -1), row, rows)
+        return relay.where(relay.expand_dims(is_padding, -1), stop_gradient(rows), rows)
 
     # Arithmetic.
 

@@ -94,6 +94,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
         updates=updates,
         buffers=tuple(n for n in model.buffers if n in variables),
+        orders=model.flat.mask_orders(),
         provenance={k: (o.scope, o.operator) for n, o in flat.origins.items() for k in [keys[n]]},
     )
 

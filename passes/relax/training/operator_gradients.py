@@ -219,9 +219,13 @@ def _pad(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
                 like = op.zeros(taken, dtype(grad))
                 grad = op.grad.take_backward(grad, like, relax.const(places, "int64"), axis)
         return [grad, *_none(call, 1)]
-    begin = [int(p) for p in attrs.pad_width][::2]
-    end = [b + d for b, d in zip(begin, size, strict=True)]
-    return [op.strided_slice(grad, list(range(len(size))), begin, end), *_none(call, 1)]
+    widths = [int(p) for p in attrs.pad_width]
+    begin = [max(b, 0) for b in widths[::2]]
+    end = [n - max(a, 0) for n, a in zip(shape(grad), widths[1::2], strict=True)]
+    kept = op.strided_slice(grad, list(range(len(size))), begin, end)
+    if min(widths) < 0:  # what was cut off gets nothing
+        kept = op.nn.pad(builder.normalize(kept), [max(-w, 0) for w in widths])
+    return [kept, *_none(call, 1)]
 
 
 def _reshaped(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:

@@ -35,7 +35,8 @@ def externalize_dropout(program: RelayProgram) -> RelayProgram:
             name += "_"
         taken.add(name)
         kind = call.args[0].checked_type
-        masks.append(Mask(name, float(call.attrs.rate), shape(call.args[0]), kind.dtype))
+        order = program.orders[len(masks)] if program.orders else ()
+        masks.append(Mask(name, float(call.attrs.rate), shape(call.args[0]), kind.dtype, order))
         variables[call.handle.value] = relay.var(name, kind)
 
     def visit(call: Any, args: list[Any]) -> Any:

@@ -255,12 +255,15 @@ def _extremum(other: Callable[[Any, Any], Any]) -> Gradient:
 
 
 def _pad(call: Any, grad: Any) -> list[Any]:
-    data = call.args[0]
     if str(call.attrs.pad_mode) != "constant":
         raise no_gradient("nn.pad", "is known for constant padding only")
-    begin = [int(p[0]) for p in call.attrs.pad_width]
-    end = [b + d for b, d in zip(begin, shape(data), strict=True)]
-    return [relay.strided_slice(grad, begin, end), *map(relay.zeros_like, call.args[1:])]
+    widths = [[int(w) for w in pair] for pair in call.attrs.pad_width]
+    begin = [max(b, 0) for b, _ in widths]
+    end = [n - max(a, 0) for n, (_, a) in zip(shape(call), widths, strict=True)]
+    kept = relay.strided_slice(grad, begin, end)
+    if min(map(min, widths)) < 0:  # what was cut off gets nothing
+        kept = relay.nn.pad(kept, [[max(-w, 0) for w in pair] for pair in widths])
+    return [kept, *map(relay.zeros_like, call.args[1:])]
 
 
 def _leaky_relu(call: Any, grad: Any) -> list[Any]:

@@ -1,0 +1,62 @@
+"""PyTorch's own table of operators (`bench/operators.py`): none may be wrong, none may crash.
+
+Each engine's folder runs these tests by importing them, in a process that holds its TVM.
+"""
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from torch.testing._internal.common_methods_invocations import op_db
+
+from bench import operators
+from quick import QUICK
+from relascope.engine.in_process import load_engine
+
+SLICE = (
+    "nn_functional_layer_norm",
+    "nn_functional_embedding",
+    "nn_functional_pad_constant",
+    "nn_functional_cross_entropy",
+    "cumsum",
+    "softmax_with_dtype",
+    "gather",
+    "index_add",
+    "where",
+)
+RIGHT = {"relax": {"forward": 420, "gradient": 280}, "relay": {"forward": 350, "gradient": 200}}
+"""How many entries are right in float32, at least, or right where they are not refused."""
+
+
+def engine():
+    return "relay" if "tvm.relay" in sys.modules else "relax"
+
+
+def faults(rows):
+    bad = [r for r in rows if r.get("verdict") in ("wrong", "crash")]
+    return [(r["op"], r["dtype"], r["phase"], r["call"], r["message"]) for r in bad]
+
+
+@pytest.mark.parametrize("name", SLICE)
+def test_an_operator_is_right_or_refused(name):
+    entry = next(e for e in op_db if e.formatted_name == name)
+    backend, rows = load_engine(engine()), []
+    for job in operators.jobs(entry, 2):
+        rows += operators.look(backend, QUICK, entry, job, operators.PHASES[:2])
+    assert not faults(rows)
+    assert any(r.get("verdict") == "right" for r in rows)
+
+
+@pytest.mark.exhaustive
+def test_all_operators_are_right_or_refused(tmp_path):
+    phases = [word for p in operators.PHASES[:2] for word in ("--phase", p)]
+    program = [sys.executable, operators.__file__, "--engine", engine(), *phases]
+    subprocess.run([*program, "--folder", tmp_path], capture_output=True, check=False)
+    rows = operators.read(tmp_path / f"{engine()}.jsonl")
+    assert {r["op"] for r in rows if r.get("end")} == {e.formatted_name for e in op_db}
+    assert not faults(rows)
+    rows = [r for r in rows if "verdict" in r]
+    for phase, least in RIGHT[engine()].items():
+        found = Counter(operators.verdicts(rows, phase, "float32").values())
+        assert found["right"] + found["part"] >= least, found

@@ -1,0 +1,54 @@
+"""Modules drawn at random, through the dispatch without its own check: none may be wrong.
+
+Each engine's folder runs these tests by importing them, in a process that holds its TVM.
+"""
+
+import sys
+
+import pytest
+
+from grammar import fewest, verdict
+from quick import QUICK
+
+ONCE_WRONG = (
+    "views: padded",  # a gradient of another shape, for negative widths
+    "indices: embedding padded",  # in eval mode the padding row had a gradient
+    "arithmetic: bfloat16",  # its rounding was left out in Relax
+    "attention: encoder layer",  # masks of inputs that lie otherwise in memory, in attention too
+    "without gradients: data",  # an output required a gradient
+    "dropout: transposed",
+    "norms: batch norm, mean of all",  # each run moves its statistics by another amount
+)
+REFUSED = ("arithmetic: bfloat16", "norms: batch norm, mean of all")
+PER_TEST = 20
+
+
+def engine():
+    return "relay" if "tvm.relay" in sys.modules else "relax"
+
+
+def never_wrong(seed, recipe=None):
+    word, about = verdict(seed, engine(), QUICK, recipe)
+    if word == "wrong":
+        drawn = recipe or about.partition(": ")[2].rpartition(": ")[2].split(", ")
+        about += f"; by {fewest(seed, engine(), QUICK, drawn)}" if len(drawn) > 1 else ""
+    assert word != "wrong", about
+    return word
+
+
+@pytest.mark.parametrize("step", ONCE_WRONG)
+def test_steps_that_were_wrong_are_right_or_refused(step):
+    word = never_wrong(0, [step, "layers: linear"])
+    assert word == ("refused" if step in REFUSED else "right")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_modules_are_right_or_refused(seed):
+    never_wrong(seed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("first", range(0, 500, PER_TEST))
+def test_all_modules_are_right_or_refused(first):
+    words = [never_wrong(seed) for seed in range(first, first + PER_TEST)]
+    assert words.count("right") >= PER_TEST // 2
