@@ -66,8 +66,8 @@ def dropouts_written_out() -> Iterator[None]:
         enable_gqa: bool = False,
     ) -> torch.Tensor:
         if not dropout_p:
-            about: Any = attn_mask, dropout_p, is_causal
-            return whole(query, key, value, *about, scale=scale, enable_gqa=enable_gqa)
+            about: Any = {"scale": scale, "enable_gqa": enable_gqa}
+            return whole(query, key, value, attn_mask, dropout_p, is_causal, **about)
         if enable_gqa:
             times = query.shape[-3] // key.shape[-3]
             key, value = (t.repeat_interleave(times, -3) for t in (key, value))
@@ -85,10 +85,10 @@ def dropouts_written_out() -> Iterator[None]:
             weights = weights.masked_fill(hidden, 0.0)
         return torch.nn.functional.dropout(weights, dropout_p) @ value
 
-    drops = {"feature_dropout": _of_features, "alpha_dropout": _of_alpha}
     with (
         patch.object(torch.nn.functional, whole.__name__, attention),
-        patch.multiple(torch._VF, **drops),
+        patch.object(torch._VF, "feature_dropout", _of_features),
+        patch.object(torch._VF, "alpha_dropout", _of_alpha),
     ):
         yield
 
