@@ -39,6 +39,7 @@ from tvm.relay.backend import te_compiler
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.protocol import target_text
 from relascope.engine.relay.building import apply_records
+from relascope.engine.relay.building.bounded_fusion import bounded
 from relascope.engine.relay.building.targets import LIBRARIES, parse, processor
 from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.engine.relay.kernels import blas, conv_weights, convolution, erf, schedules
@@ -246,7 +247,7 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
         if "openblas" in parse(options.target).libs:
             openblas.load()
         program = absorb_transposes(program)
-    return program.main
+    return bounded(program).main
 
 
 def _alone(program: RelayProgram, function: Any) -> Any:

@@ -1,0 +1,60 @@
+"""Bounds on what FuseOps makes one kernel.
+
+A kernel computes each of its nodes anew wherever another of them reads it: in TE an injective
+operator is an expression put into its readers. Where many nodes in a row are read twice, as in the
+gradient of a running maximum, that expression doubles with each, and its build takes minutes or
+never ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import children, op_name, post_order, rewrite, with_children
+
+_SIZE = 1024
+"""Terms of an expression that a reader may put into its own. The samples have up to 961."""
+_TERMS = {"strided_set": 400}
+"""Of operators whose expression has many conditions; 1 of others."""
+_INJECTIVE = 2
+"""TOpPattern kInjective: operators of at most this are put into what reads them."""
+
+
+def bounded(program: RelayProgram) -> RelayProgram:
+    """A program whose long expressions end in `annotation.stop_fusion`, which FuseOps obeys and
+    takes away; as it is, where none is long."""
+    terms: dict[int, int] = {}
+    ends = set()
+    for expr in post_order(program.main.body):
+        size = _size(expr, (terms.get(c.handle.value, 1) for c in children(expr)))
+        if size > _SIZE and _ends(expr):
+            ends.add(expr.handle.value)
+            size = 1
+        terms[expr.handle.value] = size
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        if call.handle.value not in ends:
+            return None
+        return relay.annotation.stop_fusion(with_children(call, [call.op, *args]))
+
+    return rewrite(program, visit) if ends else program
+
+
+def _size(expr: Any, below: Iterable[int]) -> int:
+    if isinstance(expr, relay.Call):
+        pattern = expr.op.get_attr("TOpPattern") if isinstance(expr.op, tvm.ir.Op) else None
+        return (
+            _TERMS.get(op_name(expr), 1) + sum(below)
+            if pattern is not None and pattern <= _INJECTIVE
+            else 1
+        )
+    return sum(below) if isinstance(expr, (relay.Tuple, relay.TupleGetItem)) else 1
+
+
+def _ends(expr: Any) -> bool:
+    return isinstance(expr, relay.Call) and isinstance(expr.checked_type, relay.TensorType)
