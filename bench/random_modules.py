@@ -2,9 +2,9 @@
 
     python bench/random_modules.py --engine relax --count 500 [--first 0]
 
-The grammar and the judge are those of tests/both/against_pytorch/grammar.py. Prints each module that is not
-right and the fewest of its steps that are not, which steps are refused how often, and the counts;
-ends with 1 where one is wrong.
+The grammar and the judge are those of tests/both/against_pytorch/grammar.py. Prints each module
+that is not right and the fewest of its steps that are not, which steps are refused how often, and
+the counts; ends with 1 where one is wrong.
 """
 
 from __future__ import annotations
