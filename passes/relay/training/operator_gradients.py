@@ -229,7 +229,7 @@ def _split(call: Any, grad: Any) -> list[Any]:
 def _rsqrt(call: Any, grad: Any) -> list[Any]:
     x = call.args[0]
     half = relay.const(-0.5, x.checked_type.dtype)
-    return [grad * half * call / x]
+    return [grad * half * call * call * call]
 
 
 def _power(call: Any, grad: Any) -> list[Any]:
