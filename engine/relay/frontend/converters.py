@@ -308,12 +308,16 @@ class Converter(CoreOperators, TypedConverter):
         return [inputs[0], product], input_types[:2]
 
     def divide(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's ignores `rounding_mode`."""
+        """TVM's ignores `rounding_mode`, and does not build a quotient by the number 0."""
         mode = inputs[2] if len(inputs) > 2 else None
         if mode == "floor":
             return self.make_elemwise("floor_divide")(inputs[:2], input_types[:2])
         quotient = self.make_elemwise("divide")(inputs[:2], input_types[:2])
         if mode is None:
+            divisor = _number(inputs[1])
+            if divisor == 0 and isinstance(inputs[0], relay.Expr):
+                infinity = self.number(math.copysign(math.inf, divisor), quotient)
+                return relay.cast(inputs[0], self.infer_type(quotient).dtype) * infinity
             return quotient
         kind = self.infer_type(inputs[0]).dtype
         return relay.cast(relay.trunc(quotient), kind) if "int" in kind else relay.trunc(quotient)
@@ -322,9 +326,7 @@ class Converter(CoreOperators, TypedConverter):
         """TVM takes any number times 0 for 0, which NaN and infinity are not."""
         made = self.make_elemwise("multiply")(inputs, input_types)
         for factor, other in (inputs[:2], inputs[1::-1]):
-            value = factor.data.numpy() if isinstance(factor, relay.Constant) else factor
-            is_zero = not isinstance(value, relay.Expr) and np.ndim(value) == 0 and value == 0
-            if is_zero and isinstance(other, relay.Expr):
+            if _number(factor) == 0 and isinstance(other, relay.Expr):
                 if "float" not in self.infer_type(other).dtype:
                     continue
                 zero, lost = self.number(0.0, made), self.number(math.nan, made)
@@ -736,3 +738,9 @@ def _mean(data: Any, axes: list[int]) -> Any:
     for axis in reversed(axes):
         data = relay.mean(data, [axis], keepdims=True)
     return data
+
+
+def _number(factor: Any) -> Any:
+    """A number that is no tensor, or one of no dimensions whose value is known; else None."""
+    value = factor.data.numpy() if isinstance(factor, relay.Constant) else factor
+    return None if isinstance(value, relay.Expr) or np.ndim(value) else value
