@@ -271,3 +271,7 @@ GRADIENTS_AT_EDGES = {
 @pytest.mark.parametrize("name", GRADIENTS_AT_EDGES)
 def test_gradients_at_edges(name):
     gradients_agree(GRADIENTS_AT_EDGES[name], drawn(4, 3))
+
+
+def test_a_permutation_of_no_axes():
+    gradients_agree(lambda x: x.permute(()) * 2.0, torch.tensor(3.0))

@@ -192,6 +192,7 @@ class Converter(ExportedProgramImporter):
             self.resized: "upsample_bicubic2d.vec upsample_bilinear2d.vec",
             self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
             self.put: "index_put.default",
+            self.permuted: "permute.default",
             self.by_zero: "div.Tensor mul.Tensor",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
             self.scaled: "add.Tensor add.Scalar sub.Tensor sub.Scalar",
@@ -362,6 +363,10 @@ class Converter(ExportedProgramImporter):
         if mode is not None:
             self.refuse(node, "A truncating division of integers cannot be imported.")
         return self.op.divide(left, right)
+
+    def permuted(self, theirs: Convert) -> Convert:
+        """TVM has no gradient where there are no axes."""
+        return lambda node: theirs(node) if node.args[1] else self.env[node.args[0]]
 
     def by_zero(self, theirs: Convert) -> Convert:
         """TVM takes a product with the number 0 for 0, where infinity and NaN give NaN, and has no

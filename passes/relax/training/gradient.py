@@ -9,7 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.gradients import without_gradient
 from relascope.passes.relax.ir import rewrite
@@ -40,7 +40,8 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     After: main returns a flat tuple: outputs, then the gradients of inputs and parameters.
 
     Raises:
-        EngineError: kind "pass", if an operator on the way has no gradient; names it.
+        EngineError: kind "pass", if an operator on the way has no gradient; names it. Or if the
+            root is of a dtype that TVM does not differentiate.
     """
     main = program.main
     bound = rewrite.bindings(main)
@@ -48,6 +49,9 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     if program.gradients or not program.grad_outs:
         message = "there is no scalar to take the gradient of"
         raise EngineError("pass", message, "gradient", "put root_grad_out before it")
+    if str(returned[0].ty.dtype) not in ("float16", "float32", "float64"):
+        message = f"TVM takes no gradient of an output in {returned[0].ty.dtype}"
+        raise EngineError("pass", message, "gradient", "cast the output to float32")
     without = without_gradient(program)
     wanted = [p for p in main.params if str(p.name) not in without and rewrite.is_floating(p)]
     check(bound, returned[0], wanted, program.provenance)
@@ -60,7 +64,8 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
         except Exception as error:
             if recorder.refused is not None:
                 raise recorder.refused from error
-            raise
+            message = f"TVM takes no gradient of this program: {lines_of(error)[-1]}"
+            raise EngineError("pass", message, "gradient") from error
     adjoint = taken["main_adjoint"]
     bound = rewrite.bindings(adjoint)
     # ((root, outputs...), gradients)

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from edge_values import *  # noqa: F403
-from edge_values import STRANGE, drawn, forward_agrees, program
+from edge_values import STRANGE, drawn, forward_agrees, gradients_agree, program
 from relascope.core.errors import EngineError
 
 
@@ -25,3 +25,8 @@ def test_a_refusal_says_nothing_of_the_code_behind_it():
     with pytest.raises(EngineError) as refused:
         program(lambda x: torch.linalg.vector_norm(x.reshape(2, 5), -0.0, 1), (STRANGE,))
     assert "division" not in refused.value.message
+
+
+def test_no_gradient_is_taken_of_an_output_in_bfloat16():
+    with pytest.raises(EngineError, match="no gradient of an output in bfloat16"):
+        gradients_agree(lambda x: x.to(torch.bfloat16), torch.ones(3))
