@@ -398,8 +398,9 @@ class Converter(ExportedProgramImporter):
             result = self.op.multiply(result, gamma)
         if beta is not None:
             result = self.op.add(result, beta)
-        if not any(item.args[1] and item.users for item in node.users):
-            return [result, mean, deviation]
+        joint = self.model.source.training and self.model.source.gradient == "pytorch"
+        if joint or not any(item.args[1] and item.users for item in node.users):
+            return [result, mean, deviation]  # PyTorch's backward reads them
         # No gradient flows through these, and NaN in one is NaN in both.
         mean = self.op.where(self.op.isnan(spread), spread, mean)
         return [result, self.stopped(mean), self.stopped(deviation)]
