@@ -275,3 +275,34 @@ def test_gradients_at_edges(name):
 
 def test_a_permutation_of_no_axes():
     gradients_agree(lambda x: x.permute(()) * 2.0, torch.tensor(3.0))
+
+
+# Convolutions with weights that are not finite: zeros around what they read are no factors.
+
+
+def spoiled(*shape):
+    made = drawn(*shape)
+    made.view(-1)[1::7] = torch.inf
+    return made
+
+
+CONVOLUTIONS = {
+    "1d": lambda x, w: F.conv_transpose1d(x[..., 0], w[..., 0], None, 2, 1, 1),
+    "2d": lambda x, w: F.conv_transpose2d(x, w, None, (2, 1), 1, groups=2),
+    "2d, dilated": lambda x, w: F.conv_transpose2d(x, w, None, 2, 1, 1, 1, (2, 3)),
+    "data of a strided one": lambda x, w: F.conv2d(x, w, None, 2, 1, groups=1),
+    "data of a dilated one": lambda x, w: F.conv1d(x[..., 0], w[..., 0], None, 1, 2, 2),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_of_infinite_weights(name):
+    gradients_agree(CONVOLUTIONS[name], drawn(1, 4, 5, 5), spoiled(4, 4, 3, 3))
+
+
+@pytest.mark.parametrize("name", ["1d", "2d", "2d, dilated", "3d"])
+def test_a_transposed_convolution_of_infinite_weights(name):
+    def volume(x, w):
+        return F.conv_transpose3d(x[..., None], w[..., None], None, (2, 1, 3), (1, 1, 0))
+
+    forward_agrees(CONVOLUTIONS.get(name, volume), drawn(2, 4, 3, 4), spoiled(4, 2, 3, 2))

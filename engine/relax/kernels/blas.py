@@ -19,12 +19,12 @@ from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from relascope.engine.cpu_kernels import packed_matmul
-from relascope.engine.relax.kernels.convolution import dispatched
+from relascope.engine.relax.kernels.convolution import TURNED, dispatched
 from relascope.passes.relax.ir.rewrite import op_name
 from relascope.passes.relax.transpose_dedup import axes_of
 
 _NAME = "relascope.matmul"
-_SERVED = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv2d_transpose")
+_SERVED = ("relax.matmul", "relax.nn.conv2d", *TURNED)
 _PACKED = {"primfunc_name_hint": "packed_matmul", "primfunc_attrs": {"op_pattern": 4}}
 """What follows such a kernel may be fused with it: kOutEWiseFusable of TVM's operator patterns."""
 _FLOATS = ("float32", "float64")

@@ -1,6 +1,7 @@
-"""2D convolutions by PyTorch inside functions that TVM builds; see `engine.relax.kernels.blas`.
+"""Convolutions by PyTorch inside functions that TVM builds; see `engine.relax.kernels.blas`.
 
-Three forms are known: the convolution itself, the transposed one, and the gradient of a
+Three forms are known: the convolution of images, the transposed one of any rank (TVM's multiplies
+zeros that it puts between elements, and infinite weights make NaN of them), and the gradient of a
 convolution's weight, which Relax writes as a convolution of layout CNHW with kernels of layout
 IOHW (see `passes.relax.training.conv_gradient`).
 """
@@ -14,6 +15,11 @@ import torch
 import tvm
 from tvm import relax
 
+TURNED = {
+    f"relax.nn.conv{rank}d_transpose": layouts
+    for rank, layouts in enumerate((("NCW", "IOW"), ("NCHW", "IOHW"), ("NCDHW", "IODHW")), 1)
+}
+"""Transposed convolutions, and the layouts that PyTorch has."""
 _NAME = "relascope.convolution"
 _CONVOLUTION = torch.ops.aten.convolution.out
 _BACKWARD = torch.ops.aten.convolution_backward.default
@@ -26,19 +32,19 @@ def dispatched(call: Any) -> Any:
         call: of any operator, typed, on tensors of one floating dtype.
     """
     name = str(call.op.name)
-    if name not in ("relax.nn.conv2d", "relax.nn.conv2d_transpose"):
+    if name != "relax.nn.conv2d" and name not in TURNED:
         return None
     attrs = call.attrs
-    top, left, bottom, right = (int(p) for p in attrs.padding)
+    strides, dilation, around = map(_numbers, (attrs.strides, attrs.dilation, attrs.padding))
+    padding, after = around[: len(strides)], around[len(strides) :]
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
-    if (top, left) != (bottom, right) or str(attrs.out_layout) != layouts[0]:
+    if padding != after or str(attrs.out_layout) != layouts[0]:
         return None
-    strides, dilation = _two(attrs.strides), _two(attrs.dilation)
-    padding, groups = (top, left), int(attrs.groups)
-    if name == "relax.nn.conv2d_transpose":
-        if layouts != ("NCHW", "IOHW"):
+    groups = int(attrs.groups)
+    if name in TURNED:
+        if layouts != TURNED[name]:
             return None
-        more = _two(attrs.output_padding)
+        more = _numbers(attrs.output_padding)
         run = functools.partial(_convolution, (strides, padding, dilation, True, more, groups))
         text = f"transposed {strides} {padding} {dilation} {more} {groups}"
     elif layouts == ("NCHW", "OIHW"):
@@ -55,9 +61,8 @@ def dispatched(call: Any) -> Any:
     return relax.op.call_dps_packed(symbol, tuple(call.args), call.ty)
 
 
-def _two(values: Any) -> tuple[int, int]:
-    first, second = (int(v) for v in values)
-    return first, second
+def _numbers(values: Any) -> tuple[int, ...]:
+    return tuple(int(v) for v in values)
 
 
 def _convolution(options: tuple[Any, ...], data: Any, weight: Any, out: Any) -> None:

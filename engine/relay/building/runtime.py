@@ -42,7 +42,14 @@ from relascope.engine.relay.building import apply_records
 from relascope.engine.relay.building.bounded_fusion import bounded
 from relascope.engine.relay.building.targets import LIBRARIES, parse, processor
 from relascope.engine.relay.draw.to_graph import tensor_types
-from relascope.engine.relay.kernels import blas, conv_weights, convolution, erf, schedules
+from relascope.engine.relay.kernels import (
+    blas,
+    conv_weights,
+    convolution,
+    erf,
+    schedules,
+    transposed_convolution,
+)
 from relascope.passes.cuts.halves import Halves
 from relascope.passes.relay.absorb_transposes import absorb_transposes
 from relascope.passes.relay.ir.program import RelayProgram
@@ -244,9 +251,12 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
         program = schedules.pack(program)
     if target_text.library(options.target, LIBRARIES):
         blas.register()
+        transposed_convolution.register()
         if "openblas" in parse(options.target).libs:
             openblas.load()
         program = absorb_transposes(program)
+    else:
+        program = transposed_convolution.without_dilation(program)
     return bounded(program).main
 
 

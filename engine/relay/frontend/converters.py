@@ -418,12 +418,6 @@ class Converter(CoreOperators, TypedConverter):
         made = relay.reshape(made, [d for s in sizes for d in s[:-1]])
         return made if bias is None else relay.add(made, bias)
 
-    def convolution(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's takes transposed convolutions with dilation, which it cannot build."""
-        if inputs[6] and any(d != 1 for d in inputs[5]):
-            self.refuse("A transposed convolution with dilation cannot be imported.")
-        return super().convolution(inputs, input_types)
-
     def baddbmm(self, inputs: Any, _: Any) -> Any:
         """TVM's has float32 constants whatever the input is."""
         data, left, right, beta, alpha = inputs

@@ -68,12 +68,9 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         return data if self.infer_type(data).dtype == dtype else relay.cast(data, dtype)
 
     def convolution(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's takes one number an axis only, and cannot build a dilated transposed one."""
+        """TVM's takes one number an axis only."""
         rank = len(self.infer_shape(inputs[1])) - 2
         given = [list(v) * rank if len(v) == 1 else v for v in inputs[3:6]]
-        if inputs[6] and any(d != 1 for d in given[2]):
-            inputs = [inputs[0], relay.nn.dilate(inputs[1], [1, 1, *given[2]]), *inputs[2:]]
-            given[2] = [1] * rank
         rest = inputs[6:]
         if rank > 1 or not self.model.source.training:
             return super().convolution([*inputs[:3], *given, *rest], input_types)

@@ -25,7 +25,7 @@ from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
 from relascope.engine.relay.kernels import schedules
 from relascope.engine.relay.kernels.small_matmul import small_products
 
-_FLOATS = {"float32": torch.float32, "float64": torch.float64}
+FLOATS = {"float32": torch.float32, "float64": torch.float64}
 
 
 @functools.cache
@@ -49,7 +49,7 @@ def _of_floats(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
     def chosen(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
         kinds = {str(t.dtype) for t in (*inputs, out_type)}
-        if target.libs and not (len(kinds) == 1 and kinds <= _FLOATS.keys()):
+        if target.libs and not (len(kinds) == 1 and kinds <= FLOATS.keys()):
             target = tvm.target.Target({k: v for k, v in target.export().items() if k != "libs"})
         return theirs(attrs, inputs, out_type, target)
 
@@ -128,12 +128,12 @@ def _batch_matmul_compute(
 
 
 def _matmul(a: Any, b: Any, c: Any, turn_a: int, turn_b: int) -> None:
-    left, right = _tensor(a), _tensor(b)
-    torch.mm(left.t() if turn_a else left, right.t() if turn_b else right, out=_tensor(c))
+    left, right = tensor(a), tensor(b)
+    torch.mm(left.t() if turn_a else left, right.t() if turn_b else right, out=tensor(c))
 
 
 def _batch_matmul(a: Any, b: Any, c: Any, turn_a: int, turn_b: int) -> None:
-    left, right, result = _tensor(a), _tensor(b), _tensor(c)
+    left, right, result = tensor(a), tensor(b), tensor(c)
     left = left.transpose(1, 2) if turn_a else left
     right = right.transpose(1, 2) if turn_b else right
     if left.shape[0] != right.shape[0]:
@@ -142,7 +142,7 @@ def _batch_matmul(a: Any, b: Any, c: Any, turn_a: int, turn_b: int) -> None:
     torch.bmm(left, right, out=result)
 
 
-def _tensor(array: Any) -> torch.Tensor:
+def tensor(array: Any) -> torch.Tensor:
     """A TVM array, which need not own its memory, as a torch tensor on the same memory."""
     content = array.handle.contents
     shape = tuple(content.shape[i] for i in range(content.ndim))
@@ -153,7 +153,7 @@ def _tensor(array: Any) -> torch.Tensor:
 @functools.lru_cache(4096)
 def _at(address: int, shape: tuple[int, ...], bits: int) -> torch.Tensor:
     """A tensor on given memory. It owns nothing, so keeping it keeps nothing alive."""
-    dtype = _FLOATS[f"float{bits}"]
+    dtype = FLOATS[f"float{bits}"]
     size = bits // 8
     for dimension in shape:
         size *= dimension

@@ -133,17 +133,15 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
     down, across = (int(s) for s in attrs.strides)
     step_down, step_across = (int(d) for d in attrs.dilation)
-    spread = weight  # transposed convolutions are built without dilation only
-    if (step_down, step_across) != (1, 1):
-        spread = relay.nn.dilate(weight, [1, 1, step_down, step_across])
     reach_down, reach_across = (height - 1) * step_down + 1, (width - 1) * step_across + 1
     by_data = relay.nn.conv2d_transpose(
         grad,
-        spread,
+        weight,
         strides=attrs.strides,
         padding=attrs.padding,
+        dilation=attrs.dilation,
         channels=channels,
-        kernel_size=(reach_down, reach_across),
+        kernel_size=(height, width),
         groups=groups,
         output_padding=(
             tall - ((rows - 1) * down - top - bottom + reach_down),

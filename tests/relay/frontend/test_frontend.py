@@ -366,11 +366,6 @@ REFUSED = {
         False,
         "makes float32[8, 6] of aten::meshgrid, and PyTorch float32[6, 8]",
     ),
-    "dilated transposed convolution": (
-        nn.Sequential(nn.ConvTranspose1d(6, 4, 2, dilation=2)),
-        False,
-        "convolution in 0",
-    ),
     "a shape of values": (Apply(lambda x: (x > 0).nonzero()), False, "nonzero"),
 }
 
