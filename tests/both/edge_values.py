@@ -306,3 +306,15 @@ def test_a_transposed_convolution_of_infinite_weights(name):
         return F.conv_transpose3d(x[..., None], w[..., None], None, (2, 1, 3), (1, 1, 0))
 
     forward_agrees(CONVOLUTIONS.get(name, volume), drawn(2, 4, 3, 4), spoiled(4, 2, 3, 2))
+
+
+def test_the_weight_of_a_transposed_convolution_of_infinite_data():
+    def turned(x, w):
+        return F.conv_transpose2d(x, w, None, 2, 2, 1)
+
+    gradients_agree(turned, spoiled(1, 3, 4, 4), drawn(3, 3, 3, 3))
+
+
+def test_a_dilated_transposed_convolution_without_a_library():
+    inputs = drawn(1, 4, 4, 3), drawn(4, 2, 3, 3)
+    forward_agrees(CONVOLUTIONS["2d, dilated"], *inputs, target="llvm")

@@ -38,7 +38,11 @@ def dispatched(call: Any) -> Any:
     strides, dilation, around = map(_numbers, (attrs.strides, attrs.dilation, attrs.padding))
     padding, after = around[: len(strides)], around[len(strides) :]
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
-    if padding != after or str(attrs.out_layout) != layouts[0]:
+    of_weight = layouts == ("CNHW", "IOHW")  # whose last places the padding need not reach
+    uneven = (
+        any(b > a for a, b in zip(padding, after, strict=True)) if of_weight else padding != after
+    )
+    if uneven or str(attrs.out_layout) != layouts[0]:
         return None
     groups = int(attrs.groups)
     if name in TURNED:
@@ -50,7 +54,7 @@ def dispatched(call: Any) -> Any:
     elif layouts == ("NCHW", "OIHW"):
         run = functools.partial(_convolution, (strides, padding, dilation, False, (0, 0), groups))
         text = f"{strides} {padding} {dilation} {groups}"
-    elif layouts == ("CNHW", "IOHW") and groups == 1:
+    elif of_weight and groups == 1:
         # What strides the kernel dilates the gradient, and the other way round.
         run = functools.partial(_weight_gradient, (dilation, padding, strides))
         text = f"weight {dilation} {padding} {strides}"

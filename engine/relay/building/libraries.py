@@ -26,7 +26,8 @@ _CALLBACK = "tvm_callback_cuda_compile"
 _NOTES = {
     OPENBLAS: NOTE,
     BLAS: "The library calls tvm.contrib.mkl.matmul and batch_matmul, which relascope registers in "
-    "Python over PyTorch's; elsewhere it runs with a TVM that was built with MKL.",
+    "Python over PyTorch's; elsewhere it runs with a TVM that was built with MKL, if it has no "
+    "transposed convolution: those are PyTorch's too.",
 }
 
 

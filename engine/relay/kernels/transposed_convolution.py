@@ -81,9 +81,7 @@ def _run(data: Any, weight: Any, out: Any, options: str) -> None:
     strides, padding, dilation, more, groups = _parsed(options)
     how = strides, padding, dilation, True, more, groups[0]
     result = blas.tensor(out)
-    torch.ops.aten.convolution.out(
-        blas.tensor(data), blas.tensor(weight), None, *how, out=result
-    )
+    torch.ops.aten.convolution.out(blas.tensor(data), blas.tensor(weight), None, *how, out=result)
 
 
 @functools.lru_cache(4096)

@@ -33,15 +33,15 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     down, across = (int(s) for s in attrs.strides)
     step_down, step_across = (int(d) for d in attrs.dilation)
     reach_down, reach_across = (height - 1) * step_down + 1, (width - 1) * step_across + 1
+    # Rows and columns at the ends that the kernel was not laid over.
+    below = tall + top + bottom - (rows - 1) * down - reach_down
+    beside = wide + left + right - (columns - 1) * across - reach_across
     by_data = op.nn.conv2d_transpose(
         grad,
         _dilated(weight, step_down, step_across),
         strides=[down, across],
         padding=[top, left, bottom, right],
-        output_padding=[
-            tall - ((rows - 1) * down - top - bottom + reach_down),
-            wide - ((columns - 1) * across - left - right + reach_across),
-        ],
+        output_padding=[below, beside],
         groups=groups,
     )
     if groups == 1:
@@ -49,7 +49,7 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
             data,
             grad,
             strides=[step_down, step_across],
-            padding=[top, left, bottom, right],
+            padding=[top, left, max(bottom - below, 0), max(right - beside, 0)],
             dilation=[down, across],
             data_layout="CNHW",
             kernel_layout="IOHW",
