@@ -318,3 +318,23 @@ def test_the_weight_of_a_transposed_convolution_of_infinite_data():
 def test_a_dilated_transposed_convolution_without_a_library():
     inputs = drawn(1, 4, 4, 3), drawn(4, 2, 3, 3)
     forward_agrees(CONVOLUTIONS["2d, dilated"], *inputs, target="llvm")
+
+
+# What is composed.
+
+
+def test_blocks_on_a_diagonal():
+    gradients_agree(torch.block_diag, drawn(2, 3), drawn(4), drawn(1, 2))
+
+
+def test_running_extremes():
+    for find in (torch.cummax, torch.cummin):
+        forward_agrees(lambda x, find=find: find(x > 0, 0)[1], drawn(7, 3))
+    forward_agrees(lambda x: torch.cummax(x, 0)[1], STRANGE)
+    gradients_agree(lambda x: torch.cummin(x, 0)[0], drawn(4, 3))
+
+
+def test_what_a_max_pool_took_goes_back():
+    places = torch.tensor([32, 33, 51, 49, 30, 8, 80, 23]).reshape(1, 2, 1, 2, 2)
+    size = {"output_size": (3, 6, 5)}
+    gradients_agree(lambda x, i: F.max_unpool3d(x, i, 3, 2, **size), drawn(1, 2, 1, 2, 2), places)

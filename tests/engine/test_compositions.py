@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from relascope.engine.pytorch.operators import along_axes
 from relascope.engine.pytorch.operators.compositions import compositions
 
 aten = torch.ops.aten
@@ -92,3 +93,11 @@ def test_parts_and_products_are_pytorchs(case):
     options = options[0] if options else {}
     ours, theirs = compositions()[op](*given, **options), op(*given, **options)
     alike(ours, theirs)
+
+
+@pytest.mark.parametrize("most", [0, 1000])
+def test_running_extremes_by_scan_and_by_comparing(most, monkeypatch):
+    monkeypatch.setattr(along_axes, "_MOST_COMPARED", most)
+    for op in (aten.cummax.default, aten.cummin.default):
+        for given in (WAVES, torch.full([3], -math.inf), WAVES > 1, MATRIX.long()):
+            alike(compositions()[op](given, 0), op(given, 0))

@@ -51,8 +51,15 @@ def _scan(step: Callable[..., tuple[Tensor, ...]], dim: int, *lanes: Tensor) -> 
     return lanes
 
 
-def _cumulated(later: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """Running extremes, the last of equal ones, and NaN above all."""
+_MOST_COMPARED = 2**20
+"""Elements of a table of which each place has a row with all those of its axis."""
+
+
+def _cumulated(later: Callable[[Tensor, Tensor], Tensor], best: str) -> Callable[..., Any]:
+    """Running extremes, the last of equal ones, and NaN above all.
+
+    Of few elements, each place looks through those before it: a scan becomes a long expression.
+    """
 
     def step(a: Tensor, i: Tensor, b: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
         takes = later(b, a)
@@ -60,7 +67,23 @@ def _cumulated(later: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
             takes = b.isnan() | (takes & ~a.isnan())
         return torch.where(takes, b, a), torch.where(takes, j, i)
 
+    def compared(x: Tensor, dim: int) -> Tensor:
+        x = x.detach() if x.is_floating_point() else x.to(torch.int64)
+        size, wide = x.shape[dim], x.movedim(dim, -1).unsqueeze(-2)
+        order = np.arange(size)
+        before = held(order <= order[:, None])
+        limits = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
+        least = limits.min if best == "amax" else limits.max
+        least = math.copysign(math.inf, least) if x.is_floating_point() else least
+        top = getattr(torch.where(before, wide, least), best)(-1, keepdim=True)
+        hit = wide == top
+        hit = hit | wide.isnan() if x.is_floating_point() else hit
+        return torch.where(hit & before, held(order), -1).amax(-1).movedim(-1, dim)
+
     def run(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        if x.numel() * x.shape[dim] <= _MOST_COMPARED:
+            found = compared(x, dim)
+            return x.gather(dim, found), found
         along = [1] * x.dim()
         along[dim] = x.shape[dim]
         index = held(np.arange(x.shape[dim])).reshape(along).expand(x.shape)
@@ -231,6 +254,13 @@ def _adaptive_max_pool(x: Tensor, places: list[int]) -> tuple[Tensor, Tensor]:
     return _largest(x, size, sides)
 
 
+def _max_unpool(x: Tensor, index: Tensor, size: list[int], *options: Any) -> Tensor:
+    lead = list(x.shape[: x.dim() - len(size)])
+    blank = x.new_zeros([math.prod(lead), math.prod(size)])
+    flat = [t.reshape(blank.shape[0], -1) for t in (index, x)]
+    return blank.scatter(1, *flat).reshape([*lead, *size])
+
+
 # Functions of single numbers.
 
 
@@ -253,6 +283,17 @@ def _logaddexp2(x: Tensor, y: Tensor) -> Tensor:
 
 
 # Others.
+
+
+def _block_diag(tensors: list[Tensor]) -> Tensor:
+    """By zeros around each: PyTorch joins it to such, of which some have no elements."""
+    blocks = [torch.atleast_2d(t) for t in tensors]
+    wide, left, rows = sum(b.shape[1] for b in blocks), 0, []
+    for block in blocks:
+        around = [left, wide - left - block.shape[1]]
+        rows.append(_aten.constant_pad_nd(block, around) if any(around) else block)
+        left += block.shape[1]
+    return torch.cat(rows)
 
 
 def _softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
@@ -301,12 +342,13 @@ ALONG: dict[str, Callable[..., Any]] = {
     "_softmax.default": _softmax,
     "adaptive_max_pool2d.default": _adaptive_max_pool,
     "adaptive_max_pool3d.default": _adaptive_max_pool,
+    "block_diag.default": _block_diag,
     "any.default": lambda x: x.to(torch.bool).to(torch.int32).amax() > 0,
     "any.dim": lambda x, d, k=False: x.to(torch.bool).to(torch.int32).amax([d], k) > 0,
     "any.dims": lambda x, d=None, k=False: x.to(torch.bool).to(torch.int32).amax(d or [], k) > 0,
     "copy.default": lambda x, source, *_: source.to(x.dtype).expand(x.shape).clone(),
-    "cummax.default": _cumulated(torch.ge),
-    "cummin.default": _cumulated(torch.le),
+    "cummax.default": _cumulated(torch.ge, "amax"),
+    "cummin.default": _cumulated(torch.le, "amin"),
     "cumprod.default": _cumprod,
     "heaviside.default": _heaviside,
     "index_reduce.default": _index_reduce,
@@ -318,6 +360,8 @@ ALONG: dict[str, Callable[..., Any]] = {
     "max.dim": _extreme(_aten.argmax.default),
     "max_pool2d_with_indices.default": _max_pool(_aten.max_pool2d_with_indices.default),
     "max_pool3d_with_indices.default": _max_pool(_aten.max_pool3d_with_indices.default),
+    "max_unpool2d.default": _max_unpool,
+    "max_unpool3d.default": _max_unpool,
     "median.default": lambda x: _median(False)(x.reshape(-1), 0)[0],
     "median.dim": _median(False),
     "min.dim": _extreme(_aten.argmin.default),
