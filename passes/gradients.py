@@ -27,8 +27,11 @@ def rooted(
         variable: makes an argument of a name and a type.
 
     Raises:
-        EngineError: kind "pass", if no output is floating.
+        EngineError: kind "pass", if no output is floating; kind "operator", if the gradient of an
+            operator would not be PyTorch's.
     """
+    if program.no_gradient is not None:
+        raise program.no_gradient
     count, pairs = len(outputs) - len(program.updates), []
     for index, (output, kind) in enumerate(zip(outputs[:count], types[:count], strict=True)):
         if "float" in str(kind.dtype):

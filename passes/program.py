@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from relascope.core.errors import EngineError
+
 
 @dataclass(frozen=True)
 class Mask:
@@ -50,6 +52,7 @@ class Program:
             memory. All programs of one import share them, so that the weights are read once.
         unlike: names, as in `provenance`, of values that are no longer their framework operator's,
             because a pass moved a factor, say, elsewhere.
+        no_gradient: what is raised where the gradient is taken.
     """
 
     mod: Any
@@ -64,6 +67,7 @@ class Program:
     provenance: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     updates: tuple[str, ...] = ()
     unlike: frozenset[str] = frozenset()
+    no_gradient: EngineError | None = None
     digests: dict[Any, tuple[Any, str]] = field(default_factory=dict, repr=False, compare=False)
 
     @property

@@ -25,7 +25,7 @@ from relascope.engine.protocol.source import EXAMPLE, ModelSource, file_digest
 from relascope.engine.pytorch.exported_program import read_exported
 from relascope.engine.pytorch.flat_trace import FlatTrace, flatten
 from relascope.engine.pytorch.recorded_inputs import recorded_inputs
-from relascope.engine.pytorch.watch import Watch, dropouts_written_out
+from relascope.engine.pytorch.watch import Watch, written_out
 from relascope.samples import SAMPLES, build
 
 _TRACE_HINT = "Write it with torch.jit.trace(module.eval(), inputs).save(path)."
@@ -537,7 +537,7 @@ def _trace(
     try:
         with warnings.catch_warnings(record=True) as caught, seeded(source.seed):
             warnings.simplefilter("always")
-            with kept_buffers(module), torch.enable_grad(), dropouts_written_out(), watch:
+            with kept_buffers(module), torch.enable_grad(), written_out(), watch:
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
             state = torch.get_rng_state()
     except RuntimeError as wrong:

@@ -6,6 +6,7 @@ hooks on tensors, nor `tensor.data`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -47,11 +48,30 @@ def _of_alpha(data: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
     return data * (kept * scale) + ((kept - 1) * (_ALPHA * scale) + _ALPHA * scale * rate)
 
 
-@contextmanager
-def dropouts_written_out() -> Iterator[None]:
-    """What drops elements beside `dropout` is written into a trace as PyTorch computes it.
+def _gaussian_nll(
+    data: torch.Tensor,
+    target: torch.Tensor,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    var = var if isinstance(var, torch.Tensor) else torch.full_like(data, var)
+    if var.size() != data.size() and data.size()[:-1] == var.size():
+        var = var.unsqueeze(-1)
+    var = torch.where(var < eps, eps + (var - var.detach()), var)
+    loss = 0.5 * (var.log() + (data - target) ** 2 / var)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    return loss if reduction == "none" else getattr(loss, reduction)()
 
-    One operator would hide the mask: of channels, by alpha, of the weights of attention.
+
+@contextmanager
+def written_out() -> Iterator[None]:
+    """What hides something from a trace is written into it as PyTorch computes it.
+
+    That is what drops elements beside `dropout`, where one operator would hide the mask: of
+    channels, by alpha, of the weights of attention; and the loss that bounds a variance and lets
+    the gradient pass as if it did not.
     """
     whole = torch.nn.functional.scaled_dot_product_attention
 
@@ -87,6 +107,7 @@ def dropouts_written_out() -> Iterator[None]:
 
     with (
         patch.object(torch.nn.functional, whole.__name__, attention),
+        patch.object(torch.nn.functional, "gaussian_nll_loss", _gaussian_nll),
         patch.object(torch._VF, "feature_dropout", _of_features),
         patch.object(torch._VF, "alpha_dropout", _of_alpha),
     ):

@@ -85,16 +85,18 @@ def problem(
     banned = {*banned, *joint.masks}
     needs = {*joint.needed, *wish.save, *joint.masks_read()}
     owner = joint.work.owner
+    inside = _inside_log1p(joint)
     held = {owner[i] for i in wish.save}  # storages that are kept anyway, by a view or its base
     for k, node_id in enumerate(values):
         node = graph.by_id[node_id]
         needed[k] = node_id in needs
-        stuck = needed[k] and not is_tensor(node)
+        savable = is_tensor(node) and node_id not in inside
+        stuck = needed[k] and not savable
         if node_id in wish.save:
             save[k], redo[k] = 0.0, np.inf
             forced.append(k)
         else:
-            if is_tensor(node) and node_id not in wish.recompute:
+            if savable and node_id not in wish.recompute:
                 kept = owner[node_id] in held
                 save[k] = 0.0 if kept else joint.work.bytes[node_id] or _unknown(joint, node_id)
             barred = node_id in banned and not stuck and node_id not in wish.recompute
@@ -106,6 +108,14 @@ def problem(
     at_source, at_target = (np.array(ends, dtype=np.int64) for ends in (sources, targets))
     masks = len(joint.masks)
     return CutProblem(values, save, redo, needed, at_source, at_target, tuple(forced), masks)
+
+
+def _inside_log1p(joint: Joint) -> set[str]:
+    """Sums 1 + y of which a logarithm is taken: what is saved has lost the digits of a small y."""
+    by_id = joint.graph.by_id
+    ones = {n.id for n in joint.graph.nodes if n.attrs.get("value") in ("1", "1.0")}
+    read = {i for node in joint.graph.nodes if node.op == "log" for i in node.edges}
+    return {i for i in read if by_id[i].op == "add" and not ones.isdisjoint(by_id[i].edges)}
 
 
 def _unknown(joint: Joint, node_id: str) -> int:

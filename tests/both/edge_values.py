@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from gradients import quiet
 from quick import QUICK
+from relascope.core.errors import EngineError
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module
@@ -26,10 +27,10 @@ class Applied(nn.Module):
         return self.function(*inputs)
 
 
-def program(function, inputs, target=None):
+def program(function, inputs, target=None, training=True):
     """A function, imported by the engine whose TVM this process holds."""
     backend = load_engine("relay" if "tvm.relay" in sys.modules else "relax")
-    names, source = [f"x{i}" for i in range(len(inputs))], ModelSource("own", training=True)
+    names, source = [f"x{i}" for i in range(len(inputs))], ModelSource("own", training=training)
     model = model_from_module(Applied(function), tuple(names), inputs, source, quiet)
     return LiveProgram(backend, model, ("min_cut", None), target), dict(
         zip(names, inputs, strict=True)
@@ -51,7 +52,8 @@ def gradients_agree(function, *inputs):
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(3))
     out.backward(weights)
     step = live.step(leaves)
-    _, captures = step.forward(values)
+    outputs, captures = step.forward(values)
+    torch.testing.assert_close(outputs[0], out.detach(), equal_nan=True, rtol=1e-5, atol=0)
     found = step.backward({**values, **captures, step.grad_outs[0]: weights})
     for name, leaf in leaves.items():
         torch.testing.assert_close(found[name], leaf.grad, equal_nan=True, rtol=1e-5, atol=1e-6)
@@ -271,6 +273,50 @@ GRADIENTS_AT_EDGES = {
 @pytest.mark.parametrize("name", GRADIENTS_AT_EDGES)
 def test_gradients_at_edges(name):
     gradients_agree(GRADIENTS_AT_EDGES[name], drawn(4, 3))
+
+
+NAN, INF = float("nan"), float("inf")
+STEEP = {
+    "atan2": (torch.atan2, [0.0, 1.0, 3.0], [-0.5, 0.0, -0.0]),
+    "clamp": (lambda x, low: torch.clamp(x, min=low), [NAN, 1.0, 2.0], [0.0, 1.0, 3.0]),
+    "distance": (lambda x, y: torch.cdist(x, y, 1.5), [[0.0, 2.0]], [[0.0, 2.0], [1.0, 5.0]]),
+    "erfc": (torch.erfc, [NAN, 1.0]),
+    "likelihood": (
+        lambda x, v: F.gaussian_nll_loss(x, 2 * x, v),
+        [1.0, 2.0, 3.0],
+        [NAN, 1e-9, 2.0],
+    ),
+    "logsigmoid": (lambda x, y: y * F.logsigmoid(x), [1.0, -1.0], [INF, -INF]),
+    "logsumexp": (lambda x: x.logsumexp(1), [[INF, 1.0], [2.0, 3.0]]),
+    "norm": (lambda x: torch.linalg.vector_norm(x, 2, 1), [[0.0, 0.0], [1.0, 2.0]]),
+    "norm of order 6": (lambda x: torch.linalg.vector_norm(x, 6), 0.0),
+    "largest": (lambda x: torch.linalg.vector_norm(x, INF, 1), [[NAN, 1.0], [-3.0, 2.0]]),
+    "sinc": (torch.sinc, [0.0, 1.0]),
+    "softplus": (lambda x: F.softplus(x, beta=3, threshold=0.2), -8.8),
+}
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_gradients_where_a_step_of_the_way_has_none(name):
+    function, *inputs = STEEP[name]
+    gradients_agree(function, *map(torch.tensor, inputs))
+
+
+INDEX = torch.tensor([0, 0, 1])
+NOT_OURS = {
+    "clamp": lambda x: x.clamp(x - 1, x + 1),
+    "lgamma": torch.lgamma,
+    "norm": lambda x: x.norm(0.5),
+    "scatter_reduce": lambda x: x.scatter_reduce(0, INDEX, x, "amax", include_self=False),
+}
+
+
+@pytest.mark.parametrize("name", NOT_OURS)
+def test_gradients_that_would_not_be_pytorchs_are_refused(name):
+    live, values = forward_agrees(NOT_OURS[name], torch.tensor([0.3, 1.5, 2.5]))
+    with pytest.raises(EngineError, match="would not be PyTorch's") as caught:
+        live.step(values)
+    assert name in caught.value.message and name in caught.value.where
 
 
 def test_a_permutation_of_no_axes():

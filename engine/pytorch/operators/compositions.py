@@ -76,8 +76,8 @@ def _in_floats(x: Any, y: Any) -> bool:
 
 _NEED_AXES = (
     "amax amin argmax argmin argsort cummax cummin cumprod cumsum gather index_add index_copy "
-    "index_select kthvalue linalg_vector_norm logcumsumexp max min prod roll scatter scatter_add "
-    "scatter_reduce sort topk"
+    "index_select kthvalue linalg_vector_norm logcumsumexp logsumexp max min prod roll scatter "
+    "scatter_add scatter_reduce sort topk"
 )
 
 
@@ -115,6 +115,7 @@ def _both(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _signbit(x: Tensor) -> Tensor:
+    x = x.detach()  # nothing times an infinite slope is NaN
     return (x < 0) | ((x == 0) & (1 / x < 0)) if x.is_floating_point() else x < 0
 
 
@@ -164,7 +165,7 @@ def _cosh(x: Tensor) -> Tensor:
 def _asinh(x: Tensor) -> Tensor:
     x = _floating(x)
     size = torch.where(x < 0, -x, x)
-    near, far = size.clamp(max=1e9), size.clamp(min=1.0)
+    near, far = torch.where(size > 1e9, 1e9, size), size.clamp(min=1.0)
     found = (near + near * near / (1 + (near * near + 1).sqrt())).log1p()
     found = torch.where(size > 1e9, far.log() + math.log(2), found)
     return torch.where(x < 0, -found, found)
@@ -172,7 +173,7 @@ def _asinh(x: Tensor) -> Tensor:
 
 def _acosh(x: Tensor) -> Tensor:
     x = _floating(x)
-    near = x.clamp(max=1e9)
+    near = torch.where(x > 1e9, 1e9, x)
     found = (near + ((near - 1) * (near + 1)).sqrt()).log()
     return torch.where(x > 1e9, x.clamp(min=1.0).log() + math.log(2), found)
 
@@ -211,7 +212,8 @@ _ERFC = (
 def _erfc(x: Tensor) -> Tensor:
     """A Chebyshev fit, relatively right to 1.2e-7: 1 - erf(x) loses all digits of large x."""
     x = _floating(x)
-    size = torch.where(x < 0, -x, x).clamp(max=12.0)
+    size = torch.where(x < 0, -x, x)
+    size = torch.where(size > 12, 12.0, size)
     t = 1 / (1 + 0.5 * size)
     power = torch.zeros_like(t)
     for factor in _ERFC:
@@ -298,6 +300,18 @@ def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     far = scaled > threshold
     curve = torch.where(far, 0.0, scaled).exp().log1p()
     return torch.where(far, x, curve / beta if beta != 1 else curve)
+
+
+def _log_sigmoid(x: Tensor) -> Tensor:
+    return -_softplus(-x, 1, 40)
+
+
+def _logsumexp(x: Tensor, dim: list[int], keepdim: bool = False) -> Tensor:
+    x = _floating(x)
+    largest = x.detach().amax(dim, True)
+    largest = torch.where(largest.isinf(), 0.0, largest)
+    found = (x - largest).exp().sum(dim, True).log() + largest
+    return found if keepdim else found.squeeze(dim)
 
 
 def _reduced(loss: Tensor, reduction: int) -> Tensor:
@@ -425,7 +439,45 @@ def _cdist(x: Tensor, y: Tensor, p: float, mode: int | None) -> Tensor:
     apart = x.unsqueeze(-2) - y.unsqueeze(-3)
     if p == 0:  # which takes NaN for a difference, where a norm counts it as one
         return apart.abs().ceil().clamp(max=1).sum(-1)
-    return torch.linalg.vector_norm(apart, p, -1)
+    return _vector_norm(apart, p, [-1])
+
+
+def _vector_norm(
+    x: Tensor,
+    p: float = 2,
+    dim: list[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Whose gradient is 0 where the norm is 0, and where an infinite order's is NaN."""
+    x = x if dtype is None else x.to(dtype)
+    axes = dim or list(range(x.dim()))
+    if p == 0:
+        return (x != 0).to(x.dtype).sum(axes, keepdim)
+    if p == 1:
+        return x.abs().sum(axes, keepdim)
+    if math.isinf(p):
+        lost = x.isnan().any(axes, True)
+        size = torch.where(lost, 0.0, x).abs()
+        found = (size.amax if p > 0 else size.amin)(axes, keepdim)
+        return torch.where(lost if keepdim else lost.squeeze(axes), math.nan, found)
+    total = (x * x if p == 2 else x.abs() ** p).sum(axes, keepdim)
+    nothing = total == 0
+    total = torch.where(nothing, 1.0, total)
+    return torch.where(nothing, 0.0, total.sqrt() if p == 2 else total ** (1 / p))
+
+
+def _clamp(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+    """Without a gradient where it is NaN."""
+    made = x if low is None else torch.where((x >= low) | x.isnan(), x, low)
+    made = made if high is None else torch.where((made <= high) | made.isnan(), made, high)
+    return torch.where(made.isnan(), made.detach(), made) if made.is_floating_point() else made
+
+
+def _sinc(x: Tensor) -> Tensor:
+    x = _floating(x) * math.pi
+    return torch.where(x == 0, 1.0, x.sin() / torch.where(x == 0, 1.0, x))
 
 
 def _softmax_gradient(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
@@ -562,12 +614,20 @@ _OURS: dict[str, Callable[..., Any]] = {
     "_softmax_backward_data": _softmax_gradient,
     "_trilinear": _trilinear,
     "bucketize.Tensor": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
+    "clamp.Tensor": _clamp,
+    "clamp_max.Tensor": lambda x, high: _clamp(x, high=high),
+    "clamp_min.Tensor": _clamp,
+    "linalg_vector_norm": _vector_norm,
+    "sinc": _sinc,
     "celu": lambda x, alpha=1.0: torch.ops.aten.elu.default(x, alpha, 1.0, 1 / alpha),
     "div.Scalar_mode": _divide,
     "div.Tensor_mode": _divide,
     "floor_divide": _floor_divide,
     "floor_divide.Scalar": _floor_divide,
     "huber_loss": _huber,
+    "log_sigmoid": _log_sigmoid,
+    "log_sigmoid_forward": lambda x: (_log_sigmoid(x), x.new_empty(0)),
+    "logsumexp": _logsumexp,
     "multi_margin_loss": _multi_margin,
     "multilabel_margin_loss_forward": _multilabel_margin,
     "native_layer_norm": _layer_norm,

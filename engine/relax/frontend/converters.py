@@ -63,8 +63,11 @@ _WRITTEN_OUT = (
 )
 """Of these TVM takes some forms only, or has no gradient: a trace has them written with others."""
 
-_WRITTEN_OUT_IN_TRAINING = "upsample_bilinear2d.vec upsample_bicubic2d.vec"
-"""TVM knows no gradient of these."""
+_WRITTEN_OUT_IN_TRAINING = (
+    "clamp.Tensor clamp_max.Tensor clamp_min.Tensor linalg_vector_norm.default "
+    "upsample_bilinear2d.vec upsample_bicubic2d.vec"
+)
+"""TVM knows no gradient of these, or another."""
 
 Convert = Callable[[Node], Any]
 """From a node of the FX graph to what it becomes."""

@@ -18,6 +18,7 @@ import tvm
 from tvm import relax
 
 from relascope.engine.protocol.session import Progress
+from relascope.engine.pytorch.edges import refused_gradient
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.trace_to_fx import trace_to_fx
@@ -100,6 +101,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         inputs=model.input_names,
         outputs=outputs,
         updates=tuple(updates),
+        no_gradient=refused_gradient(model),
         buffers=tuple(model.buffers),
         masks=tuple(replace(mask, order=order) for mask, order in masks),
         grad_outs=tuple(trace.grad_outs),

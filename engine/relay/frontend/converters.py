@@ -715,6 +715,14 @@ class Converter(CoreOperators, TypedConverter):
 
         return convert
 
+    def grid_sampler(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's finds another element for a place that is no number."""
+        flat = len(self.infer_shape(inputs[0])) == 4
+        if inputs[3] and not (flat and (inputs[2], inputs[3]) != (1, 2)):
+            message = "Sampling beyond the border is not imported in this form."
+            self.refuse(message, 'Sample with padding_mode="zeros".')
+        return super().grid_sampler(inputs, input_types)
+
     def pad_common(self, mode: Any, pad_value: Any, inputs: Any, input_types: Any) -> Any:
         """TVM's leaves out what is padded beyond three axes."""
         widths = inputs[1]

@@ -17,15 +17,15 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 COMPOSED = (
     "acosh.default asinh.default clamp.Tensor clamp_max.Tensor clamp_min.Tensor cosh.default "
     "cross_entropy_loss.default div.Scalar_mode div.Tensor_mode floor_divide.Scalar "
-    "floor_divide.default lerp.Scalar lerp.Tensor norm.Scalar "
-    "norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar "
+    "floor_divide.default lerp.Scalar lerp.Tensor log_sigmoid.default logsumexp.default "
+    "norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar "
     "remainder.Tensor softplus.default threshold.default var_mean.correction var_mean.default "
     "var_mean.dim"
 )
 """Operators that PyTorch composes, always."""
 
 COMPOSED_IN_TRAINING = (
-    "avg_pool1d einsum grid_sampler grid_sampler_2d meshgrid nll_loss "
+    "avg_pool1d einsum linalg_vector_norm meshgrid nll_loss "
     "nll_loss_nd nll_loss2d pad prelu reflection_pad1d reflection_pad2d replication_pad1d "
     "replication_pad2d replication_pad3d take upsample_bicubic2d "
     "upsample_bilinear2d upsample_nearest2d upsample_nearest3d upsample_trilinear3d"

@@ -27,6 +27,7 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.session import Progress
+from relascope.engine.pytorch.edges import refused_gradient
 from relascope.engine.pytorch.flat_trace import FlatTrace, Origin
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.known_operators import in_known_operators
@@ -93,6 +94,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         inputs=model.input_names,
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
         updates=updates,
+        no_gradient=refused_gradient(model, "acosh", "arccosh"),
         buffers=tuple(n for n in model.buffers if n in variables),
         orders=model.flat.mask_orders(),
         provenance={k: (o.scope, o.operator) for n, o in flat.origins.items() for k in [keys[n]]},

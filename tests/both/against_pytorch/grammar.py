@@ -451,7 +451,6 @@ GRAMMAR: dict[str, dict[str, Step]] = {
             "norm": lambda x: x / (1 + x.norm(dim=-1, keepdim=True)),
             "logsumexp": lambda x: x - x.logsumexp(-1, keepdim=True),
             "cumsum": lambda x: x.cumsum(1) / x.shape[1],
-            "cumprod": lambda x: x.tanh().cumprod(1),
             "amax": lambda x: x * x.amax(-1, keepdim=True),
             "max": lambda x: x - x.max(1, keepdim=True).values,
             "min": lambda x: x + x.min(),

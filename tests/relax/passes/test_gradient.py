@@ -269,7 +269,6 @@ GROUPS = {
         "quantile": (lambda x: x.quantile(0.3, 1), (draw(3, 5),)),
         "diff": (lambda x: x.diff(n=2), (draw(3, 5),)),
         "instance norm": (lambda x: F.instance_norm(x).tanh(), (draw(2, 3, 5),)),
-        "cumprod": (lambda x: x.cumprod(1), (draw(3, 5),)),
         "cummax": (lambda x: x.cummax(0)[0].tanh(), (draw(5, 3),)),
         "logcumsumexp": (lambda x: x.logcumsumexp(1), (draw(3, 5),)),
         "max along": (lambda x: x.max(1)[0].tanh(), (TIES,)),

@@ -1,0 +1,70 @@
+"""Gradients that are refused, since at some values they would be others than PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relascope.core.errors import EngineError
+from relascope.engine.pytorch.model import Model
+
+_ANY = (
+    "_softmax_backward_data angle as_strided_scatter copysign cumprod digamma ldexp "
+    "lgamma logit mvlgamma nanmean renorm special_digamma special_entr special_gammaln "
+    "special_logit special_multigammaln special_psi special_xlog1py special_xlogy xlogy"
+)
+
+
+def _extreme(node: Any) -> bool:
+    given = [v.toIValue() for v in node.inputs()]
+    return given[-1] is False and ("amin" in given or "amax" in given)
+
+
+def _root(node: Any) -> bool:
+    orders = (v.toIValue() for v in node.inputs())
+    return any(isinstance(p, float) and 0 < p < 1 for p in orders)
+
+
+def _between_tensors(node: Any) -> bool:
+    return all(v.type().kind() == "TensorType" for v in node.inputs())
+
+
+_UNLIKE: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(_ANY.split(), lambda node: True),
+    **dict.fromkeys(("clamp", "clip"), _between_tensors),
+    **dict.fromkeys(("index_reduce", "scatter_reduce"), _extreme),
+    **dict.fromkeys(("cdist", "linalg_norm", "linalg_vector_norm", "norm"), _root),
+}
+"""Operators that are composed here and whose gradients differ at zeros, at bounds, or of NaN; and
+which of a trace's nodes of them are meant."""
+
+
+def refused_gradient(model: Model, *others: str) -> EngineError | None:
+    """What is to be said where a gradient is taken through an operator whose own is not PyTorch's.
+
+    Args:
+        others: operators that are such in one IR alone.
+
+    Returns:
+        Of kind "operator", with the operator and its module; None where all gradients are right.
+    """
+    flat = model.flat
+    names = (*flat.input_names, *flat.tensors)
+    given = zip(names, flat.graph.inputs(), strict=True)
+    reached = {v.debugName() for n, v in given if n not in model.buffers and _floating(v)}
+    for node in flat.graph.nodes():
+        kind = node.kind().removeprefix("aten::").removesuffix("_")
+        if kind == "detach" or not any(v.debugName() in reached for v in node.inputs()):
+            continue
+        if kind in others or (kind in _UNLIKE and _UNLIKE[kind](node)):
+            message = f"The gradient of {kind} would not be PyTorch's at every value."
+            hint = "Write it with other operators, or detach what it reads."
+            return EngineError("operator", message, flat.origin(node).where, hint)
+        reached.update(v.debugName() for v in node.outputs() if _floating(v))
+    return None
+
+
+def _floating(value: Any) -> bool:
+    """Whether it may hold floating numbers; of what is no tensor, nothing is known."""
+    dtype = value.type().dtype() if value.type().kind() == "TensorType" else None
+    return dtype is None or bool(dtype.is_floating_point)
