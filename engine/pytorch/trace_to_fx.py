@@ -27,6 +27,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.operators.along_axes import WHOLE
 from relascope.engine.pytorch.operators.compositions import (
     composing,
     lacks_axes,
@@ -230,7 +231,7 @@ class _Writer:
         if lacks_axes(op, self.value(args)):
             return self.decomposed(op, partial(with_an_axis, op), args, kwargs)
         if not self.known(name_of(op)) and not stays(op, self.value(args)):
-            return self.decomposed(op, op, args, kwargs)
+            return self.decomposed(op, WHOLE.get(op, op), args, kwargs)
         node = self.graph.call_function(op, tuple(args), kwargs)
         with self.without_memory(op):
             value = op(*self.value(list(args)), **self.value(kwargs))

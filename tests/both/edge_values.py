@@ -384,3 +384,7 @@ def test_what_a_max_pool_took_goes_back():
     places = torch.tensor([32, 33, 51, 49, 30, 8, 80, 23]).reshape(1, 2, 1, 2, 2)
     size = {"output_size": (3, 6, 5)}
     gradients_agree(lambda x, i: F.max_unpool3d(x, i, 3, 2, **size), drawn(1, 2, 1, 2, 2), places)
+
+
+def test_padding_in_a_circle():
+    gradients_agree(lambda x: F.pad(x, (0, 2, 0, 1), mode="circular"), drawn(1, 2, 5, 4))

@@ -101,3 +101,9 @@ def test_running_extremes_by_scan_and_by_comparing(most, monkeypatch):
     for op in (aten.cummax.default, aten.cummin.default):
         for given in (WAVES, torch.full([3], -math.inf), WAVES > 1, MATRIX.long()):
             alike(compositions()[op](given, 0), op(given, 0))
+
+
+@pytest.mark.parametrize("around", [[0, 2, 1, 1], [-1, 3, 2, -1], [-2, -1]])
+def test_padding_in_a_circle(around):
+    given = CUBE, around, "circular"
+    alike(along_axes.WHOLE[aten.pad.default](*given), aten.pad.default(*given))

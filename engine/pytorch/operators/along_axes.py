@@ -254,6 +254,19 @@ def _adaptive_max_pool(x: Tensor, places: list[int]) -> tuple[Tensor, Tensor]:
     return _largest(x, size, sides)
 
 
+def _pad(x: Tensor, around: list[int], mode: str = "constant", value: Any = None) -> Tensor:
+    """In a circle, of what stands there: PyTorch writes that side by side in place."""
+    if mode != "circular":
+        return _aten.pad.default(x, around, mode, value)
+    for back, sides in enumerate(zip(around[::2], around[1::2], strict=True), 1):
+        if any(sides):
+            before, after = sides
+            kept = np.arange(max(-before, 0), x.shape[-back] + min(after, 0))
+            places = np.arange(-max(before, 0), len(kept) + max(after, 0)) % len(kept)
+            x = x.index_select(x.dim() - back, held(kept[places]))
+    return x
+
+
 def _max_unpool(x: Tensor, index: Tensor, size: list[int], *options: Any) -> Tensor:
     lead = list(x.shape[: x.dim() - len(size)])
     blank = x.new_zeros([math.prod(lead), math.prod(size)])
@@ -337,6 +350,9 @@ def _instance_norm(
     made = made if weight is None else made * weight.reshape(along)
     return made if bias is None else made + bias.reshape(along)
 
+
+WHOLE: dict[Any, Callable[..., Any]] = {_aten.pad.default: _pad}
+"""Operators that PyTorch takes apart before any composition of them could be asked for."""
 
 ALONG: dict[str, Callable[..., Any]] = {
     "_softmax.default": _softmax,
