@@ -224,6 +224,11 @@ def _split(call: Any, grad: Any) -> list[Any]:
     return [relay.concatenate(parts, int(call.attrs.axis))]
 
 
+def _sqrt(call: Any, grad: Any) -> list[Any]:
+    """TVM's is 0 at minus infinity, where there is no root."""
+    return [grad * relay.const(0.5, call.checked_type.dtype) / call]
+
+
 def _rsqrt(call: Any, grad: Any) -> list[Any]:
     x = call.args[0]
     half = relay.const(-0.5, x.checked_type.dtype)
@@ -486,6 +491,7 @@ _OWN: dict[str, Gradient] = {
     "repeat": _repeat,
     "split": _split,
     "rsqrt": _rsqrt,
+    "sqrt": _sqrt,
     "power": _power,
     "maximum": _extremum(relay.less),
     "minimum": _extremum(relay.greater),
