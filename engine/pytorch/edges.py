@@ -29,6 +29,15 @@ def _between_tensors(node: Any) -> bool:
     return all(v.type().kind() == "TensorType" for v in node.inputs())
 
 
+def _of_one_element(node: Any) -> bool:
+    size = node.inputsAt(1)
+    given = size.toIValue() or [v.toIValue() for v in size.node().inputs()]
+    return all(d == 1 for d in given)
+
+
+_IN_ONE_IR = {"layer_norm": _of_one_element}
+"""Of operators that are such in one IR alone, which nodes are meant, where not all are."""
+
 _UNLIKE: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(_ANY.split(), lambda node: True),
     **dict.fromkeys(("clamp", "clip"), _between_tensors),
@@ -56,7 +65,8 @@ def refused_gradient(model: Model, *others: str) -> EngineError | None:
         kind = node.kind().removeprefix("aten::").removesuffix("_")
         if kind == "detach" or not any(v.debugName() in reached for v in node.inputs()):
             continue
-        if kind in others or (kind in _UNLIKE and _UNLIKE[kind](node)):
+        meant = _IN_ONE_IR.get(kind, lambda node: True) if kind in others else _UNLIKE.get(kind)
+        if meant is not None and meant(node):
             message = f"The gradient of {kind} would not be PyTorch's at every value."
             hint = "Write it with other operators, or detach what it reads."
             return EngineError("operator", message, flat.origin(node).where, hint)

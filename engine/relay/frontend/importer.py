@@ -94,7 +94,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         inputs=model.input_names,
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
         updates=updates,
-        no_gradient=refused_gradient(model, "acosh", "arccosh"),
+        no_gradient=refused_gradient(model, "acosh", "arccosh", "layer_norm"),
         buffers=tuple(n for n in model.buffers if n in variables),
         orders=model.flat.mask_orders(),
         provenance={k: (o.scope, o.operator) for n, o in flat.origins.items() for k in [keys[n]]},

@@ -1,7 +1,20 @@
 """Values at the edges of what operators take, through Relay."""
 
 import pytest
+import torch
 
 pytest.register_assert_rewrite("edge_values")
 
 from edge_values import *  # noqa: F403
+from edge_values import drawn, program
+from relascope.core.errors import EngineError
+
+
+def test_the_gradient_of_a_layer_norm_over_one_element_is_refused():
+    for size in (1, 3):
+        live, _ = program(torch.nn.LayerNorm(size), (drawn(2, size),))
+        if size == 3:
+            live.joint()
+            continue
+        with pytest.raises(EngineError, match="layer_norm"):
+            live.joint()
