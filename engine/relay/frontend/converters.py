@@ -647,6 +647,7 @@ class Converter(CoreOperators, TypedConverter):
         kernel, strides, padding = options
         rank = len(kernel)
         strides = strides or kernel
+        padding = [*padding] * (rank if len(padding) == 1 else 1)  # one number for all axes
         ends = []
         lengths = [int(d) for d in self.infer_shape(data)[-rank:]]
         for size, k, step, pad, apart in zip(
@@ -656,7 +657,7 @@ class Converter(CoreOperators, TypedConverter):
             more = -(-(size + 2 * pad - reach) // step) if ceil else 0
             more -= more * step >= size + pad
             ends.append(max(pad, more * step + reach - size - pad))
-        return kernel, strides, [*padding, *ends], ends != list(padding)
+        return kernel, strides, [*padding, *ends], ends != padding
 
     def max_pool(self, inputs: Any, input_types: Any) -> Any:
         """TVM's counts one window too many where sizes are rounded up."""
@@ -682,9 +683,10 @@ class Converter(CoreOperators, TypedConverter):
             single = len(self.infer_shape(data)) == dimensions + 1
             data = relay.expand_dims(data, 0) if single else data
             if beyond and count and divisor is None:
-                around = [(p, p) for p in inputs[3]]
-                data = relay.nn.pad(data, [(0, 0), (0, 0), *around]) if any(inputs[3]) else data
-                rest = zip(padding[dimensions:], inputs[3], strict=True)
+                before = padding[:dimensions]
+                around = [(p, p) for p in before]
+                data = relay.nn.pad(data, [(0, 0), (0, 0), *around]) if any(before) else data
+                rest = zip(padding[dimensions:], before, strict=True)
                 padding, count = [0] * dimensions + [end - p for end, p in rest], False
             if divisor is not None and "float" not in self.infer_type(data).dtype:
                 self.refuse("divisor_override of integers cannot be imported.", "Convert them.")

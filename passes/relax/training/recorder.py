@@ -71,8 +71,9 @@ class Recorder:
             self.refused = EngineError(refused.kind, refused.message, where, refused.hint)
             raise
         except Exception as wrong:
-            why = f"cannot be taken as it is used here: {lines_of(wrong)[-1]}"
-            error = no_gradient(op_name(call), why)
+            said = lines_of(wrong)[-1]
+            why = "cannot be taken as it is used here"
+            error = no_gradient(op_name(call), why if "span=" in said else f"{why}: {said}")
             where = named(error.where, scope, source)
             self.refused = EngineError(error.kind, error.message, where)
             raise
