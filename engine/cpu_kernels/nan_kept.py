@@ -158,7 +158,7 @@ def places(
     equal: Callable[[Any, Any], bool],
     body: Any,
 ) -> Rule:
-    """The rule for "Select", "Sub" and "Call" nodes before a kernel is lowered.
+    """The rule for "Select", "EQ", "Sub" and "Call" nodes before a kernel is lowered.
 
     Where the place of the largest (smallest) element is looked for, it is the first NaN's, and the
     first element's where all are infinite. Where a remainder is written as a - trunc(a / b) * b,
@@ -167,9 +167,18 @@ def places(
 
     Args:
         tir, walk, body: as in `rule`.
-        equal: whether two expressions are the same.
+        equal: whether two expressions are the same but for the buffers that they read.
     """
     kept: dict[str, list[Any]] = {"best": []}
+
+    def read_by(expression: Any) -> list[Any]:
+        found: list[Any] = []
+        walk(expression, lambda node: found.append(_read(node)))
+        return found
+
+    def same(a: Any, b: Any) -> bool:
+        pairs = zip(read_by(a), read_by(b), strict=True)
+        return equal(a, b) and all(x is y or (x is not None and x.same_as(y)) for x, y in pairs)
 
     def stores(load: Any) -> list[Any]:
         """What the kernel writes where an expression reads."""
@@ -198,8 +207,11 @@ def places(
         return (node.a, node.b) if compares and stores(node.a) else None
 
     def changed(node: Any) -> Any:
+        if _name(node) == "EQ":
+            itself = _dtype(node.a)[0] in _BITS and same(node.a, node.b)
+            return tir.Not(_is_nan(tir, node.a)) if itself else node
         if _name(node) in ("Sub", "Call"):
-            return _remainder(tir, equal, node) if _name(node) == "Sub" else logarithm(node)
+            return _remainder(tir, same, node) if _name(node) == "Sub" else logarithm(node)
         condition, index = node.condition, node.true_value
         found = better(condition.a if _name(condition) == "Or" else condition)
         if found is None:
@@ -207,8 +219,9 @@ def places(
         best, value = found
         lost = _is_nan(tir, best)
         if _name(condition) != "Or":
-            same = equal(index, best) and equal(node.false_value, value)
-            if not same or not any(_read(best).same_as(b) for b in kept["best"]):
+            if not (same(index, best) and same(node.false_value, value)) or not any(
+                _read(best).same_as(b) for b in kept["best"]
+            ):
                 return node
             return tir.Select(tir.Or(condition, lost), best, value)
         tie = condition.b
@@ -224,14 +237,14 @@ def places(
     return changed
 
 
-def _remainder(tir: Any, equal: Callable[[Any, Any], bool], node: Any) -> Any:
+def _remainder(tir: Any, same: Callable[[Any, Any], bool], node: Any) -> Any:
     product = node.b
     if _dtype(node)[0] not in _BITS or _name(product) != "Mul":
         return node
     for whole, by in ((product.a, product.b), (product.b, product.a)):
         if _name(whole) == "Call" and whole.op.name == "tir.trunc":
             quotient = whole.args[0]
-            if _name(quotient) == "Div" and equal(quotient.a, node.a) and equal(quotient.b, by):
+            if _name(quotient) == "Div" and same(quotient.a, node.a) and same(quotient.b, by):
                 return tir.Mod(node.a, by)
     return node
 

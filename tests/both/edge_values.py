@@ -240,6 +240,13 @@ def test_the_largest_of_nothing_but_minus_infinity():
 
 
 AT_EDGES = {
+    "a number like itself": lambda: (lambda x: torch.where(x == x, x, 2.0), STRANGE),
+    "no remainder": lambda: (
+        lambda x, y, z: x - torch.trunc(y / z) * z,
+        drawn(5),
+        drawn(5) * 9,
+        drawn(5),
+    ),
     "cdist": lambda: (lambda x: torch.cdist(x, x.flip(0), 0.0), STRANGE.reshape(5, 2)),
     "clamp": lambda: (lambda x: x.clamp(min=0), STRANGE),
     "linspace": lambda: (lambda x: x + torch.linspace(0, 1, 7), drawn(7)),

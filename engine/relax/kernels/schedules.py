@@ -42,7 +42,7 @@ def _lowering() -> Any:
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.lowering")
     def run(mod: Any, context: Any) -> Any:
-        # TVM takes x != x for false, so that comes first.
+        # TVM takes x != x for false, and x == x for true, so these come first.
         return kept(theirs(kept(mod, ("NE", *nan_kept.NEGATED))), nan_kept.CHANGED)
 
     return run, *finishing
@@ -59,7 +59,7 @@ def _nan_kept(body: Any, names: tuple[str, ...]) -> Any:
     rules = [(kinds, rule)]
     if "NE" in names:
         places = nan_kept.places(tirx, _DIALECT.walk, tvm_ffi.structural_equal, body)
-        rules.append((tirx.Select, places))
+        rules.append(((tirx.Select, tirx.EQ), places))
     return tvm_ffi.structural_map(body, rules)
 
 

@@ -89,7 +89,7 @@ def _changed(change: Callable[[torch.Tensor, At], Any]) -> Step:
     """A step in place on a tensor that is the module's own."""
 
     def step(at: At) -> torch.Tensor:
-        y = at.x * 0.7 + 0.1
+        y = (at.x * 0.7 + 0.1).contiguous()
         change(y, at)
         return y + at.x
 
