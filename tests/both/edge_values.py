@@ -4,6 +4,7 @@ Each engine's folder runs these tests by importing them, in a process that holds
 """
 
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -37,26 +38,55 @@ def program(function, inputs, target=None, training=True):
     )
 
 
-def forward_agrees(function, *inputs, target=None):
+def together(cases):
+    """A table's functions as one, with inputs for each: a build costs more than an operator."""
+    inputs = tuple(x.clone() for _, *given in cases.values() for x in given)
+
+    def run(*inputs):
+        left = iter(inputs)
+        return tuple(f(*(next(left) for _ in given)) for f, *given in cases.values())
+
+    return run, inputs
+
+
+def forwards_agree(cases, target=None):
+    """The output of each function of a table; see `together`."""
+    function, inputs = together(cases)
     live, values = program(function, inputs, target)
-    (ours, *_), theirs = live.forward(values), function(*inputs)
+    ours, theirs = (
+        dict(zip(cases, r, strict=True)) for r in (live.forward(values), function(*inputs))
+    )
     torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=1e-5, atol=1e-6)
     return live, values
 
 
-def gradients_agree(function, *inputs):
-    """The gradient of every floating input, with that of the output drawn."""
+def forward_agrees(function, *inputs, target=None):
+    return forwards_agree({"output": (function, *inputs)}, target)
+
+
+def gradients_agree_of(cases):
+    """The gradient of every floating input of a table's functions, with those of outputs drawn."""
+    function, inputs = together(cases)
     live, values = program(function, inputs)
     leaves = {n: v.clone().requires_grad_() for n, v in values.items() if v.is_floating_point()}
-    out = function(*{**values, **leaves}.values())
-    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(3))
-    out.backward(weights)
+    outs = function(*{**values, **leaves}.values())
+    weights = [torch.randn(o.shape, generator=torch.Generator().manual_seed(3)) for o in outs]
+    torch.autograd.backward(outs, weights)
     step = live.step(leaves)
-    outputs, captures = step.forward(values)
-    torch.testing.assert_close(outputs[0], out.detach(), equal_nan=True, rtol=1e-5, atol=0)
-    found = step.backward({**values, **captures, step.grad_outs[0]: weights})
-    for name, leaf in leaves.items():
-        torch.testing.assert_close(found[name], leaf.grad, equal_nan=True, rtol=1e-5, atol=1e-6)
+    _, captures = step.forward(values)
+    weights = dict(zip(step.grad_outs, weights, strict=True))
+    found = step.backward({**values, **captures, **weights})
+    owners = iter(name for name, (_, *given) in cases.items() for _ in given)
+    owners = {name: (next(owners), name) for name in values}
+    ours, theirs = (
+        {owners[n]: found[n] for n in leaves},
+        {owners[n]: x.grad for n, x in leaves.items()},
+    )
+    torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=1e-5, atol=1e-6)
+
+
+def gradients_agree(function, *inputs):
+    gradients_agree_of({"function": (function, *inputs)})
 
 
 def drawn(*shape):
@@ -107,9 +137,8 @@ KEEPING = {
 
 @pytest.mark.parametrize("target", [QUICK, None])
 @pytest.mark.parametrize("length", [1, 10])
-@pytest.mark.parametrize("name", KEEPING)
-def test_nan_and_infinity_are_kept(name, length, target):
-    forward_agrees(KEEPING[name], STRANGE[:length], target=target)
+def test_nan_and_infinity_are_kept(length, target):
+    forwards_agree({name: (f, STRANGE[:length]) for name, f in KEEPING.items()}, target)
 
 
 PLACED = torch.tensor(
@@ -123,13 +152,14 @@ PLACED = torch.tensor(
 
 
 @pytest.mark.parametrize("target", [QUICK, None])
-@pytest.mark.parametrize("name", ["argmax", "argmin", "max", "min"])
-def test_the_place_of_the_largest_is_that_of_the_first_nan(name, target):
-    def placed(x):
-        found = getattr(x, name)(1)
-        return found if name.startswith("arg") else found.indices
-
-    forward_agrees(placed, PLACED, target=target)
+def test_the_place_of_the_largest_is_that_of_the_first_nan(target):
+    cases = {
+        "argmax": lambda x: x.argmax(1),
+        "argmin": lambda x: x.argmin(1),
+        "max": lambda x: x.max(1)[1],
+        "min": lambda x: x.min(1)[1],
+    }
+    forwards_agree({name: (f, PLACED) for name, f in cases.items()}, target)
 
 
 # Small numbers, which log(1 + x) has no digits of.
@@ -150,19 +180,18 @@ NUMBERS = torch.tensor([1, -1, torch.inf, -torch.inf, torch.nan, 2.4, -2.4, 0, 5
 DIVISORS = torch.tensor([0.1, 0.1, 2, 2, 1, torch.inf, -torch.inf, 3, 0, torch.nan])
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        torch.fmod,
-        torch.remainder,
-        torch.floor_divide,
-        lambda x, y: torch.div(x, y, rounding_mode="trunc"),
-        lambda x, y: x / 0 + x * 0.0,
-    ],
-)
-def test_quotients_and_remainders(function):
-    forward_agrees(function, NUMBERS, DIVISORS)
-    forward_agrees(function, NUMBERS.flip(0), DIVISORS)
+QUOTIENTS = {
+    "fmod": torch.fmod,
+    "remainder": torch.remainder,
+    "floor_divide": torch.floor_divide,
+    "truncated": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "by 0": lambda x, y: x / 0 + x * 0.0,
+}
+
+
+def test_quotients_and_remainders():
+    pairs = {"": (NUMBERS, DIVISORS), ", turned": (NUMBERS.flip(0), DIVISORS)}
+    forwards_agree({f"{n}{w}": (f, *p) for n, f in QUOTIENTS.items() for w, p in pairs.items()})
 
 
 def test_a_remainder_by_a_number():
@@ -194,24 +223,22 @@ SLOPES = {
 }
 
 
-@pytest.mark.parametrize("name", SLOPES)
-def test_slopes_at_edges(name):
-    x = STRANGE if name != "whole" else drawn(6) * 3
-    forward_agrees(SLOPES[name], x)
-    gradients_agree(SLOPES[name], x)
+def test_slopes_at_edges():
+    cases = {n: (f, drawn(6) * 3 if n == "whole" else STRANGE) for n, f in SLOPES.items()}
+    forwards_agree(cases)
+    gradients_agree_of(cases)
 
 
 def test_hinges_of_losses():
     x = torch.tensor([[1, torch.nan, torch.inf, 2], [1, 0, -1, 3], [2.5, 1.5, 0.5, 0]])
     labels = torch.tensor([0, 3, 1]), torch.tensor([[0, 2, -1, 1], [3, -1, 0, 0], [0, 1, 2, 3]])
-    for loss, given in zip((F.multi_margin_loss, F.multilabel_margin_loss), labels, strict=True):
-        for reduction in ("mean", "none"):
-
-            def run(x, y, loss=loss, reduction=reduction):
-                return loss(x, y, reduction=reduction)
-
-            forward_agrees(run, x, given)
-            gradients_agree(run, x, given)
+    cases = {
+        f"{loss.__name__}, {reduction}": (partial(loss, reduction=reduction), x, given)
+        for loss, given in zip((F.multi_margin_loss, F.multilabel_margin_loss), labels, strict=True)
+        for reduction in ("mean", "none")
+    }
+    forwards_agree(cases)
+    gradients_agree_of(cases)
 
 
 @pytest.mark.parametrize("how", [{"size": (7, 6)}, {"scale_factor": 1.7}])
@@ -240,32 +267,26 @@ def test_the_largest_of_nothing_but_minus_infinity():
 
 
 AT_EDGES = {
-    "a number like itself": lambda: (lambda x: torch.where(x == x, x, 2.0), STRANGE),
-    "no remainder": lambda: (
-        lambda x, y, z: x - torch.trunc(y / z) * z,
-        drawn(5),
-        drawn(5) * 9,
-        drawn(5),
-    ),
-    "cdist": lambda: (lambda x: torch.cdist(x, x.flip(0), 0.0), STRANGE.reshape(5, 2)),
-    "clamp": lambda: (lambda x: x.clamp(min=0), STRANGE),
-    "linspace": lambda: (lambda x: x + torch.linspace(0, 1, 7), drawn(7)),
-    "logcumsumexp": lambda: (lambda x: x.logcumsumexp(0), torch.tensor([1e4, 2, 1e4])),
-    "logit": lambda: (torch.logit, drawn(5).sigmoid()),
-    "lgamma": lambda: (torch.lgamma, torch.tensor([True, False])),
-    "scatter": lambda: (
+    "a number like itself": (lambda x: torch.where(x == x, x, 2.0), STRANGE),
+    "no remainder": (lambda x, y, z: x - torch.trunc(y / z) * z, drawn(5), drawn(5) * 9, drawn(5)),
+    "cdist": (lambda x: torch.cdist(x, x.flip(0), 0.0), STRANGE.reshape(5, 2)),
+    "clamp": (lambda x: x.clamp(min=0), STRANGE),
+    "linspace": (lambda x: x + torch.linspace(0, 1, 7), drawn(7)),
+    "logcumsumexp": (lambda x: x.logcumsumexp(0), torch.tensor([1e4, 2, 1e4])),
+    "logit": (torch.logit, drawn(5).sigmoid()),
+    "lgamma": (torch.lgamma, torch.tensor([True, False])),
+    "scatter": (
         lambda x, i: x.scatter(-1, i, x * 2).scatter_add(-1, i, x),
         drawn(2, 3),
         torch.tensor([[0, 1, 2], [2, 0, 1]]),
     ),
-    "searchsorted": lambda: (torch.searchsorted, torch.tensor([3.0, 1, 2, 5, -1]), STRANGE),
-    "softmax": lambda: (lambda x: torch.ops.aten._safe_softmax(x, 0), STRANGE),
+    "searchsorted": (torch.searchsorted, torch.tensor([3.0, 1, 2, 5, -1]), STRANGE),
+    "softmax": (lambda x: torch.ops.aten._safe_softmax(x, 0), STRANGE),
 }
 
 
-@pytest.mark.parametrize("name", AT_EDGES)
-def test_values_at_edges(name):
-    forward_agrees(*AT_EDGES[name]())
+def test_values_at_edges():
+    forwards_agree(AT_EDGES)
 
 
 GRADIENTS_AT_EDGES = {
@@ -278,9 +299,8 @@ GRADIENTS_AT_EDGES = {
 }
 
 
-@pytest.mark.parametrize("name", GRADIENTS_AT_EDGES)
-def test_gradients_at_edges(name):
-    gradients_agree(GRADIENTS_AT_EDGES[name], drawn(4, 3))
+def test_gradients_at_edges():
+    gradients_agree_of({name: (f, drawn(4, 3)) for name, f in GRADIENTS_AT_EDGES.items()})
 
 
 NAN, INF = float("nan"), float("inf")
@@ -304,10 +324,8 @@ STEEP = {
 }
 
 
-@pytest.mark.parametrize("name", STEEP)
-def test_gradients_where_a_step_of_the_way_has_none(name):
-    function, *inputs = STEEP[name]
-    gradients_agree(function, *map(torch.tensor, inputs))
+def test_gradients_where_a_step_of_the_way_has_none():
+    gradients_agree_of({n: (f, *map(torch.tensor, given)) for n, (f, *given) in STEEP.items()})
 
 
 INDEX = torch.tensor([0, 0, 1])
@@ -349,17 +367,18 @@ CONVOLUTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_a_convolution_of_infinite_weights(name):
-    gradients_agree(CONVOLUTIONS[name], drawn(1, 4, 5, 5), spoiled(4, 4, 3, 3))
+def test_a_convolution_of_infinite_weights():
+    inputs = drawn(1, 4, 5, 5), spoiled(4, 4, 3, 3)
+    gradients_agree_of({name: (f, *inputs) for name, f in CONVOLUTIONS.items()})
 
 
-@pytest.mark.parametrize("name", ["1d", "2d", "2d, dilated", "3d"])
-def test_a_transposed_convolution_of_infinite_weights(name):
+def test_a_transposed_convolution_of_infinite_weights():
     def volume(x, w):
         return F.conv_transpose3d(x[..., None], w[..., None], None, (2, 1, 3), (1, 1, 0))
 
-    forward_agrees(CONVOLUTIONS.get(name, volume), drawn(2, 4, 3, 4), spoiled(4, 2, 3, 2))
+    inputs = drawn(2, 4, 3, 4), spoiled(4, 2, 3, 2)
+    cases = {name: CONVOLUTIONS.get(name, volume) for name in ("1d", "2d", "2d, dilated", "3d")}
+    forwards_agree({name: (f, *inputs) for name, f in cases.items()})
 
 
 def test_the_weight_of_a_transposed_convolution_of_infinite_data():
@@ -382,9 +401,12 @@ def test_blocks_on_a_diagonal():
 
 
 def test_running_extremes():
-    for find in (torch.cummax, torch.cummin):
-        forward_agrees(lambda x, find=find: find(x > 0, 0)[1], drawn(7, 3))
-    forward_agrees(lambda x: torch.cummax(x, 0)[1], STRANGE)
+    cases = {
+        "cummax of bools": (lambda x: torch.cummax(x > 0, 0)[1], drawn(7, 3)),
+        "cummin of bools": (lambda x: torch.cummin(x > 0, 0)[1], drawn(7, 3)),
+        "cummax": (lambda x: torch.cummax(x, 0)[1], STRANGE),
+    }
+    forwards_agree(cases)
     gradients_agree(lambda x: torch.cummin(x, 0)[0], drawn(4, 3))
 
 
