@@ -107,3 +107,33 @@ def test_running_extremes_by_scan_and_by_comparing(most, monkeypatch):
 def test_padding_in_a_circle(around):
     given = CUBE, around, "circular"
     alike(along_axes.WHOLE[aten.pad.default](*given), aten.pad.default(*given))
+
+
+IMAGE = torch.arange(140.0).reshape(2, 2, 5, 7).sin()
+VOLUME = torch.arange(120.0).reshape(1, 2, 3, 4, 5).sin()
+SAMPLED = [(IMAGE, mode, padding) for mode, padding in ((0, 0), (0, 1), (0, 2), (1, 0))]
+SAMPLED += [(VOLUME, 0, 0), (VOLUME, 1, 0)]
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize(("image", "mode", "padding"), SAMPLED)
+def test_sampling_has_pytorchs_values_and_gradients(image, mode, padding, aligned):
+    axes = image.dim() - 2
+    op = aten.grid_sampler_2d.default if axes == 2 else aten.grid_sampler_3d.default
+    drawn = torch.randn(len(image), *range(8, 8 + axes), axes, generator=torch.manual_seed(0)) * 1.3
+    image, grid = image.clone(), drawn.clone()
+    for strange in (False, True):
+        if strange:
+            image.view(-1)[::9], image.view(-1)[4::13] = math.nan, math.inf
+        found = []
+        for function in (op, compositions()[op]):
+            leaves = image.clone().requires_grad_(), grid.clone().requires_grad_()
+            made = function(*leaves, mode, padding, aligned)
+            weights = torch.linspace(-1, 1, made.numel()).reshape(made.shape)
+            slopes = torch.autograd.grad(made, leaves, weights, allow_unused=True)
+            slopes = [
+                torch.zeros_like(a) if s is None else s for a, s in zip(leaves, slopes, strict=True)
+            ]
+            found.append((made.detach(), *slopes))
+        for ours, theirs in zip(found[1], found[0], strict=True):
+            torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=1e-4, atol=1e-4)

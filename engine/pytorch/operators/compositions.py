@@ -18,10 +18,11 @@ from torch import Tensor
 from torch._decomp import core_aten_decompositions, decomposition_table
 
 from relascope.engine.pytorch.operators.along_axes import ALONG, held
+from relascope.engine.pytorch.operators.sampling import grid_sampler
 
 _MORE = (
     "_batch_norm_with_update _native_batch_norm_legit any clamp clamp_max clamp_min dist fmod "
-    "grid_sampler_2d narrow_copy native_batch_norm native_group_norm native_layer_norm "
+    "narrow_copy native_batch_norm native_group_norm native_layer_norm "
     "permute_copy slice_scatter unbind_copy upsample_bicubic2d upsample_bilinear2d "
     "upsample_trilinear3d view_copy"
 )
@@ -664,6 +665,8 @@ _OURS: dict[str, Callable[..., Any]] = {
     "expm1": _expm1,
     "fmax": _fmax,
     "fmin": _fmin,
+    "grid_sampler_2d": grid_sampler,
+    "grid_sampler_3d": grid_sampler,
     "hypot": _hypot,
     "index_reduce": _index_reduce,
     "ldexp.Tensor": lambda x, power: x * torch.pow(2.0, power),

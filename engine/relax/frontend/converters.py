@@ -56,8 +56,9 @@ stand in for them."""
 
 _WRITTEN_OUT = (
     "any.dim any.dims as_strided.default bucketize.Tensor cumprod.default diagonal.default "
-    "div.Scalar_mode div.Tensor_mode floor_divide.default instance_norm.default linspace.default "
-    "logaddexp.default max.dim max_pool2d_with_indices.default max_pool3d_with_indices.default "
+    "div.Scalar_mode div.Tensor_mode floor_divide.default grid_sampler_2d.default "
+    "instance_norm.default linspace.default logaddexp.default max.dim "
+    "max_pool2d_with_indices.default max_pool3d_with_indices.default "
     "median.default median.dim meshgrid.default meshgrid.indexing outer.default remainder.Scalar "
     "remainder.Tensor round.decimals softshrink.default take.default"
 )
