@@ -2,11 +2,12 @@
 
 import json
 import re
+from functools import cache
 
 import pytest
 import torch
 
-from engines import shared
+from engines import Shared, shared
 from relascope.commands.main import main
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
@@ -149,16 +150,17 @@ def test_a_pass_without_end_is_a_step_that_failed(ir, tmp_path, monkeypatch, cap
     monkeypatch.setenv(user.VARIABLE, "")
     monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
     given = ["mlp", "--engine", ir, "--pass-file", str(own), "--json"]
-    limits = ["--limit-seconds", "5", "--limit-memory", "1000"]
-    assert main(["step", *given, *limits, "--passes", "hang|cse|hog|bind"]) == 0
+    limits = ["--limit-seconds", "3", "--limit-memory", "1000"]
+    connect = cache(lambda ir: Shared(ir, None))  # in which what crossed a limit stays known
+    assert main(["step", *given, *limits, "--passes", "hang|cse|hog|bind"], connect) == 0
     failed = [s["failure"] for s in json.loads(capsys.readouterr().out)["steps"]]
     assert [f and f["where"] for f in failed] == ["hang", None, "hog", None]
-    assert failed[0]["message"] == "hang took longer than 5 s, the limit, and was stopped."
-    assert main(["bisect", *given, *limits[2:], "--passes", "cse|hog|bind"]) == 0
+    assert failed[0]["message"] == "hang took longer than 3 s, the limit, and was stopped."
+    assert main(["bisect", *given, *limits[2:], "--passes", "cse|hog|bind"], connect) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["culprit"]["pass"]) == ("crash", "hog")
     assert "hog took more than 1000 MiB of memory, the limit, and was" in found["verdict"]
-    assert main(["graph", *given, *limits[2:], "--passes", "cse|hog"]) == 1
+    assert main(["graph", *given, *limits[2:], "--passes", "cse|hog"], connect) == 1
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["message"].startswith("Step 2, hog, failed: hog took more than")
 
@@ -189,7 +191,8 @@ def test_a_fault_shows_on_the_inputs_that_meet_it(ir, tmp_path, monkeypatch, cap
     file = tmp_path / "linear.pt"
     torch.jit.trace(torch.nn.Linear(8, 4).eval(), torch.ones(2, 8)).save(str(file))
     given = [str(file), "--engine", ir, "--pass-file", str(own), "--passes", "cse|clips", "--json"]
-    assert main(["check", *given, "--inputs", "all"]) == 0
+    connect = cache(lambda ir: Shared(ir, None))
+    assert main(["check", *given, "--inputs", "all"], connect) == 0
     data = json.loads(capsys.readouterr().out)
     told = {one["inputs"]: (one["verdict"], one["dtype"]) for one in data["inputs"]}
     right, wrong = ("right", "float32"), ("wrong", "float64")
@@ -199,7 +202,7 @@ def test_a_fault_shows_on_the_inputs_that_meet_it(ir, tmp_path, monkeypatch, cap
     large = next(one for one in data["inputs"] if one["inputs"] == "large")
     assert large["error"] > 0.9 and large["scale"] > 1e3 and large["limit"] == 1e-10
     for kind, culprit in (("large", "clips"), ("edges", None)):
-        assert main(["bisect", *given, "--inputs", kind]) == 0
+        assert main(["bisect", *given, "--inputs", kind], connect) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["culprit"] or {}).get("pass") == culprit
 

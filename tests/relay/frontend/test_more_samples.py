@@ -114,7 +114,7 @@ def traced(module, image, dtype="float32"):
     [
         pytest.param("resnet", LIMITS[0], marks=pytest.mark.exhaustive),
         pytest.param("resnet", LIMITS[1], marks=pytest.mark.exhaustive),
-        ("mobilenet_v2", LIMITS[1]),
+        pytest.param("mobilenet_v2", LIMITS[1], marks=pytest.mark.exhaustive),
     ],
 )
 def test_gradients_and_running_statistics_agree(name, limits):
