@@ -27,9 +27,11 @@ def own_settings(tmp_path_factory) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_memory(own_settings, monkeypatch, tmp_path_factory) -> None:
+def no_memory(own_settings, tmp_path_factory) -> Iterator[None]:
     """What one test had the page remember, the next one does not find."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+    yield
+    if any(Path(os.environ["XDG_CONFIG_HOME"]).iterdir()):
+        os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
 
 
 @pytest.fixture
@@ -57,15 +59,16 @@ def chromium() -> Iterator:
 
 
 @pytest.fixture(scope="session")
-def streamlit_servers() -> Iterator[Callable]:
-    """One server for each script and environment that tests ask for."""
+def streamlit_servers(tmp_path_factory) -> Iterator[Callable]:
+    """One server for each script and environment that tests ask for, with a memory of its own."""
     servers: dict[tuple, Server] = {}
     with ExitStack() as stack:
 
         def serve(script: Path, env: dict[str, str] | None = None) -> Server:
             key = (script, tuple(sorted((env or {}).items())))
             if key not in servers:
-                servers[key] = stack.enter_context(Server(script, env))
+                own = {"XDG_CONFIG_HOME": str(tmp_path_factory.mktemp("config")), **(env or {})}
+                servers[key] = stack.enter_context(Server(script, own))
             return servers[key]
 
         yield serve

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from place import ROOT
+from quick import QUICK
 from relascope.commands import text as texts
 from relascope.engine.protocol.plain import plain
 from relascope.passes.catalogue import info
@@ -48,7 +49,7 @@ class Run:
     """
 
     def __init__(self, backend, name, dtype, build=None):
-        self._build = build or (lambda p: backend.build(p, None, "llvm"))
+        self._build = build or (lambda p: backend.build(p, None, QUICK))
         example = backend.example(name, dtype)
         program, after = example.program, apply(info(backend.ir, name), example)
         rng = np.random.default_rng(5)

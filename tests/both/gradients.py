@@ -10,7 +10,7 @@ from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module
 from relascope.passes.catalogue import default_pipeline, info
-from relascope.passes.cuts.cut import STRATEGIES, cut
+from relascope.passes.cuts.cut import cut
 from relascope.viz.rows.tables import cut_document
 
 
@@ -29,6 +29,17 @@ class Fn(nn.Module):
 
     def forward(self, x):
         return self.function(x, *self.weights)
+
+
+class Many(nn.Module):
+    """Many functions in one program, each of an input and parameters of its own."""
+
+    def __init__(self, functions):
+        super().__init__()
+        self.parts = nn.ModuleList(Fn(function, *sizes) for function, (_, *sizes) in functions)
+
+    def forward(self, *inputs):
+        return tuple(part(x) for part, x in zip(self.parts, inputs, strict=True))
 
 
 def draw(*size):
@@ -161,27 +172,25 @@ class Engine:
         return outputs, built.backward({**values, **captures})
 
 
-def totals(engine, model, program):
-    """By strategy: a cut's total, what its halves hand over, and the masks that the backward takes.
+def total(engine, model, program, strategy):
+    """A cut's total, what its halves hand over, and the masks that the backward takes, in bytes.
 
-    Each in bytes. Captures that share a storage are handed over each by itself, so only those with
-    bytes of their own count.
+    Captures that share a storage are handed over each by itself, so only those with bytes of their
+    own count. Results and gradients, too.
     """
-    found = {}
     masks = draw_masks(program.masks, model.source.seed)
-    for strategy in STRATEGIES:
-        parts = engine.halves(program, strategy)
-        built = engine.runtime.step(program, parts, BuildOptions(QUICK))
-        _, captures = built.forward(values_of(model, program))
-        rows = zip(parts.cut.captures, parts.capture_names, strict=True)
-        handed = sum(captures[name].nbytes for row, name in rows if row.bytes)
-        taken = sum(masks[m.name].nbytes for m in parts.backward.masks)
-        assert parts.cut.mask_bytes == taken
-        document = cut_document(cut(engine.to_graph(program)[0], strategy))
-        shown = sum(row["bytes"] for row in (*document["captures"], *document["masks"]))
-        assert shown == document["bytes"] == parts.cut.bytes
-        found[strategy] = (parts.cut.bytes, handed, taken)
-    return found
+    parts = engine.halves(program, strategy)
+    built = engine.runtime.step(program, parts, BuildOptions(QUICK, opt_level=1))
+    values = values_of(model, program)
+    outputs, captures = built.forward(values)
+    rows = zip(parts.cut.captures, parts.capture_names, strict=True)
+    handed = sum(captures[name].nbytes for row, name in rows if row.bytes)
+    taken = sum(masks[m.name].nbytes for m in parts.backward.masks)
+    assert parts.cut.mask_bytes == taken
+    document = cut_document(cut(engine.to_graph(program)[0], strategy))
+    shown = sum(row["bytes"] for row in (*document["captures"], *document["masks"]))
+    assert shown == document["bytes"] == parts.cut.bytes
+    return (parts.cut.bytes, handed, taken), outputs, built.backward({**values, **captures})
 
 
 def values_of(model, program):

@@ -6,13 +6,14 @@ import math
 
 import torch
 
+from quick import QUICK
 from relascope.engine.building.options import Function
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.measure.intermediates import Intermediates, values_inside
 from relascope.engine.protocol.request import BuildRequest
 from relascope.passes.cuts.cut import Joint, cut
 
-TARGET = "llvm"
+TARGET = QUICK
 
 
 def quiet(fraction: float, text: str) -> None:

@@ -7,18 +7,14 @@ import itertools
 import pytest
 import torch
 
+from quick import small_peaks
 from relascope.engine.measure import peaks
 
 
 @pytest.fixture
-def small(monkeypatch):
-    """Sizes that take no time; the figures then mean nothing."""
-    monkeypatch.setattr(peaks, "_SMALLEST", 2**12)
-    monkeypatch.setattr(peaks, "_LEAST_LARGEST", 2**14)
-    monkeypatch.setattr(peaks, "_MOST_LARGEST", 2**14)
-    monkeypatch.setattr(peaks, "_SIDES", {"cpu": (16, 32), "cuda": (16, 32)})
-    monkeypatch.setattr(peaks, "_BLOCK_SECONDS", 1e-4)
-    monkeypatch.setattr(peaks, "_BUDGET_SECONDS", 0.05)
+def small():
+    with small_peaks():
+        yield
 
 
 def test_what_is_measured(small):

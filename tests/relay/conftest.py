@@ -15,6 +15,15 @@ from relascope.engine.relay.tvm.boot import boot
 boot()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def peaks():
+    """Nobody here asks what the machine does at best, which takes seconds."""
+    from quick import small_peaks
+
+    with small_peaks():
+        yield
+
+
 @pytest.fixture(scope="session")
 def session():
     """The engine of this process, which remembers what its tests loaded, stepped and built."""

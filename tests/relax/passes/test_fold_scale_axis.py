@@ -514,7 +514,7 @@ def folded(model):
         ("resnet", "float64"),
         ("mobilenet_v2", "float32"),
         ("super_resolution", "float32"),
-        ("super_resolution", "float64"),
+        pytest.param("super_resolution", "float64", marks=pytest.mark.exhaustive),
     ],
 )
 def test_no_product_stays_behind_the_convolutions_of_a_sample(name, dtype):

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 from tvm import relax
 
-from gradients import Fn, Several, bert_layer, compare, draw
+from gradients import Fn, Many, Several, bert_layer, compare, draw
 from quick import combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
@@ -329,17 +329,6 @@ GROUPS = {
         "fmax": (torch.fmax, (draw(3, 4), (3, 4))),
     },
 }
-
-
-class Many(nn.Module):
-    """Many functions in one program, each of an input and parameters of its own."""
-
-    def __init__(self, functions):
-        super().__init__()
-        self.parts = nn.ModuleList(Fn(function, *sizes) for function, (_, *sizes) in functions)
-
-    def forward(self, *inputs):
-        return tuple(part(x) for part, x in zip(self.parts, inputs, strict=True))
 
 
 @pytest.mark.parametrize(("group", "dtype"), combinations(list(GROUPS), list(LIMITS)))

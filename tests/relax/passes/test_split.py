@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradients import Net, bert_layer, compare, totals, values_of
+from gradients import Net, bert_layer, compare, total, values_of
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
@@ -73,13 +73,15 @@ def test_every_strategy_gives_pytorchs_gradients(net, strategy):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy_splits_a_layer(layer, strategy):
+def test_totals_of_every_strategy_are_what_is_held_of_captures_and_masks(layer, strategy):
     model, program = layer
     graph, _ = RELAX.to_graph(program)
     whole = cut(graph, strategy)
     assert len(whole.masks) == 3
     assert (whole.bytes == whole.mask_bytes) == (strategy == "inputs_only")
-    outputs, gradients = step(model, program, strategy)
+    (held, handed, taken), outputs, gradients = total(RELAX, model, program, strategy)
+    assert held == whole.bytes == handed + taken
+    assert taken == 4 * (2 * 2 * 5 * 5 + 2 * 2 * 5 * 32)  # of the attention, of two sums
     compare(model, outputs, gradients, 1e-5, 1e-4)
 
 
@@ -113,11 +115,3 @@ def test_a_program_without_gradient_is_refused():
     graph, exprs = RELAX.to_graph(program)
     with pytest.raises(EngineError, match="no joint graph"):
         RELAX.split(program, graph, exprs, [])
-
-
-def test_totals_are_what_is_held_of_captures_and_masks(layer):
-    found = totals(RELAX, *layer)
-    for total, handed, taken in found.values():
-        assert total == handed + taken
-        assert taken == 4 * (2 * 2 * 5 * 5 + 2 * 2 * 5 * 32)  # of the attention, of two sums
-    assert found["inputs_only"][0] == found["inputs_only"][2]

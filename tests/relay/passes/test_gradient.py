@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from tvm import relay
 
 import small_models  # noqa: F401
-from gradients import OPERATORS, Branches, Fn, Several, bert_layer, compare, draw
+from gradients import OPERATORS, Branches, Fn, Many, Several, bert_layer, compare, draw
 from numerics import imported
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource
@@ -43,16 +43,18 @@ MORE = {
         (draw(3, 4),),
     ),
 }
-CASES = OPERATORS | MORE
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_gradients_of_operators_agree_with_autograd_in_float64(name):
-    function, (x, *sizes) = CASES[name]
-    model, program = imported(Fn(function, *sizes).double(), x, training=True, dtype="float64")
-    made = joint(program)
-    outputs, gradients = step(model, made)
-    compare(model, outputs, gradients, 1e-12, 1e-10)
+def agree(functions, output_limit, gradient_limit):
+    """The gradients of functions, in one program."""
+    inputs = [x for _, (x, *_) in functions]
+    model, program = imported(Many(functions).double(), *inputs, training=True, dtype="float64")
+    compare(model, *step(model, joint(program)), output_limit, gradient_limit)
+
+
+@pytest.mark.parametrize("cases", [OPERATORS, MORE], ids=["of both engines", "more"])
+def test_gradients_of_operators_agree_with_autograd_in_float64(cases):
+    agree(list(cases.values()), 1e-12, 1e-10)
 
 
 EDGES = torch.tensor([0.0, -0.0, 1, -1, 3, -3, 6, 0.5, -2.5, 7, 200, -200], dtype=torch.float64)
@@ -75,11 +77,9 @@ POOLS = {
 }
 
 
-@pytest.mark.parametrize("name", [*AT_EDGES, *POOLS])
-def test_gradients_at_edges_are_those_of_autograd(name):
-    function, x = (POOLS[name], IMAGE) if name in POOLS else (AT_EDGES[name], EDGES)
-    model, program = imported(Fn(function), x, training=True, dtype="float64")
-    compare(model, *step(model, joint(program)), 1e-12, 1e-8)  # PyTorch has constants in float32
+@pytest.mark.parametrize(("functions", "x"), [(AT_EDGES, EDGES), (POOLS, IMAGE)])
+def test_gradients_at_edges_are_those_of_autograd(functions, x):
+    agree([(f, (x,)) for f in functions.values()], 1e-12, 1e-8)  # PyTorch has float32 constants
 
 
 @pytest.mark.parametrize(

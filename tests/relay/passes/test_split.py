@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from tvm import relay
 
-from gradients import Net, bert_layer, compare, totals, values_of
+from gradients import Net, bert_layer, compare, total, values_of
 from numerics import imported
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -13,7 +13,7 @@ from relascope.core.graph import Kind
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.relay.building import runtime
 from relascope.engine.relay.draw.to_graph import to_graph
-from relascope.passes.cuts.cut import Joint, cut
+from relascope.passes.cuts.cut import STRATEGIES, Joint, cut
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.training.keep_gradients import keep_gradients
 from relascope.passes.relay.training.split import split
@@ -142,11 +142,11 @@ def test_a_deep_chain_is_split_without_recursion():
 
 
 @pytest.mark.exhaustive  # Relax has the same, in half the time
-def test_totals_are_what_is_held_of_captures_and_masks():
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_totals_of_every_strategy_are_what_is_held_of_captures_and_masks(strategy):
     layer, inputs = bert_layer()
     model, program = imported(layer, *inputs, training=True)
-    found = totals(RELAY, model, joint(program))
-    for total, handed, taken in found.values():
-        assert total == handed + taken
-        assert taken == 4 * (2 * 2 * 5 * 5 + 2 * 2 * 5 * 32)  # of the attention, of two sums
-    assert found["inputs_only"][0] == found["inputs_only"][2]
+    (held, handed, taken), outputs, gradients = total(RELAY, model, joint(program), strategy)
+    assert held == handed + taken
+    assert taken == 4 * (2 * 2 * 5 * 5 + 2 * 2 * 5 * 32)  # of the attention, of two sums
+    compare(model, outputs, gradients, 1e-5, 1e-4)
