@@ -20,6 +20,7 @@ from command_line import FAKE, document, run, run_apart
 from page_session import NO_PARTITION_SEED, WRONG_SEED
 from place import ROOT
 from relascope.core.graph import Graph
+from relascope.engine.registry import ENGINES
 from relascope.passes.cuts.cut import STRATEGIES
 
 
@@ -709,7 +710,8 @@ def test_captures_are_measured_on_request():
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("ir", [pytest.param("relay", marks=pytest.mark.exhaustive), "relax"])
+@pytest.mark.exhaustive  # the tutorial measures a real one, too
+@pytest.mark.parametrize("ir", ENGINES)
 def test_a_real_split_is_measured_and_its_estimate_holds(ir):
     data = document(
         "captures",

@@ -10,9 +10,11 @@ pytest.register_assert_rewrite("dispatching")
 
 from dispatching import *  # noqa: F403
 
-pytest.mark.exhaustive(  # Relax's is quicker
-    test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed  # noqa: F405
-)
+for _test in (  # Relax's are quicker
+    test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed,  # noqa: F405
+    test_nested_dispatch_and_repeated_calls,  # noqa: F405
+):
+    pytest.mark.exhaustive(_test)
 
 
 class Counted(nn.Module):

@@ -75,6 +75,7 @@ def test_a_misplaced_eps_is_found_in_training_and_not_in_inference(monkeypatch):
     assert "aten::layer_norm in norm" in said
 
 
+@pytest.mark.exhaustive  # Relax's is quicker
 def test_a_wrong_gradient_is_found_where_the_forward_is_right(monkeypatch):
     right = dedup.transpose_dedup
 
