@@ -1,6 +1,6 @@
 """The whole journey in Chromium, on the real engines: load, step, cut, compile, time, take home.
 
-Two tests have a BERT layer 32 wide, whose graph is that of the sample; one has the app as it is.
+They have a BERT layer 32 wide, whose graph is that of the sample; one has the app as it is, too.
 
 Screenshots of each tab go to the folder that RELASCOPE_SCREENSHOTS names, else to a temporary one.
 """
@@ -230,12 +230,13 @@ def test_bert_layer_in_relax_trains_is_cut_and_timed(journey):
     journey.shot("relax-time")
 
 
-def test_a_file_of_ones_own_and_files_that_are_none(journey, tmp_path):
+@pytest.mark.parametrize("script", [NARROW, pytest.param(APP, marks=pytest.mark.exhaustive)])
+def test_a_file_of_ones_own_and_files_that_are_none(journey, tmp_path, script):
     import torch
 
-    journey = journey(APP)
-    page = journey.page
-    assert "7\u202f087\u202f872 parameters" in journey.facts()
+    journey = journey(script)
+    page, shown = journey.page, PARAMETERS if script == NARROW else 7_087_872
+    assert f"{shown:,}".replace(",", "\u202f") + " parameters" in journey.facts()
     journey.choose("Model", "A TorchScript file")
     bad = tmp_path / "notes.pt"
     bad.write_text("this is no trace")
