@@ -17,6 +17,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from relascope.core.graph import TensorType
 from relascope.engine.measure.tuner import Workload
+from relascope.engine.relax.building.split_slices import split_slices
 from relascope.engine.relax.draw.to_graph import counted_flops, tensor_types
 from relascope.engine.relax.kernels.blas import OPAQUE, TURNS, known, symbol_of
 
@@ -59,7 +60,7 @@ def stages(target: Any) -> Stages:
     legalize = theirs.legalize_passes(target)
     at = next(i for i, p in enumerate(legalize, 1) if str(p.info.name) == "FuseTIR")
     return Stages(
-        (*theirs.library_dispatch_passes(target), *legalize[:at]),
+        (split_slices, *theirs.library_dispatch_passes(target), *legalize[:at]),
         tuple(legalize[at:]),
         (*theirs.dataflow_lower_passes(target), *theirs.finalize_passes(target)),
     )

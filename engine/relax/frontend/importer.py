@@ -18,9 +18,9 @@ import tvm
 from tvm import relax
 
 from relascope.engine.protocol.session import Progress
-from relascope.engine.pytorch.edges import refused_gradient
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.operators.edges import refused_gradient
 from relascope.engine.pytorch.trace_to_fx import trace_to_fx
 from relascope.engine.pytorch.unlike import note_updates
 from relascope.engine.relax.frontend.converters import Converter, dtype_name, variable

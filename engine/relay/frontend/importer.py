@@ -27,15 +27,17 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.session import Progress
-from relascope.engine.pytorch.edges import refused_gradient
 from relascope.engine.pytorch.flat_trace import FlatTrace, Origin
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.known_operators import in_known_operators
 from relascope.engine.pytorch.model import Model, tensor_type
+from relascope.engine.pytorch.operators.edges import refused_gradient
 from relascope.engine.pytorch.trace_to_fx import note_types
 from relascope.engine.pytorch.unlike import note_updates, unconverted
 from relascope.engine.relay.frontend.converters import Converter
 from relascope.passes.relay.ir.program import RelayProgram
+
+_NO_GRADIENT = ("acosh", "arccosh", "layer_norm", "logcumsumexp", "upsample_bicubic2d")
 
 
 def span_key(origin: Origin) -> str:
@@ -94,7 +96,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         inputs=model.input_names,
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
         updates=updates,
-        no_gradient=refused_gradient(model, "acosh", "arccosh", "layer_norm"),
+        no_gradient=refused_gradient(model, *_NO_GRADIENT),
         buffers=tuple(n for n in model.buffers if n in variables),
         orders=model.flat.mask_orders(),
         provenance={k: (o.scope, o.operator) for n, o in flat.origins.items() for k in [keys[n]]},

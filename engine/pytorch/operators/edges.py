@@ -1,4 +1,4 @@
-"""Gradients that are refused, since at some values they would be others than PyTorch's."""
+"""Gradients that are refused: at some values they would be others than PyTorch's, or too long."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ def _of_one_element(node: Any) -> bool:
 _IN_ONE_IR = {"layer_norm": _of_one_element}
 """Of operators that are such in one IR alone, which nodes are meant, where not all are."""
 
+_UNLIKE_PYTORCHS = "would not be PyTorch's at every value"
+
+_LONG = ("logcumsumexp", "upsample_bicubic2d")
+"""Of those, which are right and take minutes to build."""
+
 _UNLIKE: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(_ANY.split(), lambda node: True),
     **dict.fromkeys(("clamp", "clip"), _between_tensors),
@@ -67,7 +72,8 @@ def refused_gradient(model: Model, *others: str) -> EngineError | None:
             continue
         meant = _IN_ONE_IR.get(kind, lambda node: True) if kind in others else _UNLIKE.get(kind)
         if meant is not None and meant(node):
-            message = f"The gradient of {kind} would not be PyTorch's at every value."
+            why = "would take minutes to build" if kind in _LONG else _UNLIKE_PYTORCHS
+            message = f"The gradient of {kind} {why}."
             hint = "Write it with other operators, or detach what it reads."
             return EngineError("operator", message, flat.origin(node).where, hint)
         reached.update(v.debugName() for v in node.outputs() if _floating(v))

@@ -1,0 +1,53 @@
+"""Splits as slices, before kernels are fused.
+
+TVM's FuseOps may take a field of one tuple for that of another, by chance, where a kernel reads
+several. Slices are also made where they are read, with no copy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from relascope.passes.relax.ir.rewrite import op_name, shape
+
+
+@tvm.transform.module_pass(opt_level=0, name="relascope.split_slices")
+def split_slices(mod: Any, context: Any) -> Any:
+    """Every field of a split as a slice of what is split."""
+    splits = False
+
+    def look(expr: Any) -> None:
+        nonlocal splits
+        splits = splits or op_name(expr) == "split"
+
+    functions = {n: f for n, f in mod.functions.items() if isinstance(f, relax.Function)}
+    for function in functions.values():
+        relax.analysis.post_order_visit(function, look)
+    if not splits:
+        return mod
+    rewriter = _Rewriter(mod)
+    for name, function in functions.items():
+        rewriter.builder_.update_func(name, rewriter.visit_expr(function))
+    return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
+
+
+@mutator
+class _Rewriter(PyExprMutator):
+    def visit_tuple_getitem_(self, item: Any) -> Any:
+        made = self.visit_expr_post_order(item)
+        split = self.lookup_binding(made.tuple_value)
+        if op_name(split) != "split":
+            return made
+        data, parts = split.args[0], split.attrs.indices_or_sections
+        size = shape(data)
+        axis, index = int(split.attrs.axis) % len(size), int(made.index)
+        if isinstance(parts, int | tvm.tirx.IntImm):
+            step = -(-size[axis] // int(parts))
+            ends = [min(size[axis], step * (i + 1)) for i in range(int(parts))]
+        else:
+            ends = [*map(int, parts), size[axis]]
+        return relax.op.strided_slice(data, [axis], [[0, *ends][index]], [ends[index]])
