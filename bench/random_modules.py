@@ -38,7 +38,7 @@ def main() -> int:
         recipe = [alone[seed - options.first]] if alone else RandomModule(seed).recipe
         word, about = verdict(seed, options.engine, options.target, recipe)
         counts[word] += 1
-        if word == "right":
+        if word in ("right", "void"):
             continue
         print(f"{word}: {about}", flush=True)
         if word == "refused":
@@ -46,7 +46,7 @@ def main() -> int:
         else:
             print("  by", ", ".join(fewest(seed, options.engine, options.target, recipe)))
     print("\n".join(f"refused {n} times: {why}" for why, n in refusals.most_common()))
-    print(", ".join(f"{counts[w]} {w}" for w in ("right", "refused", "wrong")))
+    print(", ".join(f"{counts[w]} {w}" for w in ("right", "refused", "wrong", "void")))
     return int(bool(counts["wrong"]))
 
 

@@ -693,11 +693,15 @@ def _off(ours: Any, theirs: Any, exact: Callable[[], Any]) -> str:
 def verdict(
     seed: int, engine: str, target: str | None = None, recipe: Sequence[str] | None = None
 ) -> tuple[str, str]:
-    """One module: "right", "refused" or "wrong", and what is to be said of it."""
+    """One module: "right", "refused", "wrong", or "void" where PyTorch cannot run it itself; and
+    what is to be said of it."""
     module = RandomModule(seed, recipe)
     plain, exact = copy.deepcopy(module), copy.deepcopy(module).double()
     named = f"of module {seed}: {', '.join(module.recipe)}"
-    theirs = results(copy.deepcopy(plain), plain, seed)
+    try:
+        theirs = results(copy.deepcopy(plain), plain, seed)
+    except RuntimeError as error:
+        return "void", f"PyTorch cannot run it: {lines_of(error)[-1]} {named}"
     try:
         samples = module.inputs(torch.float32, False)
         add_tvm_dispatch(module, samples, engine=engine, target=target, verify=False)
