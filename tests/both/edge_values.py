@@ -319,11 +319,6 @@ STEEP = {
     "norm": (lambda x: torch.linalg.vector_norm(x, 2, 1), [[0.0, 0.0], [1.0, 2.0]]),
     "norm of order 6": (lambda x: torch.linalg.vector_norm(x, 6), 0.0),
     "largest": (lambda x: torch.linalg.vector_norm(x, INF, 1), [[NAN, 1.0], [-3.0, 2.0]]),
-    "sampling": (
-        lambda x, grid: F.grid_sample(x, grid, "bilinear", "border", align_corners=True),
-        [[[[NAN, 1.0, 2.0], [3.0, INF, 5.0]]]],
-        [[[[-1.5, -1.0], [0.3, 0.7], [2.0, 0.1]]]],
-    ),
     "sampling of places that are none": (
         lambda x, grid: F.grid_sample(x, grid, align_corners=False),
         [[[[NAN, 1.0, 2.0], [3.0, 4.0, 5.0]]]],
