@@ -79,11 +79,13 @@ class Converter(CoreOperators, TypedConverter):
 
     def knows(self, name: str) -> bool:
         """Whether it converts an operator, such as "add.Tensor"; in place or not."""
-        base = name.partition(".")[0]
+        base, _, overload = name.partition(".")
         training = self.model.source.training
-        if name in COMPOSED.split() or (training and base in COMPOSED_IN_TRAINING.split()):
+        pure = base if base.endswith("__") else base.removesuffix("_")
+        composed = f"{pure}.{overload}" in COMPOSED.split()
+        if composed or (training and pure in COMPOSED_IN_TRAINING.split()):
             return False
-        forms = (base, base if base.endswith("__") else base.removesuffix("_"))
+        forms = (base, pure)
         return "::" in base or any(f"aten::{f}" in self.convert_map for f in forms)
 
     # How TVM's frontend calls it.

@@ -6,7 +6,7 @@ import torch
 pytest.register_assert_rewrite("edge_values")
 
 from edge_values import *  # noqa: F403
-from edge_values import drawn, program
+from edge_values import drawn, forward_agrees, program
 from relascope.core.errors import EngineError
 
 
@@ -18,3 +18,7 @@ def test_the_gradient_of_a_layer_norm_over_one_element_is_refused():
             continue
         with pytest.raises(EngineError, match="layer_norm"):
             live.joint()
+
+
+def test_what_is_composed_is_composed_in_place_too():
+    forward_agrees(lambda x: (x * 1).lerp_(x * 3, 0.3), drawn(4))
