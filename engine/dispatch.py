@@ -209,16 +209,23 @@ class _Route:
     def mode(self) -> _Mode:
         """What serves the module as its switches stand now."""
         # The rate of a dropout is part of what was traced, like its switch.
-        key = tuple((m.training, getattr(m, "p", None)) for m in self.module.modules())
+        switches = tuple((m.training, getattr(m, "p", None)) for m in self.module.modules())
+        differentiable = torch.is_grad_enabled() or any(on for on, _ in switches)
+        key = (differentiable, switches)
         if key not in self.modes:
-            self.modes[key] = _Mode(self)
+            self.modes[key] = _Mode(self, differentiable)
         return self.modes[key]
 
 
 class _Mode:
-    """One trace of a module, what was built of it, and how its outputs are put together."""
+    """One trace of a module, what was built of it, and how its outputs are put together.
 
-    def __init__(self, route: _Route) -> None:
+    Args:
+        differentiable: whether gradients may be taken; without them a resize, say, stays TVM's
+            own, which has none.
+    """
+
+    def __init__(self, route: _Route, differentiable: bool) -> None:
         from relascope.engine.in_process import LiveProgram
         from relascope.engine.pytorch.model import model_from_module
 
@@ -244,7 +251,7 @@ class _Mode:
             )
             try:
                 about = module, route.names, samples, source, silent
-                model = model_from_module(*about, differentiable=True)
+                model = model_from_module(*about, differentiable=differentiable)
             finally:
                 for hook in hooks:
                     hook.remove()

@@ -18,6 +18,7 @@ from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
 from relascope.engine.building.devices import default_target
 from relascope.engine.building.executables import Executable
+from relascope.engine.building.explain import explain
 from relascope.engine.building.threads import use_torch_threads
 from relascope.engine.protocol.session import silent
 from relascope.engine.pytorch.model import Model
@@ -129,5 +130,10 @@ class LiveProgram:
     def _run(self, pipeline: str) -> Any:
         program = self.program
         for step in Pipeline.parse(pipeline):
-            program = info(self._backend.ir, step).applied(program, step)
+            try:
+                program = info(self._backend.ir, step).applied(program, step)
+            except EngineError:
+                raise
+            except Exception as error:
+                raise EngineError("pass", explain(error, "step").message, step.name) from error
         return program

@@ -23,10 +23,6 @@ MASK_OUT_OF_REACH = (
 )
 OTHER_DROPOUT = ("This kind of dropout cannot be imported.", "Use nn.Dropout.")
 GROUPED = ("Grouped-query fused attention cannot be imported.", "Repeat the heads.")
-BY_COUNT = (
-    "The gradient of an embedding cannot be scaled by frequency.",
-    "Drop scale_grad_by_freq.",
-)
 SHARED_STATISTICS = (
     "The running statistics of this batch norm are no buffers of its own.",
     "Let no other part of the model read or compute them, or put it in eval mode.",

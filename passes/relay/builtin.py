@@ -10,6 +10,7 @@ from tvm import relay
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.relay.ir.doubles import without_doubles
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import copied, op_name, post_order, with_mod
 from relascope.passes.relay.ir.span_recovery import with_origins
@@ -65,11 +66,6 @@ canonicalize_ops = tvm_pass(
     "Writes nn.bias_add as a sum with the bias in the shape that broadcasts.",
     after="There is no nn.bias_add.",
 )
-simplify_expr = tvm_pass(
-    _t.SimplifyExpr,
-    "Applies some forty small rules: views of views, casts of casts, sums and products of "
-    "constants, x * 1, and the like.",
-)
 fold_explicit_padding = tvm_pass(
     _t.FoldExplicitPadding,
     "Lets a convolution or pooling pad by itself where an operator of its own padded for it.",
@@ -95,6 +91,14 @@ remove_unused_functions = tvm_pass(
     before="The module has more functions than main.",
     after="Every function is main or called from it.",
 )
+
+
+@listed("SimplifyExpr", "TVM")
+def simplify_expr(program: RelayProgram) -> RelayProgram:
+    """Applies some forty small rules: views of views, casts of casts, sums and products of
+    constants, x * 1, and the like.
+    """
+    return applied(without_doubles(program), _t.SimplifyExpr())
 
 
 @listed("FuseOps", "TVM", looking=True)

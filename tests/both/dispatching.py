@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils import _pytree as pytree
 
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -363,6 +364,38 @@ class Block(nn.Module):
 
     def forward(self, x):
         return self.run(self, x)
+
+
+def largest(x):
+    """Relax has no gradient of topk."""
+    return x.topk(2, -1).values if engine() == "relay" else x.sort(-1).values[:, :2]
+
+
+OF_EVAL = {
+    "norm of zeros": lambda m, x: F.cosine_similarity(m.a(x) * (x > 9), m.b(x), -1),
+    "largest": lambda m, x: (largest(m.a(x)), m.b(x).max(-1)),
+    "twice": lambda m, x: m.a(x) + F.dropout(m.a(x), training=m.training),
+    "conv1d": lambda m, x: F.conv1d(x[None], m.a.weight[:, :5, None]),
+    "clamp": lambda m, x: x.clamp(min=m.a(x).detach()),
+    "resize": lambda m, x: F.interpolate(m.a(x)[None, None], scale_factor=2, mode="bilinear"),
+}
+
+
+@pytest.mark.parametrize("run", OF_EVAL.values(), ids=OF_EVAL)
+def test_gradients_in_eval_mode_are_pytorchs(run):
+    torch.manual_seed(0)
+    module = Block(run).eval()
+    x = sample().requires_grad_()
+    add_tvm_dispatch(module, x, verify=False)
+    found = []
+    for forward in (module.forward.own, module):
+        flows = [o for o in pytree.tree_leaves(forward(x)) if o.requires_grad]
+        leaves, ends = [x, *module.parameters()], [torch.ones_like(o) for o in flows]
+        found.append(torch.autograd.grad(flows, leaves, ends, allow_unused=True))
+    for theirs, ours in zip(*found, strict=True):
+        assert (theirs is None) == (ours is None)
+        assert theirs is None or torch.allclose(theirs, ours, atol=1e-5)
+    assert counted(module) == (1, 0)
 
 
 def region(m, x):

@@ -210,7 +210,7 @@ class Converter(ExportedProgramImporter):
 
     def knows(self, name: str) -> bool:
         """Whether an operator of a trace stays as it is."""
-        training = _WRITTEN_OUT_IN_TRAINING if self.model.source.training else ""
+        training = _WRITTEN_OUT_IN_TRAINING if self.model.differentiable else ""
         return name in self.convert_map and name not in f"{_WRITTEN_OUT} {training}".split()
 
     def convert(self, node: Node) -> Any:
@@ -531,10 +531,8 @@ class Converter(ExportedProgramImporter):
 
     def embedding(self, node: Node) -> Any:
         """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""
-        weight, indices, padding, by_count, _ = self.every(node)
+        weight, indices, padding, *_ = self.every(node)
         rows = self._embedding_impl(indices, weight)
-        if by_count and self.model.source.training:
-            self.refuse(node, *unlike.BY_COUNT)
         if not self.model.differentiable or padding < 0:
             return rows
         is_padding = self.op.equal(indices, self.number(padding, indices))

@@ -142,7 +142,7 @@ class JointConverter(Converter):
             message = "A max pool of an image without a batch cannot be imported."
             self.refuse(node, message, "Give the image a batch of one.")
         size, stride, padding, dilation = map(_pair, (size, stride or size, padding, dilation))
-        if dilation != [1, 1] and self.model.source.training:
+        if dilation != [1, 1] and self.model.differentiable:
             self.refuse(node, "The gradient of a dilated max pool cannot be imported.")
         return relax.op.nn.max_pool2d(data, size, stride, padding * 2, dilation, bool(ceil))
 

@@ -52,6 +52,7 @@ from relascope.engine.relay.kernels import (
 )
 from relascope.passes.cuts.halves import Halves
 from relascope.passes.relay.absorb_transposes import absorb_transposes
+from relascope.passes.relay.ir.doubles import without_doubles
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import copied
 
@@ -246,7 +247,7 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
     """A function of a program as it is given to TVM to build: alone, with what it calls put in."""
     if len(program.mod.functions) > 1:
         function = _alone(program, function)
-    program = replace(program, mod=tvm.IRModule({"main": function}))
+    program = without_doubles(replace(program, mod=tvm.IRModule({"main": function})), dropouts=True)
     if SCHEDULES in options.target.split():
         program = schedules.pack(program)
     if target_text.library(options.target, LIBRARIES):

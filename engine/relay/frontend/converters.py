@@ -80,7 +80,7 @@ class Converter(CoreOperators, TypedConverter):
     def knows(self, name: str) -> bool:
         """Whether it converts an operator, such as "add.Tensor"; in place or not."""
         base, _, overload = name.partition(".")
-        training = self.model.source.training
+        training = self.model.differentiable
         pure = base if base.endswith("__") else base.removesuffix("_")
         composed = f"{pure}.{overload}" in COMPOSED.split()
         if composed or (training and pure in COMPOSED_IN_TRAINING.split()):
@@ -499,7 +499,7 @@ class Converter(CoreOperators, TypedConverter):
             return super().min_max_common(elementwise, reduction, inputs, types)
         data, axis, keep = (*inputs, False)[:3]
         found = getattr(relay, f"arg{reduction}")(data, axis, keepdims=True)
-        if self.model.source.training:
+        if self.model.differentiable:
             values = relay.gather(data, axis, found)
         else:
             values = getattr(relay, reduction)(data, axis, keepdims=True)

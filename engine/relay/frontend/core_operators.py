@@ -72,7 +72,7 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         rank = len(self.infer_shape(inputs[1])) - 2
         given = [list(v) * rank if len(v) == 1 else v for v in inputs[3:6]]
         rest = inputs[6:]
-        if rank > 1 or not self.model.source.training:
+        if rank > 1 or not self.model.differentiable:
             return super().convolution([*inputs[:3], *given, *rest], input_types)
         # Gradients are known of convolutions of images: this is one of a single column.
         wide = [relay.expand_dims(v, 3) for v in inputs[:2]]
@@ -90,12 +90,15 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         return super().slice([*inputs[:2], begin, end, *inputs[4:]], input_types)
 
     def topk(self, inputs: Any, input_types: Any) -> Any:
-        """In training, values are taken where the indices say, which has a gradient."""
-        if not self.model.source.training:
+        """For a gradient values are taken where the indices say; TVM's alone cannot be laid out."""
+        if not self.model.differentiable:
             return super().topk(inputs, input_types)
         data, count, axis, largest = inputs[:4]
-        axis = int(axis) % max(len(self.infer_shape(data)), 1)
-        found = relay.topk(data, int(count), axis, "indices", not largest, "int64")
+        end = list(self.infer_shape(data))
+        axis = int(axis) % max(len(end), 1)
+        end[axis : axis + 1] = [int(count)]
+        order = self.argsort([data, axis, largest], input_types)
+        found = relay.strided_slice(order, [0] * len(end), end)
         return relay.gather(data, axis, found), found
 
     def scatter(self, inputs: Any, input_types: Any) -> Any:

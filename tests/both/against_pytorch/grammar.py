@@ -685,7 +685,7 @@ def _off(ours: Any, theirs: Any, exact: Callable[[], Any]) -> str:
         return ""
     judge = exact()
     theirs_off = float((b - judge).abs().nan_to_num(0, 0, 0).max())
-    # A gradient that is 0 but for rounding, as a bias's before a batch norm, has no digit to compare.
+    # A gradient that is 0 but for rounding has no digit, as that of a bias before a batch norm.
     only_rounding = float(judge.abs().nan_to_num(0, 0, 0).max()) < theirs_off
     room = (16 if only_rounding else 4) * theirs_off + _TOLERANCE * scale
     if theirs.is_floating_point() and close(a, judge, atol=room):

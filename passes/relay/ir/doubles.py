@@ -1,0 +1,47 @@
+"""Sums of a value with itself, as products with two: TVM's SimplifyExpr dies of what it makes of
+`x + x` where x is more than a variable ("contains free variables")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import children, op_name, post_order, rewrite
+
+
+def without_doubles(program: RelayProgram, dropouts: bool = False) -> RelayProgram:
+    """A program in which no value is added to itself, or to an equal one; values stay as they are.
+
+    Operators of equal attributes and operands count as equal, as EliminateCommonSubexpr has them.
+
+    Args:
+        dropouts: count as what they are given, as they are where they are built.
+    """
+    number: dict[int, int] = {}
+    known: dict[Any, int] = {}
+
+    def of(expr: Any) -> int:
+        return number.get(expr.handle.value, expr.handle.value)
+
+    for expr in post_order(program.main.body):
+        below = [of(c) for c in children(expr)]
+        if dropouts and op_name(expr) == "nn.dropout":
+            number[expr.handle.value] = below[1]
+        elif op_name(expr):
+            key = (op_name(expr), tvm.ir.structural_hash(expr.attrs), *below[1:])
+            number[expr.handle.value] = known.setdefault(key, expr.handle.value)
+        elif isinstance(expr, relay.TupleGetItem):
+            dropped = dropouts and op_name(expr.tuple_value) == "nn.dropout" and expr.index == 0
+            key = ("", expr.index, *below)
+            found = below[0] if dropped else known.setdefault(key, expr.handle.value)
+            number[expr.handle.value] = found
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) != "add" or of(call.args[0]) != of(call.args[1]):
+            return None
+        return relay.multiply(args[0], relay.const(2, call.checked_type.dtype))
+
+    return rewrite(program, visit)
