@@ -9,11 +9,12 @@ import subprocess
 import sys
 
 from relascope import __version__
-from relascope.commands.options import limits
+from relascope.commands.options import limits, positive
 from relascope.commands.shared import Connect, Document, Engine
 from relascope.core.errors import EngineError
 from relascope.core.place import FOLDERS, with_import_root
-from relascope.engine.limits import MEMORY, SECONDS
+from relascope.engine.limits import CALLS, MEMORY, SECONDS
+from relascope.engine.places import MOST
 from relascope.engine.registry import ENGINES
 from relascope.engine.relay.tvm.find import SETTING, WHEEL, check_platform
 
@@ -24,6 +25,8 @@ def page_options(command: argparse.ArgumentParser) -> None:
         "--port", type=int, metavar="N", help="8501 or the next free one otherwise"
     )
     command.add_argument("--no-browser", action="store_true", help="open no window for it")
+    about = "engines at once, in all tabs together; by the machine's memory otherwise"
+    command.add_argument("--engines", type=positive, metavar="N", help=about)
     limits(command)
 
 
@@ -41,7 +44,9 @@ def page(args: argparse.Namespace, connect: Connect) -> Document:
     command += ["--server.port", str(args.port)] if args.port is not None else []
     command += ["--server.headless", "true"] if args.no_browser else []
     path = with_import_root(os.environ.get("PYTHONPATH", ""))
-    given = {SECONDS: args.limit_seconds, MEMORY: args.limit_memory}
+    calls = ",".join(f"{kind}={seconds:g}" for kind, seconds in args.limit_calls.items())
+    given = {SECONDS: args.limit_seconds, MEMORY: args.limit_memory, CALLS: calls}
+    given[MOST] = args.engines
     limits = {name: str(value) for name, value in given.items() if value}
     os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path, **limits})
 

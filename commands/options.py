@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from relascope.engine.jobs import variants
-from relascope.engine.jobs.bisect import FACTOR, KINDS
+from relascope.engine.jobs.bisect import FACTOR
+from relascope.engine.jobs.bisect import KINDS as FAULTS
+from relascope.engine.limits import KINDS, calls_of
 from relascope.engine.protocol.source import INPUTS
 from relascope.engine.protocol.times import BASELINES
 from relascope.passes.catalogue import GRADIENTS
@@ -23,7 +25,7 @@ _SWITCH: dict[str, Any] = {"action": "store_true"}
 def model(command: ArgumentParser) -> None:
     """Which model, and its inputs."""
     add = command.add_argument
-    count: dict[str, Any] = {"type": _positive, "metavar": "N"}
+    count: dict[str, Any] = {"type": positive, "metavar": "N"}
     add("model", metavar="MODEL", help="a sample's name, or a TorchScript file")
     add("--training", **_SWITCH, help="train mode, with the gradient")
     add("--batch", **count, help="batch size of a sample")
@@ -50,12 +52,15 @@ def passes(command: ArgumentParser) -> None:
 
 
 def limits(command: ArgumentParser) -> None:
-    """What each pass and each build may take."""
+    """What each pass, each build and each call may take."""
     add = command.add_argument
     about = "a pass or a build that takes longer is stopped, and has failed"
     add("--limit-seconds", type=_ratio, default=0.0, metavar="S", help=about)
     about = "the same for one that takes more memory, in MiB, beyond what the engine had before it"
     add("--limit-memory", type=_ratio, default=0.0, metavar="M", help=about)
+    about = f"a whole call that takes longer fails, by its kind: {', '.join(KINDS)}; such as "
+    about += "import=60,build=600"
+    add("--limit-calls", type=_calls, default={}, metavar="KIND=S,…", help=about)
 
 
 def one_pass(command: ArgumentParser) -> None:
@@ -90,7 +95,7 @@ def bisect(command: ArgumentParser) -> None:
     """What a search looks for."""
     values(command)
     add = command.add_argument
-    add("--kind", choices=KINDS, help="what to look for; wrong or crash otherwise")
+    add("--kind", choices=FAULTS, help="what to look for; wrong or crash otherwise")
     about = "slow is a pass with which the pipeline takes longer than F times what it takes without"
     add("--factor", type=_ratio, default=FACTOR, metavar="F", help=about)
 
@@ -99,7 +104,7 @@ def reduce(command: ArgumentParser) -> None:
     """Where a report goes, and how long it may be looked for."""
     add = command.add_argument
     add("--out", type=Path, required=True, metavar="FOLDER", help="where to write the report")
-    add("--tries", type=_positive, default=MOST, metavar="N", help="pieces to try at most")
+    add("--tries", type=positive, default=MOST, metavar="N", help="pieces to try at most")
 
 
 def strategy(command: ArgumentParser) -> None:
@@ -170,8 +175,8 @@ def time(command: ArgumentParser) -> None:
     """How it is timed."""
     target(command)
     add, about = command.add_argument, "for TVM and PyTorch alike; all cores otherwise"
-    add("--threads", type=_positive, default=0, metavar="N", help=about)
-    add("--repeats", type=_positive, default=30, metavar="N", help="runs a row")
+    add("--threads", type=positive, default=0, metavar="N", help=about)
+    add("--repeats", type=positive, default=30, metavar="N", help="runs a row")
 
 
 def baselines(command: ArgumentParser) -> None:
@@ -260,6 +265,13 @@ def _kinds(text: str) -> tuple[str, ...]:
     return kinds
 
 
+def _calls(text: str) -> dict[str, float]:
+    try:
+        return calls_of(text)
+    except ValueError as wrong:
+        raise ArgumentTypeError(str(wrong)) from wrong
+
+
 def _ratio(text: str) -> float:
     with suppress(ValueError):
         if float(text) > 0:
@@ -267,7 +279,8 @@ def _ratio(text: str) -> float:
     raise ArgumentTypeError(f"{text} is not a positive number")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A positive whole number, for argparse."""
     with suppress(ValueError):
         if int(text) > 0:
             return int(text)

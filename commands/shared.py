@@ -35,7 +35,8 @@ class Engine:
 
     def __init__(self, args: argparse.Namespace, connect: Connect) -> None:
         self._client = connect(args.engine)
-        limits = Limits(*(getattr(args, f"limit_{n}", 0.0) for n in ("seconds", "memory")))
+        names = ("seconds", "memory", "calls")
+        limits = Limits(**{n: v for n in names if (v := getattr(args, f"limit_{n}", None))})
         if limits != NO_LIMITS:
             self._client.limit(limits)
         self._line = ProgressLine(sys.stderr)

@@ -25,7 +25,14 @@ _ITEM_BYTES = {
 }
 
 
-class Kind(str, Enum):
+class _Word(str, Enum):
+    """Words that no pickle changes."""
+
+    def __setstate__(self, state: object) -> None:
+        raise TypeError(f"{self} has no state")
+
+
+class Kind(_Word):
     """What a node is."""
 
     INPUT = "input"
@@ -38,7 +45,7 @@ class Kind(str, Enum):
     LET = "let"
 
 
-class Role(str, Enum):
+class Role(_Word):
     """Where a node stands in a joint forward and backward graph."""
 
     NONE = "none"

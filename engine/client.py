@@ -1,15 +1,16 @@
 """The app's side of an engine: start its process, ask, wait, cancel.
 
 Nothing here imports a TVM or torch. Requests run one at a time, in order. Every request says in
-full what it is about, so a process that died or was cancelled is replaced by a new one at the next
-request, and nothing is lost but what it remembered.
+full what it is about, so a process that was cancelled is replaced by a new one at the next request,
+and nothing is lost but what it remembered. One that died is replaced at once, and remembers again
+what the last answer came from (`_REPLAYED`): a request that had not begun goes on there, one that
+had is told that it failed, and of what.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
-import io
 import itertools
 import logging
 import os
@@ -22,14 +23,26 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import wait as wait_for
 from typing import IO, Any
 
 from relascope.core.errors import EngineError
 from relascope.core.place import IMPORT_ROOT, with_import_root
-from relascope.engine.limits import NO_LIMITS, Limits, Unit, resident
+from relascope.engine.limits import (
+    NO_LIMITS,
+    Limits,
+    Unit,
+    halted,
+    kind_of,
+    out_of_memory,
+    resident,
+)
+from relascope.engine.places import PLACES
+from relascope.engine.protocol import wire
 from relascope.engine.registry import ENGINES
+from relascope.engine.turns import shared_file
 
 _log = logging.getLogger("relascope.engine")
 
@@ -37,6 +50,9 @@ _POLL = 0.25  # s; how late the end of a child is seen when its socket outlives 
 _LOOK = 0.05  # s; how late the crossing of a limit is seen
 _GRACE = 1.0  # s; between asking a child to end and ending it
 _LOG_BYTES = 64 * 1024  # of a request's standard error that are kept
+_WAKING = 5.0  # s; a stopped process that does not go on by then has died
+_REPLAYED = ("load", "step", "graph_after", "text", "split")  # what makes the programs of a screen
+_REPLAYS = 3  # new processes for one death; that many only where they are killed, too
 
 
 class Job:
@@ -46,8 +62,10 @@ class Job:
     kind "cancelled".
     """
 
-    def __init__(self, engine: _Engine, number: int, method: str, payload: bytes) -> None:
-        self.method = method
+    def __init__(
+        self, engine: _Engine, number: int, method: str, payload: bytes, own: bool = False
+    ) -> None:
+        self.method, self.own = method, own  # own: nobody asked for it
         self._engine, self._number, self._payload = engine, number, payload
         self._changed = threading.Condition()
         self._progress = (0.0, "waiting")
@@ -195,6 +213,30 @@ class EngineClient:
         return self.submit("describe")
 
     @property
+    def limits(self) -> Limits:
+        """What `limit` was told last."""
+        return self._engine.limits
+
+    def rest(self, busy: bool = False) -> bool:
+        """End the process until the next request; whether that was done, or there was none.
+
+        Args:
+            busy: cancel what is not done, too; else nothing happens while there is such a request.
+        """
+        return self._engine.rest(busy)
+
+    @property
+    def idle(self) -> float | None:
+        """Seconds since its last request was done; None while it has one."""
+        return self._engine.idle()
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that the process has; 0 where there is none."""
+        pid = self.pid
+        return 0 if pid is None else resident(pid)
+
+    @property
     def pid(self) -> int | None:
         """The process's id, or None while there is none."""
         return self._engine.pid()
@@ -229,6 +271,9 @@ class _Child:
         command = [sys.executable, "-X", "faulthandler", "-m", "relascope.engine.worker"]
         command += ["--ir", ir, "--fd", str(theirs.fileno())]
         command += ["--session", session] if session else []
+        turns = shared_file()
+        command += ["--turns", str(turns)] if turns >= 0 else []
+        self.had_run_out = 0  # `out_of_memory` before its last request
         path = with_import_root(os.environ.get("PYTHONPATH", ""))
         try:
             # A group of its own: Ctrl-C in the terminal is the app's affair, and the group is how
@@ -236,7 +281,8 @@ class _Child:
             streams = {"stdin": subprocess.DEVNULL, "stdout": self.log, "stderr": self.log}
             place = {"cwd": IMPORT_ROOT, "env": {**os.environ, "PYTHONPATH": path}}
             how: dict[str, Any] = {**streams, **place, "start_new_session": True}
-            self.process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), **how)
+            passed = [f for f in (theirs.fileno(), turns) if f >= 0]
+            self.process = subprocess.Popen(command, pass_fds=passed, **how)
         except BaseException:
             self.conn.close()
             self.log.close()
@@ -266,8 +312,12 @@ class _Child:
         os.ftruncate(self.log.fileno(), 0)
         return data.decode(errors="replace")
 
-    def end(self) -> tuple[int, str]:
-        """Wait for its end, or make it; returns its exit status and its last output."""
+    def end(self) -> tuple[int, str, bool]:
+        """Wait for its end, or make it.
+
+        Returns:
+            Its exit status, its last output, and whether the kernel ran out of memory meanwhile.
+        """
         self.conn.close()
         deadline = time.monotonic() + _GRACE
         while self.running() and time.monotonic() < deadline:
@@ -278,7 +328,7 @@ class _Child:
         status = self.process.wait()
         output = self.output()
         self.log.close()
-        return status, output
+        return status, output, out_of_memory() > self.had_run_out
 
 
 class _Engine:
@@ -291,6 +341,10 @@ class _Engine:
         self.changed = threading.Condition(threading.RLock())
         self.waiting: collections.deque[Job] = collections.deque()
         self.running: Job | None = None
+        self.idle_since = time.monotonic()
+        self.begun = False  # whether the session has set to work on the running one
+        self.known: tuple[str, bytes] | None = None  # the last of `_REPLAYED` that was answered
+        self.replays = 0  # how often it may still be asked again by ourselves
         self.child: _Child | None = None
         self.kill_at = 0.0  # when a child that was asked to end is ended; 0: not asked
         self.closed = False
@@ -347,6 +401,25 @@ class _Engine:
         if self.thread is not None and self.thread is not threading.current_thread():
             self.thread.join(3 * _GRACE)
 
+    def idle(self) -> float | None:
+        """As of the client; takes no lock."""
+        busy = self.running is not None or self.waiting or self.replays
+        return None if busy else time.monotonic() - self.idle_since
+
+    def rest(self, busy: bool) -> bool:
+        """As of the client."""
+        with self.changed:
+            jobs = [*([self.running] if self.running else []), *self.waiting]
+            if jobs and not busy:
+                return False
+            self.replays = 0
+            for job in jobs:
+                job.cancel()
+            if self.running is None and self.child is not None:
+                self.child.signal(signal.SIGKILL)
+                self.drop_child()
+        return True
+
     def serve(self) -> None:
         try:
             while (job := self.next_job()) is not None:
@@ -356,19 +429,40 @@ class _Engine:
                 self.drop_child()
 
     def next_job(self) -> Job | None:
+        """The next request, one of our own after a death; None when closed."""
         with self.changed:
-            self.changed.wait_for(lambda: self.waiting or self.closed)
-            if self.closed:
-                return None
-            self.running = self.waiting.popleft()
-            self.kill_at = 0.0
-            return self.running
+            self.idle_since = time.monotonic()
+            while not self.closed:
+                if self.child is not None and not self.child.running():
+                    status, output, _ = self.drop_child()
+                    words = "the idle %s engine's process %s\n%s"
+                    _log.warning(words, self.ir, _fate(status), output)
+                    self.replays = _REPLAYS
+                if self.waiting:
+                    self.running = self.waiting.popleft()
+                elif self.known is None:
+                    self.replays = 0
+                elif self.replays and time.monotonic() - self.idle_since >= _POLL:
+                    self.replays -= 1  # nobody has asked for something else since
+                    self.running = Job(self, next(self.numbers), *self.known, own=True)
+                if self.running is not None:
+                    self.kill_at = 0.0
+                    return self.running
+                watched = self.child is not None or self.replays
+                self.changed.wait(_POLL if watched else None)
+            return None
 
     def run(self, job: Job) -> None:
-        """Serve one request; where the process dies of it, fail all that wait."""
+        """Serve one request; where the process dies before it has begun, in another one."""
         lost, failure = False, None
         try:
             lost = not self.converse(job)
+            if lost and not self.begun and not self.kill_at and not self.closed:
+                with self.changed:
+                    status, output, _ = self.drop_child()
+                words = "the %s engine's process %s before %s had begun, which is asked again\n%s"
+                _log.warning(words, self.ir, _fate(status), job.method, output)
+                lost = not self.converse(job)
         except Exception as error:  # the conversation has its own errors in hand
             _log.exception("starting the %s engine", self.ir)
             message = f"The {self.ir} engine's process could not be started: {error}"
@@ -378,44 +472,72 @@ class _Engine:
             cancelled, self.running = self.kill_at > 0, None
             if not (lost or failure or cancelled):
                 return
-            status, output = self.drop_child()
+            died = self.drop_child()
             if self.closed or cancelled:
                 return
-            jobs = [job]
             if failure is None:
-                failure = _death(self.ir, job.method, status, output)
+                failure = _death(self.ir, job.method, *died)
                 _log.error("%s", failure.message)
-                # What waits would most likely meet the same end, one slow start after another.
-                jobs += self.waiting
-                self.waiting.clear()
-        for each in jobs:
-            each._finish(error=failure)
+                self.replay_after(job)
+        job._finish(error=failure)
+
+    def replay_after(self, job: Job) -> None:
+        """Have a new process remember what the one that ended over a request did."""
+        if not job.own:
+            self.replays = _REPLAYS
 
     def converse(self, job: Job) -> bool:
         """Ask, and pass on what comes back; False when the process died over it."""
+        self.begun = False
         child = self.ready_child(job)
         if child is None:
             return True
         try:
+            child.had_run_out = out_of_memory()
             child.conn.send((job._number, job.method, job._payload, self.crossed))
             unit, began, had = None, 0.0, 0
+            since, waits, halt = time.monotonic(), "", 0.0
             while True:
-                if unit is not None and self.stopped(child, unit, began, had):
+                if unit is not None and not waits and self.stopped(child, unit, began, had):
                     break
                 if self.kill_at and time.monotonic() > self.kill_at:
                     child.signal(signal.SIGKILL)
+                kind = kind_of(job.method) if self.begun else "start"
+                late = self.limits.overdue(kind, job.method, time.monotonic() - since)
+                if late is not None and not waits:
+                    return self.give_up(child, job, late)
                 if not wait_for([child.conn], _POLL if unit is None else _LOOK):
                     # A process that it started may hold its socket open after its death.
                     if not child.running() and not child.conn.poll():
                         return False
+                    if not halted(child.process.pid):
+                        halt = 0.0
+                        continue
+                    halt = halt or time.monotonic()
+                    if time.monotonic() - halt > _WAKING:
+                        return self.give_up(child, job, _asleep(self.ir, job.method))
+                    self.report(job, job.progress[0], "waking the engine, which was stopped")
+                    child.signal(signal.SIGCONT)
                     continue
-                data = child.conn.recv_bytes()
                 try:
-                    what, number, *rest = _PlainUnpickler(io.BytesIO(data)).load()
-                except Exception as error:  # unpickling raises whatever the classes at hand raise
+                    data = child.conn.recv_bytes(wire.MOST_BYTES)
+                except OSError as error:
+                    if str(error) != "bad message length":
+                        raise
+                    return self.give_up(child, job, _too_large(job.method))
+                try:
+                    what, number, *rest = wire.loads(data)
+                except Exception as error:  # unpickling raises whatever is wrong with the bytes
                     what, number, rest = "error", job._number, [_unreadable(error, self.ir)]
                 if what == "progress":
-                    job._report(*rest)
+                    self.report(job, *rest)
+                elif what == "begun":
+                    self.begun, since = True, time.monotonic()
+                elif what == "waits":
+                    # What it waits for others counts for nothing.
+                    began += time.monotonic() - since if waits else 0.0
+                    waits, since = rest[0], time.monotonic()
+                    self.report(job, job.progress[0], waits)
                 elif what == "unit":
                     unit, began, had = rest[0], time.monotonic(), resident(child.process.pid)
                 else:
@@ -428,13 +550,32 @@ class _Engine:
         output = child.output()
         if output:
             _log.log(logging.DEBUG if what == "result" else logging.WARNING, "%s", output)
-        if what == "gone":  # it could not start its session, and leaves
-            with self.changed:
+        with self.changed:
+            if what == "gone":  # it could not start its session, and leaves
                 self.drop_child()
+            if job.own or (what == "result" and job.method in _REPLAYED):
+                self.known, self.replays = (job.method, job._payload), 0
         if what == "result":
             job._finish(value=rest[0])
         else:
             job._finish(error=rest[0])
+        return True
+
+    def report(self, job: Job, fraction: float, text: str) -> None:
+        job._report(fraction, text)
+        if job.own:  # whoever waits sees what for
+            with self.changed:
+                for first in list(self.waiting)[:1]:
+                    first._report(0.0, f"bringing the engine back: {text}")
+
+    def give_up(self, child: _Child, job: Job, error: EngineError) -> bool:
+        """End a process that goes on no more, and the request with it."""
+        _log.warning("%s", error.message)
+        with self.changed:
+            child.signal(signal.SIGKILL)
+            self.drop_child()
+            self.replay_after(job)
+        job._finish(error=error)
         return True
 
     def stopped(self, child: _Child, unit: Unit, began: float, had: int) -> bool:
@@ -457,27 +598,26 @@ class _Engine:
     def ready_child(self, job: Job) -> _Child | None:
         """The process to ask, started if need be; None when the request was given up."""
         with self.changed:
-            if self.closed or job.done:
-                return None
             if self.child is not None and not self.child.running():
-                status, output = self.drop_child()
+                status, output, _ = self.drop_child()
                 _log.warning("the idle %s engine's process %s\n%s", self.ir, _fate(status), output)
-            if self.child is None:
-                self.child = _Child(self.ir, self.session)
-            return self.child
+        say = partial(self.report, job, 0.0)
+        placed = PLACES.take(self, lambda: self.closed or job.done, say)
+        with self.changed:
+            try:
+                if placed and not self.closed and not job.done:
+                    self.child = self.child or _Child(self.ir, self.session)
+                    return self.child
+                return None
+            finally:
+                if self.child is None:
+                    PLACES.leave(self)
 
-    def drop_child(self) -> tuple[int, str]:
+    def drop_child(self) -> tuple[int, str, bool]:
+        """End the process, as `_Child.end` says."""
         child, self.child = self.child, None
-        return child.end() if child is not None else (0, "")
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Reads what an engine sends, but never by importing a compiler into the app."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] in ("tvm", "tvm_ffi", "torch", "bitblas"):
-            raise pickle.UnpicklingError(f"it holds a {module}.{name}")
-        return super().find_class(module, name)
+        PLACES.leave(self)
+        return child.end() if child is not None else (0, "", False)
 
 
 def _unreadable(error: Exception, ir: str) -> EngineError:
@@ -494,14 +634,42 @@ def _fate(status: int) -> str:
     return f"was ended by signal {-status} ({known.get(-status, 'unknown')})"
 
 
-def _death(ir: str, method: str, status: int, output: str) -> EngineError:
-    words = _last_words(output)
-    message = f"The {ir} engine's process {_fate(status)} during {method}."
+def _too_large(method: str) -> EngineError:
+    most = wire.MOST_BYTES >> 20
+    message = f"The engine's answer to {method} was larger than {most} MiB, and was not read."
+    return EngineError("engine", message, method, "Try a smaller model, or fewer passes.")
+
+
+def _asleep(ir: str, method: str) -> EngineError:
+    message = f"The {ir} engine's process was stopped from outside (SIGSTOP) during {method}, and "
+    hint = "Look for who stops it: a debugger, or a manager of jobs."
+    return EngineError("engine", f"{message}could not be woken.", method, hint)
+
+
+_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_NO_MEMORY = ("std::bad_alloc", "MemoryError", "Cannot allocate memory")
+_SMALLER = "Try a smaller model or batch"
+
+
+def _cause(status: int, output: str, ran_out: bool) -> tuple[str, str]:
+    """Why a process ended, as far as the system tells, and what to do about it."""
+    if status == -signal.SIGKILL and ran_out:
+        return "memory ran out, and the system's kernel ended it", f"{_SMALLER}."
+    if status == -signal.SIGXCPU:
+        return "it had used up its limit of processor time", f"{_SMALLER}, or look for a loop."
+    if any(words in output for words in _NO_MEMORY):
+        return "it could get no more memory", f"{_SMALLER}, or give it more."
+    if -status in _OUTSIDE:
+        return "the signal came from outside", "Ask again: the request is not known to be at fault."
+    return "", "The same request would probably end the same."
+
+
+def _death(ir: str, method: str, status: int, output: str, ran_out: bool) -> EngineError:
+    words, (cause, hint) = _last_words(output), _cause(status, output, ran_out)
+    message = f"The {ir} engine's process {_fate(status)} during {method}"
+    message += f": {cause}." if cause else "."
     if words:
         message += "\nThe last it said:\n" + "\n".join(words)
-    hint = "The next request starts a new process; the same request would probably end the same."
-    if status == -signal.SIGKILL:
-        hint = "The system kills processes when memory runs out: try a smaller model or batch."
     return EngineError("engine", message, where=method, hint=hint)
 
 

@@ -1,9 +1,10 @@
-"""Limits of what one pass or one build may take, and crossing them, which is told like any error.
+"""Limits of what passes, builds and calls may take; crossing one is told like any error.
 
 An engine says when a pass or a build begins and ends (`limited`). `engine.client`, in another
 process, watches it there: where it crosses a limit the process is ended, and a new one is asked the
 same again, which raises at that place instead of going on. So nothing is lost but time, and a pass
-that never ends is a step that failed, as one that raises is.
+that never ends is a step that failed, as one that raises is. A whole call has a limit, too, by its
+kind, for what hangs between passes and builds.
 """
 
 from __future__ import annotations
@@ -16,11 +17,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 
 MIB = 1 << 20
 SECONDS, MEMORY = "RELASCOPE_LIMIT_SECONDS", "RELASCOPE_LIMIT_MEMORY"
-"""Environment variables with the page's limits."""
+CALLS = "RELASCOPE_LIMIT_CALLS"
+"""Environment variables with the page's limits; the last as "import=60,build=600"."""
+
+KINDS = {"start": 180.0, "import": 900.0, "passes": 3600.0, "build": 7200.0, "tune": 0.0}
+"""Kinds of calls, and the seconds that each may take where the page is not told otherwise."""
+
+_PASSES = "describe target example step graph_after text split kernels torch_saved"
+_KINDS = {"load": "import", "tune": "tune", **dict.fromkeys(_PASSES.split(), "passes")}
+
+
+def kind_of(method: str) -> str:
+    """The kind in `KINDS` of a call, by the session's method."""
+    return _KINDS.get(method, "build")
+
+
+def calls_of(text: str) -> dict[str, float]:
+    """Limits of calls, such as "import=60,build=600".
+
+    Raises:
+        ValueError: it cannot be read so.
+    """
+    found = {}
+    for part in filter(None, text.split(",")):
+        kind, _, seconds = part.strip().partition("=")
+        if kind not in KINDS or not 0 <= float(seconds) < float("inf"):
+            raise ValueError(f"{part} is not KIND=SECONDS with one of {', '.join(KINDS)}")
+        found[kind] = float(seconds)
+    return found
 
 
 @dataclass(frozen=True)
@@ -48,10 +76,12 @@ class Limits:
         seconds: of wall clock.
         memory: MiB of the process's own memory, beyond what it had when the unit began. A GPU's
             does not count.
+        calls: seconds of a whole call, by its kind.
     """
 
     seconds: float = 0.0
     memory: float = 0.0
+    calls: Mapping[str, float] = field(default_factory=dict)
 
     def crossed(self, unit: Unit, seconds: float, taken: int) -> EngineError | None:
         """The error to raise at a unit that takes too much, else None.
@@ -68,6 +98,19 @@ class Limits:
         hint = f"Look for what does not end in it, or give another limit: {option}."
         message = f"{unit.what} {said}, the limit, and was stopped."
         return EngineError(unit.kind, message, unit.where, hint)
+
+    def overdue(self, kind: str, method: str, seconds: float) -> EngineError | None:
+        """The error of a call that takes too long, else None.
+
+        Args:
+            kind: of the call, or "start" before it began.
+        """
+        most = self.calls.get(kind, 0.0)
+        if not 0 < most < seconds:
+            return None
+        message = f"{method} took longer than {most:g} s, the limit of {kind}, and was stopped."
+        hint = f"Give another limit: under Limits on the page, or --limit-calls {kind}=SECONDS."
+        return EngineError("engine", message, method, hint)
 
 
 NO_LIMITS = Limits()
@@ -127,9 +170,33 @@ def resident(pid: int) -> int:
         return 0
 
 
+def halted(pid: int) -> bool:
+    """Whether a process is stopped by a signal (SIGSTOP); False where that is not known."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except (OSError, IndexError):
+        return False
+
+
+def out_of_memory() -> int:
+    """How many processes the kernel has ended because memory ran out; 0 where it does not say."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
 def of_page() -> Limits:
-    """The page's: a quarter of an hour and three quarters of the machine's memory, if nothing else
-    is said where it is started."""
+    """The page's: a quarter of an hour and three quarters of the machine's memory for a unit, and
+    `KINDS`, if nothing else is said where it is started.
+
+    Raises:
+        EngineError: kind "usage"; what is said is no limit.
+    """
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MIB
-    seconds, memory = (float(os.environ.get(name) or 0) for name in (SECONDS, MEMORY))
-    return Limits(seconds or 900.0, memory or round(0.75 * whole))
+    names = f"{SECONDS}, {MEMORY} or {CALLS}"
+    with refusing("usage", "a limit cannot be read: {}.", names, "Start the page with another."):
+        seconds, memory = (float(os.environ.get(name) or 0) for name in (SECONDS, MEMORY))
+        calls = {**KINDS, **calls_of(os.environ.get(CALLS, ""))}
+    return Limits(seconds or 900.0, memory or round(0.75 * whole), calls)

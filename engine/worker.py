@@ -5,10 +5,12 @@ holds, one at a time and in order. The main thread only reads the socket, so tha
 parent is noticed in the middle of any work; the work is done in a thread with a large stack, for
 TVM's C++ visitors recurse over the graph and deep graphs overflow the usual eight megabytes.
 
-What travels, pickled: to here `(id, method, payload, crossed)` with a payload of pickled `(args,
-kwargs)` and the units that crossed a limit; from here `("progress", id, fraction, text)` and
-`("unit", id, unit or None)`, then `("result", id, value)`, `("error", id, EngineError)`, or, when
-the session itself could not be made, `("gone", id, EngineError)`, after which the process ends.
+What travels to here, pickled, is `(id, method, payload, crossed)` with a payload of pickled `(args,
+kwargs)` and the units that crossed a limit. From here, as `engine.protocol.wire` has it, come
+`("begun", id)` when the session sets to work, `("progress", id, fraction, text)`, `("waits", id,
+for what)` with "" when it waits no more and `("unit", id, unit or None)`, then `("result", id,
+value)`, `("error", id, EngineError)`, or, when the session itself could not be made, `("gone", id,
+EngineError)`, after which the process ends.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from typing import Any, NoReturn
 from relascope.core.errors import EngineError
 from relascope.engine.building.explain import explain
 from relascope.engine.limits import WATCHED, Unit
+from relascope.engine.protocol import wire
 from relascope.engine.registry import REGISTRY
+from relascope.engine.turns import TURNS, beside
 from relascope.passes.catalogue.user import enter_named
 
 STACK_BYTES = 1 << 30  # of address space: only what is used takes memory
@@ -43,12 +47,16 @@ def main() -> None:
     parser.add_argument("--ir", required=True)
     parser.add_argument("--fd", required=True, type=int)
     parser.add_argument("--session", default="", help="module:Class, instead of the IR's own")
+    parser.add_argument("--turns", type=int, default=-1, help="the file of `engine.turns`")
     options = parser.parse_args()
 
     # Compilers print; the caller's standard output is not theirs.
     os.dup2(2, 1)
     # Processes that we start (a compiler, a tuner's) must not keep the socket open.
     os.set_inheritable(options.fd, False)
+    TURNS.file = options.turns
+    if TURNS.file >= 0:
+        os.set_inheritable(TURNS.file, False)
     conn = Connection(options.fd)
     requests: queue.Queue[_Request] = queue.Queue()
     worker = _Worker(conn, options.session or REGISTRY[options.ir].session, requests)
@@ -92,7 +100,9 @@ class _Worker:
             while True:
                 call, method, payload, WATCHED.crossed = self.requests.get()
                 WATCHED.tell = partial(self.send, "unit", call)
-                what, value = self.answer(call, method, payload)
+                TURNS.tell = partial(self.send, "waits", call)
+                with beside():
+                    what, value = self.answer(call, method, payload)
                 self.send(what, call, value)
                 if what == "gone":
                     # A half-made import cannot be mended from within; the next request gets a new
@@ -116,6 +126,7 @@ class _Worker:
                 self.session = getattr(importlib.import_module(module), name)()
             failed = "error"
             args, kwargs = pickle.loads(payload)
+            self.send("begun", call)
             return "result", getattr(self.session, method)(*args, progress=progress, **kwargs)
         except EngineError as error:
             if error.__cause__ is not None:
@@ -131,13 +142,13 @@ class _Worker:
 
     def send(self, what: str, call: int, *rest: Any) -> None:
         try:
-            data = pickle.dumps((what, call, *rest))
+            data = wire.dumps((what, call, *rest))
         except Exception as error:  # pickle raises whatever the object at hand raises
             traceback.print_exc()
             message = f"The engine's answer is not plain data, so it cannot be sent: {error}"
             hint = "This is a fault of the engine; its log has the details."
             fault = EngineError("engine", message, type(rest[0]).__name__, hint)
-            data = pickle.dumps(("error", call, fault))
+            data = wire.dumps(("error", call, fault))
         with self.sending:
             self.conn.send_bytes(data)
 

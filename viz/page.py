@@ -9,6 +9,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.place import check_python
+from relascope.engine.limits import of_page
 from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
 from relascope.viz.panels import code, cut, graph, side_by_side, steps, time
@@ -37,6 +38,7 @@ def main() -> None:
     try:
         check_python()
         enter_named()
+        of_page()
     except EngineError as error:
         show_error(error)
         return

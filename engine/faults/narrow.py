@@ -21,6 +21,7 @@ from relascope.core.graph import Graph, Kind, Node
 from relascope.engine.building.explain import explain
 from relascope.engine.faults import replay
 from relascope.engine.protocol.fault import Shown, Suspects, Where
+from relascope.engine.turns import alone
 from relascope.passes.catalogue import PassInfo
 from relascope.passes.pipeline import Step
 from relascope.passes.search.reduce import Piece, arguments, near, whole
@@ -179,7 +180,8 @@ def look(backend: Backend, start: Start, where: Where, piece: Piece, bare: bool 
     if left is None or right is None:
         return Shown("good")
     if where.kind == "slow":
-        ratio = replay.ratio(left, right)
+        with alone():
+            ratio = replay.ratio(left, right)
         return Shown("slow" if ratio > where.limit else "good", ratio=ratio)
     return _compared(left.results(), right.results(), piece, where.limit, start.floor)
 

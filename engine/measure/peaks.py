@@ -18,6 +18,7 @@ import torch
 from relascope.engine.measure import timing
 from relascope.engine.measure.memory import waiting
 from relascope.engine.protocol.profile import Peaks
+from relascope.engine.turns import alone
 
 _ROUNDS = 4
 _BUDGET_SECONDS = 1.5
@@ -37,6 +38,7 @@ _TYPES = ("float32", "float64", "float16", "bfloat16")
 Work = Callable[[], object]
 
 
+@alone()
 def measure(name: str, dtypes: Iterable[str]) -> Peaks:
     """Measure the peaks of a device, with as many threads as PyTorch has now.
 

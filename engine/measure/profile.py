@@ -24,6 +24,7 @@ from relascope.engine.measure.memory import waiting
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.pytorch.model import tensor_type
+from relascope.engine.turns import alone
 from relascope.passes.cost import known_flops, reads
 from relascope.passes.peak_memory import plan
 
@@ -132,13 +133,14 @@ class _Alone:
         self.taken.append(1e3 * (time.perf_counter() - began))
 
 
+@alone()
 def _kernels(
     phase: str,
     function: Watched,
     graph: Graph,
     values: Tensors,
     repeats: int,
-    alone: _Alone,
+    undisturbed: _Alone,
     progress: Progress,
 ) -> tuple[list[Kernel], int]:
     """A function's kernels in order of execution, with no share yet; bytes of all they write to.
@@ -155,11 +157,11 @@ def _kernels(
 
     function.watch(values, note)
     for _ in range(2):
-        alone()
-    alone.taken.clear()  # they warmed up
+        undisturbed()
+    undisturbed.taken.clear()  # they warmed up
     times: list[list[float]] = [[] for _ in function.kernels]
     for turn in range(repeats):
-        alone()
+        undisturbed()
         progress(turn / repeats, f"{phase}, kernel by kernel, run {turn + 1} of {repeats}")
         run: list[float] = []
         function.watch(values, lambda seconds, read, wrote, run=run: run.append(seconds))  # type: ignore[misc]

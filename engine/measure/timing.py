@@ -18,6 +18,7 @@ from typing import Any
 from relascope.engine.building.cpu import cpu_info
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.times import TimeRow
+from relascope.engine.turns import alone
 
 _REST_SECONDS = 0.01
 _BLOCK_SECONDS = 0.03
@@ -36,6 +37,7 @@ class Measured:
         return tuple(s for r in self.rounds for s in r)
 
 
+@alone()
 def interleave(
     contenders: Mapping[str, Callable[[], object]],
     repeats: int,

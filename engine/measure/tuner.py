@@ -10,7 +10,7 @@ import statistics
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.tuning import Trial, Tuned, TuneResult, TuneTask
+from relascope.engine.turns import alone
 
 RUNS = 3
 """How often the program is run for the shares of its tasks, behind one run that is not counted."""
@@ -73,6 +74,10 @@ class MeasuredSchedule:
     error: str = ""
 
 
+Batch = tuple[MeasuredSchedule, ...]
+Turn = Callable[[], AbstractContextManager[None]]
+
+
 class Tuner(Protocol):
     """Measures kernels for a target, with a number of threads, here or on a fleet."""
 
@@ -88,7 +93,7 @@ class Tuner(Protocol):
 
     def search(
         self, workload: Workload, place: Path, trials: int, known: Mapping[str, float | None]
-    ) -> Iterator[tuple[MeasuredSchedule, ...]]:
+    ) -> Iterator[Batch]:
         """Measure schedules, batch by batch, until there were so many or there are no more.
 
         When it yields a batch, TVM's own records of it are on disk.
@@ -154,6 +159,7 @@ def tune(
     place: Path,
     about: tuple[str, int],
     progress: Progress,
+    turn: Turn = alone,
 ) -> TuneResult:
     """Measure schedules of some tasks, and keep the records.
 
@@ -162,6 +168,7 @@ def tune(
         trials: of each.
         place: the target's folder of records.
         about: the target's text and the threads, for the result.
+        turn: what each batch is measured in.
     """
     workloads = {w.key: w for f in functions.values() for w in f.workloads}
     unknown = [k for k in keys if k not in workloads]
@@ -175,7 +182,7 @@ def tune(
         notes = records.read(place).notes
         for index, workload in enumerate(chosen):
             step = part(progress, index / len(chosen), (index + 1) / len(chosen))
-            done.append(_tune_one(workload, place, trials, run, began, measuring, step))
+            done.append(_tune_one(workload, place, trials, run, began, measuring, turn, step))
         notes += measuring.notes
     took, found = time.perf_counter() - began, (timing.machine(), target, threads, tuple(done))
     return TuneResult(run, str(place), *found, took, notes=notes)
@@ -188,6 +195,7 @@ def _tune_one(
     run: str,
     began: float,
     tuner: Tuner,
+    turn: Turn,
     progress: Progress,
 ) -> Tuned:
     key, own = workload.key, place / workload.key
@@ -196,10 +204,10 @@ def _tune_one(
     number = max((t.trial for t in history), default=0)
     known = {t.candidate: t.ms for t in history}
     progress(0.0, f"{workload.name}: as it is built without records")
-    before = _rival(workload, place, run, number, tuner)
+    before = _rival(workload, place, run, number, tuner, turn)
     made, failed = 0, 0
     progress(0.0, _words(workload, 0, trials, best, before))
-    for batch in tuner.search(workload, own, trials, known):
+    for batch in _in_turn(tuner.search(workload, own, trials, known), turn):
         lines = []
         for measured in batch:
             number += 1
@@ -213,15 +221,28 @@ def _tune_one(
         made += len(batch)
         progress(min(1.0, made / trials), _words(workload, made, trials, best, before))
     if made:
-        before = _rival(workload, place, run, number, tuner)
+        before = _rival(workload, place, run, number, tuner, turn)
     book = records.read(place)
     best = book.with_record_ms(key)
     return Tuned(key, workload.name, made, failed, before, earlier, best, book.takes(key))
 
 
-def _rival(workload: Workload, place: Path, run: str, trial: int, tuner: Tuner) -> float | None:
+def _in_turn(batches: Iterator[Batch], turn: Turn) -> Iterator[Batch]:
+    """The same, each made in a turn of its own: others work between two."""
+    while True:
+        with turn():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def _rival(
+    workload: Workload, place: Path, run: str, trial: int, tuner: Tuner, turn: Turn
+) -> float | None:
     """Measure a kernel as it is built without records, and write it down."""
-    measured = tuner.before(workload, place / workload.key)
+    with turn():
+        measured = tuner.before(workload, place / workload.key)
     if measured is None:
         return None
     records.add(place, records.RIVALS, [Rival(workload.key, run, trial, *measured)])
@@ -236,6 +257,7 @@ def _words(
     return words + ("" if before is None else f", {before:.4g} ms without")
 
 
+@alone()
 def _watched(function: Watched, values: Tensors) -> list[float]:
     """Milliseconds of each call of a kernel: the median over a few runs."""
     runs: list[list[float]] = []

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -79,6 +79,7 @@ from relascope.engine.server.steps import (
     entry_of,
     passes_of,
 )
+from relascope.engine.turns import alone
 from relascope.passes.cuts.cut import roles
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.passes.search.reduce import Piece
@@ -506,7 +507,8 @@ class PipelineSession:
         about = request.target, request.threads or len(os.sched_getaffinity(0))
         measuring, place = self._backend.tuner(*about, fleet), self._records(request, fleet)
         rest = part(progress, 0.05, 1.0)
-        return tuner.tune(functions, keys, trials, measuring, place, about, rest)
+        turn = alone if fleet is None else nullcontext
+        return tuner.tune(functions, keys, trials, measuring, place, about, rest, turn)
 
     def _tunable(
         self, request: BuildRequest, watch: bool, progress: Progress

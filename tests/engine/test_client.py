@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ import pytest
 from place import ROOT, SESSIONS
 from relascope.core.errors import EngineError
 from relascope.engine.building.explain import explain
-from relascope.engine.client import EngineClient
+from relascope.engine.client import EngineClient, _death
 from relascope.engine.limits import Limits
+from relascope.engine.places import PLACES
+from relascope.engine.protocol import wire
 
 FAKE = "fake_session:FakeSession"
 
@@ -258,13 +261,128 @@ def test_a_death_is_named(client, method, arguments, words):
     assert error.where == method
     for word in words:
         assert word in error.message
-    assert method in failure(lambda: queued.result(LONG)).message
+    assert queued.result(LONG) == 1, "what waited had no part in it"
+
+
+def test_a_death_before_work_began_is_not_told(client):
+    """Killed when it was idle, and asked before anybody saw that."""
+    for _ in range(5):
+        client.call("count")
+        os.kill(client.pid, signal.SIGKILL)
+        assert client.call("count") == 1
+
+
+def test_an_engine_that_died_comes_back_without_being_asked(client):
+    assert client.call("load", 7) == 7
+    for dies in (lambda: os.kill(client.pid, signal.SIGKILL), lambda: client.call("crash")):
+        before = client.pid
+        with suppress(EngineError):
+            dies()
+        assert wait_until(lambda before=before: client.pid not in (None, before))
+        assert wait_until(lambda: client.idle is not None)
+        assert client.call("loaded") == [7]
+
+
+def test_one_that_always_dies_is_given_up(client, monkeypatch, tmp_path):
+    monkeypatch.setenv("RELASCOPE_TEST", str(tmp_path / "deadly"))
+    assert client.call("load", 7) == 7
+    (tmp_path / "deadly").touch()
+    os.kill(client.pid, signal.SIGKILL)
+    assert wait_until(lambda: client.idle is None)
+    assert wait_until(lambda: client.idle is not None)
+    assert not client.alive
+
+
+def test_a_stopped_process_is_woken(client):
+    client.call("count")
+    os.kill(client.pid, signal.SIGSTOP)
+    assert client.call("count") == 2
+
+
+def test_a_process_that_stays_stopped_is_ended_and_named(client, monkeypatch):
+    monkeypatch.setattr("relascope.engine.client._WAKING", 0.2)
+    client.call("count")
+    wakes = type("Numbers", (), {**vars(signal), "SIGCONT": 0})
+    monkeypatch.setattr("relascope.engine.client.signal", wakes)
+    os.kill(client.pid, signal.SIGSTOP)
+    error = failure(lambda: client.call("count"))
+    assert "SIGSTOP" in error.message
+    assert client.call("count") == 1
+
+
+def test_a_call_that_hangs_has_a_limit_by_its_kind(client):
+    client.limit(Limits(calls={"build": 0.3, "start": 600.0}))
+    error = failure(lambda: client.call("sleep", FOREVER))
+    assert error.message == "sleep took longer than 0.3 s, the limit of build, and was stopped."
+    assert client.call("count") == 1
+
+
+def test_an_answer_that_is_too_large_is_not_read(client, monkeypatch):
+    monkeypatch.setattr(wire, "MOST_BYTES", 1 << 20)
+    error = failure(lambda: client.call("echo", b"x" * (1 << 20)))
+    assert "larger than 1 MiB" in error.message
+    assert client.call("count") == 1
+
+
+def test_what_waits_for_a_turn_says_so_and_timing_is_alone(client, monkeypatch, tmp_path):
+    file = os.open(tmp_path / "turns", os.O_RDWR | os.O_CREAT)
+    monkeypatch.setattr("relascope.engine.client.shared_file", lambda: file)
+    with EngineClient("fake", FAKE) as other:
+        timing = client.submit("timed", FOREVER)
+        assert wait_until(lambda: timing.progress[1] == "timing")
+        second = other.submit("count")
+        assert wait_until(lambda: "alone" in second.progress[1])
+        timing.cancel()
+        assert second.result(LONG) == 1
+        working = other.submit("sleep", FOREVER)
+        assert wait_until(lambda: working.progress[1] == "asleep")
+        timing = client.submit("timed", 0.0)
+        assert wait_until(lambda: "until other engines are done" in timing.progress[1])
+        assert not timing.done
+        working.cancel()
+        assert timing.result(LONG) == "timed"
+
+
+def test_so_many_engines_and_no_more(monkeypatch):
+    monkeypatch.setattr(PLACES, "most", 1)
+    monkeypatch.setattr("relascope.engine.places._PAUSE", 0.1)
+    with EngineClient("fake", FAKE) as first, EngineClient("fake", FAKE) as second:
+        long = first.submit("sleep", FOREVER)
+        assert wait_until(lambda: long.progress[1] == "asleep")
+        waiting = second.submit("count")
+        assert wait_until(lambda: "waiting for one of 1 engines" in waiting.progress[1])
+        assert not second.alive
+        long.cancel()
+        assert waiting.result(LONG) == 1, "a place became free"
+        assert first.call("count") == 1, "the other was idle, and rests"
+        assert not second.alive
+
+
+def test_an_engine_that_rests_starts_again(client):
+    client.call("count")
+    job = client.submit("sleep", FOREVER)
+    assert not client.rest()
+    assert client.rest(busy=True)
+    assert failure(lambda: job.result(LONG)).kind == "cancelled"
     assert wait_until(lambda: not client.alive)
-    assert client.call("count") == 1, "the next request gets a new process"
+    assert client.call("count") == 1
+    assert client.rest()
+    assert not client.alive
+    assert client.memory == 0
 
 
-def test_a_death_out_of_memory_gives_advice(client):
-    assert "memory" in failure(lambda: client.call("kill", int(signal.SIGKILL))).hint
+@pytest.mark.parametrize(
+    ("status", "output", "ran_out", "words"),
+    [
+        (-signal.SIGKILL, "", True, "the system's kernel ended it"),
+        (-signal.SIGKILL, "", False, "came from outside"),
+        (-signal.SIGXCPU, "", False, "limit of processor time"),
+        (-signal.SIGABRT, "what(): std::bad_alloc", False, "no more memory"),
+        (-signal.SIGSEGV, "", False, "signal 11 (SIGSEGV) during load."),
+    ],
+)
+def test_the_cause_of_a_death_is_told(status, output, ran_out, words):
+    assert words in _death("relax", "load", int(status), output, ran_out).message
 
 
 def test_a_death_is_noticed_though_its_own_process_keeps_the_socket(client):
@@ -273,13 +391,6 @@ def test_a_death_is_noticed_though_its_own_process_keeps_the_socket(client):
     crash = client.submit("crash")
     failure(lambda: crash.result(LONG))
     assert wait_until(lambda: not running(other))
-
-
-def test_a_death_while_idle_is_mended_at_the_next_request(client):
-    client.call("count")
-    os.kill(client.pid, signal.SIGKILL)
-    assert wait_until(lambda: not client.alive)
-    assert client.call("count") == 1
 
 
 def test_cancel_while_running(client):

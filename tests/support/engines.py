@@ -25,6 +25,9 @@ class Shared(EngineClient):
     def close(self) -> None:
         pass
 
+    def rest(self, busy: bool = False) -> bool:
+        return False
+
     def stop(self) -> None:
         """Give up what is under way, so that the next test need not wait for it."""
         for job in list(self._jobs):

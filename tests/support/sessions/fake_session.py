@@ -14,6 +14,7 @@ from typing import Any
 from relascope.core.errors import EngineError
 from relascope.engine.limits import limited
 from relascope.engine.protocol.targets import EngineInfo
+from relascope.engine.turns import alone
 
 
 class FakeSession:
@@ -21,6 +22,7 @@ class FakeSession:
 
     def __init__(self) -> None:
         self.calls = 0
+        self.models: list[int] = []
 
     def describe(self, *, progress) -> EngineInfo:
         return EngineInfo("fake", "0", str(os.getpid()), ())
@@ -32,6 +34,22 @@ class FakeSession:
     def count(self, *, progress) -> int:
         self.calls += 1
         return self.calls
+
+    def load(self, model: int, *, progress) -> int:
+        """Remember a model; end where there is a file that says so."""
+        if os.path.exists(os.environ.get("RELASCOPE_TEST", "")):
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.models.append(model)
+        return model
+
+    def loaded(self, *, progress) -> list[int]:
+        return self.models
+
+    def timed(self, seconds: float, *, progress) -> str:
+        with alone():
+            progress(0.5, "timing")
+            time.sleep(seconds)
+        return "timed"
 
     def climb(self, steps: int, pause: float, *, progress) -> int:
         for i in range(steps):

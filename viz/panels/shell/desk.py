@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from relascope.core.errors import EngineError
+from relascope.engine.limits import Limits
 
 Value = TypeVar("Value")
 
@@ -49,6 +50,24 @@ class Client(Protocol):
 
     def close(self) -> None:
         """End the engine's process."""
+
+    def limit(self, limits: Limits) -> None:
+        """Set what it may take."""
+
+    def rest(self, busy: bool = False) -> bool:
+        """End its process until the next call."""
+
+    @property
+    def limits(self) -> Limits:
+        """What it may take."""
+
+    @property
+    def idle(self) -> float | None:
+        """Seconds since its last call was done; None while there is one."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that its process has; 0 where there is none."""
 
 
 @dataclass(frozen=True)

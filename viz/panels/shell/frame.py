@@ -13,6 +13,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
+from relascope.engine.limits import kind_of
 from relascope.viz.panels.shell.desk import Desk, Waiting
 
 _STYLE = Path(__file__).with_name("page.css")
@@ -100,7 +101,8 @@ def _progress(desk: Desk, key: str) -> None:
         what = f"{what}: {text}"
     seconds = time.monotonic() - running.began
     if seconds >= 2:
-        what = f"{what} ({seconds:.0f} s)"
+        most = desk.client.limits.calls.get(kind_of(running.request.method))
+        what = f"{what} ({seconds:.0f} s{f' of at most {most:g}' if most else ''})"
     progress_bar(desk, fraction, what, f"cancel{key}")
 
 

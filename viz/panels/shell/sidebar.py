@@ -6,6 +6,7 @@ import hashlib
 import tempfile
 from dataclasses import replace
 from html import escape
+from math import ceil
 from pathlib import Path
 
 import streamlit as st
@@ -20,6 +21,7 @@ from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.settings import recall, remember
+from relascope.viz.panels.shell.spare import limit_key, limits
 from relascope.viz.rows import formats
 
 FIRST = "bert_layer"
@@ -111,6 +113,11 @@ def show(desk: Desk, ir: str) -> Screen | None:
             key="keep_fewer_than",
             help="A constant with fewer elements is written into its reader's label.",
         )
+    with st.expander("Limits"):
+        st.caption("Seconds that a call may take, by its kind; 0 is no limit.")
+        for kind, seconds in limits().calls.items():
+            state.setdefault(limit_key(kind), ceil(seconds))
+            st.number_input(kind.capitalize(), 0, 1_000_000, key=limit_key(kind))
     if source is None:
         return None
     source = replace(
@@ -217,7 +224,10 @@ def engine_status(desk: Desk) -> None:
         info = desk.ask("describe", patience=0.2)
         here = next((t for t in info.targets if t.runs_here), None)
         device = here.device if here else "nothing on this machine"
+        bytes_ = desk.client.memory
+        memory = f"{formats.size(bytes_)} of memory" if bytes_ else "resting until it is asked"
         st.html(
             f"<div class='rs-status' title='Loaded from {escape(info.path, quote=True)}'>"
-            f"TVM {escape(info.version)} ({info.ir.capitalize()})<br>{escape(device)}</div>"
+            f"TVM {escape(info.version)} ({info.ir.capitalize()})<br>{escape(device)}<br>{memory}"
+            "</div>"
         )

@@ -1,53 +1,117 @@
-"""Engines: one for each browser session, and one kept warm so that the next session starts fast."""
+"""Engines: one for each browser session, and one kept warm so that the next session starts fast.
+
+An engine outlives its tab by less than a minute, and rests while nobody asks it anything. Nothing
+is lost by that: a desk keeps its answers, and asks in full when the person comes back.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
+import time
+import weakref
+from dataclasses import dataclass, field, replace
 
 import streamlit as st
+from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from relascope.engine.client import EngineClient
-from relascope.engine.limits import of_page
+from relascope.engine.limits import Limits, of_page
+from relascope.engine.places import PLACES, most_of_page
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.panels.shell.desk import Desk
 
 REFILL_AFTER = 20.0  # seconds; a new engine must not take the cores from the first model
+LOOK = 3.0  # seconds; how often it is looked who is still there
+GONE = 25.0  # seconds; a page that is reloaded, or a network that falters, is back by then
+IDLE = float(os.environ.get("RELASCOPE_IDLE_SECONDS") or 600.0)  # in a tab that is open
 
 
-class Spare:
-    """Hands out an engine that is already warming up, and later starts the next."""
+@dataclass
+class Seat:
+    """A browser session at its desk; the desk goes when Streamlit forgets the session."""
 
-    def __init__(self, ir: str, first: ModelSource) -> None:
-        self._ir, self._first = ir, first
+    desk: weakref.ref[Desk]
+    session: str
+    seen: float = field(default_factory=time.monotonic)
+
+
+class Engines:
+    """The engines of all sessions of this server, and the one spare."""
+
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._client: EngineClient | None = self._start()
+        self._seats: list[Seat] = []
+        self._spare: tuple[str, EngineClient] | None = None
+        self._wanted: tuple[str, ModelSource] | None = None  # for the next spare
+        self._refill_at = 0.0
+        PLACES.most = most_of_page()
+        threading.Thread(target=_look_after, args=(weakref.ref(self),), daemon=True).start()
 
-    def take(self) -> EngineClient:
-        """A client of one's own."""
+    def take(self, ir: str, first: ModelSource, session: str) -> Desk:
+        """A desk with an engine of its own, the spare one where that speaks the IR."""
         with self._lock:
-            client, self._client = self._client, None
-        timer = threading.Timer(REFILL_AFTER, self._refill)
-        timer.daemon = True
-        timer.start()
-        return client or self._start()
-
-    def _refill(self) -> None:
+            spare, self._spare = self._spare, None
+            self._wanted, self._refill_at = (ir, first), time.monotonic() + REFILL_AFTER
+        if spare is not None and spare[0] != ir:
+            spare[1].close()
+            spare = None
+        desk = Desk(spare[1] if spare is not None else _started(ir, first))
         with self._lock:
-            if self._client is None:
-                self._client = self._start()
+            self._seats.append(Seat(weakref.ref(desk), session))
+        return desk
 
-    def _start(self) -> EngineClient:
-        client = EngineClient(self._ir)
-        client.limit(of_page())
-        client.warm()
-        client.submit("load", self._first)
-        return client
+    def look(self) -> None:
+        """End the engines that nobody needs, and start the spare that somebody will."""
+        now = time.monotonic()
+        with self._lock:
+            self._seats = [s for s in self._seats if s.desk() is not None]
+            seats = list(self._seats)
+        for seat in seats:
+            desk = seat.desk()
+            if _connected(seat.session):
+                seat.seen = now
+            if desk is None:
+                continue
+            if now - seat.seen > GONE:
+                desk.client.rest(busy=True)
+            elif (desk.client.idle or 0.0) > IDLE:
+                desk.client.rest()
+        here = any(now - s.seen <= GONE for s in seats)
+        old = None
+        with self._lock:
+            if not here:
+                old, self._spare = self._spare, None
+            elif self._spare is None and self._wanted and now > self._refill_at and PLACES.free:
+                self._spare = self._wanted[0], _started(*self._wanted)
+        if old is not None:
+            old[1].close()
+
+
+def _look_after(engines: weakref.ref[Engines]) -> None:
+    while (them := engines()) is not None:
+        them.look()
+        del them
+        time.sleep(LOOK)
+
+
+def _started(ir: str, first: ModelSource) -> EngineClient:
+    client = EngineClient(ir)
+    client.limit(of_page())
+    client.warm()
+    client.submit("load", first)
+    return client
+
+
+def _connected(session: str) -> bool:
+    return not runtime.exists() or runtime.get_instance().is_active_session(session)
 
 
 @st.cache_resource(show_spinner=False)
-def spare(ir: str, first: ModelSource) -> Spare:
-    """The server's one spare engine of an IR."""
-    return Spare(ir, first)
+def engines() -> Engines:
+    """The server's engines."""
+    return Engines()
 
 
 def desk_of_session(ir: str, first: ModelSource) -> Desk:
@@ -59,6 +123,21 @@ def desk_of_session(ir: str, first: ModelSource) -> Desk:
     """
     key = f"desk_{ir}"
     if key not in st.session_state:
-        st.session_state[key] = Desk(spare(ir, first).take())
+        context = get_script_run_ctx()
+        session = context.session_id if context is not None else ""
+        st.session_state[key] = engines().take(ir, first, session)
     desk: Desk = st.session_state[key]
+    desk.client.limit(limits())
     return desk
+
+
+def limit_key(kind: str) -> str:
+    """Where the sidebar keeps the limit of a kind of calls."""
+    return f"keep_limit_{kind}"
+
+
+def limits() -> Limits:
+    """The page's limits, as far as this session has no others."""
+    known = of_page()
+    state = st.session_state
+    return replace(known, calls={k: state.get(limit_key(k), s) for k, s in known.calls.items()})

@@ -1,0 +1,114 @@
+"""How many engines there may be at once in this process, and who waits for one.
+
+Each takes most of a gigabyte. Whoever needs one more waits in line; the first in line gets the
+place of the engine that has been idle the longest, which starts again when it is asked something.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+MOST = "RELASCOPE_ENGINES"
+"""Names how many engines the page may have at once."""
+
+_ENGINE_BYTES = 1.5 * 2**30  # that one takes, with a model and what was built of it
+_LOOK = 0.2  # s; how often the first in line looks for an idle engine
+_PAUSE = 3.0  # s; one that was idle for less is in the midst of a person's work
+_PATIENCE = 10.0  # s; from then on the first in line takes the place of any that is idle
+
+
+class Holder(Protocol):
+    """An engine that has a place, or wants one."""
+
+    def idle(self) -> float | None:
+        """Seconds since its last request was done; None while there is one."""
+
+    def rest(self, busy: bool) -> bool:
+        """End its process; whether that was done.
+
+        Args:
+            busy: give up what it is doing, too.
+        """
+
+
+class Places:
+    """See the module.
+
+    Args:
+        most: how many; 0 is no limit.
+    """
+
+    def __init__(self, most: int = 0) -> None:
+        self.most = most
+        self._changed = threading.Condition()
+        self._held: list[Holder] = []
+        self._line: deque[Holder] = deque()
+
+    @property
+    def free(self) -> bool:
+        """Whether another engine would get a place at once."""
+        return not self._line and (not self.most or len(self._held) < self.most)
+
+    def take(
+        self, holder: Holder, given_up: Callable[[], bool], say: Callable[[str], None]
+    ) -> bool:
+        """Wait for a place; False when that was given up.
+
+        Args:
+            say: called with words for who waits, whenever they change.
+        """
+        began, said = time.monotonic(), -1
+        with self._changed:
+            if holder in self._held:
+                return True
+            self._line.append(holder)
+            try:
+                while not given_up():
+                    ahead = self._line.index(holder)
+                    if not ahead and (not self.most or len(self._held) < self.most):
+                        self._held.append(holder)
+                        return True
+                    if ahead != said:
+                        say(f"waiting for one of {self.most} engines; {ahead} wait before this one")
+                        said = ahead
+                    if not ahead:
+                        self._make_room(began)
+                    self._changed.wait(_LOOK)
+                return False
+            finally:
+                self._line.remove(holder)
+                self._changed.notify_all()
+
+    def leave(self, holder: Holder) -> None:
+        """Give the place back, if there is one."""
+        with self._changed:
+            if holder in self._held:
+                self._held.remove(holder)
+                self._changed.notify_all()
+
+    def _make_room(self, began: float) -> None:
+        least = _PAUSE if time.monotonic() - began < _PATIENCE else 0.0
+        idle = [(seconds, h) for h in self._held if (seconds := h.idle()) is not None]
+        # Its lock comes before ours (it leaves while it holds it), so ours is let go meanwhile.
+        self._changed.release()
+        try:
+            for seconds, other in sorted(idle, key=lambda pair: -pair[0])[:1]:
+                if seconds >= least:
+                    other.rest(False)
+        finally:
+            self._changed.acquire()
+
+
+def most_of_page() -> int:
+    """As many engines as two thirds of the machine's memory hold, if nothing else is said."""
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(os.environ.get(MOST) or max(2, 2 * whole / 3 // _ENGINE_BYTES))
+
+
+PLACES = Places()
+"""The app's own; without a limit unless one is set."""
