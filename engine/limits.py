@@ -60,12 +60,14 @@ class Unit:
         where: as of an EngineError.
         kind: of the error where it crosses a limit.
         key: tells it from others, in each process alike.
+        seconds: that it may take by itself, whatever the limits are; 0 where they alone count.
     """
 
     what: str
     where: str
     kind: str
     key: str
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ class Limits:
         Args:
             taken: bytes.
         """
-        if 0 < self.seconds < seconds:
+        if 0 < unit.seconds < seconds:
+            said, option = f"took longer than {unit.seconds:.0f} s", "RELASCOPE_OPEN_SECONDS"
+        elif 0 < self.seconds < seconds:
             said, option = f"took longer than {self.seconds:g} s", "--limit-seconds"
         elif 0 < self.memory * MIB < taken:
             said, option = f"took more than {self.memory:g} MiB of memory", "--limit-memory"
@@ -133,17 +137,17 @@ WATCHED = Watched()
 
 
 @contextmanager
-def limited(what: str, where: str, kind: str, *about: Any) -> Iterator[None]:
+def limited(what: str, where: str, kind: str, *about: Any, seconds: float = 0.0) -> Iterator[None]:
     """Run a unit within limits.
 
     Args:
-        what, where, kind: as of `Unit`.
+        what, where, kind, seconds: as of `Unit`.
         about: plain data that tells it from other units.
 
     Raises:
         EngineError: of this kind; it crossed a limit before.
     """
-    unit = Unit(what, where, kind, repr(about))
+    unit = Unit(what, where, kind, repr(about), seconds)
     if unit in WATCHED.crossed:
         raise EngineError(*WATCHED.crossed[unit].__reduce__()[1])
     WATCHED.tell(unit)

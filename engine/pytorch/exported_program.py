@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.export.pt2_archive._package import load_pt2
 
-from relascope.core.errors import EngineError, lines_of
+from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.core.place import variables
+from relascope.engine.files.archive import Archive, plainly
+from relascope.engine.files.exported import check_program
 
 _TENSORS_ONLY = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}
 """Keeps torch from unpickling objects, which may run code, where it falls back to that."""
@@ -22,8 +25,8 @@ def read_exported(
 
     The tree of modules is built up again from what the program says of them, so that module paths
     and parameter names are those of the model that was exported. Train or eval mode is as it was
-    then. What the file pickles is read as plain tensors only, but torch also evaluates the
-    expressions that describe dynamic sizes: a file from a stranger is not to be opened.
+    then. The file is checked before (`engine.files.exported`), and what it pickles is read as plain
+    tensors only.
 
     Returns:
         The module; (name, "Tensor") of each input; and the type of each, empty where a size is not
@@ -33,14 +36,15 @@ def read_exported(
         EngineError: kind "file"; it cannot be read, or not without unpickling objects; kind
             "input"; inputs that are no tensors.
     """
+    check_program(Archive(path))
     try:
         with variables(_TENSORS_ONLY):
-            program = torch.export.load(str(path))
+            # torch.export.load would try once more, with another reader, what this one refuses.
+            program = load_pt2(str(path)).exported_programs["model"]
         module = torch.export.unflatten(program)
     except Exception as wrong:  # torch raises whatever it stumbles on
-        message = f"This file is not an exported program: {lines_of(wrong)[0]}"
-        hint = "Write it with torch.export.save, and open only files that you trust."
-        raise EngineError("file", message, path.name, hint) from wrong
+        message = f"This file is not an exported program: {plainly(wrong)}."
+        raise EngineError("file", message, path.name, "Write it with torch.export.save.") from wrong
     named = program.example_inputs[1] if program.example_inputs else {}
     if program.call_spec.in_spec is not None and named:
         message = f"The program takes inputs by name only: {', '.join(named)}."

@@ -7,7 +7,7 @@ modules itself, so both give the same paths, and each parameter keeps its own na
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from relascope.core.errors import EngineError
 
 _KINDS = ("", "feature_", "alpha_", "feature_alpha_")
 _DROPOUTS = tuple(f"aten::{kind}dropout{end}" for kind in _KINDS for end in ("", "_"))
+_LONGEST = 1_000_000  # operators, calls of submodules among them
 _TRACE_HINT = "Make the file with torch.jit.trace, which records what runs and nothing else."
 
 
@@ -78,7 +79,10 @@ class FlatTrace:
 
 
 def flatten(
-    module: torch.jit.ScriptModule, input_names: tuple[str, ...], inputs: tuple[torch.Tensor, ...]
+    module: torch.jit.ScriptModule,
+    input_names: tuple[str, ...],
+    inputs: tuple[torch.Tensor, ...],
+    allowed: Callable[[str], bool] = lambda kind: True,
 ) -> FlatTrace:
     """Inline a traced module's forward() into one flat graph.
 
@@ -86,13 +90,14 @@ def flatten(
         module: from `torch.jit.trace`, fresh or loaded.
         input_names: what its inputs are to be called.
         inputs: for their shapes and dtypes.
+        allowed: whether an operator may stand in it.
 
     Raises:
-        EngineError: kind "operator"; the module has control flow around its submodules, or returns
-            something else than tensors (the message names it); kind "input": another number of
-            inputs than forward() takes.
+        EngineError: kind "operator"; the module has control flow around its submodules, returns
+            something else than tensors (the message names it), uses an operator that is not
+            allowed, or is too long; kind "input": another number of inputs than forward() takes.
     """
-    return _Flattener(module, input_names, inputs).run()
+    return _Flattener(module, input_names, inputs, allowed).run()
 
 
 class _Flattener:
@@ -101,8 +106,9 @@ class _Flattener:
         module: torch.jit.ScriptModule,
         input_names: tuple[str, ...],
         inputs: tuple[torch.Tensor, ...],
+        allowed: Callable[[str], bool],
     ) -> None:
-        self.module = module
+        self.module, self.allowed, self.visited = module, allowed, 0
         self.graph: Any = torch._C.Graph()  # its methods have no stubs
         self.flat = FlatTrace(self.graph, input_names)
         self.inputs = []
@@ -166,6 +172,10 @@ class _Flattener:
 
         for node in graph.nodes():
             kind = node.kind()
+            self.visited += 1
+            if self.visited > _LONGEST:
+                message = f"The trace has more than {_LONGEST:,} operators."
+                raise EngineError("operator", message, scope or "the top", "Open a part of it.")
             if kind == "prim::GetAttr":
                 result = self.attribute(resolve(node.input()), node.s("name"))
                 values[node.output().debugName()] = result
@@ -186,9 +196,12 @@ class _Flattener:
         self, node: Any, scope: str, values: dict[str, Any], resolve: Callable[[Any], Any]
     ) -> None:
         kind = node.kind()
-        for block in node.blocks():
-            if _uses_modules(block):
+        for inner in (node, *_inside(node)):
+            if inner is not node and inner.kind() in ("prim::CallMethod", "prim::GetAttr"):
                 message = f"A branch or loop ({kind}) uses a submodule or parameter."
+                raise EngineError("operator", message, scope or "the top", _TRACE_HINT)
+            if not self.allowed(inner.kind()):
+                message = f"The file uses the operator {inner.kind()}, which no trace uses."
                 raise EngineError("operator", message, scope or "the top", _TRACE_HINT)
         clone = self.graph.createClone(node, resolve)
         self.graph.insertNode(clone)
@@ -247,14 +260,13 @@ class _Module:
     path: str
 
 
-def _uses_modules(block: Any) -> bool:
-    todo = [block]
+def _inside(*nodes: Any) -> Iterator[Any]:
+    """The nodes in the blocks of nodes, however deep."""
+    todo = [b for n in nodes for b in n.blocks()]
     while todo:
         for node in todo.pop().nodes():
-            if node.kind() in ("prim::CallMethod", "prim::GetAttr"):
-                return True
+            yield node
             todo.extend(node.blocks())
-    return False
 
 
 def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -20,11 +20,14 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from relascope.core.errors import EngineError, lines_of, refusing
 from relascope.core.graph import TensorType
+from relascope.engine.files.archive import Archive, plainly
+from relascope.engine.files.opening import opening
+from relascope.engine.files.operators import allowed
+from relascope.engine.files.torchscript import check_code, recorded_inputs
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import EXAMPLE, ModelSource, file_digest
 from relascope.engine.pytorch.exported_program import read_exported
 from relascope.engine.pytorch.flat_trace import FlatTrace, flatten
-from relascope.engine.pytorch.recorded_inputs import recorded_inputs
 from relascope.engine.pytorch.watch import Watch, written_out
 from relascope.samples import SAMPLES, build
 
@@ -243,15 +246,18 @@ def load_model(source: ModelSource, progress: Progress) -> Model:
     else:
         progress(0.0, "reading the file")
         path = _checked_path(source)
-        if path.suffix == ".pt2":
-            module, expected, recorded = read_exported(path)
-            module = module.to(getattr(torch, source.dtype))
-        else:
-            module = _read(source, path)
-            forward: Any = module.forward
-            expected = tuple((a.name, str(a.type)) for a in forward.schema.arguments[1:])
-            recorded = recorded_inputs(path)
-        names, inputs = _file_inputs(expected, recorded, source)
+        with opening(path, source):
+            if path.suffix == ".pt2":
+                module, expected, recorded = read_exported(path)
+                module = module.to(getattr(torch, source.dtype))
+            else:
+                module, recorded = _read(source, path)
+                forward: Any = module.forward
+                expected = tuple((a.name, str(a.type)) for a in forward.schema.arguments[1:])
+            names, inputs = _file_inputs(expected, recorded, source)
+            return model_from_module(
+                module, names, inputs, source, progress, notes, allowed=allowed
+            )
     return model_from_module(module, names, inputs, source, progress, notes)
 
 
@@ -264,6 +270,7 @@ def model_from_module(
     notes: Iterable[str] = (),
     *,
     differentiable: bool | None = None,
+    allowed: Callable[[str], bool] = lambda kind: True,
 ) -> Model:
     """Trace a module that is here already, in the mode that it is in.
 
@@ -272,6 +279,7 @@ def model_from_module(
         source: what is to be remembered as its source; `training` says whether dropout may be on.
         notes: sentences for people that are known already.
         differentiable: whether a gradient may be taken; None where the source says it is trained.
+        allowed: whether an operator of a module from a file may run.
 
     Raises:
         EngineError: kind "input" or "operator", as `load_model` does.
@@ -279,13 +287,14 @@ def model_from_module(
     said = list(notes)
     drawn = None
     if isinstance(module, torch.jit.ScriptModule):
+        flat = flatten(module, names, inputs, allowed)
         progress(0.4, "running it once")
         traced, outputs = module, _first_run(module, names, inputs, source)
         watch = Watch(module)
     else:
         progress(0.4, "tracing")
         traced, outputs, drawn, watch = _trace(module, inputs, source, said)
-    flat = flatten(traced, names, inputs)
+        flat = flatten(traced, names, inputs)
     no_gradient = watch.no_gradient or _gradient_unlike(flat)
     if no_gradient is not None and source.training:
         raise no_gradient
@@ -336,15 +345,24 @@ def _checked_path(source: ModelSource) -> Path:
     return path
 
 
-def _read(source: ModelSource, path: Path) -> torch.jit.ScriptModule:
+def _read(source: ModelSource, path: Path) -> tuple[torch.jit.ScriptModule, tuple[TensorType, ...]]:
+    """A trace, and the types of the inputs that it was taken with."""
     try:
-        # torch.jit.load reads TorchScript archives only: nothing is unpickled into Python.
+        archive = Archive(path)
+        check_code(archive)
         module = torch.jit.load(str(path), map_location="cpu")
-    except (RuntimeError, ValueError, EOFError, OSError) as wrong:
-        message = "This file is not a TorchScript trace."
+    except EngineError as wrong:
+        if not wrong.message.startswith("This file is"):
+            raise
         hint = f"{_TRACE_HINT} A file written by torch.save holds no program."
-        raise EngineError("file", message, path.name, hint) from wrong
-    return module.to(getattr(torch, source.dtype)).train(source.training)
+        raise EngineError(
+            "file", "This file is not a TorchScript trace.", path.name, hint
+        ) from wrong
+    except (RuntimeError, ValueError, EOFError, OSError) as wrong:
+        message = f"This file's trace cannot be read: {plainly(wrong)}."
+        raise EngineError("file", message, path.name, _TRACE_HINT) from wrong
+    recorded = recorded_inputs(archive)
+    return module.to(getattr(torch, source.dtype)).train(source.training), recorded
 
 
 def _file_inputs(

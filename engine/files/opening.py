@@ -1,0 +1,72 @@
+"""Opening a file takes no more time and memory than such a file should, and ends in a sentence."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from relascope.core.errors import EngineError
+from relascope.engine.files.archive import MIB, plainly
+from relascope.engine.limits import limited
+
+SECONDS, MEMORY = "RELASCOPE_OPEN_SECONDS", "RELASCOPE_OPEN_MEMORY"
+"""Environment variables: seconds, and MiB beyond what the process has, that opening may take."""
+
+
+@contextmanager
+def opening(path: Path, *about: object) -> Iterator[None]:
+    """Read and first run a file within limits.
+
+    By itself a file has 8 s and 1 GiB, and more as it is larger. The time is watched by
+    `engine.client`; memory and what it may write are limits of the process until it is open.
+    Memory is RLIMIT_DATA: RLIMIT_AS would count what threads and libraries reserve, too.
+
+    Args:
+        about: tells this opening from others.
+
+    Raises:
+        EngineError: of the block; kind "file" for everything else that is raised in it.
+    """
+    has = os.path.getsize(path)
+    seconds = float(os.environ.get(SECONDS) or 8 + has / (20 * MIB))
+    memory = int(float(os.environ.get(MEMORY) or 0) * MIB) or 1024 * MIB + 6 * has
+    watched = limited(f"Opening {path.name}", path.name, "file", *about, seconds=seconds)
+    with watched, _soft(memory, seconds):
+        try:
+            yield
+        except EngineError:
+            raise
+        except Exception as wrong:  # torch raises whatever it stumbles on
+            message = f"{path.name} cannot be opened: {plainly(wrong)}."
+            hint = f"Limits are {seconds:.0f} s and {memory // MIB:,} MiB ({SECONDS}, {MEMORY})."
+            raise EngineError("file", message, path.name, hint) from wrong
+
+
+@contextmanager
+def _soft(memory: int, seconds: float) -> Iterator[None]:
+    """Limits of this process for a while; they can be lifted again, being soft ones."""
+    used = sum(os.times()[:2])
+    cores = os.cpu_count() or 1
+    wanted = {
+        # Where nobody watches the time, the processor's ends it.
+        resource.RLIMIT_CPU: int(used + 3 * cores * seconds) + 1,
+        resource.RLIMIT_FSIZE: 64 * MIB,
+    }
+    if sys.platform == "linux":
+        status = Path("/proc/self/status").read_text()
+        data = int(status.partition("VmData:")[2].split()[0]) * 1024
+        wanted[resource.RLIMIT_DATA] = data + memory + cores * 8 * MIB
+    before = {kind: resource.getrlimit(kind) for kind in wanted}
+    for kind, most in wanted.items():
+        now, hard = before[kind]
+        bounds = [b for b in (most, now, hard) if b != resource.RLIM_INFINITY]
+        resource.setrlimit(kind, (min(bounds), hard))
+    try:
+        yield
+    finally:
+        for kind, both in before.items():
+            resource.setrlimit(kind, both)

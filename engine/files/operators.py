@@ -1,0 +1,41 @@
+"""Operators that a file may use: those on tensors, numbers, lists and texts, and no others."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import torch
+
+_PRIM_NAMES = """
+    Constant ListConstruct ListUnpack TupleConstruct TupleUnpack TupleIndex TupleSlice DictConstruct
+    NumToTensor ConstantChunk If Loop RaiseException Uninitialized unchecked_cast
+    unchecked_unwrap_optional data device dtype layout index itemsize nbytes abs max min rangelist
+    tolist requires_grad is_cpu is_cuda is_meta is_mps is_xpu is_sparse is_nested is_quantized
+    is_mkldnn shape type StringIndex
+"""
+_PRIM = frozenset(_PRIM_NAMES.split())
+_REFUSED = ("save", "from_file", "backward", "grad", "get_gradients", "_print", "hash")
+_FOREIGN = re.compile(
+    r"Storage|Future|RRef|Stream|Await|(?<!Optional\[)Generator|torch\.classes|Any$"
+)
+
+
+@cache
+def allowed(kind: str) -> bool:
+    """Whether a file may use an operator.
+
+    Args:
+        kind: such as "aten::linear".
+    """
+    space, _, name = kind.partition("::")
+    if space == "prim":
+        return name in _PRIM
+    if space != "aten" or name in _REFUSED or name.startswith(("_test_", "_cuda")):
+        return False
+    # Names of files, storages, processes: an operator that takes one in any form is refused.
+    return not any(
+        argument.name == "filename" or _FOREIGN.search(str(argument.type))
+        for schema in torch._C._jit_get_schemas_for_operator(kind)
+        for argument in (*schema.arguments, *schema.returns)
+    )

@@ -1,0 +1,113 @@
+"""The skeleton of a pickle of TorchScript: lists, numbers, texts, and stand-ins for the rest.
+
+torch's reader in C++ is what reads such a pickle in the end. This one, with harmless stand-ins for
+the few names that have a place there, says beforehand whether there are others.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from relascope.core.graph import TensorType
+from relascope.engine.files.archive import Archive, plainly
+
+_DTYPES = (
+    "Float=float32 Double=float64 Half=float16 BFloat16=bfloat16 Long=int64 Int=int32 "
+    "Short=int16 Char=int8 Byte=uint8 Bool=bool"
+)
+_STORAGES = {f"{k}Storage": d for k, d in (pair.split("=") for pair in _DTYPES.split())}
+_ITEM = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "int8": 1, "uint8": 1, "bool": 1}
+_LISTS = ("build_intlist", "build_tensorlist", "build_doublelist", "build_boollist")
+_DEEPEST = 1000
+
+
+class _Object:
+    """Stands for an object of a class of the file's own."""
+
+    parts: list[Any]
+
+    def __new__(cls, *parts: Any) -> _Object:
+        made = super().__new__(cls)
+        made.parts = list(parts)
+        return made
+
+    def __setstate__(self, state: Any) -> None:
+        self.parts.append(state)
+
+
+def skeleton(archive: Archive, member: str) -> Any:
+    """What a pickle holds.
+
+    Raises:
+        EngineError: kind "file"; it is none, it names what has no place there, or a tensor of it is
+            larger than its member.
+    """
+    try:
+        made = _Skeleton(archive, member).load()
+    except (pickle.UnpicklingError, ArithmeticError, LookupError, MemoryError, RecursionError) as e:
+        raise archive.refused(member, f"is not read: {plainly(e)}") from e
+    except (ValueError, TypeError, EOFError, AttributeError, ImportError) as e:
+        raise archive.refused(member, f"is no pickle of TorchScript: {plainly(e)}") from e
+    if _deep(made):
+        raise archive.refused(member, f"nests values more than {_DEEPEST} deep")
+    return made
+
+
+class _Skeleton(pickle.Unpickler):
+    def __init__(self, archive: Archive, member: str) -> None:
+        super().__init__(io.BytesIO(archive.read(member)))
+        self.archive, self.member = archive, member
+
+    def find_class(self, module: str, name: str) -> Any:
+        known: dict[str, Callable[..., Any]] = {
+            "torch.jit._pickle.restore_type_tag": lambda value, tag: value,
+            "torch._utils._rebuild_tensor_v2": _tensor,
+            "torch._utils._rebuild_parameter": lambda tensor, *rest: tensor,
+            "collections.OrderedDict": lambda *pairs: dict(*pairs),
+            "torch.device": lambda *named: _Object(*named),
+            **{f"torch.jit._pickle.{n}": lambda values: values for n in _LISTS},
+        }
+        if f"{module}.{name}" in known:
+            return known[f"{module}.{name}"]
+        if module == "torch" and name in _STORAGES:
+            return _STORAGES[name]
+        own = f"{module}.{name}".startswith("__torch__.")
+        if own and not module.startswith("__torch__.torch.classes"):
+            return type("_Object", (_Object,), {})  # nobody else's, so that a pickle spoils none
+        raise self.archive.refused(self.member, f"names {module}.{name}, which has no place there")
+
+    def persistent_load(self, pid: Any) -> str:
+        _, dtype, key, _, numel = pid
+        folder = self.member.removesuffix(".pkl")
+        # Values of recorded inputs are not kept; torch reads shapes alone.
+        if folder != "traced_inputs":
+            has = self.archive.sizes.get(f"{folder}/{key}", 0)
+            if not 0 <= numel * _ITEM.get(dtype, 2) <= has:
+                said = f"has a tensor of {numel} values of {dtype} in a member of {has} bytes"
+                raise self.archive.refused(self.member, said)
+        return str(dtype)
+
+
+def _tensor(dtype: str, offset: int, shape: tuple[int, ...], *rest: Any) -> TensorType:
+    if not all(type(d) is int and d >= 0 for d in shape):
+        raise pickle.UnpicklingError(f"a tensor's sizes are {list(shape)}")
+    return TensorType(tuple(shape), dtype)
+
+
+def _deep(value: Any) -> bool:
+    """Whether values nest too deeply for functions that call themselves."""
+    level, seen = [value], set()
+    for _ in range(_DEEPEST):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, _Object | dict | list | tuple) and id(one) not in seen:
+                seen.add(id(one))
+                parts = one.parts if isinstance(one, _Object) else one
+                inner += [*parts, *parts.values()] if isinstance(parts, dict) else parts
+        if not inner:
+            return False
+        level = inner
+    return True
