@@ -162,7 +162,7 @@ def places(
 
     Where the place of the largest (smallest) element is looked for, it is the first NaN's, and the
     first element's where all are infinite. Where a remainder is written as a - trunc(a / b) * b,
-    which infinity has none of, it is LLVM's. Where a logarithm adds a number that stands in a
+    which infinity has none of, it is LLVM's. Differences are computed, see `_difference`. Where a logarithm adds a number that stands in a
     buffer, it gets the number, so that `vector_math` knows it.
 
     Args:
@@ -210,8 +210,10 @@ def places(
         if _name(node) == "EQ":
             itself = _dtype(node.a)[0] in _BITS and same(node.a, node.b)
             return tir.Not(_is_nan(tir, node.a)) if itself else node
-        if _name(node) in ("Sub", "Call"):
-            return _remainder(tir, same, node) if _name(node) == "Sub" else logarithm(node)
+        if _name(node) == "Sub":
+            return _difference(tir, same, _remainder(tir, same, node))
+        if _name(node) == "Call":
+            return logarithm(node)
         condition, index = node.condition, node.true_value
         found = better(condition.a if _name(condition) == "Or" else condition)
         if found is None:
@@ -247,6 +249,33 @@ def _remainder(tir: Any, same: Callable[[Any, Any], bool], node: Any) -> Any:
             if _name(quotient) == "Div" and same(quotient.a, node.a) and same(quotient.b, by):
                 return tir.Mod(node.a, by)
     return node
+
+
+def _difference(tir: Any, same: Callable[[Any, Any], bool], node: Any) -> Any:
+    """A difference of which TVM or LLVM would make 0, or one operand of a sum, without computing
+    it: the first is NaN of NaN and infinity, the second is rounded."""
+    dtype, lanes = _dtype(node)
+    if dtype not in _BITS or _name(node) != "Sub":
+        return node
+    whole, unsigned, infinity = _BITS[dtype]
+
+    def equal(a: Any, b: Any) -> bool:
+        turned = _name(a) == _name(b) and _name(a) in ("Add", "Mul")
+        return same(a, b) or (turned and same(a.a, b.b) and same(a.b, b.a))
+
+    def apart(total: Any, term: Any) -> Any:
+        """A sum, out of TVM's sight where the term is one of its own."""
+        if _name(total) != "Add" or not (same(total.a, term) or same(total.b, term)):
+            return total
+        return tir.reinterpret(dtype + lanes, tir.reinterpret(whole + lanes, total))
+
+    if equal(node.a, node.b):
+        size = tir.reinterpret(whole + lanes, node.a) & tir.const(unsigned, whole + lanes)
+        strange = tir.GE(size, tir.const(infinity, whole + lanes))
+        nan, zero = (tir.const(bits, whole + lanes) for bits in (unsigned, 0))
+        return tir.reinterpret(dtype + lanes, tir.Select(strange, nan, zero))
+    a, b = apart(node.a, node.b), apart(node.b, node.a)
+    return node if a.same_as(node.a) and b.same_as(node.b) else tir.Sub(a, b)
 
 
 def _read(value: Any) -> Any:

@@ -132,6 +132,9 @@ KEEPING = {
     "cosh": lambda x: torch.stack([x.cosh(), x.asinh(), x.acosh()]),
     "sort": lambda x: x.sort()[0],
     "xlogy": lambda x: torch.xlogy(x, x.flip(0)),
+    "minus itself": lambda x: torch.stack([x - x, (x + 1) - (x + 1)]),
+    "minus its equal": lambda x: x.clamp(0, 1) - x.clamp(0, 1),
+    "minus it turned": lambda x: x * x.flip(0) - x.flip(0) * x,
 }
 
 
@@ -160,6 +163,12 @@ def test_the_place_of_the_largest_is_that_of_the_first_nan(target):
         "min": lambda x: x.min(1)[1],
     }
     forwards_agree({name: (f, PLACED) for name, f in cases.items()}, target)
+
+
+def test_differences_are_computed_and_not_reckoned():
+    cases = {"after": lambda x: x + 1 - x, "before": lambda x: x - (x + 1)}
+    x = torch.cat([STRANGE, torch.tensor([1e8])])
+    forwards_agree({name: (f, x) for name, f in cases.items()}, QUICK)
 
 
 # Small numbers, which log(1 + x) has no digits of.

@@ -59,7 +59,7 @@ def _nan_kept(body: Any, names: tuple[str, ...]) -> Any:
     rules = [(kinds, rule)]
     if "NE" in names:
         places = nan_kept.places(tirx, _DIALECT.walk, tvm_ffi.structural_equal, body)
-        rules.append(((tirx.Select, tirx.EQ), places))
+        rules.append(((tirx.Select, tirx.EQ, tirx.Sub), places))
     return tvm_ffi.structural_map(body, rules)
 
 

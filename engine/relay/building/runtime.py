@@ -247,7 +247,7 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
     """A function of a program as it is given to TVM to build: alone, with what it calls put in."""
     if len(program.mod.functions) > 1:
         function = _alone(program, function)
-    program = without_doubles(replace(program, mod=tvm.IRModule({"main": function})), dropouts=True)
+    program = without_doubles(replace(program, mod=tvm.IRModule({"main": function})), building=True)
     if SCHEDULES in options.target.split():
         program = schedules.pack(program)
     if target_text.library(options.target, LIBRARIES):

@@ -1,8 +1,12 @@
-"""Sums of a value with itself, as products with two: TVM's SimplifyExpr dies of what it makes of
-`x + x` where x is more than a variable ("contains free variables")."""
+"""Sums and differences of a value with itself, as TVM builds them right.
+
+Its SimplifyExpr dies of what it makes of `x + x` where x is more than a variable ("contains free
+variables"), and its kernels take `x - x` for 0, which it is not of NaN and infinity.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tvm
@@ -12,13 +16,14 @@ from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import children, op_name, post_order, rewrite
 
 
-def without_doubles(program: RelayProgram, dropouts: bool = False) -> RelayProgram:
+def without_doubles(program: RelayProgram, building: bool = False) -> RelayProgram:
     """A program in which no value is added to itself, or to an equal one; values stay as they are.
 
     Operators of equal attributes and operands count as equal, as EliminateCommonSubexpr has them.
 
     Args:
-        dropouts: count as what they are given, as they are where they are built.
+        building: differences of equal values are written otherwise, too, and dropouts count as
+            what they are given.
     """
     number: dict[int, int] = {}
     known: dict[Any, int] = {}
@@ -28,20 +33,26 @@ def without_doubles(program: RelayProgram, dropouts: bool = False) -> RelayProgr
 
     for expr in post_order(program.main.body):
         below = [of(c) for c in children(expr)]
-        if dropouts and op_name(expr) == "nn.dropout":
+        if building and op_name(expr) == "nn.dropout":
             number[expr.handle.value] = below[1]
         elif op_name(expr):
             key = (op_name(expr), tvm.ir.structural_hash(expr.attrs), *below[1:])
             number[expr.handle.value] = known.setdefault(key, expr.handle.value)
         elif isinstance(expr, relay.TupleGetItem):
-            dropped = dropouts and op_name(expr.tuple_value) == "nn.dropout" and expr.index == 0
+            dropped = building and op_name(expr.tuple_value) == "nn.dropout" and expr.index == 0
             key = ("", expr.index, *below)
             found = below[0] if dropped else known.setdefault(key, expr.handle.value)
             number[expr.handle.value] = found
 
     def visit(call: Any, args: list[Any]) -> Any:
-        if op_name(call) != "add" or of(call.args[0]) != of(call.args[1]):
+        if op_name(call) not in ("add", "subtract") or of(call.args[0]) != of(call.args[1]):
             return None
-        return relay.multiply(args[0], relay.const(2, call.checked_type.dtype))
+        dtype = call.checked_type.dtype
+        if op_name(call) == "add":
+            return relay.multiply(args[0], relay.const(2, dtype))
+        if not building or "float" not in dtype:
+            return None
+        zero, nan = (relay.const(number, dtype) for number in (0.0, math.nan))
+        return relay.where(relay.isfinite(args[0]), zero, nan)
 
     return rewrite(program, visit)
