@@ -43,7 +43,7 @@ def test_steps_that_were_wrong_are_right_or_refused(step):
     assert word == ("refused" if step in REFUSED else "right")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_few_modules_are_right_or_refused(seed):
     never_wrong(seed)
 

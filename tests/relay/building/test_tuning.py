@@ -193,6 +193,7 @@ def test_a_target_that_does_not_run_here_is_refused(session):
     assert "tracker" in caught.value.hint
 
 
+@pytest.mark.exhaustive
 def test_a_killed_session_loses_at_most_the_batch_in_flight(session):
     source = ModelSource("mlp", batch=3)
     place = place_of(session)

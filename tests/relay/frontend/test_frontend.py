@@ -151,7 +151,9 @@ FAITHFUL = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
+)
 def test_operators_keep_their_meaning(dtype):
     """All of FAITHFUL in one program, for one build costs more than one operator."""
     module = Apply(lambda x: tuple(f(x) for f in FAITHFUL.values()))

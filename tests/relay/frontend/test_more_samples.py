@@ -150,6 +150,7 @@ def test_the_session_compares_running_statistics_too(session, tmp_path):
     assert any("running statistics" in n for n in session.load(source, progress=quiet).notes)
 
 
+@pytest.mark.exhaustive  # the samples have their statistics tested
 def test_dispatch_writes_running_statistics_back():
     def make():
         return nn.Sequential(
