@@ -162,8 +162,9 @@ def places(
 
     Where the place of the largest (smallest) element is looked for, it is the first NaN's, and the
     first element's where all are infinite. Where a remainder is written as a - trunc(a / b) * b,
-    which infinity has none of, it is LLVM's. Differences are computed, see `_difference`. Where a logarithm adds a number that stands in a
-    buffer, it gets the number, so that `vector_math` knows it.
+    which infinity has none of, it is LLVM's. Differences are computed, see `_difference`. Where a
+    logarithm adds a number that stands in a buffer, it gets the number, so that `vector_math`
+    knows it.
 
     Args:
         tir, walk, body: as in `rule`.
