@@ -13,18 +13,12 @@ from relascope.engine.limits import of_page
 from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
 from relascope.viz.panels import code, cut, graph, side_by_side, steps, time
-from relascope.viz.panels.shell import sidebar
-from relascope.viz.panels.shell.frame import boundary, show_error, style, waiting
+from relascope.viz.panels.shell import keeping, sidebar
+from relascope.viz.panels.shell.frame import boundary, plain_text, show_error, style, waiting
 from relascope.viz.panels.shell.spare import desk_of_session
+from relascope.viz.sessions.state import TABS
 
-TABS = {
-    "Graph": graph.show,
-    "Passes": steps.show,
-    "Gradient & cut": cut.show,
-    "Compile & time": time.show,
-    "Side by side": side_by_side.show,
-    "In your code": code.show,
-}
+_SHOWN = (graph.show, steps.show, cut.show, time.show, side_by_side.show, code.show)
 
 
 def main() -> None:
@@ -45,13 +39,18 @@ def main() -> None:
     except ValueError as wrong:
         show_error(EngineError("usage", f"{wrong}.", VARIABLE, "Start the page with another file."))
         return
+    unread = keeping.arrive()
     with st.sidebar:
         ir = sidebar.choose_ir(available())
         desk = desk_of_session(ir, sidebar.first_source())
         screen = sidebar.show(desk, ir)
         status = st.container()
+    if unread:
+        st.warning(f"The address says what cannot be shown: {plain_text('; '.join(unread))}.")
+    if screen is not None:
+        keeping.settle(screen)
     tabs = st.tabs(list(TABS), key="keep_tab", on_change="rerun")
-    for tab, show in zip(tabs, TABS.values(), strict=True):
+    for tab, show in zip(tabs, _SHOWN, strict=True):
         if tab.open and screen is not None:
             with tab, boundary(desk):
                 show(screen)
@@ -60,6 +59,8 @@ def main() -> None:
             waiting(desk)
         else:
             sidebar.engine_status(desk)
+    if screen is not None:
+        keeping.keep(screen)
 
 
 if __name__ == "__main__":  # as `relascope` has it run

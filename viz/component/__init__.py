@@ -113,7 +113,12 @@ def graph_view(
     """
     state = st.session_state.get(key) or {}
     drawing = _drawing(graph, view.fewer_than)
-    view = replace(view, focus=drawing.focus(view.focus), family=view.family or drawing.family)
+    focus = drawing.focus(view.focus)
+    if focus is None and (kept := _kept_selection(key)) is not None:
+        focus = kept and drawing.focus(kept)
+        if focus is None:
+            st.session_state.pop(f"{key}_kept")
+    view = replace(view, focus=focus, family=view.family or drawing.family)
     asked = state.get("toggles") or {}
     toggles = dict(asked.get("groups") or {}) if asked.get("family") == view.family else {}
     opened, drawn = _laid_out(drawing, view, toggles, key)
@@ -132,6 +137,45 @@ def graph_view(
         group if group in drawing.tree.groups else None,
         view.focus,
     )
+
+
+def select(key: str, selected: str) -> None:
+    """Have a view select a node or a module, or nothing (""), when it is drawn next."""
+    before = (st.session_state.get(key) or {}).get("selected") or ""
+    if selected != before:
+        st.session_state[f"{key}_kept"] = _KeptSelection(selected, before)
+
+
+def selected_of(key: str) -> str:
+    """What is selected in a view, or will be when it is drawn; "" where nothing is."""
+    kept = _kept_selection(key)
+    if kept is not None:
+        return kept
+    return (st.session_state.get(key) or {}).get("selected") or ""
+
+
+def _kept_selection(key: str) -> str | None:
+    """What `select` asked of a view, until the person chose otherwise."""
+    state = st.session_state
+    kept: _KeptSelection | None = state.get(f"{key}_kept")
+    if kept is None:
+        return None
+    now = (state.get(key) or {}).get("selected") or ""
+    if now == kept.selected:
+        kept.done = True
+    elif kept.done or now not in ("", kept.before):
+        del state[f"{key}_kept"]
+        return None
+    return kept.selected
+
+
+@dataclass
+class _KeptSelection:
+    """A selection to be made, what stood there before, and whether it was made."""
+
+    selected: str
+    before: str
+    done: bool = False
 
 
 def drawn(graph: Graph, fewer_than: int) -> Graph:

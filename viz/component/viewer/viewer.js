@@ -76,7 +76,8 @@ class Viewer extends Camera {
     this.keepView(before);
     if (d.focus !== this.focused) {
       this.focused = d.focus;
-      if (d.focus !== null) this.focus(d.focus);
+      if (d.focus === "") this.select(null);
+      else if (d.focus !== null) this.focus(d.focus);
     }
     this.details.show();
     this.reflectButtons();

@@ -38,13 +38,13 @@ def undo(screen: Screen, graph: Graph) -> None:
         st.info(f"*{rule.title}* leaves no choice, {waits}.")
     with st.container(horizontal=True, key="forced"):
         for node_id, way in forced.items():
-            node = graph.by_id[node_id]
+            node = graph.by_id.get(node_id)
             st.button(
-                f"{plain_text(node.title)}: {_DONE[way]} ✕",
+                f"{plain_text(node.title if node else node_id)}: {_DONE[way]} ✕",
                 key=f"undo_{node_id}",
                 on_click=force,
                 args=(screen, node_id, None),
-                help=f"In {node.scope or 'the model'}. Leave it to the strategy again.",
+                help=f"In {(node and node.scope) or 'the model'}. Leave it to the strategy again.",
             )
 
 

@@ -23,10 +23,10 @@ from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.settings import recall, remember
 from relascope.viz.panels.shell.spare import limit_key, limits
 from relascope.viz.rows import formats
+from relascope.viz.sessions.state import FIRST
 
-FIRST = "bert_layer"
-_FILE = "A TorchScript file"
-_MODES = ("Inference", "Training")
+FILE = "A TorchScript file"
+MODES = ("Inference", "Training")
 _UPLOAD_LIMIT_MB = 1024
 
 
@@ -54,7 +54,7 @@ def choose_ir(problem: EngineError | None) -> str:
         st.caption("The page goes on with Relax alone.")
         return "relax"
     state = st.session_state
-    if "ir" not in state and st.query_params.get("ir") not in ("Relay", "Relax"):
+    if "ir" not in state:
         state.ir = "relax" if recall("ir") == "relax" else "relay"
     ir = st.segmented_control(
         "IR",
@@ -63,7 +63,6 @@ def choose_ir(problem: EngineError | None) -> str:
         required=True,
         width="stretch",
         format_func=str.capitalize,
-        bind="query-params",
         help="Relay: TVM up to 0.19, with the gradient and the cut. Relax: TVM today.",
     )
     ir = ir or "relay"
@@ -80,23 +79,23 @@ def show(desk: Desk, ir: str) -> Screen | None:
     state.setdefault("keep_fewer_than", 10)
     choice = st.selectbox(
         "Model",
-        [*SAMPLES, _FILE],
+        [*SAMPLES, FILE],
         key="keep_model",
         format_func=lambda name: SAMPLES[name].title if name in SAMPLES else name,
     )
-    if choice is None or choice == _FILE:
+    if choice is None or choice == FILE:
         source, label = _file()
     else:
         source, label = _sample(choice), choice
     mode = one_of(
         "Mode",
-        _MODES,
+        MODES,
         "keep_mode",
         width="stretch",
         help="Inference: eval mode, weights may be folded in. Training: train mode with dropout, "
         "and the gradient of every parameter.",
     )
-    gradient = _gradient(ir) if mode == _MODES[1] else "tvm"
+    gradient = _gradient(ir) if mode == MODES[1] else "tvm"
     with st.expander("Settings"):
         dtype = one_of("Numbers", ["float32", "float64"], "keep_dtype", width="stretch")
         seed = st.number_input(
@@ -121,7 +120,7 @@ def show(desk: Desk, ir: str) -> Screen | None:
     if source is None:
         return None
     source = replace(
-        source, training=mode == _MODES[1], dtype=dtype, seed=int(seed), gradient=gradient
+        source, training=mode == MODES[1], dtype=dtype, seed=int(seed), gradient=gradient
     )
     pipeline = pipeline_of(ir, source.training, gradient)
     return Screen(ir, source, label, pipeline, int(fewer_than), desk)

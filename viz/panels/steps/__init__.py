@@ -16,7 +16,7 @@ from relascope.engine.protocol.results import ModelInfo, StepRecord
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.changes import start_of
 from relascope.viz.component import View, graph_view
-from relascope.viz.panels.shell import sidebar
+from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.desk import Waiting
 from relascope.viz.panels.shell.frame import boundary, show_error, side_by_side
 from relascope.viz.panels.shell.screen import Screen
@@ -39,8 +39,10 @@ def _board(screen: Screen, model: ModelInfo) -> None:
     """The tab without the page around it, which a click on a step leaves as it is."""
     st.session_state.progress_shown = []
     pipeline = sidebar.pipeline_of(screen.ir, screen.training, screen.source.gradient)
+    screen = replace(screen, pipeline=pipeline)
     with boundary(screen.desk, "steps"):
-        _draw(replace(screen, pipeline=pipeline), model)
+        _draw(screen, model)
+    keeping.keep(screen)
 
 
 def _draw(screen: Screen, model: ModelInfo) -> None:
@@ -79,16 +81,12 @@ def _stepped(screen: Screen) -> tuple[step.Stepped | None, Exception | None]:
 
 def _chosen(screen: Screen) -> int:
     """The chosen step: -1 is the imported program. A pipeline that got shorter keeps its end."""
-    key = _chosen_key(screen)
+    key = keeping.step_key(screen.source)
     return min(st.session_state.get(key, screen.last), screen.last)
 
 
 def _choose(screen: Screen, index: int) -> None:
-    st.session_state[_chosen_key(screen)] = max(-1, min(index, screen.last))
-
-
-def _chosen_key(screen: Screen) -> str:
-    return f"step_{screen.source.gradient if screen.training else 'inference'}"
+    st.session_state[keeping.step_key(screen.source)] = max(-1, min(index, screen.last))
 
 
 def _change(screen: Screen, pipeline: Pipeline | None, index: int | None) -> None:

@@ -1,0 +1,99 @@
+"""The screen comes back: after a reload, with the back button, by a link, after the app's end."""
+
+import signal
+
+import pytest
+
+from app_in_browser import PAGE, ask, settle, wait
+from browser import Server
+
+pytestmark = pytest.mark.browser
+
+
+def opened(page):
+    page.get_by_role("tab", name="Graph").wait_for()
+    settle(page)
+
+
+def choose(page):
+    """A screen that is not the first: a step of the passes, and a node."""
+    page.get_by_role("tab", name="Passes").click()
+    settle(page)
+    page.get_by_role("button", name="Previous").click()
+    settle(page)
+    page.get_by_role("button", name="Previous").click()
+    settle(page)
+    ask(page, 0, "v.focus('d1')")
+    page.wait_for_function("() => location.search.includes('node=d1')")
+    settle(page)
+
+
+def screen(page):
+    """What is on the screen: the chosen step, the selected node, the tab, and the address."""
+    wait(page, 0, "v.selected === 'd1'")
+    settle(page)
+    assert not page.locator("[data-testid=stException]").count()
+    return (
+        page.get_by_text("Step ", exact=False).filter(has_text=" of ").first.inner_text(),
+        page.locator("[role=tab][aria-selected=true]").inner_text(),
+        ask(page, 0, "v.selected"),
+        page.evaluate("location.search"),
+    )
+
+
+def test_a_reload_brings_the_screen_back(streamlit_page):
+    page = streamlit_page(PAGE)
+    opened(page)
+    choose(page)
+    before = screen(page)
+    page.reload()
+    opened(page)
+    assert screen(page) == before
+
+
+def test_the_back_button_goes_to_the_screen_before(streamlit_page):
+    page = streamlit_page(PAGE)
+    opened(page)
+    choose(page)
+    before = screen(page)
+    page.get_by_role("tab", name="Graph").click()
+    settle(page)
+    page.go_back()
+    page.wait_for_function("before => location.search === before", arg=before[-1])
+    assert screen(page) == before
+    page.go_forward()
+    page.wait_for_function("() => !location.search.includes('tab=')")
+    settle(page)
+    assert page.locator("[role=tab][aria-selected=true]").inner_text() == "Graph"
+
+
+@pytest.mark.exhaustive
+def test_a_copied_link_opens_the_same_screen(streamlit_page):
+    page = streamlit_page(PAGE)
+    opened(page)
+    choose(page)
+    before = screen(page)
+    other = streamlit_page(PAGE, query=before[-1].lstrip("?"))
+    opened(other)
+    assert screen(other) == before
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_the_app_ends_and_starts_again(chromium, tmp_path, end):
+    own = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_DATA_HOME": str(tmp_path / "data")}
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    with Server(PAGE, own) as server:
+        page = context.new_page()
+        page.goto(server.url)
+        opened(page)
+        choose(page)
+        before = screen(page)
+        server.process.send_signal(end)
+        server.process.wait()
+        with server:
+            page.wait_for_function(
+                "() => !document.querySelector('[data-testid=stConnectionStatus]')"
+            )
+            assert screen(page) == before
+            context.close()

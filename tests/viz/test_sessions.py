@@ -1,0 +1,102 @@
+"""Sessions as data: their JSON and their addresses."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from relascope.core.errors import EngineError
+from relascope.viz.sessions import address
+from relascope.viz.sessions.state import Compile, Cut, Look, Model, Session, from_text
+
+NEW = Session(model=Model(batch=1, tokens=14))
+FULL = Session(
+    ir="relay",
+    model=Model("bert_layer", "", 3, 9, "", 7, "float64", True, "tvm"),
+    pipeline="cse|-fold|gradient",
+    cut=Cut("frontier", 40, 4096, "measured", ("a", "b"), ("c",)),
+    build=Compile("llvm -mcpu=core-avx2", 2, 10),
+    look=Look("Gradient & cut", 1, "group:layers.0", 5),
+)
+
+
+def query(session):
+    said = address.written(session)
+    return {name: [v] if isinstance(v, str) else v for name, v in said.items()}
+
+
+@pytest.mark.parametrize("session", [NEW, FULL])
+def test_what_is_written_is_read_again(session):
+    assert address.said(query(session)) == (session, [])
+    assert from_text(session.text()) == session
+
+
+def test_the_address_of_a_new_page_is_empty():
+    assert address.written(NEW) == {}
+
+
+def test_what_an_address_cannot_say_comes_from_the_session_before():
+    base = replace(FULL, build=replace(FULL.build, variants=("library",)), engines={"relay": "1"})
+    found, wrong = address.said({"step": ["2"]}, base)
+    assert (found.build.variants, found.engines, wrong) == (("library",), {"relay": "1"}, [])
+    assert (found.look.step, found.pipeline, found.cut) == (2, "", Cut())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ir", "tvm"),
+        ("model", "../../etc/passwd"),
+        ("file", "x" * 32),
+        ("batch", "-1"),
+        ("batch", "9" * 5000),
+        ("tokens", "many"),
+        ("seed", "1e3"),
+        ("mode", "no"),
+        ("gradient", "mine"),
+        ("pipeline", "cse|nothing_such"),
+        ("pipeline", "|(|"),
+        ("tab", "<img src=x>"),
+        ("step", "x"),
+        ("strategy", "none"),
+        ("budget", "101"),
+    ],
+)
+def test_what_cannot_be_read_is_left_out_and_said(name, value):
+    found, wrong = address.said({name: [value], "below": ["3"]})
+    assert found == replace(NEW, look=Look(fewer_than=3))
+    assert len(wrong) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("version",), 2),
+        (("version",), None),
+        (("ir",), ["relay"]),
+        (("model",), None),
+        (("model", "batch"), "1"),
+        (("model", "batch"), True),
+        (("model", "digest"), "../.."),
+        (("pipeline",), "cse|nothing_such"),
+        (("cut", "save"), [1]),
+        (("look", "choices"), {"keep_layout": {}}),
+        (("results",), []),
+    ],
+)
+def test_a_text_that_is_no_session_is_refused(path, value):
+    document = json.loads(FULL.text())
+    at = document
+    for name in path[:-1]:
+        at = at[name]
+    at[path[-1]] = value
+    with pytest.raises(EngineError) as refused:
+        from_text(json.dumps(document))
+    assert refused.value.kind == "session"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{", b"\xff", "[" * 100_000])
+def test_a_text_that_is_no_json_is_refused(text):
+    with pytest.raises(EngineError) as refused:
+        from_text(text)
+    assert refused.value.kind == "session"

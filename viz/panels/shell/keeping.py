@@ -1,0 +1,172 @@
+"""The screen as a session: put into Streamlit's state when a page opens, and read from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from relascope.engine.protocol.source import ModelSource
+from relascope.viz.component import select, selected_of
+from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, forced_by_hand
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.settings import recall
+from relascope.viz.panels.shell.sidebar import FILE, MODES, pipeline_key
+from relascope.viz.sessions import address
+from relascope.viz.sessions.state import Compile, Cut, Look, Model, Session, get, pipeline_text
+
+# A field, and the key of its control. What is not here has no control of its own.
+_KEYS = {
+    "ir": "ir",
+    "model.inputs": "keep_inputs",
+    "model.seed": "keep_seed",
+    "model.dtype": "keep_dtype",
+    "model.gradient": "keep_gradient",
+    "cut.strategy": "keep_strategy",
+    "cut.budget": "keep_budget",
+    "cut.frontier": "keep_frontier",
+    "cut.prices": "keep_prices",
+    "build.target": "keep_target",
+    "build.threads": "keep_threads",
+    "build.repeats": "keep_repeats",
+    "look.tab": "keep_tab",
+    "look.fewer_than": "keep_fewer_than",
+}
+_VIEWS = {
+    "Graph": ("graph_view",),
+    "Passes": ("step_view", "error_view"),
+    "Gradient & cut": ("joint_view",),
+}
+"""The graphs of a tab, of which one is drawn."""
+_CHOICES = (
+    "keep_hide_idle keep_only_to_chosen keep_layout keep_show_removed keep_cut_view "
+    "keep_change_view keep_step_colours keep_error_dtype keep_both_rows"
+)
+_SWITCHES = _CHOICES.split()
+_WRITTEN = "address_written"
+
+
+def arrive() -> list[str]:
+    """Before anything is drawn: go where the address says, in a new page or one that went back.
+
+    Returns:
+        What of the address cannot be read, a few words each.
+    """
+    state, context = st.session_state, get_script_run_ctx()
+    went = context is not None and context.is_history_navigation
+    query = {name: st.query_params.get_all(name) for name in st.query_params}
+    if _WRITTEN in state and not (went and query != state[_WRITTEN]):
+        return []
+    state[_WRITTEN] = query
+    if not query:
+        if not went:
+            return []
+        query = {"ir": [recall("ir") or Session.ir]}
+    session, wrong = address.said(query, state.get("session"))
+    enter(session)
+    return wrong
+
+
+def enter(session: Session) -> None:
+    """Put a session's screen into the state of the page, before its controls are made."""
+    state, model = st.session_state, session.model
+    for path, key in _KEYS.items():
+        value = get(session, path)
+        if value in (None, "") and path != "model.inputs":
+            state.pop(key, None)
+        else:
+            state[key] = value
+    state.keep_model = FILE if model.digest else model.name
+    state.keep_mode = MODES[model.training]
+    for name, size in (("batch", model.batch), ("tokens", model.tokens)):
+        if size is not None and not model.digest:
+            state[f"keep_{name}_{model.name}"] = size
+    key = pipeline_key(session.ir, model.training, model.gradient if model.training else "tvm")
+    state[key] = session.pipeline or None
+    if session.look.step is None:
+        state.pop(step_key(model), None)
+    else:
+        state[step_key(model)] = session.look.step
+    forced = dict.fromkeys(session.cut.save, SAVE) | dict.fromkeys(session.cut.recompute, RECOMPUTE)
+    state.forced_anew = forced
+    for name in _SWITCHES:
+        if name in session.look.choices:
+            state[name] = session.look.choices[name]
+    for view in _VIEWS.get(session.look.tab, ()):
+        select(view, session.look.selected)
+    state.session = session
+
+
+def settle(screen: Screen) -> None:
+    """Once it is known what is looked at: force again what was forced by hand."""
+    forced = st.session_state.pop("forced_anew", None)
+    if forced is not None:
+        everywhere = st.session_state.get("keep_by_hand") or {}
+        st.session_state.keep_by_hand = {**everywhere, screen.place: forced}
+
+
+def step_key(model: Model | ModelSource) -> str:
+    """Where the chosen step of a mode is remembered."""
+    return f"step_{model.gradient if model.training else 'inference'}"
+
+
+def current(screen: Screen) -> Session:
+    """The screen as a session."""
+    state, source = st.session_state, screen.source
+    is_file = bool(source.digest)
+    model = Model(
+        screen.label,
+        source.digest,
+        source.batch,
+        source.tokens,
+        state.get("keep_inputs", "") if is_file else "",
+        source.seed,
+        source.dtype,
+        source.training,
+        source.gradient,
+    )
+    by_hand = forced_by_hand(screen)
+    tab = state.get("keep_tab") or Look.tab
+    selected = next((s for v in _VIEWS.get(tab, ()) if (s := selected_of(v))), "")
+    session = Session(
+        ir=screen.ir,
+        model=model,
+        pipeline=str(screen.pipeline),
+        cut=Cut(
+            state.get("keep_strategy") or Cut.strategy,
+            state.get("keep_budget"),
+            state.get("keep_frontier"),
+            state.get("keep_prices") or Cut.prices,
+            tuple(i for i, way in by_hand.items() if way == SAVE),
+            tuple(i for i, way in by_hand.items() if way == RECOMPUTE),
+        ),
+        build=Compile(
+            state.get("keep_target") or "",
+            state.get("keep_threads", Compile.threads),
+            state.get("keep_repeats", Compile.repeats),
+            tuple(state.get("keep_rivals") or ()),
+            tuple(state.get("keep_ways") or ()),
+        ),
+        look=Look(
+            tab,
+            state.get(step_key(model)),
+            selected,
+            screen.fewer_than,
+            {n: state[n] for n in _SWITCHES if state.get(n) is not None},
+        ),
+    )
+    default = pipeline_text(replace(session, pipeline=""))
+    return replace(session, pipeline="" if session.pipeline == default else session.pipeline)
+
+
+def keep(screen: Screen) -> None:
+    """After everything is drawn: have the address say what is on the screen."""
+    state = st.session_state
+    state.session = session = current(screen)
+    query = address.written(session)
+    said = {name: [value] if isinstance(value, str) else value for name, value in query.items()}
+    if said != state.get(_WRITTEN):
+        state[_WRITTEN] = said
+        others = {n: st.query_params.get_all(n) for n in st.query_params if not address.knows(n)}
+        st.query_params.from_dict({**others, **query})

@@ -1,0 +1,244 @@
+"""What a person looks at, as one tree of plain values with a version, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from relascope.core.errors import EngineError, refusing
+from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.source import ModelSource, parse_inputs
+from relascope.engine.protocol.times import BASELINES
+from relascope.engine.registry import ENGINES
+from relascope.passes.catalogue import default_pipeline, gradients, read_pipeline
+from relascope.passes.cuts.cut import DEFAULT, STRATEGIES
+from relascope.samples import SAMPLES
+
+VERSION = 1
+TABS = ("Graph", "Passes", "Gradient & cut", "Compile & time", "Side by side", "In your code")
+FIRST = "bert_layer"
+"""The model that a new page opens with."""
+_LONGEST = 20_000  # characters of a text, and items of a list
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Model:
+    """Which model, with which inputs; as of a `ModelSource`.
+
+    Args:
+        name: a sample's, or that of a file without its folder.
+        digest: of a file, as `engine.protocol.source.file_digest` has it; "" of a sample.
+        inputs: of a file, as typed.
+    """
+
+    name: str = FIRST
+    digest: str = ""
+    batch: int | None = None
+    tokens: int | None = None
+    inputs: str = ""
+    seed: int = 0
+    dtype: str = "float32"
+    training: bool = False
+    gradient: str = "tvm"
+
+    def source(self, path: str = "") -> ModelSource:
+        """The model as an engine takes it; `path` is where a file stands."""
+        types = parse_inputs(self.inputs) if self.digest else ()
+        sizes = (None, None) if self.digest else (self.batch, self.tokens)
+        known = (self.seed, self.training, self.dtype, types, self.digest, self.gradient)
+        return ModelSource(path if self.digest else self.name, sizes[0], sizes[1], *known)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How the joint graph is cut.
+
+    Args:
+        budget: in percent; of the strategies that have one.
+        frontier: bytes that the chosen cut of the frontier keeps.
+        save, recompute: ids of the tensors that are forced by hand.
+    """
+
+    strategy: str = DEFAULT
+    budget: int | None = None
+    frontier: int | None = None
+    prices: str = "estimated"
+    save: tuple[str, ...] = ()
+    recompute: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Compile:
+    """What is built for and how it is timed; a target "" is the best one here."""
+
+    target: str = ""
+    threads: int = 0
+    repeats: int = 30
+    baselines: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is on the screen.
+
+    Args:
+        step: index of the chosen step, -1 for the imported program; None for the last one.
+        selected: the node or module that is selected in the tab's graph; "" where none is.
+        fewer_than: constants with fewer elements are written into their readers' labels.
+        choices: of switches within tabs, by their names.
+    """
+
+    tab: str = TABS[0]
+    step: int | None = None
+    selected: str = ""
+    fewer_than: int = 10
+    choices: dict[str, bool | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Session:
+    """Everything that makes a screen again.
+
+    Args:
+        pipeline: its text; "" for the default one.
+        engines: by IR, the version of the TVM that answered.
+        results: what was found, as `viz.sessions.results` has it.
+    """
+
+    version: int = VERSION
+    ir: str = ENGINES[0]
+    model: Model = Model()
+    pipeline: str = ""
+    cut: Cut = Cut()
+    build: Compile = Compile()
+    look: Look = Look()
+    engines: dict[str, str] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(plain(self), ensure_ascii=False, indent=1, allow_nan=False)
+
+
+def from_text(text: str | bytes) -> Session:
+    """The session that `Session.text` wrote.
+
+    Raises:
+        EngineError: kind "session"; it is none, or of another version, or has a value that is none.
+    """
+    hint = "Export it again with this version of relascope."
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as wrong:
+        raise EngineError("session", "This is no session: it is not JSON.", "", hint) from wrong
+    if not isinstance(value, dict) or value.get("version") != VERSION:
+        said = value.get("version") if isinstance(value, dict) else None
+        message = f"This is no session of version {VERSION}."
+        raise EngineError("session", message, f"version {said!r}"[:80], hint)
+    with refusing("session", "The session cannot be read: {}.", "", hint):
+        session = read(Session, value, "the session")
+        for problem in problems(session):
+            raise ValueError(problem[1])
+    return session
+
+
+def read(kind: Any, value: Any, where: str) -> Any:
+    """A value of a type from JSON's.
+
+    Args:
+        kind: a dataclass, a plain type, `X | None`, `tuple[X, ...]` or `dict[str, X]`.
+
+    Raises:
+        ValueError: it is another; the message begins with `where`.
+    """
+    origin = get_origin(kind)
+    if kind is Any:
+        return value
+    if origin is UnionType:
+        for one in get_args(kind):
+            if one is type(None) and value is None:
+                return None
+            if one is type(value):
+                return read(one, value, where)
+    elif is_dataclass(kind) and isinstance(kind, type):
+        if isinstance(value, dict):
+            hints = get_type_hints(kind)
+            known = [f.name for f in fields(kind) if f.name in value]
+            return kind(**{n: read(hints[n], value[n], f"{n} of {where}") for n in known})
+    elif origin is tuple:
+        if isinstance(value, list) and len(value) <= _LONGEST:
+            return tuple(read(get_args(kind)[0], v, where) for v in value)
+    elif origin is dict or kind is dict:
+        if isinstance(value, dict) and len(value) <= _LONGEST:
+            of = (get_args(kind) or (str, Any))[1]
+            return {str(k): read(of, v, f"{str(k)[:40]} of {where}") for k, v in value.items()}
+    elif type(value) is kind and (not isinstance(value, str) or len(value) <= _LONGEST):
+        return value
+    raise ValueError(f"{where} is {str(value)[:40]!r}")
+
+
+def _within(low: int, high: int, maybe: bool = False) -> Callable[[Any], bool]:
+    return lambda value: (maybe and value is None) or (value is not None and low <= value <= high)
+
+
+_RANGES: dict[str, Callable[[Any], bool]] = {
+    "ir": ENGINES.__contains__,
+    "model.digest": lambda v: not v or (len(v) == 32 and set(v) <= set("0123456789abcdef")),
+    "model.batch": _within(1, 1024, True),
+    "model.tokens": _within(1, 4096, True),
+    "model.seed": _within(0, 2**31 - 1),
+    "model.dtype": ("float32", "float64").__contains__,
+    "cut.strategy": STRATEGIES.__contains__,
+    "cut.budget": _within(0, 100, True),
+    "cut.frontier": _within(0, 2**60, True),
+    "cut.prices": ("estimated", "measured").__contains__,
+    "build.threads": _within(0, 256),
+    "build.repeats": _within(3, 1000),
+    "build.baselines": lambda v: set(v) <= set(BASELINES),
+    "look.tab": TABS.__contains__,
+    "look.step": _within(-1, 10_000, True),
+    "look.fewer_than": _within(0, 1000),
+}
+
+
+def get(session: Session, path: str) -> Any:
+    """A field by its path: "model.batch"."""
+    value: Any = session
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def problems(session: Session) -> list[tuple[str, str]]:
+    """(path of the field, what is wrong with it) for each value that is none."""
+    found = [
+        (path, f"{path.rpartition('.')[2]} is {str(get(session, path))[:40]!r}")
+        for path, fits in _RANGES.items()
+        if not fits(get(session, path))
+    ]
+    model = session.model
+    if not model.digest and model.name not in SAMPLES:
+        found.append(("model.name", f"no sample is called {model.name[:40]!r}"))
+    if session.ir in ENGINES and model.gradient not in gradients(session.ir):
+        found.append(("model.gradient", f"gradient is {model.gradient[:40]!r}"))
+    if session.ir in ENGINES and session.pipeline:
+        try:
+            read_pipeline(session.ir, session.pipeline)
+        except ValueError as wrong:
+            found.append(("pipeline", str(wrong)[:300]))
+    return found
+
+
+def pipeline_text(session: Session) -> str:
+    """The pipeline in full, the default one as well."""
+    model = session.model
+    if session.pipeline:
+        return session.pipeline
+    gradient = model.gradient if model.training else "tvm"
+    return str(default_pipeline(session.ir, model.training, gradient))
