@@ -460,6 +460,7 @@ class _Engine:
             if lost and not self.begun and not self.kill_at and not self.closed:
                 with self.changed:
                     status, output, _ = self.drop_child()
+                    self.replay_after(job)
                 words = "the %s engine's process %s before %s had begun, which is asked again\n%s"
                 _log.warning(words, self.ir, _fate(status), job.method, output)
                 lost = not self.converse(job)
@@ -529,6 +530,8 @@ class _Engine:
                     what, number, *rest = wire.loads(data)
                 except Exception as error:  # unpickling raises whatever is wrong with the bytes
                     what, number, rest = "error", job._number, [_unreadable(error, self.ir)]
+                if number != job._number and what not in ("progress", "waits"):
+                    continue  # what it was asked when it stood by
                 if what == "progress":
                     self.report(job, *rest)
                 elif what == "begun":
@@ -593,6 +596,7 @@ class _Engine:
         with self.changed:
             child.signal(signal.SIGKILL)
             self.drop_child()
+            self.replays = _REPLAYS
         return True
 
     def ready_child(self, job: Job) -> _Child | None:
@@ -606,6 +610,8 @@ class _Engine:
         with self.changed:
             try:
                 if placed and not self.closed and not job.done:
+                    if self.child is None:
+                        self.child = STANDBY.take(self.ir, self.session)
                     self.child = self.child or _Child(self.ir, self.session)
                     return self.child
                 return None
@@ -618,6 +624,74 @@ class _Engine:
         child, self.child = self.child, None
         PLACES.leave(self)
         return child.end() if child is not None else (0, "", False)
+
+
+class Standby:
+    """One process that is warm, for whichever engine of its kind needs one next."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._child: _Child | None = None
+        self._kind: tuple[str, str | None] = "", None
+        self._left = 0  # of its calls, not yet answered
+
+    def keep(
+        self, ir: str, *calls: tuple[str, tuple[Any, ...]], session: str | None = None
+    ) -> None:
+        """Have one, which makes these calls while it waits, for what they import.
+
+        Args:
+            ir, session: as of an `EngineClient`.
+        """
+        with self._lock:
+            if self._child is not None and self._kind == (ir, session) and self._child.running():
+                return
+            self._end()
+            self._child, self._kind, self._left = _Child(ir, session), (ir, session), len(calls)
+            for method, arguments in calls:
+                self._child.conn.send((0, method, pickle.dumps((arguments, {})), {}))
+
+    def take(self, ir: str, session: str | None) -> _Child | None:
+        """The process, for an engine that needs one; None where there is none for it."""
+        with self._lock:
+            fits = self._kind == (ir, session)
+            if self._child is None or not fits or not self._child.running():
+                if PLACES.most and not PLACES.free:
+                    self._end()  # the new one takes its place
+                return None
+            child, self._child = self._child, None
+            return child
+
+    def is_of(self, ir: str) -> bool:
+        """Whether there is one of an IR that is ready."""
+        return self.ready and self._kind[0] == ir
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is one, and it has made its calls."""
+        with self._lock:
+            try:
+                while self._child is not None and self._left and self._child.conn.poll():
+                    what, *_ = wire.loads(self._child.conn.recv_bytes(wire.MOST_BYTES))
+                    self._left -= what in ("result", "error", "gone")
+            except (EOFError, OSError, pickle.UnpicklingError):
+                self._end()
+            return self._child is not None and not self._left
+
+    def end(self) -> None:
+        """End it."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.signal(signal.SIGKILL)
+            child.end()
+
+
+STANDBY = Standby()
+"""The app's own: one at most, whatever the IR."""
 
 
 def _unreadable(error: Exception, ir: str) -> EngineError:

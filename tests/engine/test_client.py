@@ -17,7 +17,7 @@ import pytest
 from place import ROOT, SESSIONS
 from relascope.core.errors import EngineError
 from relascope.engine.building.explain import explain
-from relascope.engine.client import EngineClient, _death
+from relascope.engine.client import STANDBY, EngineClient, _death
 from relascope.engine.limits import Limits
 from relascope.engine.places import PLACES
 from relascope.engine.protocol import wire
@@ -356,6 +356,25 @@ def test_so_many_engines_and_no_more(monkeypatch):
         assert waiting.result(LONG) == 1, "a place became free"
         assert first.call("count") == 1, "the other was idle, and rests"
         assert not second.alive
+
+
+def test_one_stands_by_for_whoever_needs_it_next(client):
+    pids = set()
+    try:
+        for needs in (lambda: None, lambda: os.kill(client.pid, signal.SIGKILL)):
+            STANDBY.keep("fake", ("load", (3,)), session=FAKE)
+            assert wait_until(lambda: STANDBY.is_of("fake"))
+            needs()
+            assert client.call("loaded") == [3], "that is what it did when it stood by"
+            assert not STANDBY.ready
+            pids.add(client.pid)
+        assert len(pids) == 2
+        STANDBY.keep("fake", session=FAKE)
+        assert STANDBY.ready
+        assert STANDBY.take("relax", None) is None
+    finally:
+        STANDBY.end()
+    assert not STANDBY.ready
 
 
 def test_an_engine_that_rests_starts_again(client):

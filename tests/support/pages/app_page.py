@@ -6,5 +6,6 @@ from engines import shared_fake
 from place import ROOT
 from relascope.viz.panels.shell import spare
 
+spare.REFILL_AFTER = 1e6
 spare.EngineClient = shared_fake
 runpy.run_path(str(ROOT / "app.py"))

@@ -6,5 +6,6 @@ from engines import shared
 from place import ROOT
 from relascope.viz.panels.shell import spare
 
+spare.REFILL_AFTER = 1e6
 spare.EngineClient = lambda ir: shared(ir, f"narrow_bert:{ir}")
 runpy.run_path(str(ROOT / "app.py"))

@@ -1,4 +1,4 @@
-"""Engines: one for each browser session, and one kept warm so that the next session starts fast.
+"""Engines: one for each browser session, and a warm process for the next that starts or falls.
 
 An engine outlives its tab by less than a minute, and rests while nobody asks it anything. Nothing
 is lost by that: a desk keeps its answers, and asks in full when the person comes back.
@@ -10,19 +10,19 @@ import os
 import threading
 import time
 import weakref
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from relascope.engine.client import EngineClient
+from relascope.engine.client import STANDBY, EngineClient
 from relascope.engine.limits import Limits, of_page
 from relascope.engine.places import PLACES, most_of_page
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.panels.shell.desk import Desk
 
-REFILL_AFTER = 20.0  # seconds; a new engine must not take the cores from the first model
+REFILL_AFTER = 20.0  # seconds; a new process must not take the cores from the first model
 LOOK = 3.0  # seconds; how often it is looked who is still there
 GONE = 25.0  # seconds; a page that is reloaded, or a network that falters, is back by then
 IDLE = float(os.environ.get("RELASCOPE_IDLE_SECONDS") or 600.0)  # in a tab that is open
@@ -34,32 +34,31 @@ class Seat:
 
     desk: weakref.ref[Desk]
     session: str
-    seen: float = field(default_factory=time.monotonic)
+    seen: float
 
 
 class Engines:
-    """The engines of all sessions of this server, and the one spare."""
+    """The engines of all sessions of this server, and the one spare process (`STANDBY`)."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seats: list[Seat] = []
-        self._spare: tuple[str, EngineClient] | None = None
         self._wanted: tuple[str, ModelSource] | None = None  # for the next spare
         self._refill_at = 0.0
         PLACES.most = most_of_page()
         threading.Thread(target=_look_after, args=(weakref.ref(self),), daemon=True).start()
 
     def take(self, ir: str, first: ModelSource, session: str) -> Desk:
-        """A desk with an engine of its own, the spare one where that speaks the IR."""
+        """A desk with an engine of its own, which gets the spare process where that fits."""
+        client = EngineClient(ir)
+        client.limit(of_page())
+        client.warm()
+        client.submit("load", first)
+        desk = Desk(client)
         with self._lock:
-            spare, self._spare = self._spare, None
-            self._wanted, self._refill_at = (ir, first), time.monotonic() + REFILL_AFTER
-        if spare is not None and spare[0] != ir:
-            spare[1].close()
-            spare = None
-        desk = Desk(spare[1] if spare is not None else _started(ir, first))
-        with self._lock:
-            self._seats.append(Seat(weakref.ref(desk), session))
+            now = time.monotonic()
+            self._seats.append(Seat(weakref.ref(desk), session, now))
+            self._wanted, self._refill_at = (ir, first), now + REFILL_AFTER
         return desk
 
     def look(self) -> None:
@@ -78,15 +77,13 @@ class Engines:
                 desk.client.rest(busy=True)
             elif (desk.client.idle or 0.0) > IDLE:
                 desk.client.rest()
-        here = any(now - s.seen <= GONE for s in seats)
-        old = None
-        with self._lock:
-            if not here:
-                old, self._spare = self._spare, None
-            elif self._spare is None and self._wanted and now > self._refill_at and PLACES.free:
-                self._spare = self._wanted[0], _started(*self._wanted)
-        if old is not None:
-            old[1].close()
+        if not any(now - s.seen <= GONE for s in seats):
+            STANDBY.end()
+        elif self._wanted is None or STANDBY.is_of(self._wanted[0]) or not PLACES.free:
+            self._refill_at = now + REFILL_AFTER
+        elif now > self._refill_at:
+            ir, first = self._wanted
+            STANDBY.keep(ir, ("describe", ()), ("load", (first,)))
 
 
 def _look_after(engines: weakref.ref[Engines]) -> None:
@@ -94,14 +91,6 @@ def _look_after(engines: weakref.ref[Engines]) -> None:
         them.look()
         del them
         time.sleep(LOOK)
-
-
-def _started(ir: str, first: ModelSource) -> EngineClient:
-    client = EngineClient(ir)
-    client.limit(of_page())
-    client.warm()
-    client.submit("load", first)
-    return client
 
 
 def _connected(session: str) -> bool:
