@@ -1,5 +1,7 @@
-"""The page: `streamlit run app.py`."""
+"""The page behind its gate: `streamlit run app.py`."""
 
-from relascope.viz.page import main
+from streamlit.starlette import App
 
-main()
+from relascope.viz.gate import gated
+
+app = App("viz/page.py", **gated())

@@ -18,6 +18,8 @@ from relascope.engine.places import MOST
 from relascope.engine.registry import ENGINES
 from relascope.engine.relay.tvm.find import SETTING, WHEEL, check_platform
 
+TOKEN = "RELASCOPE_TOKEN"  # as `viz.gate` reads it, which imports Streamlit
+
 
 def page_options(command: argparse.ArgumentParser) -> None:
     """Where the page is served."""
@@ -25,6 +27,8 @@ def page_options(command: argparse.ArgumentParser) -> None:
         "--port", type=int, metavar="N", help="8501 or the next free one otherwise"
     )
     command.add_argument("--no-browser", action="store_true", help="open no window for it")
+    about = "let in whoever reaches the port, without the printed link's token"
+    command.add_argument("--no-token", action="store_true", help=about)
     about = "engines at once, in all tabs together; by the machine's memory otherwise"
     command.add_argument("--engines", type=positive, metavar="N", help=about)
     limits(command)
@@ -39,7 +43,7 @@ def relay_options(command: argparse.ArgumentParser) -> None:
 
 def page(args: argparse.Namespace, connect: Connect) -> Document:
     """Open the page in a browser and serve it until Ctrl-C."""
-    script = next(f for folder in FOLDERS if (f := folder / "viz" / "page.py").is_file())
+    script = next(f for folder in FOLDERS if (f := folder / "viz" / "app.py").is_file())
     command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += ["--server.port", str(args.port)] if args.port is not None else []
     command += ["--server.headless", "true"] if args.no_browser else []
@@ -47,6 +51,7 @@ def page(args: argparse.Namespace, connect: Connect) -> Document:
     calls = ",".join(f"{kind}={seconds:g}" for kind, seconds in args.limit_calls.items())
     given = {SECONDS: args.limit_seconds, MEMORY: args.limit_memory, CALLS: calls}
     given[MOST] = args.engines
+    given[TOKEN] = "off" if args.no_token else ""
     limits = {name: str(value) for name, value in given.items() if value}
     os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path, **limits})
 

@@ -23,6 +23,7 @@ from browser import LONG, Server, browsing  # noqa: E402
 def own_settings(tmp_path_factory) -> None:
     """No test reads or changes what the page, or tuning, keeps for the person who runs it."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+    os.environ["RELASCOPE_TOKEN"] = "off"  # what asks for one has tests of its own
     os.environ["RELASCOPE_ALONE"] = "0"  # tests time small things beside each other
     os.environ["RELASCOPE_RECORDS"] = str(tmp_path_factory.mktemp("records"))
 

@@ -1,4 +1,4 @@
-"""The page: a sidebar that says what to look at, and one tab per job. Run `streamlit run app.py`.
+"""The page: a sidebar that says what to look at, and one tab per job.
 
 This file only composes panels. It imports no TVM and no torch: engines live in child processes.
 """
@@ -12,6 +12,7 @@ from relascope.core.place import check_python
 from relascope.engine.limits import of_page
 from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
+from relascope.viz import gate
 from relascope.viz.panels import code, cut, graph, side_by_side, steps, time
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import boundary, plain_text, show_error, style, waiting
@@ -19,6 +20,12 @@ from relascope.viz.panels.shell.spare import desk_of_session
 from relascope.viz.sessions.state import TABS
 
 _SHOWN = (graph.show, steps.show, cut.show, time.show, side_by_side.show, code.show)
+
+_NO_GATE = (
+    "The page is not served without asking for its token.",
+    "viz/page.py",
+    f"Start it with `relascope` or `streamlit run app.py`; {gate.VARIABLE}=off asks for no token.",
+)
 
 
 def main() -> None:
@@ -31,6 +38,8 @@ def main() -> None:
     state.progress_shown = []
     try:
         check_python()
+        if not gate.stands():
+            raise EngineError("usage", *_NO_GATE)
         enter_named()
         of_page()
     except EngineError as error:

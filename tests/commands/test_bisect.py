@@ -355,7 +355,7 @@ def page(monkeypatch, connect):
     monkeypatch.setattr(spare, "EngineClient", connect)
     monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
     st.cache_resource.clear()
-    page = AppTest.from_file(ROOT / "app.py", default_timeout=LONG)
+    page = AppTest.from_file(ROOT / "viz" / "page.py", default_timeout=LONG)
     settle(page.run())
     page.session_state["keep_tab"] = "Passes"
     yield page

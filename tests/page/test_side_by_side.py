@@ -48,7 +48,7 @@ def new_page(clients):
     """Opens the page, as a browser does that has not been here in this session."""
 
     def open_it():
-        return settle(AppTest.from_file(ROOT / "app.py", default_timeout=LONG).run())
+        return settle(AppTest.from_file(ROOT / "viz" / "page.py", default_timeout=LONG).run())
 
     return open_it
 

@@ -114,7 +114,7 @@ def test_a_run_goes_on_while_another_tab_is_looked_at(tab):
 
 def test_records_are_there_after_a_reload(tab):
     settle(tune(listed(tab), 3))
-    again = AppTest.from_file(ROOT / "app.py", default_timeout=LONG)
+    again = AppTest.from_file(ROOT / "viz" / "page.py", default_timeout=LONG)
     settle(again.run())
     open_tab(again, "Compile & time")
     assert "The records of this target hold 6 measurements of 2 kernels" in words(again)

@@ -46,7 +46,7 @@ class Server:
 
     def __init__(self, script: Path, env: dict[str, str] | None = None) -> None:
         self.script = script
-        self.env = {**os.environ, **(env or {})}
+        self.env = {"RELASCOPE_TOKEN": "off", **os.environ, **(env or {})}
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
 
@@ -80,6 +80,8 @@ class Server:
                 with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2) as answer:
                     if answer.status == 200:
                         return
+            except urllib.error.HTTPError:  # it asks for a token, so it is there
+                return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
         raise RuntimeError(f"streamlit did not answer within {seconds:.0f} s")

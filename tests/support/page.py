@@ -22,7 +22,7 @@ def page(monkeypatch):
     monkeypatch.setattr(spare, "EngineClient", lambda ir: client)
     monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
     st.cache_resource.clear()
-    yield settle(AppTest.from_file(ROOT / "app.py", default_timeout=LONG).run())
+    yield settle(AppTest.from_file(ROOT / "viz" / "page.py", default_timeout=LONG).run())
     client.stop()
 
 
