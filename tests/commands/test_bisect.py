@@ -15,7 +15,7 @@ import page_session
 import relascope.commands.main as cli
 from engines import shared
 from page import LONG, settle
-from place import ROOT
+from place import PAGES
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import step as stepping
@@ -355,7 +355,7 @@ def page(monkeypatch, connect):
     monkeypatch.setattr(spare, "EngineClient", connect)
     monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
     st.cache_resource.clear()
-    page = AppTest.from_file(ROOT / "viz" / "page.py", default_timeout=LONG)
+    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
     settle(page.run())
     page.session_state["keep_tab"] = "Passes"
     yield page

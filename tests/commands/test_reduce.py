@@ -20,7 +20,7 @@ import relascope.commands.main as cli
 from engines import shared
 from graphs import chain
 from page import LONG, settle
-from place import ROOT
+from place import PAGES
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.faults import bundle, replay
@@ -525,7 +525,7 @@ def page(monkeypatch, connect):
     monkeypatch.setattr(spare, "EngineClient", connect)
     monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
     st.cache_resource.clear()
-    page = AppTest.from_file(ROOT / "viz" / "page.py", default_timeout=LONG)
+    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
     settle(page.run())
     page.session_state["keep_tab"] = "Passes"
     yield page

@@ -3,12 +3,12 @@
 from streamlit.testing.v1 import AppTest
 
 from page import INFERENCE, LONG, open_tab, settle, words
-from place import ROOT
+from place import PAGES
 
 
 def opened(**query):
     """The page as one opens it by an address."""
-    page = AppTest.from_file(ROOT / "app.py", default_timeout=LONG)
+    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
     page.query_params.update(query)
     return settle(page.run())
 

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 import page_session
 from engines import shared
 from page import LONG, open_tab, words
-from place import ROOT
+from place import PAGES
 from relascope.core.errors import EngineError
 from relascope.viz.panels.shell import settings, spare
 
@@ -48,7 +48,7 @@ def new_page(clients):
     """Opens the page, as a browser does that has not been here in this session."""
 
     def open_it():
-        return settle(AppTest.from_file(ROOT / "viz" / "page.py", default_timeout=LONG).run())
+        return settle(AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG).run())
 
     return open_it
 

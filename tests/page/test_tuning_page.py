@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 import fake_tuning
 from page import LONG, open_tab, settle, words
-from place import ROOT
+from place import PAGES
 from relascope.core.graph import TensorType
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
@@ -114,7 +114,7 @@ def test_a_run_goes_on_while_another_tab_is_looked_at(tab):
 
 def test_records_are_there_after_a_reload(tab):
     settle(tune(listed(tab), 3))
-    again = AppTest.from_file(ROOT / "viz" / "page.py", default_timeout=LONG)
+    again = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
     settle(again.run())
     open_tab(again, "Compile & time")
     assert "The records of this target hold 6 measurements of 2 kernels" in words(again)

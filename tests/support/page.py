@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from engines import shared
-from place import ROOT
+from place import PAGES
 from relascope.passes.catalogue import default_pipeline
 from relascope.viz.panels.shell import spare
 
@@ -22,7 +22,7 @@ def page(monkeypatch):
     monkeypatch.setattr(spare, "EngineClient", lambda ir: client)
     monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
     st.cache_resource.clear()
-    yield settle(AppTest.from_file(ROOT / "viz" / "page.py", default_timeout=LONG).run())
+    yield settle(AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG).run())
     client.stop()
 
 
