@@ -112,11 +112,16 @@ def note_types(model: Model) -> None:
                 value.inferTypeFrom(made.meta["val"])
 
 
+def _is_double(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not value.dim() and value.dtype == torch.float64
+
+
 class _Writer:
     def __init__(self, model: Model, known: Callable[[str], bool], frontend: str) -> None:
         self.model, self.flat, self.known, self.frontend = model, model.flat, known, frontend
         self.graph = Graph()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.loaded = isinstance(model.module, torch.jit.ScriptModule)
         self.values: dict[str, Any] = {}
         self.constants: dict[str, torch.Tensor] = {}
         self.origin = Origin("", "", -1)
@@ -143,6 +148,9 @@ class _Writer:
         outputs = [v.debugName() for v in node.outputs()]
         if kind == "prim::Constant":
             result = node.output().toIValue() if node.output().type().kind() != "NoneType" else None
+            if self.loaded and _is_double(result):
+                # A Python number stands in a file as a tensor, but counts as a number.
+                result = result.item()
         elif kind in ("prim::ListConstruct", "prim::TupleConstruct"):
             result = list(inputs)
         elif kind in ("prim::ListUnpack", "prim::TupleUnpack"):
