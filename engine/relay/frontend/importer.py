@@ -34,6 +34,7 @@ from relascope.engine.pytorch.model import Model, tensor_type
 from relascope.engine.pytorch.operators.edges import refused_gradient
 from relascope.engine.pytorch.trace_to_fx import note_types
 from relascope.engine.pytorch.unlike import note_updates, unconverted
+from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.engine.relay.frontend.converters import Converter
 from relascope.passes.relay.ir.program import RelayProgram
 
@@ -90,6 +91,11 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     mod["main"] = relay.Function(arguments, relay.bind(made.body, copies))
     mod = relay.transform.InferType()(mod)
     outputs, used = mod["main"].ret_type, {n: t for n, t in tensors.items() if n in variables}
+    found = tensor_types(outputs)[: len(model.outputs_flat)]
+    if found != model.outputs_flat:  # a file does not tell the types behind what it refuses
+        kinds = [", ".join(map(str, kinds)) for kinds in (found, model.outputs_flat)]
+        message = f"Relay's PyTorch frontend makes a model of {kinds[0]}, and PyTorch {kinds[1]}."
+        raise EngineError("operator", message, model.source.model)
     return RelayProgram(
         mod=mod,
         params={n: tvm.nd.array(t.detach().cpu().numpy()) for n, t in used.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from tvm import relay
+from tvm import relay, tir
 from tvm.relay.frontend import pytorch as tvm_frontend
 from tvm.relay.frontend.common import set_span
 from tvm.topi.utils import get_const_tuple
@@ -13,6 +13,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.pytorch.flat_trace import Origin
 from relascope.engine.pytorch.in_place import FOLLOWED
+from relascope.engine.pytorch.unlike import REWRITE
 
 _BY_CONDITION = ("where",)  # a condition stays one
 _OF_BOOLS = "add scatter_add scatter scatter_reduce index_put sort argsort sign max min amax amin"
@@ -113,8 +114,13 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
             if made is None and wanted and value.uses():
                 message = f"Relay's PyTorch frontend leaves out one of the results of {kind}."
                 raise EngineError("operator", message, where)
-            typed = self.infer_type(made) if isinstance(made, relay.Expr) and wanted else None
-            if not isinstance(typed, relay.TensorType) or wanted is None:
+            typed = self.infer_type(made) if isinstance(made, relay.Expr) else None
+            if not isinstance(typed, relay.TensorType):
+                continue
+            if any(isinstance(d, tir.Any) for d in typed.shape):
+                message = f"What shape {kind} makes depends on values, and shapes are static here."
+                raise EngineError("operator", message, where, REWRITE)
+            if wanted is None:
                 continue
             found = TensorType(tuple(get_const_tuple(typed.shape)), typed.dtype)
             if found.shape == wanted.shape and self._castable(kind, found.dtype, wanted.dtype):
