@@ -1,0 +1,231 @@
+"""Use the page in several browsers at once for a while, and see that nothing is mixed up or lost.
+
+Run `python bench/soak.py` from the project's root; `--minutes M` (15 otherwise), `--browsers N`
+(8). Each browser is a session of its own, with batch sizes that no other has. It chooses models and
+batches, steps the passes, takes the gradient, compiles and times, cancels and reloads, and after
+each looks whether what is shown is its own: the batch stands in the table of arguments. Counted are
+errors on the page and in the browser, results of another browser, and the app's own memory: the
+mean of the last fifth over that of the first fifth behind the warm-up, which is the first third.
+Then the tabs are closed, and the engines are counted until there are none. Returns 1 where there is
+an error, a result of somebody else, more than 5 % more memory, or an engine a minute later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import statistics
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import common
+from common import ROOT
+
+from browser import CHROMIUM, LONG, Server
+from faults import MARK, marked
+from relascope.engine.limits import resident
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+MODELS = ("MLP", "BERT self-attention", "Vision transformer", "MLP")
+GROWTH = 1.05
+ENDED = 60.0  # s
+_SETTLED = (
+    "() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
+    " && !document.querySelector('[data-testid=stProgress]')"
+)
+
+
+_CELLS = "[...document.querySelectorAll('[data-testid=stDataFrame] td')].map(e => e.textContent)"
+
+
+@dataclass
+class Counts:
+    """What was seen."""
+
+    actions: int = 0
+    errors: list[str] = field(default_factory=list)
+    mixed: list[str] = field(default_factory=list)
+    memory: list[tuple[float, float]] = field(default_factory=list)  # s, MiB
+
+
+class Visitor:
+    """One browser, and what its person does."""
+
+    def __init__(self, number: int, of: int, url: str, page: Page, counts: Counts) -> None:
+        self.number, self.of, self.url, self.page, self.counts = number, of, url, page, counts
+        self.batch = 0
+        self.draw = random.Random(number)
+        page.on("pageerror", lambda error: self.wrong(f"in the browser: {error}"))
+
+    def wrong(self, what: str) -> None:
+        self.counts.errors.append(f"browser {self.number}: {what}"[:300])
+
+    async def settle(self) -> None:
+        for _ in range(2):
+            await self.page.wait_for_function(_SETTLED, timeout=5 * LONG)
+            await self.page.wait_for_timeout(300)
+
+    async def open(self) -> None:
+        ir = ("Relay", "Relax")[self.number % 2]
+        await self.page.goto(f"{self.url}/?ir={ir}")
+        await self.page.get_by_role("tab", name="Graph").wait_for(timeout=5 * LONG)
+        await self.settle()
+        name = MODELS[self.number % len(MODELS)]
+        await self.page.get_by_role("combobox", name="Model").click()
+        await self.page.get_by_role("option", name=name, exact=True).click()
+        await self.another_batch()
+
+    async def another_batch(self) -> None:
+        """A batch size that no other browser has."""
+        self.batch = self.number + 1 + self.of * self.draw.randrange(1, 6)
+        field = self.page.get_by_role("spinbutton", name="Batch")
+        await field.fill(str(self.batch))
+        await field.press("Enter")
+        await self.settle()
+
+    async def tab(self, name: str) -> None:
+        await self.page.get_by_role("tab", name=name).click()
+        await self.settle()
+
+    async def act(self) -> None:
+        """One thing that a person does, and a look at what is shown then."""
+        what = self.draw.choice(("batch", "batch", "passes", "mode", "time", "cancel", "reload"))
+        if what == "batch":
+            await self.another_batch()
+        elif what == "passes":
+            await self.tab("Passes")
+        elif what == "mode":
+            await self.page.get_by_text(self.draw.choice(("Inference", "Training"))).first.click()
+            await self.settle()
+        elif what == "time":
+            await self.tab("Compile & time")
+            await self.page.get_by_role("button", name="Run", exact=True).click()
+            await self.settle()
+        elif what == "cancel":
+            self.batch = self.number + 1 + self.of * self.draw.randrange(6, 9)
+            field = self.page.get_by_role("spinbutton", name="Batch")
+            await field.fill(str(self.batch))
+            await field.press("Enter")
+            cancel = self.page.get_by_role("button", name="Cancel")
+            if await cancel.count():
+                await cancel.first.click()
+            await self.settle()
+            again = self.page.get_by_role("button", name="Try again")
+            if await again.count():
+                await again.first.click()
+                await self.settle()
+        else:
+            await self.open()
+        await self.look(what)
+        self.counts.actions += 1
+
+    async def look(self, what: str) -> None:
+        """Whether the page shows errors, or another's batch."""
+        await self.tab("Graph")
+        for kind in ("stException", "stAlertContentError"):
+            found = self.page.get_by_test_id(kind)
+            if await found.count():
+                self.wrong(f"after {what}: {await found.first.inner_text()}")
+        cells = await self.page.evaluate(_CELLS)
+        if not any(cell.startswith(f"{self.batch}×") for cell in cells):
+            said = f"browser {self.number} after {what}: no {self.batch} in {' '.join(cells)}"
+            self.counts.mixed.append(said[:300])
+
+
+async def soak(server: Server, browsers: int, minutes: float) -> Counts:
+    """Let so many browsers work for so long."""
+    from playwright.async_api import async_playwright
+
+    counts, ends = Counts(), time.monotonic() + 60 * minutes
+    began = time.monotonic()
+
+    async def weigh() -> None:
+        while time.monotonic() < ends:
+            now = time.monotonic() - began
+            counts.memory.append((now, resident(server.process.pid) / 2**20))
+            await asyncio.sleep(2)
+
+    async with async_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu"]
+        browser = await playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
+
+        async def visit(number: int) -> None:
+            context = await browser.new_context(viewport={"width": 1280, "height": 900})
+            context.set_default_timeout(5 * LONG)
+            visitor = Visitor(number, browsers, server.url, await context.new_page(), counts)
+            try:
+                await visitor.open()
+                while time.monotonic() < ends:
+                    await visitor.act()
+            except Exception as error:  # a browser that is stuck is one error of the soak
+                visitor.wrong(f"{type(error).__name__}: {error}")
+            await context.close()
+
+        await asyncio.gather(weigh(), *(visit(n) for n in range(browsers)))
+        await browser.close()
+    return counts
+
+
+def engines() -> int:
+    """How many of our engines run."""
+    return sum("relascope.engine.worker" in command_of(pid) for pid in marked())
+
+
+def command_of(pid: int) -> str:
+    """A process's command line; "" where it has just ended."""
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8") as file:
+            return file.read().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def main() -> int:
+    """Soak, print, and return 0 where all bars are met."""
+    parser = common.options(__doc__, samples=False, repeats=0)
+    parser.add_argument("--minutes", type=float, default=15.0, metavar="M")
+    parser.add_argument("--browsers", type=int, default=8, metavar="N")
+    args = parser.parse_args()
+    os.environ[MARK] = uuid.uuid4().hex
+    with Server(ROOT / "app.py") as server:
+        counts = asyncio.run(soak(server, args.browsers, args.minutes))
+        closed, most = time.monotonic(), engines()
+        while engines() and time.monotonic() - closed < 3 * ENDED:
+            time.sleep(0.5)
+        took, left = time.monotonic() - closed, engines()
+    last = counts.memory[-1][0]
+    warm = [m for at, m in counts.memory if last / 3 <= at < last * 8 / 15]
+    grown = [m for at, m in counts.memory if at >= last * 0.8]
+    growth = statistics.mean(grown) / statistics.mean(warm)
+    row = {
+        "minutes": args.minutes,
+        "browsers": args.browsers,
+        "actions": counts.actions,
+        "errors": len(counts.errors),
+        "mixed_up": len(counts.mixed),
+        "memory_mib": round(statistics.mean(grown)),
+        "growth": round(growth, 3),
+        "engines": most,
+        "ended_s": round(took, 1),
+    }
+    print("\n".join([*counts.errors, *counts.mixed]))
+
+    def missed(row: common.Row) -> list[str]:
+        bars = {
+            "errors": bool(counts.errors),
+            "mixed-up results": bool(counts.mixed),
+            f"memory grew to {growth:.3f}": growth > GROWTH,
+            f"{left} engines after {took:.0f} s": left > 0 or took > ENDED,
+        }
+        return [words for words, is_so in bars.items() if is_so]
+
+    return common.finish(args, [row], missed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
