@@ -94,11 +94,24 @@ def install_relay(args: argparse.Namespace, connect: Connect) -> Document:
 
 def _look(ir: str, connect: Connect) -> Document:
     """What an engine says of itself, or why there is none."""
-    row: Document = {"engine": ir, "version": None, "path": None, "targets": [], "error": None}
+    row: Document = {
+        "engine": ir,
+        "version": None,
+        "path": None,
+        "targets": [],
+        "room": [],
+        "error": None,
+    }
     try:
         with Engine(argparse.Namespace(engine=ir), connect) as ask:
             info = ask("describe")
     except EngineError as error:
         return {**row, "error": error.to_json()}
     targets = [t.name for t in info.targets if t.runs_here]
-    return {**row, "version": info.version, "path": info.path, "targets": targets}
+    return {
+        **row,
+        "version": info.version,
+        "path": info.path,
+        "targets": targets,
+        "room": list(info.room),
+    }

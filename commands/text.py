@@ -34,6 +34,7 @@ def engines(document: Document) -> str:
         else:
             lines.append(f"{row['engine']}: TVM {row['version']} in {row['path']}")
             lines += [f"  runs {target}" for target in row["targets"]]
+            lines.append(f"  works in a room with {', '.join(row['room']) or 'nothing kept out'}")
     return "\n".join(lines)
 
 

@@ -22,7 +22,8 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import wait as wait_for
@@ -30,6 +31,7 @@ from typing import IO, Any
 
 from relascope.core.errors import EngineError
 from relascope.core.place import IMPORT_ROOT, with_import_root
+from relascope.core.scratch import Scratch
 from relascope.engine.limits import (
     NO_LIMITS,
     Limits,
@@ -40,7 +42,8 @@ from relascope.engine.limits import (
     resident,
 )
 from relascope.engine.places import PLACES
-from relascope.engine.protocol import wire
+from relascope.engine.protocol import records, wire
+from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.registry import ENGINES
 from relascope.engine.turns import shared_file
 
@@ -258,10 +261,43 @@ class EngineClient:
         self.close()
 
 
+@dataclass(frozen=True)
+class Wants:
+    """What an engine may do beyond what its room allows, because a request needs it.
+
+    Args:
+        network: reach other machines.
+        folders: that it may write to.
+    """
+
+    network: bool = False
+    folders: frozenset[str] = frozenset()
+
+    def with_(self, method: str, arguments: Iterable[Any]) -> Wants:
+        """And what a request needs: a fleet's tracker, a folder to leave files in."""
+        given = tuple(arguments)
+        network = self.network or any(isinstance(a, Fleet) for a in given)
+        named = {a for a in given if method == "compile" and isinstance(a, str) and a}
+        return Wants(network, self.folders | named)
+
+    def options(self) -> list[str]:
+        """Of the process's command line; the folders are made where they can be."""
+        folders = [*self.folders]
+        with contextlib.suppress(RuntimeError):  # a user without a home
+            folders.append(str(records.root()))
+        for folder in folders:
+            with contextlib.suppress(OSError):  # which is told where it is written to
+                os.makedirs(folder, exist_ok=True)
+        there = [os.path.abspath(f) for f in folders if os.path.isdir(f)]
+        return [*(["--network"] if self.network else []), *(f"--writes={f}" for f in there)]
+
+
 class _Child:
     """A process, its socket, and the file that its output goes to."""
 
-    def __init__(self, ir: str, session: str | None) -> None:
+    def __init__(self, ir: str, session: str | None, wants: Wants) -> None:
+        self.wants = wants
+        self.folder = Scratch()
         handle, name = tempfile.mkstemp(prefix="relascope-")
         os.close(handle)
         # Appending, so that the file can be cut short while the child writes to it.
@@ -271,6 +307,7 @@ class _Child:
         command = [sys.executable, "-X", "faulthandler", "-m", "relascope.engine.worker"]
         command += ["--ir", ir, "--fd", str(theirs.fileno())]
         command += ["--session", session] if session else []
+        command += ["--folder", self.folder.name, *wants.options()]
         turns = shared_file()
         command += ["--turns", str(turns)] if turns >= 0 else []
         self.had_run_out = 0  # `out_of_memory` before its last request
@@ -286,6 +323,7 @@ class _Child:
         except BaseException:
             self.conn.close()
             self.log.close()
+            self.folder.cleanup()
             raise
         finally:
             theirs.close()
@@ -328,6 +366,7 @@ class _Child:
         status = self.process.wait()
         output = self.output()
         self.log.close()
+        self.folder.cleanup()
         return status, output, out_of_memory() > self.had_run_out
 
 
@@ -341,6 +380,7 @@ class _Engine:
         self.changed = threading.Condition(threading.RLock())
         self.waiting: collections.deque[Job] = collections.deque()
         self.running: Job | None = None
+        self.wants = Wants()
         self.idle_since = time.monotonic()
         self.begun = False  # whether the session has set to work on the running one
         self.known: tuple[str, bytes] | None = None  # the last of `_REPLAYED` that was answered
@@ -359,6 +399,7 @@ class _Engine:
             raise EngineError("usage", message, method, "Pass plain data.") from error
         job = Job(self, next(self.numbers), method, payload)
         with self.changed:
+            self.wants = self.wants.with_(method, (*args, *kwargs.values()))
             if self.closed:
                 raise EngineError("usage", "This engine is closed.", where=method)
             self.waiting.append(job)
@@ -610,9 +651,14 @@ class _Engine:
         with self.changed:
             try:
                 if placed and not self.closed and not job.done:
-                    if self.child is None:
+                    if self.child is not None and self.child.wants != self.wants:
+                        # It is in a room, which nobody can widen.
+                        self.child.signal(signal.SIGKILL)
+                        self.child.end()
+                        self.child = None
+                    if self.child is None and self.wants == Wants():
                         self.child = STANDBY.take(self.ir, self.session)
-                    self.child = self.child or _Child(self.ir, self.session)
+                    self.child = self.child or _Child(self.ir, self.session, self.wants)
                     return self.child
                 return None
             finally:
@@ -647,7 +693,11 @@ class Standby:
             if self._child is not None and self._kind == (ir, session) and self._child.running():
                 return
             self._end()
-            self._child, self._kind, self._left = _Child(ir, session), (ir, session), len(calls)
+            self._child, self._kind, self._left = (
+                _Child(ir, session, Wants()),
+                (ir, session),
+                len(calls),
+            )
             for method, arguments in calls:
                 self._child.conn.send((0, method, pickle.dumps((arguments, {})), {}))
 

@@ -20,15 +20,18 @@ import importlib
 import os
 import pickle
 import queue
+import shutil
 import signal
 import sys
 import threading
 import traceback
 from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NoReturn
 
 from relascope.core.errors import EngineError
+from relascope.engine import room
 from relascope.engine.building.explain import explain
 from relascope.engine.limits import WATCHED, Unit
 from relascope.engine.protocol import wire
@@ -48,8 +51,16 @@ def main() -> None:
     parser.add_argument("--fd", required=True, type=int)
     parser.add_argument("--session", default="", help="module:Class, instead of the IR's own")
     parser.add_argument("--turns", type=int, default=-1, help="the file of `engine.turns`")
+    parser.add_argument("--folder", default="", help="of its own, for what it leaves")
+    parser.add_argument("--writes", action="append", default=[], help="another to write to")
+    parser.add_argument("--network", action="store_true", help="reach other machines")
     options = parser.parse_args()
 
+    if options.folder:
+        os.environ["TMPDIR"] = options.folder
+        os.environ.setdefault("TEST_DATA_ROOT_PATH", options.folder)  # TVM makes one at home, else
+        os.chdir(options.folder)  # TVM makes another where it is
+        room.enter(map(Path, (options.folder, *options.writes)), options.network)
     # Compilers print; the caller's standard output is not theirs.
     os.dup2(2, 1)
     # Processes that we start (a compiler, a tuner's) must not keep the socket open.
@@ -65,7 +76,7 @@ def main() -> None:
         try:
             requests.put(conn.recv())
         except (EOFError, OSError):
-            _parent_gone()
+            _parent_gone(options.folder)
 
 
 def _start(worker: _Worker) -> None:
@@ -80,8 +91,10 @@ def _start(worker: _Worker) -> None:
     threading.stack_size(0)
 
 
-def _parent_gone() -> NoReturn:
+def _parent_gone(folder: str) -> NoReturn:
     """End at once, in the middle of whatever is being done, with all that we started."""
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
     if os.getpgrp() == os.getpid():  # as the client starts us: the group is ours
         os.killpg(0, signal.SIGKILL)
     os._exit(0)

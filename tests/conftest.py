@@ -39,9 +39,8 @@ def no_memory(own_settings, tmp_path_factory) -> Iterator[None]:
 @pytest.fixture
 def no_records(own_settings) -> None:
     """What earlier tests tuned is gone; engines that all share go on writing to the same folder."""
-    place = Path(os.environ["RELASCOPE_RECORDS"])
-    shutil.rmtree(place)
-    place.mkdir()
+    for kept in Path(os.environ["RELASCOPE_RECORDS"]).iterdir():
+        shutil.rmtree(kept)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from dataclasses import replace
 from html import escape
 from math import ceil
@@ -12,6 +11,7 @@ from pathlib import Path
 import streamlit as st
 
 from relascope.core.errors import EngineError
+from relascope.core.scratch import Scratch
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import GRADIENTS, default_pipeline, gradients, read_pipeline
@@ -188,7 +188,7 @@ def _file() -> tuple[ModelSource | None, str]:
     state = st.session_state
     if upload is not None and state.get("upload_id") != upload.file_id:
         if "upload_folder" not in state:
-            state.upload_folder = tempfile.TemporaryDirectory(prefix="relascope-")
+            state.upload_folder = Scratch()
         name = Path(upload.name).name or "model.pt"
         folder = (
             Path(state.upload_folder.name) / hashlib.sha256(upload.file_id.encode()).hexdigest()
@@ -225,8 +225,9 @@ def engine_status(desk: Desk) -> None:
         device = here.device if here else "nothing on this machine"
         bytes_ = desk.client.memory
         memory = f"{formats.size(bytes_)} of memory" if bytes_ else "resting until it is asked"
+        room = "In a room with " + ", ".join(info.room) if info.room else "In no room of its own"
         st.html(
             f"<div class='rs-status' title='Loaded from {escape(info.path, quote=True)}'>"
             f"TVM {escape(info.version)} ({info.ir.capitalize()})<br>{escape(device)}<br>{memory}"
-            "</div>"
+            f"<br>{escape(room)}</div>"
         )

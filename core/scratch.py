@@ -1,0 +1,34 @@
+"""Folders for a while, which the next process clears away where theirs was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+_PREFIX, _HELD = "relascope-", ".held"
+
+
+class Scratch(tempfile.TemporaryDirectory[str]):
+    """A new folder in the system's for temporary files, gone with this object or its process."""
+
+    def __init__(self) -> None:
+        sweep()
+        super().__init__(prefix=_PREFIX, ignore_cleanup_errors=True)
+        path = os.path.join(self.name, _HELD)
+        self._file = open(path + "-new", "wb")  # noqa: SIM115
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        os.rename(path + "-new", path)  # locked before anybody sees it
+
+
+@cache
+def sweep() -> None:
+    """Remove the folders of processes that are gone; once in each process."""
+    for held in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_HELD}"):
+        with contextlib.suppress(OSError), held.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(held.parent, ignore_errors=True)
