@@ -646,6 +646,12 @@ with all of these. *part*: other samples are refused, too, and the rest is right
 error in words names the operator and its module. *wrong* and *crash* are faults. An empty field:
 there is nothing to compare, such as the gradient of an operator that has none.
 
+Each operator stands alone here. Where several make one kernel, LLVM may reorder their sums and
+products for the CPU's own target (`fast-math-reassoc`, `-contract` and `-nsz`, without which no sum
+becomes vectors): `(x + 1e8) - 1e8` is x, nearer to float64 than PyTorch is, and `x + 1 - x` is 1
+where x is infinite, too. A value minus itself is NaN where it should be. The target
+`llvm -opt-level=0` computes in the order that is written.
+
 Entries by their samples in float32:
 """
 
