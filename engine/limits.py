@@ -21,8 +21,8 @@ from relascope.core.errors import EngineError, refusing
 
 MIB = 1 << 20
 SECONDS, MEMORY = "RELASCOPE_LIMIT_SECONDS", "RELASCOPE_LIMIT_MEMORY"
-CALLS = "RELASCOPE_LIMIT_CALLS"
-"""Environment variables with the page's limits; the last as "import=60,build=600"."""
+CALLS, IDLE = "RELASCOPE_LIMIT_CALLS", "RELASCOPE_IDLE_SECONDS"
+"""Environment variables with the page's limits; `CALLS` as "import=60,build=600"."""
 
 KINDS = {"start": 180.0, "import": 900.0, "passes": 3600.0, "build": 7200.0, "tune": 0.0}
 """Kinds of calls, and the seconds that each may take where the page is not told otherwise."""
@@ -79,11 +79,13 @@ class Limits:
         memory: MiB of the process's own memory, beyond what it had when the unit began. A GPU's
             does not count.
         calls: seconds of a whole call, by its kind.
+        idle: seconds after which an engine rests that is asked nothing.
     """
 
     seconds: float = 0.0
     memory: float = 0.0
     calls: Mapping[str, float] = field(default_factory=dict)
+    idle: float = 0.0
 
     def crossed(self, unit: Unit, seconds: float, taken: int) -> EngineError | None:
         """The error to raise at a unit that takes too much, else None.
@@ -199,8 +201,9 @@ def of_page() -> Limits:
         EngineError: kind "usage"; what is said is no limit.
     """
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MIB
-    names = f"{SECONDS}, {MEMORY} or {CALLS}"
+    names = ", ".join((SECONDS, MEMORY, CALLS, IDLE))
     with refusing("usage", "a limit cannot be read: {}.", names, "Start the page with another."):
-        seconds, memory = (float(os.environ.get(name) or 0) for name in (SECONDS, MEMORY))
+        given = (float(os.environ.get(name) or 0) for name in (SECONDS, MEMORY, IDLE))
+        seconds, memory, idle = given
         calls = {**KINDS, **calls_of(os.environ.get(CALLS, ""))}
-    return Limits(seconds or 900.0, memory or round(0.75 * whole), calls)
+    return Limits(seconds or 900.0, memory or round(0.75 * whole), calls, idle or 600.0)

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from relascope.core.errors import refusing
+
 MOST = "RELASCOPE_ENGINES"
 """Names how many engines the page may have at once."""
 
@@ -105,9 +107,14 @@ class Places:
 
 
 def most_of_page() -> int:
-    """As many engines as two thirds of the machine's memory hold, if nothing else is said."""
+    """As many engines as two thirds of the machine's memory hold, if nothing else is said.
+
+    Raises:
+        EngineError: kind "usage"; what is said is no number.
+    """
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(os.environ.get(MOST) or max(2, 2 * whole / 3 // _ENGINE_BYTES))
+    with refusing("usage", "the number of engines cannot be read: {}.", MOST, "Give another."):
+        return int(os.environ.get(MOST) or max(2, 2 * whole / 3 // _ENGINE_BYTES))
 
 
 PLACES = Places()

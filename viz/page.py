@@ -10,6 +10,7 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.core.place import check_python
 from relascope.engine.limits import of_page
+from relascope.engine.places import most_of_page
 from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
 from relascope.viz import gate
@@ -42,6 +43,7 @@ def main() -> None:
             raise EngineError("usage", *_NO_GATE)
         enter_named()
         of_page()
+        most_of_page()
     except EngineError as error:
         show_error(error)
         return

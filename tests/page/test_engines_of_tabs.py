@@ -2,6 +2,7 @@
 
 import pytest
 
+from relascope.engine.limits import Limits
 from relascope.engine.places import PLACES
 from relascope.viz.panels.shell import spare
 
@@ -10,6 +11,7 @@ class Client:
     """What a tab's engine is told."""
 
     idle = 0.0
+    limits = Limits(idle=600.0)
 
     def __init__(self, ir):
         self.rests = []
@@ -83,7 +85,7 @@ def test_the_engine_of_a_closed_tab_ends_and_those_of_others_go_on(engines):
 
 def test_the_engine_of_an_idle_tab_rests(engines):
     desk = engines.take("relax", None, "a")
-    desk.client.idle = spare.IDLE + 1
+    desk.client.idle = 601.0
     engines.look()
     assert desk.client.rests == [False]
 

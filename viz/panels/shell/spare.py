@@ -6,7 +6,7 @@ is lost by that: a desk keeps its answers, and asks in full when the person come
 
 from __future__ import annotations
 
-import os
+import logging
 import threading
 import time
 import weakref
@@ -22,10 +22,11 @@ from relascope.engine.places import PLACES, most_of_page
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.panels.shell.desk import Desk
 
+_log = logging.getLogger("relascope.page")
+
 REFILL_AFTER = 20.0  # seconds; a new process must not take the cores from the first model
 LOOK = 3.0  # seconds; how often it is looked who is still there
 GONE = 25.0  # seconds; a page that is reloaded, or a network that falters, is back by then
-IDLE = float(os.environ.get("RELASCOPE_IDLE_SECONDS") or 600.0)  # in a tab that is open
 
 
 @dataclass
@@ -75,7 +76,7 @@ class Engines:
                 continue
             if now - seat.seen > GONE:
                 desk.client.rest(busy=True)
-            elif (desk.client.idle or 0.0) > IDLE:
+            elif 0 < desk.client.limits.idle < (desk.client.idle or 0.0):
                 desk.client.rest()
         if not any(now - s.seen <= GONE for s in seats):
             STANDBY.end()
@@ -88,7 +89,10 @@ class Engines:
 
 def _look_after(engines: weakref.ref[Engines]) -> None:
     while (them := engines()) is not None:
-        them.look()
+        try:
+            them.look()
+        except Exception:  # what could not be done now is tried again
+            _log.exception("looking after engines")
         del them
         time.sleep(LOOK)
 
