@@ -1,7 +1,8 @@
 """The same jobs as the page's, without a browser: `relascope COMMAND … --json`.
 
 With --json, stdout is exactly one JSON document; progress and logs go to stderr. The exit status is
-0 when the job was done, 1 when it was not (then the document is {"error": …}), 2 for wrong usage.
+0 when the job was done, 1 when it was not (then the document is {"error": …}) and where a replay
+finds something else, 2 for wrong usage.
 What a command needs is imported when that command is run.
 """
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _MODEL = "model gradient passes"
 _CUT = f"{_MODEL} by_hand"
-_NO_ENGINE = ("page", "engines", "install-relay", "compare")
+_NO_ENGINE = ("page", "engines", "install-relay", "compare", "replay")
 
 # A command's name, the module of its function and the function's name where it is another, its
 # groups of options, and one line. A group stands in `options`, or in the module before it.
@@ -55,6 +56,7 @@ _COMMANDS = (
     ("profile", "explain", f"{_CUT} time trace output", "time every kernel"),
     ("tasks", "tuning", f"{_CUT} tasks output", "the kernels that can be tuned"),
     ("tune", "tuning", f"{_CUT} tune output", "tune the kernels"),
+    ("replay", "sessions", "sessions.replay_options", "run a session's file again"),
     ("lint", "explain", f"{_MODEL} lint output", "what could be faster, and the pass for it"),
 )
 
@@ -96,7 +98,7 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
         print(text, flush=True)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1 if document.get("cancelled") else 0
+    return 1 if document.get("cancelled") or document.get("same") is False else 0
 
 
 def _fail(error: EngineError, as_json: bool) -> int:

@@ -318,6 +318,18 @@ def profile(document: Document) -> str:
     return "\n".join([*lines, "", text_table(rows, columns.split())])
 
 
+def replay(document: Document) -> str:
+    """What `replay` says: what was compared, and what differs."""
+    then, now = document["versions"]["then"] or "not said", document["versions"]["now"]
+    lines = [f"{document['model']} ({document['engine']}), {document['pipeline']}"]
+    lines.append(f"TVM {now}, then {then}")
+    compared = ", ".join(document["compared"]) or "nothing: the session found nothing yet"
+    lines.append(f"Compared: {compared}")
+    lines.append("The same." if document["same"] else "It differs:")
+    lines += [f"  {d['where']}: {d['then']}, now {d['now']}" for d in document["differences"]]
+    return "\n".join(lines)
+
+
 def lint(document: Document) -> str:
     """What `lint` says: the hazards, and each place where one was found."""
     how = "measured" if document["measured"] else "estimated"

@@ -24,6 +24,7 @@ def own_settings(tmp_path_factory) -> None:
     """No test reads or changes what the page, or tuning, keeps for the person who runs it."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
     os.environ["RELASCOPE_TOKEN"] = "off"  # what asks for one has tests of its own
+    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
     os.environ["RELASCOPE_ALONE"] = "0"  # tests time small things beside each other
     os.environ["RELASCOPE_RECORDS"] = str(tmp_path_factory.mktemp("records"))
 
@@ -68,7 +69,8 @@ def streamlit_servers(tmp_path_factory) -> Iterator[Callable]:
         def serve(script: Path, env: dict[str, str] | None = None) -> Server:
             key = (script, tuple(sorted((env or {}).items())))
             if key not in servers:
-                own = {"XDG_CONFIG_HOME": str(tmp_path_factory.mktemp("config")), **(env or {})}
+                folders = ("XDG_CONFIG_HOME", "XDG_DATA_HOME")
+                own = {name: str(tmp_path_factory.mktemp("own")) for name in folders} | (env or {})
                 servers[key] = stack.enter_context(Server(script, own))
             return servers[key]
 

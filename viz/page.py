@@ -15,7 +15,7 @@ from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
 from relascope.viz import gate
 from relascope.viz.panels import code, cut, graph, side_by_side, steps, time
-from relascope.viz.panels.shell import keeping, sidebar
+from relascope.viz.panels.shell import keeping, session_list, sidebar
 from relascope.viz.panels.shell.frame import boundary, plain_text, show_error, style, waiting
 from relascope.viz.panels.shell.spare import desk_of_session
 from relascope.viz.sessions.state import TABS
@@ -55,9 +55,10 @@ def main() -> None:
         ir = sidebar.choose_ir(available())
         desk = desk_of_session(ir, sidebar.first_source())
         screen = sidebar.show(desk, ir)
+        session_list.button()
         status = st.container()
-    if unread:
-        st.warning(f"The address says what cannot be shown: {plain_text('; '.join(unread))}.")
+    for sentence in unread:
+        st.warning(plain_text(sentence))
     if screen is not None:
         keeping.settle(screen)
     tabs = st.tabs(list(TABS), key="keep_tab", on_change="rerun")

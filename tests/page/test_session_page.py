@@ -1,9 +1,23 @@
-"""The page and its address, without a browser."""
+"""The page, its address and what it keeps, without a browser."""
 
+import json
+from dataclasses import replace
+
+import pytest
 from streamlit.testing.v1 import AppTest
 
+from engines import shared_fake
 from page import INFERENCE, LONG, open_tab, settle, words
+from page_session import WRONG_SEED
 from place import PAGES
+from relascope.commands.main import main
+from relascope.viz.sessions import replay, store
+from relascope.viz.sessions.state import Compile, Look, Model, Session
+
+
+@pytest.fixture(autouse=True)
+def own_data(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
 def opened(**query):
@@ -21,7 +35,7 @@ def test_an_address_brings_the_screen_back(page):
     open_tab(page, "Passes")
     said = dict(page.query_params)
     again = opened(**said)
-    assert dict(again.query_params) == {
+    assert {k: v for k, v in again.query_params.items() if k != "session"} == {
         "mode": "training",
         "pipeline": "cse|gradient",
         "step": "0",
@@ -45,3 +59,50 @@ def test_forced_tensors_that_are_gone_can_be_taken_back(page):
     page.button(key="undo_no_such_node").click()
     settle(page.run())
     assert "save" not in page.query_params
+
+
+def timed(page):
+    """A screen with a timing and a cut, kept under an id."""
+    page.sidebar.segmented_control(key="keep_mode").set_value("Training")
+    open_tab(page, "Passes")
+    open_tab(page, "Gradient & cut")
+    page = open_tab(page, "Compile & time")
+    page.number_input(key="keep_repeats").set_value(7)
+    settle(page.run())
+    page.button(key="run").click()
+    return settle(page.run())
+
+
+def test_what_was_found_is_kept_with_the_session(page):
+    page = timed(page)
+    (entry,) = store.entries()
+    assert entry.about == "BERT layer, training, Relay"
+    kept = store.get(entry.id)
+    assert set(kept.results) >= {"steps", "graphs", "cut", "errors"}
+    assert kept.engines["relay"]
+    again = opened(session=entry.id)
+    assert again.session_state["keep_repeats"] == 7
+    assert [t.title for t in again.session_state["history"].values()] == ["bert_layer, training"]
+    assert again.get("arrow_vega_lite_chart") is not None
+    assert store.get(entry.id).timings == kept.timings
+
+
+def test_a_session_is_run_again_from_its_file(page, tmp_path, capsys):
+    timed(page)
+    (entry,) = store.entries()
+    file = tmp_path / "session.zip"
+    replay.write(file, store.get(entry.id), None)
+    assert main(["replay", str(file), "--json"], shared_fake) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["same"], document["differences"]
+    assert document["compared"] == ["cut", "errors", "graphs", "steps"]
+    kept = store.get(entry.id)
+    replay.write(file, replace(kept, model=replace(kept.model, seed=WRONG_SEED)), None)
+    assert main(["replay", str(file)], shared_fake) == 1
+    assert "gradient of" in capsys.readouterr().out
+
+
+def test_a_session_of_a_bad_pill_is_shown(page):
+    session = Session(model=Model(batch=1, tokens=14), build=Compile(variants=("library", "cuda")))
+    store.put("one", replace(session, look=Look("Compile & time")), "one")
+    assert not opened(session="one").exception

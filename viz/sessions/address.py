@@ -19,7 +19,7 @@ _FIELDS = (
     "target:build.target threads:build.threads repeats:build.repeats"
 )
 _NAMES = dict(pair.split(":") for pair in _FIELDS.split())
-_UNSAID = "build.baselines build.variants look.choices engines results"
+_UNSAID = "build.baselines build.variants look.choices engines results timings"
 _MODES = ("inference", "training")
 Query = dict[str, str | list[str]]
 

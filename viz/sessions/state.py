@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from relascope.core.errors import EngineError, refusing
 from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, parse_inputs
-from relascope.engine.protocol.times import BASELINES
+from relascope.engine.protocol.times import BASELINES, TimeResult
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import default_pipeline, gradients, read_pipeline
 from relascope.passes.cuts.cut import DEFAULT, STRATEGIES
@@ -22,8 +24,6 @@ TABS = ("Graph", "Passes", "Gradient & cut", "Compile & time", "Side by side", "
 FIRST = "bert_layer"
 """The model that a new page opens with."""
 _LONGEST = 20_000  # characters of a text, and items of a list
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,24 @@ class Look:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """A timing of this session: what was timed, the result, and its document for files."""
+
+    title: str
+    request: BuildRequest
+    result: TimeResult
+    document: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Session:
     """Everything that makes a screen again.
 
     Args:
         pipeline: its text; "" for the default one.
         engines: by IR, the version of the TVM that answered.
-        results: what was found, as `viz.sessions.results` has it.
+        results: what was found of this screen, as `viz.sessions.results.found` has it.
+        timings: the oldest first, of whatever was timed.
     """
 
     version: int = VERSION
@@ -120,6 +131,7 @@ class Session:
     look: Look = Look()
     engines: dict[str, str] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
+    timings: tuple[Timing, ...] = ()
 
     def text(self) -> str:
         """As JSON."""
@@ -157,27 +169,32 @@ def read(kind: Any, value: Any, where: str) -> Any:
     Raises:
         ValueError: it is another; the message begins with `where`.
     """
-    origin = get_origin(kind)
+    origin, args = get_origin(kind) or kind, get_args(kind)
     if kind is Any:
         return value
-    if origin is UnionType:
-        for one in get_args(kind):
-            if one is type(None) and value is None:
-                return None
-            if one is type(value):
+    if origin is UnionType or origin is Union:
+        if value is None and type(None) in args:
+            return None
+        for one in args:
+            with suppress(ValueError):
                 return read(one, value, where)
     elif is_dataclass(kind) and isinstance(kind, type):
         if isinstance(value, dict):
             hints = get_type_hints(kind)
             known = [f.name for f in fields(kind) if f.name in value]
-            return kind(**{n: read(hints[n], value[n], f"{n} of {where}") for n in known})
+            parts = {n: read(hints[n], value[n], f"{n} of {where}") for n in known}
+            with suppress(TypeError):  # what has no default is missing
+                return kind(**parts)
     elif origin is tuple:
         if isinstance(value, list) and len(value) <= _LONGEST:
-            return tuple(read(get_args(kind)[0], v, where) for v in value)
-    elif origin is dict or kind is dict:
+            kinds = [args[0]] * len(value) if args[-1] is Ellipsis else args
+            if len(kinds) == len(value):
+                return tuple(read(k, v, where) for k, v in zip(kinds, value, strict=True))
+    elif origin is dict:
         if isinstance(value, dict) and len(value) <= _LONGEST:
-            of = (get_args(kind) or (str, Any))[1]
-            return {str(k): read(of, v, f"{str(k)[:40]} of {where}") for k, v in value.items()}
+            return {k: read(args[1], v, f"{k[:40]} of {where}") for k, v in value.items()}
+    elif kind is float and (type(value) in (int, float) or value in ("inf", "-inf", "nan")):
+        return float(value)
     elif type(value) is kind and (not isinstance(value, str) or len(value) <= _LONGEST):
         return value
     raise ValueError(f"{where} is {str(value)[:40]!r}")

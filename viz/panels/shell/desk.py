@@ -134,6 +134,11 @@ class Desk:
         request = Request(method, arguments)
         return self._answer(request) if request in self._answers else None
 
+    def has(self, method: str, *arguments: Any) -> bool:
+        """Whether the answer, or an error in its place, is here."""
+        self.collect()
+        return Request(method, arguments) in self._answers
+
     def derive(self, make: Callable[[], Value], *key: Hashable) -> Value:
         """What `make` returns, remembered by `key` like an answer: the same object every time.
 

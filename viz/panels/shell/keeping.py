@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import streamlit as st
+from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from relascope.core.errors import EngineError
+from relascope.engine.jobs.variants import WAYS
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.times import BASELINES
+from relascope.samples import SAMPLES
 from relascope.viz.component import select, selected_of
+from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, forced_by_hand
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.settings import recall
 from relascope.viz.panels.shell.sidebar import FILE, MODES, pipeline_key
-from relascope.viz.sessions import address
+from relascope.viz.sessions import address, store
 from relascope.viz.sessions.state import Compile, Cut, Look, Model, Session, get, pipeline_text
 
 # A field, and the key of its control. What is not here has no control of its own.
@@ -45,32 +51,76 @@ _CHOICES = (
 )
 _SWITCHES = _CHOICES.split()
 _WRITTEN = "address_written"
+_ID, _KEPT, _OPEN = "session_id", "session_kept", "session_to_open"
+_OPEN_IN: dict[str, str] = {}
+"""By a session's id, Streamlit's id of the tab that has it."""
 
 
 def arrive() -> list[str]:
     """Before anything is drawn: go where the address says, in a new page or one that went back.
 
     Returns:
-        What of the address cannot be read, a few words each.
+        What is not as the address says, a sentence each.
     """
     state, context = st.session_state, get_script_run_ctx()
+    if _OPEN in state:
+        return enter(state.pop(_OPEN))
     went = context is not None and context.is_history_navigation
     query = {name: st.query_params.get_all(name) for name in st.query_params}
     if _WRITTEN in state and not (went and query != state[_WRITTEN]):
         return []
-    state[_WRITTEN] = query
-    if not query:
-        if not went:
-            return []
-        query = {"ir": [recall("ir") or Session.ir]}
-    session, wrong = address.said(query, state.get("session"))
-    enter(session)
-    return wrong
+    state[_WRITTEN], wrong = query, []
+    ident = query.pop("session", [""])[-1]
+    base: Session | None = state.get("session")
+    if ident != state.get(_ID):
+        base = None
+        try:
+            base = store.get(ident) if ident else None
+        except EngineError as error:
+            wrong.append(error.message)
+        state[_ID] = store.new_id() if base is None or _open_elsewhere(ident) else ident
+    if not query and ident and base is not None:
+        return enter(base)
+    if not query and not went:
+        return wrong
+    session, unread = address.said(query or {"ir": [recall("ir") or Session.ir]}, base)
+    if unread:
+        wrong.append(f"The address says what cannot be shown: {'; '.join(unread)}.")
+    return wrong + enter(session)
 
 
-def enter(session: Session) -> None:
-    """Put a session's screen into the state of the page, before its controls are made."""
+def go_to(session: Session, ident: str) -> None:
+    """Show another session in the next run of the page, and keep what is done under its id."""
+    st.session_state[_OPEN], st.session_state[_ID] = session, ident
+    st.session_state.pop("history", None)
+
+
+def _open_elsewhere(ident: str) -> bool:
+    """Whether another tab that is open has this session."""
+    context = get_script_run_ctx()
+    if context is None or not runtime.exists():
+        return False
+    other = _OPEN_IN.get(ident, context.session_id)
+    return other != context.session_id and runtime.get_instance().is_active_session(other)
+
+
+def enter(session: Session) -> list[str]:
+    """Put a session's screen into the state of the page, before its controls are made.
+
+    Returns:
+        What is missing, a sentence each.
+    """
     state, model = st.session_state, session.model
+    missing = []
+    before: Session | None = state.get("session")
+    if model.digest and (before is None or before.model.digest != model.digest):
+        file = store.model_file(model.digest)
+        state.upload_path = None if file is None else str(file)
+        if file is None:
+            said = f"The model's file (hash {model.digest}) is not on this machine"
+            missing = [f"{said}: choose it again."]
+    if "history" not in state:
+        state.history = {(t.request, n): t for n, t in enumerate(session.timings)}
     for path, key in _KEYS.items():
         value = get(session, path)
         if value in (None, "") and path != "model.inputs":
@@ -90,12 +140,15 @@ def enter(session: Session) -> None:
         state[step_key(model)] = session.look.step
     forced = dict.fromkeys(session.cut.save, SAVE) | dict.fromkeys(session.cut.recompute, RECOMPUTE)
     state.forced_anew = forced
+    state.keep_rivals = [b for b in session.build.baselines if b in BASELINES]
+    state.keep_ways = [v for v in session.build.variants if v in WAYS]
     for name in _SWITCHES:
         if name in session.look.choices:
             state[name] = session.look.choices[name]
     for view in _VIEWS.get(session.look.tab, ()):
         select(view, session.look.selected)
     state.session = session
+    return missing
 
 
 def settle(screen: Screen) -> None:
@@ -161,12 +214,58 @@ def current(screen: Screen) -> Session:
 
 
 def keep(screen: Screen) -> None:
-    """After everything is drawn: have the address say what is on the screen."""
-    state = st.session_state
-    state.session = session = current(screen)
+    """After everything is drawn: keep the session, and have the address say what it is."""
+    state, before = st.session_state, st.session_state.get("session")
+    session = current(screen)
+    timings = tuple(state.get("history", {}).values())
+    session = replace(session, timings=timings)
+    state.session = session = noting.noted(screen, session, before)
     query = address.written(session)
+    if set(query) - {"ir"} or timings or _KEPT in state:
+        query |= _store(screen, session)
     said = {name: [value] if isinstance(value, str) else value for name, value in query.items()}
     if said != state.get(_WRITTEN):
         state[_WRITTEN] = said
         others = {n: st.query_params.get_all(n) for n in st.query_params if not address.knows(n)}
+        others.pop("session", None)
         st.query_params.from_dict({**others, **query})
+
+
+def _store(screen: Screen, session: Session) -> dict[str, str]:
+    """Keep the session where it changed; what the address says of that."""
+    state = st.session_state
+    ident = state.setdefault(_ID, store.new_id())
+    context = get_script_run_ctx()
+    if context is not None:
+        _OPEN_IN[ident] = context.session_id
+    if state.get(_KEPT) != (ident, session):
+        try:
+            if session.model.digest:
+                store.keep_model(screen.source.model, session.model.digest)
+            store.put(ident, session, about(session))
+        except EngineError as error:
+            state.keep_failed = error
+            return {}
+        state.keep_failed, state[_KEPT] = None, (ident, session)
+    return {"session": ident}
+
+
+def about(session: Session) -> str:
+    """A session in a few words: the model, the mode and the IR."""
+    model = session.model
+    named = SAMPLES[model.name].title if model.name in SAMPLES else model.name
+    return f"{named}, {MODES[model.training].lower()}, {session.ir.capitalize()}"
+
+
+def forget(ident: str) -> None:
+    """Where this is the session of this tab: what is done from now on is another one."""
+    state = st.session_state
+    if state.get(_ID) == ident:
+        state[_ID] = store.new_id()
+        state[_KEPT] = state[_ID], state.get("session")
+
+
+def now() -> tuple[str, Session | None]:
+    """The id and the session of this tab."""
+    state = st.session_state
+    return state.get(_ID, ""), state.get("session")

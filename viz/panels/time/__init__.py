@@ -27,6 +27,7 @@ from relascope.viz.panels.time import accuracy, artefact, fleets, hazards, profi
 from relascope.viz.rows import artefact as artefacts
 from relascope.viz.rows import formats, timings
 from relascope.viz.rows.columns import renamed
+from relascope.viz.sessions.state import Timing
 
 _HISTORY = 20
 _COLUMNS = (
@@ -50,15 +51,6 @@ class _Run:
     method: str
     arguments: tuple[Any, ...]
     about: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Past:
-    """A timing that is over: its title, the result, and its document for files."""
-
-    title: str
-    result: TimeResult
-    document: dict[str, Any]
 
 
 def show(screen: Screen) -> None:
@@ -218,12 +210,12 @@ def _cut(screen: Screen, request: BuildRequest) -> BuildRequest:
 
 
 def _remember(run: _Run, result: TimeResult) -> None:
-    history: dict[tuple[Any, ...], _Past] = st.session_state.setdefault("history", {})
+    history: dict[tuple[Any, ...], Timing] = st.session_state.setdefault("history", {})
     history.pop(run.arguments, None)
     about = {**run.about, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     ir, pipeline, strategy = (about.pop(k) for k in ("engine", "pipeline", "strategy"))
     document = timings.run_document(result, ir, pipeline, strategy, about)
-    history[run.arguments] = _Past(run.title, result, document)
+    history[run.arguments] = Timing(run.title, run.arguments[0], result, document)
     while len(history) > _HISTORY:
         history.pop(next(iter(history)))
     st.session_state.timing = None
@@ -237,7 +229,7 @@ def _title(screen: Screen) -> str:
 
 def _results(arguments: tuple[Any, ...]) -> None:
     """The newest timing, or an older one of this session that the user picks."""
-    history: dict[tuple[Any, ...], _Past] = st.session_state.get("history", {})
+    history: dict[tuple[Any, ...], Timing] = st.session_state.get("history", {})
     if not history:
         st.caption(
             "Run builds the program for the target, compares every output and gradient with "

@@ -1,0 +1,49 @@
+"""`replay`: what a session's file found, found again."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from relascope.commands.options import limits, pass_file
+from relascope.commands.shared import Connect, Document, Engine
+from relascope.core.errors import EngineError
+from relascope.viz.sessions import replay as files
+from relascope.viz.sessions.results import again, differences
+from relascope.viz.sessions.state import pipeline_text
+
+
+def replay_options(command: argparse.ArgumentParser) -> None:
+    """Which file, and what its passes may take."""
+    about = "a replay file, as the page exports it"
+    command.add_argument("file", type=Path, metavar="FILE", help=about)
+    pass_file(command)
+    limits(command)
+
+
+def replay(args: argparse.Namespace, connect: Connect) -> Document:
+    """Run a session's file again, and compare graphs, captures and errors with those in it."""
+    with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
+        session, path = files.read(args.file, Path(folder))
+        if session.model.digest and not path:
+            hint = "Export the session again where its model is."
+            raise EngineError("session", "The model is not in the file.", session.model.name, hint)
+        args.engine = session.ir
+        with Engine(args, connect) as ask:
+            version = ask("describe").version
+            results = again(ask, session, path)
+    found = list(differences(session.results, results)) if session.results else []
+    return {
+        "file": str(args.file),
+        "engine": session.ir,
+        "model": session.model.name,
+        "pipeline": pipeline_text(session),
+        "versions": {"then": session.engines.get(session.ir), "now": version},
+        "session": {n: asdict(getattr(session, n)) for n in ("model", "cut", "build")},
+        "compared": sorted(session.results),
+        "same": not found,
+        "differences": found,
+        "results": results,
+    }

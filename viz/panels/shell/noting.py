@@ -1,0 +1,95 @@
+"""What the engine has answered of the screen, noted in its session; nothing is asked for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs.step import step
+from relascope.viz.panels.shell.cut_choice import cut_of
+from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.sessions import results
+from relascope.viz.sessions.state import Session
+
+_WITH_CUT = ("Gradient & cut", "Compile & time")
+
+
+class _NotKnown(Exception):
+    """The engine has not been asked yet."""
+
+
+def noted(screen: Screen, session: Session, before: Session | None) -> Session:
+    """The session with what is known now, and with what was noted of the same screen before."""
+    engines, parts = {}, results.Results()
+    if before is not None:
+        engines = before.engines
+        if _subject(before) == _subject(session):
+            cut = before.cut == session.cut
+            parts = {n: p for n, p in before.results.items() if n not in ("cut", "errors") or cut}
+    with suppress(_NotKnown, EngineError):
+        engines = {**engines, screen.ir: _known(screen.desk, "describe").version}
+    parts = {name: part for name, part in parts.items() if "error" not in part}
+    _note(parts, screen, session)
+    return replace(session, engines=engines, results=parts)
+
+
+def _subject(session: Session) -> tuple[Any, ...]:
+    return session.ir, session.model, session.pipeline
+
+
+def _note(parts: results.Results, screen: Screen, session: Session) -> None:
+    ask, source = partial(_known, screen.desk), screen.source
+    alive = screen.pipeline
+
+    def note(name: str, make: Callable[[], Any], into: results.Results = parts) -> None:
+        if name not in into:
+            with suppress(_NotKnown):
+                into[name] = results.part(make)
+
+    def steps() -> list[results.Results]:
+        nonlocal alive
+        stepped = step(ask, source, screen.pipeline)
+        alive = stepped.pipeline
+        return [results.step_facts(record) for record in stepped.records]
+
+    note("steps", steps)
+    graphs = {i: g for i, g in parts.get("graphs", {}).items() if "error" not in g}
+    last, chosen = screen.last, session.look.step
+    for index in sorted({-1, last if chosen is None else min(chosen, last), last}):
+        note(str(index), partial(results.graph_of, ask, source, alive, index), graphs)
+    if graphs:
+        parts["graphs"] = graphs
+    if screen.training and session.look.tab in _WITH_CUT:
+        after = (source, screen.pipeline, last, True)
+        asked = (("graph_after", *after), ("kernels", *after[:2]))
+        if all(screen.desk.has(*one) for one in asked):
+            note("cut", lambda: results.cut_facts(cut_of(screen)[0]))
+    for one in session.timings:
+        request = one.request
+        if (request.source, request.pipeline) != (source, screen.pipeline):
+            continue
+        if not request.split or list(request.captures) == parts.get("cut", {}).get("captures"):
+            parts["errors"] = results.error_facts(request.target, one.result.comparisons)
+    running = st.session_state.get("timing")
+    if running is not None:
+        try:
+            _known(screen.desk, running.method, *running.arguments)
+        except EngineError as error:
+            if error.kind != "cancelled":
+                target = running.arguments[0].target
+                parts["errors"] = {"target": target, "error": error.to_json()}
+        except _NotKnown:
+            pass
+
+
+def _known(desk: Desk, method: str, *arguments: Any) -> Any:
+    if not desk.has(method, *arguments):
+        raise _NotKnown
+    return desk.known(method, *arguments)

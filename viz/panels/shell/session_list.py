@@ -1,0 +1,139 @@
+"""The sessions that are kept: a button in the sidebar, and a dialog to open, name, compare and
+delete them, and to take one elsewhere."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.viz.panels.shell import keeping
+from relascope.viz.panels.shell.frame import download, heading, plain_text, show_error
+from relascope.viz.panels.shell.table import table
+from relascope.viz.sessions import facts, replay, store
+from relascope.viz.sessions.results import differences
+from relascope.viz.sessions.state import Session
+
+_LIMIT_MB = 1100
+
+
+def button() -> None:
+    """The button that opens the dialog; what stands in the way of keeping is said below it."""
+    if st.button("Sessions", key="sessions", icon=":material/history:", width="stretch"):
+        _dialog()
+    if (error := st.session_state.get("keep_failed")) is not None:
+        show_error(error)
+
+
+@st.dialog("Sessions", width="large")
+def _dialog() -> None:
+    try:
+        _content()
+    except EngineError as error:
+        show_error(error)
+
+
+def _content() -> None:
+    ident, session = keeping.now()
+    entries = store.entries()
+    mine = next((e for e in entries if e.id == ident), None)
+    if session is not None:
+        _this(session, mine)
+    heading("Kept on this machine")
+    if not entries:
+        st.caption("What you look at is kept here as soon as you change something.")
+    else:
+        _kept(ident, entries)
+    upload = st.file_uploader("Open a replay file", type="zip", max_upload_size=_LIMIT_MB)
+    if upload is not None:
+        _open_file(upload)
+
+
+def _this(session: Session, mine: store.Entry | None) -> None:
+    """The session of this tab: its name, and its file."""
+    name, file = st.columns([3, 1.3], vertical_alignment="bottom")
+    given = name.text_input(
+        "This session",
+        mine.name if mine else "",
+        key="session_name",
+        placeholder=keeping.about(session),
+        max_chars=120,
+        disabled=mine is None,
+    )
+    if mine is not None and given.strip() != mine.name:
+        store.rename(mine.id, given)
+        st.rerun(scope="fragment")
+    model = st.session_state.get("upload_path") if session.model.digest else None
+    data = io.BytesIO()
+    replay.write(data, session, model)
+    help_ = "Model, settings and results in one file: open it here or elsewhere, or run it with "
+    help_ += "`relascope replay FILE`."
+    label = "Replay file"
+    download(label, data, "session.zip", "session_file", file, help=help_, width="stretch")
+
+
+def _kept(ident: str, entries: list[store.Entry]) -> None:
+    """All sessions; one that is chosen can be opened and deleted, two can be compared."""
+    rows = [
+        {
+            "session": f"{e.name}: {e.about}" if e.name else e.about,
+            "changed": datetime.fromtimestamp(e.changed).strftime("%d %b, %H:%M"),
+            "": "this tab" if e.id == ident else "",
+        }
+        for e in entries
+    ]
+    chosen = [
+        entries[i]
+        for i in table(
+            rows,
+            key="session_table",
+            on_select="rerun",
+            selection_mode="multi-row",
+            height=min(36 * (len(rows) + 1) + 2, 290),
+            wide={"session": "large"},
+        )
+    ]
+    row = st.container(horizontal=True, vertical_alignment="center")
+    one = len(chosen) == 1
+    if row.button("Open", key="session_open", type="primary", disabled=not one):
+        found = store.get(chosen[0].id)
+        if found is not None:
+            keeping.go_to(found, chosen[0].id)
+        st.rerun()
+    if row.button("Delete", key="session_delete", disabled=not chosen):
+        for entry in chosen:
+            store.delete(entry.id)
+            keeping.forget(entry.id)
+        st.rerun(scope="fragment")
+    if len(chosen) == 2:
+        _compare(*chosen)
+    else:
+        row.caption("Choose one to open it, two to compare them.")
+
+
+def _compare(one: store.Entry, other: store.Entry) -> None:
+    left, right = (store.get(e.id) for e in (one, other))
+    if left is None or right is None:
+        return
+    found = differences(facts.of(left), facts.of(right))
+    rows = [{"what": d["where"], "first": d["then"], "second": d["now"]} for d in found]
+    st.caption(plain_text(f"First: {one.title}. Second: {other.title}."))
+    if rows:
+        table(rows, height=min(36 * (len(rows) + 1) + 2, 360))
+    else:
+        st.caption("They are the same.")
+
+
+def _open_file(upload: io.BytesIO) -> None:
+    with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
+        session, path = replay.read(upload, Path(folder))
+        if path:
+            store.keep_model(path, session.model.digest)
+    ident = store.new_id()
+    store.put(ident, session, keeping.about(session))
+    keeping.go_to(session, ident)
+    st.rerun()

@@ -1,0 +1,84 @@
+"""A session as one file: a ZIP archive of `session.json` and, where the model is a file, that.
+
+What is read is bounded, and nothing of it is unpickled or unpacked under a name of its own.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import file_digest
+from relascope.viz.sessions.state import Session, from_text
+
+_SESSION, _MODEL = "session.json", "model"
+_LIMITS = {_SESSION: 32 << 20, _MODEL: 1 << 30}
+_BLOCK = 1 << 20
+_BROKEN = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
+
+
+def write(file: str | Path | IO[bytes], session: Session, model: str | Path | None) -> None:
+    """Write a session's file.
+
+    Args:
+        model: the path of the model's file; None of a sample.
+    """
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(_SESSION, session.text())
+        if model is not None:
+            archive.write(model, _MODEL)
+
+
+def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
+    """The session of a file, and the path of its model's file, which is put into `folder`.
+
+    Returns:
+        "" for the path, where the model is a sample or its file is not in the archive.
+
+    Raises:
+        EngineError: kind "session"; it is no such file, holds too much, or its model is another.
+    """
+    named = "" if not isinstance(file, str | Path) else str(file)
+    with _refusing(named), zipfile.ZipFile(file) as archive:
+        members = {entry.filename: entry for entry in archive.infolist()}
+        if _SESSION not in members or not set(members) <= set(_LIMITS):
+            raise _error(f"it holds {', '.join(sorted(members))[:80] or 'nothing'}", named)
+        with archive.open(_SESSION) as stream:
+            session = from_text(b"".join(_blocks(stream, _SESSION, named)))
+        if not session.model.digest or _MODEL not in members:
+            return session, ""
+        path = folder / (Path(session.model.name).name or "model.pt")
+        with archive.open(_MODEL) as stream, path.open("wb") as out:
+            for block in _blocks(stream, _MODEL, named):
+                out.write(block)
+    if file_digest(path) != session.model.digest:
+        path.unlink()
+        raise _error("its model is not the one that the session names", named)
+    return session, str(path)
+
+
+def _blocks(stream: Any, name: str, named: str) -> Iterator[bytes]:
+    left = _LIMITS[name]
+    while block := stream.read(_BLOCK):
+        left -= len(block)
+        if left < 0:
+            raise _error(f"{name} has more than {_LIMITS[name] >> 20} MiB", named)
+        yield block
+
+
+@contextmanager
+def _refusing(named: str) -> Iterator[None]:
+    try:
+        yield
+    except _BROKEN as wrong:
+        raise _error(str(getattr(wrong, "strerror", None) or wrong)[:200], named) from wrong
+
+
+def _error(why: str, named: str) -> EngineError:
+    message = f"This is no replay file of relascope: {why}."
+    return EngineError("session", message, named, "Export the session again.")

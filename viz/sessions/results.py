@@ -1,0 +1,200 @@
+"""What is found of a session's screen: graphs, steps, captures and errors, each as plain values.
+
+The page notes what its engine has answered already; a replay asks for the same and compares.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from relascope.core.errors import EngineError, refusing
+from relascope.core.graph import Graph
+from relascope.engine.jobs.accuracy import LIMITS
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.jobs.step import step
+from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import read_pipeline
+from relascope.passes.cost import MeasuredKernels
+from relascope.passes.cuts import cut as cuts
+from relascope.passes.pipeline import Pipeline
+from relascope.viz.sessions.state import Cut, Session, pipeline_text, read
+
+Results = dict[str, Any]
+_CLOSE = 0.01  # relative, of an error that is over its limit
+
+
+def part(make: Callable[[], Any]) -> Any:
+    """What `make` finds, or the error it ends with; a cancelled call is none."""
+    try:
+        return make()
+    except EngineError as error:
+        if error.kind == "cancelled":
+            raise
+        return {"error": error.to_json()}
+
+
+def graph_facts(graph: Graph) -> Results:
+    """A graph in short: counts, and a hash of all that it says."""
+    text = json.dumps(graph.to_json(), sort_keys=True, ensure_ascii=False)
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return {"nodes": len(graph), "edges": graph.edge_count, "hash": digest}
+
+
+def step_facts(record: Any) -> Results:
+    """What a step did, without its time."""
+    facts: Results = plain(record)
+    return {name: v for name, v in facts.items() if name not in ("seconds", "printed")}
+
+
+def cut_facts(cut: cuts.Cut) -> Results:
+    """A cut: what is saved, and the times that it was chosen by, if it was by any."""
+    return {
+        "captures": list(cut.ids),
+        "masks": [m.id for m in cut.masks],
+        "bytes": cut.bytes,
+        "recomputed": len(cut.recomputed),
+        "measured": plain(cut.joint.measured),
+    }
+
+
+def error_facts(target: str, comparisons: tuple[Comparison, ...]) -> Results:
+    """How far what was built is from PyTorch."""
+    return {"target": target, "comparisons": plain(comparisons)}
+
+
+def cut_with(joint: cuts.Joint, chosen: Cut) -> cuts.Cut:
+    """The cut that a session chose.
+
+    Raises:
+        EngineError: kind "usage"; the graph cannot be cut so.
+    """
+    rule = cuts.STRATEGIES[chosen.strategy]
+    budget: float | int | None = chosen.frontier if chosen.strategy == "frontier" else None
+    if chosen.strategy != "frontier" and rule.has_budget and chosen.budget is not None:
+        budget = chosen.budget / 100
+    forced = (chosen.save, chosen.recompute) if rule.adapts else ((), ())
+    try:
+        return cuts.cut(joint, chosen.strategy, budget, *forced)
+    except ValueError as wrong:
+        message = f"The graph cannot be cut so: {wrong}."
+        raise EngineError("usage", message, rule.title, "Choose another strategy.") from wrong
+
+
+def again(ask: Ask, session: Session, path: str) -> Results:
+    """Everything that a session's results have, found anew.
+
+    Args:
+        path: of the model's file, where it is one.
+
+    Raises:
+        EngineError: the call was cancelled, or the model's inputs cannot be read.
+    """
+    source = session.model.source(path)
+    pipeline = read_pipeline(session.ir, pipeline_text(session))
+    alive, now = pipeline, Results()
+    then = session.results or {"steps": [], "graphs": {"-1": {}, str(len(pipeline) - 1): {}}}
+    kept, indices, target = _noted(then)
+    if "steps" in then:
+
+        def steps() -> list[Results]:
+            nonlocal alive
+            stepped = step(ask, source, pipeline)
+            alive = stepped.pipeline
+            return [step_facts(record) for record in stepped.records]
+
+        now["steps"] = part(steps)
+    if indices:
+        graphs = {i: part(partial(graph_of, ask, source, alive, int(i))) for i in indices}
+        now["graphs"] = graphs
+
+    def cut() -> cuts.Cut:
+        return cut_with(joint_of(ask, source, pipeline, kept), session.cut)
+
+    def errors() -> Results:
+        engine = ask("describe")
+        here = [t.name for t in engine.targets if t.runs_here]
+        request = BuildRequest(source, pipeline, target if target in here else engine.best)
+        request = replace(request, threads=session.build.threads)
+        if source.training:
+            request = request.split_at(cut().ids)
+        return error_facts(request.target, ask("check", request))
+
+    if "cut" in then:
+        now["cut"] = part(lambda: cut_facts(cut()))
+    if "errors" in then:
+        now["errors"] = part(errors)
+    return now
+
+
+def _noted(then: Results) -> tuple[MeasuredKernels | None, tuple[str, ...], str]:
+    """What is needed of old results: what kernels took, which graphs, and the target.
+
+    Raises:
+        EngineError: kind "session"; they are no results.
+    """
+    with refusing("session", "The session's results cannot be read: {}."):
+        parts = {n: read(dict[str, Any], then.get(n) or {}, n) for n in ("graphs", "cut", "errors")}
+        indices = tuple(parts["graphs"])
+        if strange := [i for i in indices if not re.fullmatch(r"-1|\d{1,5}", i)]:
+            raise ValueError(f"there is no step {strange[0][:40]!r}")
+        kernels = tuple[tuple[tuple[str, ...], float], ...] | None
+        times = read(kernels, parts["cut"].get("measured"), "what kernels took")
+        return times, indices, read(str, parts["errors"].get("target", ""), "the target")
+
+
+def graph_of(ask: Ask, source: ModelSource, pipeline: Pipeline, index: int) -> Results:
+    """The graph after a step in short, -1 for the imported one."""
+    if index >= len(pipeline):
+        raise EngineError("session", f"The pipeline has no step {index + 1}.")
+    if index < 0:
+        return graph_facts(ask("load", source).graph)
+    return graph_facts(ask("graph_after", source, pipeline.upto(index), index))
+
+
+def differences(then: Any, now: Any, where: str = "") -> Iterator[Results]:
+    """{"where", "then", "now"} for each value that is another now.
+
+    Errors of tensors are the same where both are within the limit of their precision, or differ by
+    no more than a hundredth: processors round otherwise. Of errors in words the place may differ.
+    """
+    if isinstance(then, Mapping) and isinstance(now, Mapping):
+        if "max_abs" in then and "max_abs" in now and then.get("name") == now.get("name"):
+            if not _as_wrong(then, now):
+                yield {"where": f"{where} {then['name']}", "then": _error(then), "now": _error(now)}
+            return
+        for name in dict.fromkeys((*then, *now)):
+            if name in ("where", "hint", "target", "measured"):
+                continue
+            yield from differences(then.get(name), now.get(name), f"{where} {name}".strip())
+    elif isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
+        for at, (one, other) in enumerate(zip(then, now, strict=True), 1):
+            yield from differences(one, other, f"{where} {at}")
+    elif then != now:
+        yield {"where": where, "then": then, "now": now}
+
+
+def _as_wrong(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    limit = LIMITS.get(str(then.get("dtype")), LIMITS["float32"]).of(str(then.get("name")))
+    one, other = (float(c.get("max_rel") or 0.0) for c in (then, now))
+    if then.get("dtype") != now.get("dtype"):
+        return False
+    within = one <= limit, other <= limit
+    if all(within):
+        return True
+    nan = math.isnan(one), math.isnan(other)
+    return not any(within) and (all(nan) or math.isclose(one, other, rel_tol=_CLOSE))
+
+
+def _error(comparison: Mapping[str, Any]) -> Results:
+    return {name: comparison.get(name) for name in ("max_abs", "max_rel", "dtype")}

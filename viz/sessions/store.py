@@ -1,0 +1,149 @@
+"""Where sessions are kept: SQLite and the models' files in the user's data folder."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from relascope.core.errors import EngineError
+from relascope.viz.sessions.state import Session, from_text
+
+UNNAMED = 100  # sessions without a name that are kept; the oldest go
+_SCHEMA = """CREATE TABLE IF NOT EXISTS session (
+  id TEXT PRIMARY KEY, name TEXT NOT NULL, about TEXT NOT NULL, digest TEXT NOT NULL,
+  changed REAL NOT NULL, text TEXT NOT NULL)"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A session in the list: its id, its name ("" without one), what it is of, when it changed
+    (seconds since 1970)."""
+
+    id: str
+    name: str
+    about: str
+    changed: float
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.name or self.about
+
+
+def folder() -> Path:
+    """`relascope` below XDG_DATA_HOME, or below `~/.local/share`."""
+    named = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(named) if os.path.isabs(named) else Path.home() / ".local" / "share"
+    return base / "relascope"
+
+
+def new_id() -> str:
+    """A name for a session that none has."""
+    return secrets.token_hex(6)
+
+
+def put(ident: str, session: Session, about: str) -> None:
+    """Keep a session under its id, with the name that it has.
+
+    Raises:
+        EngineError: kind "session", as from every function here: the folder cannot be used.
+    """
+    values = (ident, about, session.model.digest, time.time(), session.text())
+    with _database() as base:
+        base.execute(
+            "INSERT INTO session (name, id, about, digest, changed, text)"
+            " VALUES ('', ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE"
+            " SET about = excluded.about, digest = excluded.digest,"
+            " changed = excluded.changed, text = excluded.text",
+            values,
+        )
+        base.execute(
+            "DELETE FROM session WHERE name = '' AND id NOT IN"
+            " (SELECT id FROM session WHERE name = '' ORDER BY changed DESC LIMIT ?)",
+            (UNNAMED,),
+        )
+
+
+def get(ident: str) -> Session | None:
+    """The session of an id, if it is kept.
+
+    Raises:
+        EngineError: kind "session"; also where it was kept by another version.
+    """
+    with _database() as base:
+        row = base.execute("SELECT text FROM session WHERE id = ?", (ident,)).fetchone()
+    return None if row is None else from_text(row[0])
+
+
+def entries() -> list[Entry]:
+    """All that are kept, the newest first."""
+    with _database() as base:
+        found = base.execute("SELECT id, name, about, changed FROM session ORDER BY changed DESC")
+        return [Entry(*row) for row in found]
+
+
+def rename(ident: str, name: str) -> None:
+    """Give a session a name, or take it ("")."""
+    with _database() as base:
+        base.execute("UPDATE session SET name = ? WHERE id = ?", (name.strip()[:120], ident))
+
+
+def delete(ident: str) -> None:
+    """Forget a session, and the model's file that none other has."""
+    with _database() as base:
+        base.execute("DELETE FROM session WHERE id = ?", (ident,))
+        used = {row[0] for row in base.execute("SELECT DISTINCT digest FROM session")}
+    models = folder() / "models"
+    for kept in models.iterdir() if models.is_dir() else ():
+        if kept.name not in used:
+            shutil.rmtree(kept, ignore_errors=True)
+
+
+def model_file(digest: str) -> Path | None:
+    """The file of a model that is kept, by its hash."""
+    return next((folder() / "models" / digest).glob("*"), None) if digest else None
+
+
+def keep_model(path: str, digest: str) -> None:
+    """Copy a model's file beside the sessions."""
+    if model_file(digest) is not None:
+        return
+    with _refusing():
+        models = folder() / "models"
+        models.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=models))
+        try:
+            shutil.copyfile(path, made / Path(path).name)
+            made.rename(models / digest)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, sqlite3.Error) as wrong:
+        said = getattr(wrong, "strerror", None) or wrong
+        message = f"Sessions cannot be kept: {said}."
+        hint = "Name another folder by XDG_DATA_HOME. All else works without."
+        raise EngineError("session", message, str(folder()), hint) from wrong
+
+
+@contextmanager
+def _database() -> Iterator[sqlite3.Connection]:
+    with _refusing():
+        folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+        with closing(sqlite3.connect(folder() / "sessions.db", timeout=5)) as base, base:
+            base.execute("PRAGMA journal_mode = WAL")
+            base.execute("PRAGMA synchronous = NORMAL")
+            base.execute(_SCHEMA)
+            yield base
