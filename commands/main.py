@@ -12,11 +12,12 @@ import argparse
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from relascope import __version__
 from relascope.core.errors import EngineError, refusing
@@ -94,21 +95,38 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     else:
         text = getattr(_module("text"), args.command.replace("-", "_"))(document)
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1 if document.get("cancelled") or document.get("same") is False else 0
+    written = _print(text, sys.stdout)
+    failed = document.get("cancelled") or document.get("same") is False
+    return 0 if written and not failed else 1
 
 
 def _fail(error: EngineError, as_json: bool) -> int:
     if as_json:
-        print(json.dumps({"error": error.to_json()}, ensure_ascii=False))
+        _print(json.dumps({"error": error.to_json()}, ensure_ascii=False), sys.stdout)
     where = f" ({error.where})" if error.where else ""
-    print(f"error: {error.message}{where}", file=sys.stderr)
-    if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+    hint = f"\nhint: {error.hint}" if error.hint else ""
+    _print(f"error: {error.message}{where}{hint}", sys.stderr)
     return 2 if error.kind == "usage" else 1
+
+
+# What a terminal takes for orders, which names in a model may hold, and what is no character.
+_ORDERS = re.compile(r"[\x00-\x08\x0b-\x1f\x80-\x9f\ud800-\udfff]")
+_NOT_ASCII = re.compile(r"[^\n\t -~]")
+
+
+def _print(text: str, stream: TextIO) -> bool:
+    """Write a text and nothing but text; whether that was possible."""
+    signs = _ORDERS if (stream.encoding or "utf-8").lower() == "utf-8" else _NOT_ASCII
+    try:
+        print(signs.sub(lambda sign: json.dumps(sign[0])[1:-1], text), file=stream, flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # what is left, at the end
+        if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
+            return True
+        if stream is sys.stdout:
+            _print(f"error: What was found cannot be written: {error.strerror}.", sys.stderr)
+        return False
+    return True
 
 
 def _own_passes(args: argparse.Namespace) -> None:

@@ -121,6 +121,7 @@ class _Flattener:
         self.first_name: dict[tuple[Any, ...], str] = {}
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             self.first_name.setdefault(_identity(tensor), name)
+        self.modules: dict[str, Any] = {"": module}
         self.ordinal = 0
 
     def run(self) -> FlatTrace:
@@ -239,10 +240,10 @@ class _Flattener:
         return self.graph.insertConstant(value)
 
     def submodule(self, path: str) -> Any:
-        module: Any = self.module
-        for part in filter(None, path.split(".")):
-            module = getattr(module, part)
-        return module
+        if path not in self.modules:
+            around, _, name = path.rpartition(".")
+            self.modules[path] = getattr(self.submodule(around), name)
+        return self.modules[path]
 
     def parameter(self, name: str, tensor: torch.Tensor) -> Any:
         if name not in self.parameters:

@@ -4,7 +4,9 @@ The commands run in this process against an engine without a TVM (page_session.p
 where the process is the point; some run the real engines.
 """
 
+import contextlib
 import csv
+import io
 import json
 import os
 import pty
@@ -16,6 +18,7 @@ import sys
 import pytest
 
 import page_session
+import relascope.commands.main as cli
 from command_line import FAKE, document, run, run_apart
 from page_session import NO_PARTITION_SEED, WRONG_SEED
 from place import ROOT
@@ -759,3 +762,20 @@ def test_another_compiler_is_timed_on_request():
     rows = document("time", "mlp", "--rival", "torch.compile", "--repeats", "3")["rows"]
     assert [r["what"] for r in rows] == ["pytorch eager", "relay, cpu", "torch.compile"]
     assert rows[-1]["ours_over"] == 1.65 and rows[1]["ours_over"] is None
+
+
+def test_what_cannot_be_written_is_said_in_a_sentence(capsys):
+    for options in ((), ("--json",)):
+        with open("/dev/full", "w") as full, contextlib.redirect_stdout(full):
+            assert cli.main(["models", *options]) == 1
+        said = capsys.readouterr().err
+        assert said == "error: What was found cannot be written: No space left on device.\n"
+
+
+def test_a_name_gives_a_terminal_no_orders():
+    for encoding, seen in (("utf-8", "é…"), ("ascii", r"\u00e9\u2026")):
+        out = io.TextIOWrapper(io.BytesIO(), encoding)
+        assert cli._print("a\x1b[2J\r\x9b1m\udc80é…\tb\n", out)
+        assert out.buffer.getvalue().decode(encoding) == (
+            r"a\u001b[2J\r\u009b1m\udc80" + seen + "\tb\n\n"
+        )

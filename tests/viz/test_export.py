@@ -85,3 +85,13 @@ def test_json_text_reads_back_equal():
     assert Graph.from_json(json.loads(to_json_text(graph))) == graph
     deep = chain(20_000)
     assert Graph.from_json(json.loads(to_json_text(deep))) == deep
+
+
+def test_names_are_text_in_dot():
+    b = Builder("<b>")
+    b.scope = "<img src=x onerror=alert(1)>"
+    b.call("nn.relu", b.add(Kind.INPUT, name="<i>x</i>", id="<u>"))
+    dot = to_dot(b.graph("<u>"))
+    assert 'label="<i>x</i>' in dot
+    assert 'label="<img src=x onerror=alert(1)>' in dot
+    assert not re.search(r"=<|^digraph <", dot, re.M)

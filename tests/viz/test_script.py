@@ -106,3 +106,12 @@ def test_a_file_is_read_as_it_was(tmp_path, monkeypatch):
         compile(ast.Expression(call), "script", "eval"), {"source_from_file": source_from_file}
     )
     assert made == source
+
+
+def test_a_files_name_is_text_in_a_script():
+    name = 'a"""\nimport os\n"""\r\\.pt'
+    source = ModelSource(name, inputs=(("x", TensorType((2, 2), "float32")),))
+    tree = ast.parse(script("relay", source, default_pipeline("relay", False), name))
+    assert ast.get_docstring(tree) is not None
+    assert not any(a.name == "os" for n in tree.body if isinstance(n, ast.Import) for a in n.names)
+    assert name in [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]

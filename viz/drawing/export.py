@@ -37,7 +37,7 @@ def to_dot(
     looks = {"bgcolor": surfaces["ground"], "fontcolor": surfaces["groupText"]}
     edges = {"color": surfaces["edge"], "fontcolor": surfaces["edgeText"]}
     dot = graphviz.Digraph(
-        graph.name,
+        graphviz.nohtml(graph.name),
         graph_attr=font | {"rankdir": "TB", **looks, "fontsize": "12"},
         node_attr=font | {"fontsize": "11", "margin": "0.12,0.05"},
         edge_attr=font | edges | {"fontsize": "9", "arrowsize": "0.6"},
@@ -109,6 +109,8 @@ def _look(node: Node, theme: palette.Theme) -> dict[str, str]:
 def _escaped(attributes: dict[str, str]) -> dict[str, str]:
     """Texts as DOT shows them, whatever backslashes they hold; line breaks stay line breaks."""
     return {
-        k: graphviz.escape(v).replace("\n", "\\n") if "\\" in v or k in ("label", "tooltip") else v
+        k: graphviz.nohtml(graphviz.escape(v).replace("\n", "\\n"))  # "<b>" is no HTML
+        if "\\" in v or k in ("label", "tooltip")
+        else v
         for k, v in attributes.items()
     }

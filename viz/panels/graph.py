@@ -6,7 +6,7 @@ import streamlit as st
 
 from relascope.engine.protocol.results import ModelInfo
 from relascope.viz.component import View, drawn, graph_view
-from relascope.viz.panels.shell.frame import heading, side_by_side, strip
+from relascope.viz.panels.shell.frame import heading, plain_text, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tables
@@ -40,4 +40,4 @@ def show(screen: Screen) -> None:
         rows = [{**a, "kind": kinds[a["input"]]} for a in tables.argument_rows(info)]
         table(rows, "name; kind; shape; dtype; bytes")
     for note in info.notes:
-        st.info(note)
+        st.info(plain_text(note))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from relascope.engine.protocol.source import ModelSource
@@ -42,7 +43,7 @@ def _head(ir: str, source: ModelSource, pipeline: Pipeline, name: str, mode: str
     files = sorted({f for f in (_file(ir, s) for s in pipeline) if f})
     named = f"from relascope.passes.catalogue.user import name_files\n\nname_files({files!r})\n"
     return _HEAD.format(
-        name=name,
+        name=repr(name)[1:-1].replace('"', "'"),
         title=ir.capitalize(),
         mode=mode,
         more="" if sample or source.gradient == "tvm" else "from dataclasses import replace\n",
@@ -102,6 +103,6 @@ def _file(ir: str, step: Step) -> str:
 
 def _quoted(value: object) -> str:
     """As Python writes it, with double quotes."""
-    if isinstance(value, str) and '"' not in value and "\\" not in value:
+    if isinstance(value, str) and re.fullmatch(r'[^"\\\x00-\t\x0b-\x1f]*', value):
         return '"' + value.replace("\n", "\\n") + '"'
     return repr(value)

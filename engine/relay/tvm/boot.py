@@ -72,6 +72,8 @@ def boot() -> None:
     needs = _needs(found)
     if needs is not None:
         _loaded[:] = _load_cuda(needs)
+    # TVM makes a folder as it is imported: not at home, which may be read-only.
+    os.environ.setdefault("TEST_DATA_ROOT_PATH", tempfile.gettempdir())
     # Tuned schedules would be fetched from the network.
     os.environ["TOPHUB_LOCATION"] = "NONE"
     # Relay's Python visitors recurse once and more a node.

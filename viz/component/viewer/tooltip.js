@@ -2,6 +2,12 @@
 
 import { bytesText, clamp, element, Part } from "./parts.js";
 
+const LONGEST = 240; // characters of a line; the card of what is selected has them all
+
+function cut(line) {
+  return line.length > LONGEST ? line.slice(0, LONGEST - 1) + "…" : line;
+}
+
 export class Tooltip extends Part {
   hide() { clearTimeout(this.timer); this.viewer.tip.classList.add("hidden"); }
 
@@ -19,7 +25,7 @@ export class Tooltip extends Part {
       lines.push(node.full[n], node.types[n].map((t) => strings[t]).join(", "),
         bytesText(node.bytes[n]), strings[node.scope[n]], node.note[n]);
     }
-    const [first, ...rest] = lines;
+    const [first, ...rest] = lines.map((line) => cut(line ?? ""));
     v.tip.replaceChildren(element("b", {}, first),
       ...rest.filter(Boolean).map((line) => element("span", {}, line)));
     v.tip.classList.remove("hidden");

@@ -39,12 +39,13 @@ def undo(screen: Screen, graph: Graph) -> None:
     with st.container(horizontal=True, key="forced"):
         for node_id, way in forced.items():
             node = graph.by_id.get(node_id)
+            module = plain_text((node and node.scope) or "the model")
             st.button(
                 f"{plain_text(node.title if node else node_id)}: {_DONE[way]} ✕",
                 key=f"undo_{node_id}",
                 on_click=force,
                 args=(screen, node_id, None),
-                help=f"In {(node and node.scope) or 'the model'}. Leave it to the strategy again.",
+                help=f"In {module}. Leave it to the strategy again.",
             )
 
 

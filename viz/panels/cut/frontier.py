@@ -11,7 +11,7 @@ from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.cuts import cut as cuts
 from relascope.viz import charts
 from relascope.viz.panels.shell.cut_choice import frontier_of, joint_of
-from relascope.viz.panels.shell.frame import boundary
+from relascope.viz.panels.shell.frame import boundary, plain_text
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import tables
 
@@ -43,7 +43,7 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
     st.altair_chart(charts.frontier(document, rivals, (title, cut.bytes, cut.share)))
     st.caption(_PROVEN if document["proven"] else _STOPPED, help=_READ)
     if known is not None and known.note:
-        st.caption(known.note)
+        st.caption(plain_text(known.note))
 
 
 def ask_torch_saved(screen: Screen) -> None:

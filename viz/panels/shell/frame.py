@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -109,7 +110,7 @@ def _progress(desk: Desk, key: str) -> None:
 def progress_bar(desk: Desk, fraction: float, text: str, key: str, **more: Any) -> None:
     """How far the desk's running job is, and a button that cancels it."""
     bar, button = st.columns([5, 1], vertical_alignment="center")
-    bar.progress(min(max(fraction, 0.0), 1.0), text=text)
+    bar.progress(min(max(fraction, 0.0), 1.0), text=plain_text(text))
     if button.button("Cancel", key=key, width="stretch", **more):
         desk.cancel()
         st.rerun()
@@ -122,7 +123,7 @@ def show_error(error: EngineError, desk: Desk | None = None, key: str = "") -> N
     else:
         parts = [f"**{plain_text(error.message)}**"]
         if error.where:
-            parts.append(f"Where: `{error.where.replace('`', '')}`")
+            parts.append(f"Where: `{' '.join(error.where.replace('`', '').split())}`")
         if error.hint:
             parts.append(plain_text(error.hint))
         st.error("  \n".join(parts))
@@ -191,13 +192,23 @@ def download(label: str, data: Any, file: str, key: str, place: Any = st, **more
     place.download_button(label, data, file, kind, key=key, on_click="ignore", **more)
 
 
+_SIGNS = re.compile(r"[\\`*_{}\[\]<>#~$|&:/]")
+_FOUND = re.compile(r"(\S*(?:://|:[\w+-]+:|www\.|@\w|--|->|<-|[<>~]=)\S*)", re.IGNORECASE)
+_LISTED = re.compile(r"^(\s*\d*)([-+=.)])")  # a list or a title, where a text begins so
+
+
 def switch_to_training() -> None:
     """Set the sidebar's mode, for buttons elsewhere."""
     st.session_state.keep_mode = "Training"
 
 
 def plain_text(text: str) -> str:
-    """Text with Markdown's special signs made harmless."""
-    for sign in "\\`*_{}[]<>#~$|":
-        text = text.replace(sign, "\\" + sign)
-    return text
+    """Text as Markdown that shows it as it is.
+
+    What Streamlit finds in text by itself (addresses, `:icons:`, arrows) is written as code.
+    """
+    words = " ".join(text.split("\n"))
+    parts = _FOUND.split(words)
+    parts[::2] = [_SIGNS.sub(r"\\\g<0>", part) for part in parts[::2]]
+    parts[1::2] = ["`` " + part.replace("``", "` `") + " ``" for part in parts[1::2]]
+    return _LISTED.sub(r"\1\\\2", "".join(parts))

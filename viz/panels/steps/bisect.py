@@ -13,7 +13,7 @@ from relascope.engine.jobs.bisect import FACTOR, Bisection, Question, Try
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell.desk import Waiting
-from relascope.viz.panels.shell.frame import show_error, waiting
+from relascope.viz.panels.shell.frame import plain_text, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.panels.steps import reduce
@@ -106,7 +106,7 @@ def show(screen: Screen, found: Search | None) -> None:
             st.session_state.bisect = None
     elif found.result is not None:
         say = st.error if found.result.kind else st.success
-        say(bisect.verdict(screen.ir, found.result))
+        say(plain_text(bisect.verdict(screen.ir, found.result)))
         reduce.show(screen, found.result)
 
 

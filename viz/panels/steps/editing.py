@@ -11,7 +11,7 @@ from relascope.core.errors import EngineError
 from relascope.passes.catalogue import info, names, read_pipeline
 from relascope.passes.catalogue.parameters import Parameter
 from relascope.passes.pipeline import Pipeline, Step
-from relascope.viz.panels.shell.frame import download, show_error
+from relascope.viz.panels.shell.frame import download, plain_text, show_error
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.script import script
 
@@ -47,7 +47,7 @@ def parameters(screen: Screen, index: int, change: Change) -> None:
             _field(screen, index, parameter, key, change)
         at, why = st.session_state.get(_REFUSED, ("", ""))
         if at == key:
-            st.caption(f":red[{why[0].upper()}{why[1:]}.]")
+            st.caption(f":red[{plain_text(why[0].upper() + why[1:])}.]")
 
 
 def _field(screen: Screen, index: int, parameter: Parameter, key: str, change: Change) -> None:

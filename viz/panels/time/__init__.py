@@ -20,7 +20,14 @@ from relascope.passes.catalogue import GRADIENTS
 from relascope.viz import charts
 from relascope.viz.panels.shell.cut_choice import chosen, cut_of
 from relascope.viz.panels.shell.desk import Desk
-from relascope.viz.panels.shell.frame import download, heading, show_error, side_by_side, strip
+from relascope.viz.panels.shell.frame import (
+    download,
+    heading,
+    plain_text,
+    show_error,
+    side_by_side,
+    strip,
+)
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.panels.time import accuracy, artefact, fleets, hazards, profile, tuning
@@ -59,7 +66,10 @@ def show(screen: Screen) -> None:
     arguments, target, fleet, told = _settings(screen, engine)
     request: BuildRequest = arguments[0]
     if target is not None and not target.runs_here and fleet is None:
-        st.info(f"{target.name}: what is built for it cannot be timed here. {target.missing}")
+        st.info(
+            f"{plain_text(target.name)}: what is built for it cannot be timed here. "
+            f"{plain_text(target.missing)}"
+        )
     running: _Run | None = st.session_state.get("timing")
     if running is not None:
         try:
@@ -267,7 +277,7 @@ def _results(arguments: tuple[Any, ...]) -> None:
         large=True,
     )
     for note in result.notes:
-        st.warning(note)
+        st.warning(plain_text(note))
     _table(result, bool(compared))
     st.altair_chart(charts.times(result.rows), key="time_chart")
     _comparisons(result)

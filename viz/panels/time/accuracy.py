@@ -14,7 +14,7 @@ from relascope.passes.catalogue import default_pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell.desk import Desk, Waiting
-from relascope.viz.panels.shell.frame import boundary, section, show_error, waiting
+from relascope.viz.panels.shell.frame import boundary, plain_text, section, show_error, waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 
@@ -61,7 +61,7 @@ def show(screen: Screen, target: str) -> None:
         st.session_state.check_all_of = None
     if complete:
         say = st.success if all(r.passed for r in rows) else st.error
-        say(accuracy.verdict(rows))
+        say(plain_text(accuracy.verdict(rows)))
     at = _table(rows)
     if at is not None and rows[at].first_bad is not None:
         _node(screen, shown[at], rows[at].first_bad)
@@ -101,7 +101,7 @@ def _node(screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode | None) -
     if bad is None:
         return
     against = f"; held against {bad.counterpart}" if bad.counterpart else ""
-    st.caption(f"{bad.title}: {bad.reason}{against}.")
+    st.caption(plain_text(f"{bad.title}: {bad.reason}{against}."))
     with boundary(screen.desk):
         at = replace(screen, source=stage.source, pipeline=stage.pipeline)
         graph_view(

@@ -10,7 +10,7 @@ from relascope.engine.protocol.artefact import Artefact, KernelCode
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.panels.shell.desk import Desk
-from relascope.viz.panels.shell.frame import boundary, download, one_of, section, strip
+from relascope.viz.panels.shell.frame import boundary, download, one_of, plain_text, section, strip
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import artefact, formats
 
@@ -43,7 +43,7 @@ def _facts(found: Artefact) -> None:
         (formats.milliseconds(found.build_seconds), "to build"),
     )
     for note in found.notes[not found.target.runs_here :]:  # the first is said above, too
-        st.info(note)
+        st.info(plain_text(note))
 
 
 def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
@@ -63,7 +63,8 @@ def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
     if wanted:
         kernels = {at: kernels[at] for at in kernels if lines[at]}
         count = sum(map(len, lines.values()))
-        st.caption(f"{count} lines of {language} in {len(kernels)} kernels have “{wanted}”.")
+        found = f"{count} lines of {language} in {len(kernels)} kernels have “{wanted}”."
+        st.caption(plain_text(found))
     if not kernels:
         return
     chosen = _table(list(kernels.values()))
@@ -74,7 +75,7 @@ def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
         shown = [f"{number:6}  {line}" for number, line in lines[at]]
     more = len(shown) - _MOST_LINES
     shown = shown[:_MOST_LINES] + ([f"… {more} more lines"] if more > 0 else [])
-    st.caption(f"{kernel.phase}, {kernel.name}")
+    st.caption(plain_text(f"{kernel.phase}, {kernel.name}"))
     st.code(
         "\n".join(shown), language={"CUDA": "cpp", "OpenCL": "cpp"}.get(language), height=_HEIGHT
     )

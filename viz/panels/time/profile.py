@@ -12,7 +12,7 @@ from relascope.viz.charts.roofline import CHOICE, roofline
 from relascope.viz.component import View, graph_view
 from relascope.viz.drawing import palette
 from relascope.viz.panels.shell.desk import Desk
-from relascope.viz.panels.shell.frame import boundary, download, section, strip
+from relascope.viz.panels.shell.frame import boundary, download, plain_text, section, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row, formats
@@ -68,15 +68,15 @@ def _show(screen: Screen, request: BuildRequest) -> None:
         large=True,
     )
     for note in document["notes"]:
-        st.warning(note)
+        st.warning(plain_text(note))
     for phase in document["phases"]:
-        st.caption(phase_text(phase))
+        st.caption(plain_text(phase_text(phase)))
     named = {**document, "model": screen.label, "engine": screen.ir}
     help = "One run's kernels on a line of time, for chrome://tracing or ui.perfetto.dev."
     download("As a trace (.json)", trace_json(named), "trace.json", "trace", help=help)
     if document["first_bad"] is not None:
         bad = document["kernels"][document["first_bad"]]
-        st.error(f"The first kernel that puts out NaN or infinity is {bad['name']}.")
+        st.error(f"The first kernel that puts out NaN or infinity is {plain_text(bad['name'])}.")
     _roofline(document)
     chosen = _table(document["kernels"])
     shares = heat(profile)

@@ -163,7 +163,7 @@ def _table(
         },
     )
     for note in book.notes:
-        st.warning(note)
+        st.warning(plain_text(note))
     return tuple(listed[k].key for k in chosen)
 
 
@@ -235,7 +235,7 @@ def _live(desk: Desk, run: _Run) -> None:
     fraction, text = running.job.progress if mine else (0.0, "waiting for other work to end")
     seconds = time.monotonic() - running.began
     note = "Keeps what was found."
-    progress_bar(desk, fraction, plain_text(text), "cancel_tuning", help=note)
+    progress_bar(desk, fraction, text, "cancel_tuning", help=note)
     left = time_left(made, run.total)
     failed = sum(t.ms is None for t in made)
     strip(
