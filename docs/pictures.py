@@ -85,7 +85,9 @@ def main(names: list[str]) -> None:
     with (
         tempfile.TemporaryDirectory() as config,
         browsing() as browser,
-        Server(ROOT / "app.py", {**os.environ, "XDG_CONFIG_HOME": config}) as server,
+        Server(
+            ROOT / "app.py", {**os.environ, "XDG_CONFIG_HOME": config, "XDG_DATA_HOME": config}
+        ) as server,
     ):
         for name in names or SHOTS:
             page = browser.new_page(viewport={"width": WIDE, "height": HIGH}, color_scheme="light")

@@ -52,6 +52,7 @@ def test_what_an_address_cannot_say_comes_from_the_session_before():
         ("batch", "9" * 5000),
         ("tokens", "many"),
         ("seed", "1e3"),
+        ("node", "x" * 20_000),
         ("mode", "no"),
         ("gradient", "mine"),
         ("pipeline", "cse|nothing_such"),

@@ -20,6 +20,7 @@ _FIELDS = (
 )
 _NAMES = dict(pair.split(":") for pair in _FIELDS.split())
 _UNSAID = "build.baselines build.variants look.choices engines results timings"
+_MOST, _LONGEST = 1000, 10_000  # parameters of a name, and characters of one
 _MODES = ("inference", "training")
 Query = dict[str, str | list[str]]
 
@@ -96,6 +97,8 @@ def _value(session: Session, path: str, values: list[str]) -> Any:
     part, _, name = path.rpartition(".")
     kind = get_type_hints(type(get(session, part) if part else session))[name]
     text = values[-1]
+    if len(values) > _MOST or any(len(v) > _LONGEST for v in values):
+        raise ValueError
     if kind is bool:
         return bool(_MODES.index(text))
     if kind == tuple[str, ...]:

@@ -103,7 +103,7 @@ def delete(ident: str) -> None:
         used = {row[0] for row in base.execute("SELECT DISTINCT digest FROM session")}
     models = folder() / "models"
     for kept in models.iterdir() if models.is_dir() else ():
-        if kept.name not in used:
+        if len(kept.name) == 32 and kept.name not in used:  # others are being copied
             shutil.rmtree(kept, ignore_errors=True)
 
 
@@ -118,7 +118,8 @@ def keep_model(path: str, digest: str) -> None:
         return
     with _refusing():
         models = folder() / "models"
-        models.mkdir(parents=True, exist_ok=True)
+        folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+        models.mkdir(exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=models))
         try:
             shutil.copyfile(path, made / Path(path).name)

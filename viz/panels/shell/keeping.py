@@ -52,6 +52,7 @@ _CHOICES = (
 _SWITCHES = _CHOICES.split()
 _WRITTEN = "address_written"
 _ID, _KEPT, _OPEN = "session_id", "session_kept", "session_to_open"
+_MOST_OPEN = 1000
 _OPEN_IN: dict[str, str] = {}
 """By a session's id, Streamlit's id of the tab that has it."""
 
@@ -238,6 +239,8 @@ def _store(screen: Screen, session: Session) -> dict[str, str]:
     context = get_script_run_ctx()
     if context is not None:
         _OPEN_IN[ident] = context.session_id
+        while len(_OPEN_IN) > _MOST_OPEN:
+            del _OPEN_IN[next(iter(_OPEN_IN))]
     if state.get(_KEPT) != (ident, session):
         try:
             if session.model.digest:
