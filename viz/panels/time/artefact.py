@@ -63,8 +63,8 @@ def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
     if wanted:
         kernels = {at: kernels[at] for at in kernels if lines[at]}
         count = sum(map(len, lines.values()))
-        found = f"{count} lines of {language} in {len(kernels)} kernels have “{wanted}”."
-        st.caption(plain_text(found))
+        text = f"{count} lines of {language} in {len(kernels)} kernels have “{wanted}”."
+        st.caption(plain_text(text))
     if not kernels:
         return
     chosen = _table(list(kernels.values()))
