@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import common
 from common import ROOT
+from playwright.async_api import TimeoutError, async_playwright
 
 from browser import CHROMIUM, LONG, Server
 from faults import MARK, marked
@@ -78,15 +79,19 @@ class Visitor:
         name = MODELS[self.number % len(MODELS)]
         await self.page.get_by_role("combobox", name="Model").click()
         await self.page.get_by_role("option", name=name, exact=True).click()
+        await self.settle()
         await self.another_batch()
 
     async def another_batch(self) -> None:
         """A batch size that no other browser has."""
         self.batch = self.number + 1 + self.of * self.draw.randrange(1, 6)
+        await self.enter_batch()
+        await self.settle()
+
+    async def enter_batch(self) -> None:
         field = self.page.get_by_role("spinbutton", name="Batch")
         await field.fill(str(self.batch))
         await field.press("Enter")
-        await self.settle()
 
     async def tab(self, name: str) -> None:
         await self.page.get_by_role("tab", name=name).click()
@@ -108,9 +113,7 @@ class Visitor:
             await self.settle()
         elif what == "cancel":
             self.batch = self.number + 1 + self.of * self.draw.randrange(6, 9)
-            field = self.page.get_by_role("spinbutton", name="Batch")
-            await field.fill(str(self.batch))
-            await field.press("Enter")
+            await self.enter_batch()
             cancel = self.page.get_by_role("button", name="Cancel")
             if await cancel.count():
                 await cancel.first.click()
@@ -131,16 +134,17 @@ class Visitor:
             found = self.page.get_by_test_id(kind)
             if await found.count():
                 self.wrong(f"after {what}: {await found.first.inner_text()}")
-        cells = await self.page.evaluate(_CELLS)
-        if not any(cell.startswith(f"{self.batch}×") for cell in cells):
+        own = f"() => {_CELLS}.some(text => text.startsWith('{self.batch}×'))"
+        try:
+            await self.page.wait_for_function(own, timeout=LONG / 4)
+        except TimeoutError:
+            cells = await self.page.evaluate(_CELLS)
             said = f"browser {self.number} after {what}: no {self.batch} in {' '.join(cells)}"
             self.counts.mixed.append(said[:300])
 
 
 async def soak(server: Server, browsers: int, minutes: float) -> Counts:
     """Let so many browsers work for so long."""
-    from playwright.async_api import async_playwright
-
     counts, ends = Counts(), time.monotonic() + 60 * minutes
     began = time.monotonic()
 
