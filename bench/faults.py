@@ -93,8 +93,8 @@ class Tap:
 class TappedChild(clients._Child):
     """See `Tap`."""
 
-    def __init__(self, ir: str, session: str | None) -> None:
-        super().__init__(ir, session)
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
         self.conn = Tap(self)  # type: ignore[assignment]
 
 

@@ -32,6 +32,7 @@ from typing import IO, Any
 from relascope.core.errors import EngineError
 from relascope.core.place import IMPORT_ROOT, with_import_root
 from relascope.core.scratch import Scratch
+from relascope.engine import wire
 from relascope.engine.limits import (
     NO_LIMITS,
     Limits,
@@ -42,7 +43,7 @@ from relascope.engine.limits import (
     resident,
 )
 from relascope.engine.places import PLACES
-from relascope.engine.protocol import records, wire
+from relascope.engine.protocol import records
 from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.registry import ENGINES
 from relascope.engine.turns import shared_file

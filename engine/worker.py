@@ -6,7 +6,7 @@ parent is noticed in the middle of any work; the work is done in a thread with a
 TVM's C++ visitors recurse over the graph and deep graphs overflow the usual eight megabytes.
 
 What travels to here, pickled, is `(id, method, payload, crossed)` with a payload of pickled `(args,
-kwargs)` and the units that crossed a limit. From here, as `engine.protocol.wire` has it, come
+kwargs)` and the units that crossed a limit. From here, as `engine.wire` has it, come
 `("begun", id)` when the session sets to work, `("progress", id, fraction, text)`, `("waits", id,
 for what)` with "" when it waits no more and `("unit", id, unit or None)`, then `("result", id,
 value)`, `("error", id, EngineError)`, or, when the session itself could not be made, `("gone", id,
@@ -31,10 +31,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from relascope.core.errors import EngineError
-from relascope.engine import room
+from relascope.engine import room, wire
 from relascope.engine.building.explain import explain
 from relascope.engine.limits import WATCHED, Unit
-from relascope.engine.protocol import wire
 from relascope.engine.registry import REGISTRY
 from relascope.engine.turns import TURNS, beside
 from relascope.passes.catalogue.user import enter_named

@@ -16,11 +16,11 @@ import pytest
 
 from place import ROOT, SESSIONS
 from relascope.core.errors import EngineError
+from relascope.engine import wire
 from relascope.engine.building.explain import explain
 from relascope.engine.client import STANDBY, EngineClient, _death
 from relascope.engine.limits import Limits
 from relascope.engine.places import PLACES
-from relascope.engine.protocol import wire
 
 FAKE = "fake_session:FakeSession"
 

@@ -6,7 +6,7 @@ import pytest
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Literal, Node, TensorType
-from relascope.engine.protocol import wire
+from relascope.engine import wire
 from relascope.engine.protocol.results import SplitResult
 from relascope.passes.pipeline import Pipeline
 
