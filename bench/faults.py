@@ -160,7 +160,7 @@ def kill_many(ir: str, count: int, draw: random.Random, cold: bool) -> list[Row]
             clients.STANDBY.end()
             if strange := {p for p in marked() if group_of(p) not in (client.pid, None)}:
                 row["wrong"].append(f"orphans: {sorted(strange)}")
-            print(f"{ir} {turn + 1} {method}: {row.get('last')} s", flush=True)
+            print(f"{ir} {turn + 1} {method}: {row.get('last')} s", *row["wrong"], flush=True)
     return list(rows.values())
 
 
