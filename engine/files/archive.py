@@ -106,6 +106,14 @@ class Archive:
             raise self.refused(name, "is not UTF-8") from wrong
 
 
+_NOISE = re.compile(
+    r"^.*INTERNAL ASSERT FAILED at [^,]*, please report a bug to PyTorch\.?"
+    r"|\[enforce fail at [^]]*\]"
+    r"|\(Exception raised from.*| \(Could this error message.*| This is an internal miniz error.*"
+    r"| This file can still be loaded.*| \(of Python compilation unit at: \w+\)|\S+\.cpp:\d+"
+    r"|\x1b\[\d*m| Did you forget to initialize.*"
+)
+
 HINT = "Open it only where you trust who made it, and then with torch itself."
 
 
@@ -117,10 +125,7 @@ def plainly(error: BaseException) -> str:
         return "it is nested too deeply"
     lines = [s for s in lines_of(error) if not re.match(r"frame #|Exception raised from|\.\.\.", s)]
     said = lines[0] if lines else type(error).__name__
-    said = re.sub(
-        r"^.*INTERNAL ASSERT FAILED at [^,]*, please report a bug to PyTorch\.?", "", said
-    )
-    said = re.sub(r"\[enforce fail at [^]]*\]\.?|\(Exception raised from.*|\S+\.cpp:\d+", "", said)
+    said = _NOISE.sub("", said)
     said = re.sub(r"^(std::)?\w*(Error|Exception): ", "", said.strip(" .:"))
     if "can't allocate memory" in said or "bad_alloc" in said:
         return "it takes more memory than a file may"

@@ -7,6 +7,7 @@ has a grammar here, by the key that it stands under; a key that is not known has
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -43,40 +44,52 @@ _SYMBOL = re.compile(r"[a-z]{1,4}\d{1,9}")
 _FUNCTION_NAMES = """
     FloorDiv ModularIndexing Where PythonMod Mod CleanDiv CeilToInt FloorToInt CeilDiv FloatTrueDiv
     IntTrueDiv TruncToFloat TruncToInt RoundToInt RoundDecimal ToFloat Identity Max Min Abs Eq Ne Lt
-    Le Gt Ge And Or Not Piecewise floor ceiling sqrt OpaqueUnaryFn_sqrt int_oo oo True False
+    Le Gt Ge And Or Not Piecewise floor ceiling sqrt OpaqueUnaryFn_sqrt Integer Float Rational Add
+    Mul Pow Symbol Equality Unequality LessThan StrictLessThan GreaterThan StrictGreaterThan
 """
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
-_TOKEN = re.compile(
-    r"\s*(?:(\d{1,19}(?:\.\d{1,19})?)(?![\w.])|([A-Za-z_]\w*)"
-    r"|(\*\*|//|[<>=!]=|[-+*/%(),<>&|~]))",
-    re.ASCII,
-)
+_NUMBERS = ("oo", "int_oo", "true", "false")
+_SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.UAdd, ast.USub)
+_COMPARED = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.BitAnd, ast.BitOr, ast.Invert)
+_PARTS = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Load, *_SIGNS, *_COMPARED)
 _CONTAINERS = (None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
 
 
 def is_expression(text: str) -> bool:
-    """Whether a size's expression is made of whole numbers, symbols, known functions and signs.
+    """Whether a size's expression is made of numbers, symbols, known functions and signs alone.
 
-    Powers are of symbols alone, so that no number outgrows memory.
+    Both as torch prints one and as sympy spells it: `2*s30`, `Mul(Integer(2), Symbol('s30'))`.
+    There are few powers, of one digit, so that no number outgrows memory.
     """
-    before, at, depth = "", 0, 0
-    text = text.strip()
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            return False
-        number, name, sign = found.groups()
-        if name and not (name in _FUNCTIONS or _SYMBOL.fullmatch(name)):
-            return False
-        if sign == "**" and not _SYMBOL.fullmatch(before):
-            return False
-        if before == "**" and not (number and len(number) == 1):
-            return False
-        depth += {"(": 1, ")": -1}.get(sign, 0)
-        if not 0 <= depth <= 50:
-            return False
-        before, at = found[0].strip(), found.end()
-    return 0 < len(text) <= 2000 and not depth and before != "**"
+    if len(text) > 2000:
+        return False
+    try:
+        nodes = [*ast.walk(ast.parse(text.strip(), mode="eval"))]
+    except (SyntaxError, RecursionError, MemoryError):
+        return False
+    powers = [n.right for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Pow)]
+    called = [n for n in nodes if isinstance(n, ast.Call)]
+    powers += [n.args[-1] for n in called if n.args and ast.unparse(n.func) == "Pow"]
+    exponent = re.compile(r"-?\d|Integer\(-?\d\)|Rational\(-?\d, \d\)")
+    return (
+        all(map(_is_part, nodes))
+        and len(powers) <= 3
+        and all(exponent.fullmatch(ast.unparse(p)) for p in powers)
+    )
+
+
+def _is_part(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
+    if isinstance(node, ast.Name):
+        return node.id in (*_FUNCTIONS, *_NUMBERS) or bool(_SYMBOL.fullmatch(node.id))
+    if isinstance(node, ast.keyword):
+        return node.arg is not None and node.arg.isalpha() and isinstance(node.value, ast.Constant)
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, str):
+            return bool(_SYMBOL.fullmatch(node.value) or re.fullmatch(r"-?\d+\.\d+", node.value))
+        return isinstance(node.value, int | float) and abs(node.value) < 2**64
+    return isinstance(node, _PARTS)
 
 
 def _is_operator(text: str) -> bool:

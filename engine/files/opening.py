@@ -21,7 +21,7 @@ SECONDS, MEMORY = "RELASCOPE_OPEN_SECONDS", "RELASCOPE_OPEN_MEMORY"
 def opening(path: Path, *about: object) -> Iterator[None]:
     """Read and first run a file within limits.
 
-    By itself a file has 8 s and 1 GiB, and more as it is larger. The time is watched by
+    By itself a file has 7 s and 1 GiB, and more as it is larger. The time is watched by
     `engine.client`; memory and what it may write are limits of the process until it is open.
     Memory is RLIMIT_DATA: RLIMIT_AS would count what threads and libraries reserve, too.
 
@@ -32,7 +32,7 @@ def opening(path: Path, *about: object) -> Iterator[None]:
         EngineError: of the block; kind "file" for everything else that is raised in it.
     """
     has = os.path.getsize(path)
-    seconds = float(os.environ.get(SECONDS) or 8 + has / (20 * MIB))
+    seconds = float(os.environ.get(SECONDS) or 7 + has / (20 * MIB))
     memory = int(float(os.environ.get(MEMORY) or 0) * MIB) or 1024 * MIB + 6 * has
     watched = limited(f"Opening {path.name}", path.name, "file", *about, seconds=seconds)
     with watched, _soft(memory, seconds):

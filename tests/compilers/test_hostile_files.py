@@ -1,0 +1,168 @@
+"""Files of strangers: nothing in them runs or touches a file, and a sentence says why."""
+
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from hostile import Small, crafted, honest, members
+from relascope.core.errors import EngineError
+from relascope.core.scratch import Scratch, sweep
+from relascope.engine.client import EngineClient
+from relascope.engine.files.exported import is_expression
+from relascope.engine.files.operators import allowed
+from relascope.engine.protocol.source import source_from_file
+from relascope.engine.protocol.tuning import Fleet
+from relascope.engine.pytorch.exported_program import read_exported
+from relascope.engine.pytorch.model import load_model
+
+# These take the time that whoever watches an engine gives them, or an engine's stack.
+LONG = (
+    "endless",
+    "signs",
+    "work",
+    "sum",
+    "in small",
+    "long text",
+    "doubling",
+    "calls without",
+    "bomb",
+    "many",
+)
+FEW = (
+    "code: save .pt",
+    "code: from_file by another name .pt",
+    "code: memory beyond all .pt",
+    "setstate .pt",
+    "short storage .pt",
+    "pickle in constants.pkl .pt",
+    "pickle: opaque .pt2",
+    "target: torch.os.system .pt2",
+    "name of a node .pt2",
+    "spec: factory .pt2",
+    "library .pt2",
+    "encrypted .pt",
+    "text sizes .pt",
+    "size: NaN .pt2",
+)
+FILES = {f"{n} {k}": (k, m) for n, k, m in crafted() if not any(w in n for w in LONG)}
+OPENED = {"no device .pt2", "empty weight .pt2"}
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.exhaustive) for n in FILES]
+)
+def test_a_crafted_file(name, tmp_path):
+    kind, make = FILES[name]
+    path, mark = tmp_path / f"model{kind}", tmp_path / "mark"
+    path.write_bytes(make(str(mark)))
+    said = None
+    try:
+        load_model(source_from_file(path), lambda *_: None)
+    except EngineError as error:
+        said = error
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert (said is None) == (name in OPENED)
+    if said is not None:
+        assert said.kind in ("file", "input", "operator")
+        assert path.name in said.where or said.kind != "file"
+        assert not re.search(r"ASSERT|frame #|csrc/|\.cpp:|std::|Traceback", said.message)
+
+
+def test_the_slice_names_files_that_there_are():
+    assert set(FEW) <= set(FILES) and set(OPENED) <= set(FILES)
+
+
+@pytest.mark.parametrize("kind", [".pt", ".pt2"])
+def test_honest_files_open(kind, tmp_path):
+    path = tmp_path / f"model{kind}"
+    path.write_bytes(honest(kind))
+    model = load_model(source_from_file(path), lambda *_: None)
+    assert {n: tuple(p.shape) for n, p in model.parameters.items()} == {
+        "fc.weight": (4, 4),
+        "fc.bias": (4,),
+    }
+
+
+def test_an_export_with_dynamic_sizes_is_read(tmp_path):
+    path, x = tmp_path / "model.pt2", torch.ones(4, 4)
+    rows = torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(Small().eval(), (x,), dynamic_shapes={"x": {0: 2 * rows}})
+    torch.export.save(program, path)
+    assert (
+        b'"expr_str": "Mul(Integer(2), Symbol(' in members(path.read_bytes())["models/model.json"]
+    )
+    _, inputs, types = read_exported(path)
+    assert inputs == (("x", "Tensor"),) and types == ()
+
+
+def test_a_name_that_is_not_utf_8(tmp_path):
+    path = Path(str(tmp_path), "\udcff.pt")
+    path.write_bytes(honest(".pt"))
+    with pytest.raises(EngineError, match="name is not UTF-8"):
+        load_model(source_from_file(path), lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("s0", True),
+        ("2*s77", True),
+        ("s0**2 + 3", True),
+        ("Max(1, FloorDiv(s0 - 1, 2))", True),
+        ("s0 >= 2", True),
+        ("Pow(Symbol('s0', positive=True, integer=True), Integer(2))", True),
+        ("Symbol('__import__')", False),
+        ("Pow(Integer(9), Pow(Integer(9), Integer(9)))", False),
+        ("Integer(9)**Integer(9)**Integer(9)", False),
+        ("Symbol('s0').name", False),
+        ("Symbol(**s0)", False),
+        ("os.system('s0')", False),
+        ("(s0 := 3)", False),
+        ("s0 if s0 else s1", False),
+    ],
+)
+def test_expressions_of_sizes(text, fits):
+    assert is_expression(text) == fits
+
+
+def test_operators_that_reach_outside_are_refused():
+    assert all(map(allowed, ("aten::linear", "aten::gelu", "prim::ListConstruct")))
+    kinds = (
+        "aten::save aten::from_file aten::wait aten::set_ prim::Print prim::rpc_async c10d::send"
+    )
+    assert not any(map(allowed, kinds.split()))
+
+
+def test_an_engine_works_in_a_room(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        EngineClient("relax", "opening_session:OpeningSession") as client,
+    ):
+        held = client.call("describe").room
+        done = client.call("reach", str(victim), server.getsockname()[1])
+        assert not set(done) & set(held)
+        assert (victim.read_text() == "mine") == ("a disk that it only reads" in held)
+        # A fleet is reached over the network, which is worth another process.
+        engine = client._engine
+        engine.wants = engine.wants.with_("time_remote", (Fleet("127.0.0.1:1", "key"),))
+        assert "no network" in client.call("reach", str(victim), server.getsockname()[1])
+
+
+def test_folders_of_processes_that_were_killed_are_cleared_away(tmp_path, monkeypatch):
+    code = "import os; from relascope.core.scratch import Scratch; s = Scratch(); os._exit(9)"
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert len([*tmp_path.iterdir()]) == 1
+    sweep.cache_clear()
+    mine = Scratch()
+    assert [p.name for p in tmp_path.iterdir()] == [Path(mine.name).name]
+    mine.cleanup()
+    assert not [*tmp_path.iterdir()]

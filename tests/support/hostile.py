@@ -1,0 +1,504 @@
+"""Files of models that try to run code, touch files, or take all memory and time.
+
+Each is made from an honest file of a small module. `MARK`, in a text or a pickle, stands for the
+path of a file beside the model's, which nothing may make.
+"""
+
+import io
+import json
+import pickle
+import re
+import struct
+import zipfile
+from functools import cache, partial
+
+import torch
+from torch import nn
+
+MARK = "MARK"
+BOMB = 400 << 20
+
+
+class Small(nn.Module):
+    """A weight, a buffer, an operator."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.register_buffer("scale", torch.ones(4))
+
+    def forward(self, x):
+        return torch.relu(self.fc(x)) * self.scale
+
+
+@cache
+def honest(kind):
+    """The bytes of an honest file, ".pt" or ".pt2"."""
+    data, module, x = io.BytesIO(), Small().eval(), torch.ones(2, 4)
+    if kind == ".pt":
+        torch.jit.save(torch.jit.trace(module, x), data)
+    else:
+        torch.export.save(torch.export.export(module, (x,)), data)
+    return data.getvalue()
+
+
+def members(data):
+    """The members of an archive by their names, without the folder that all stand in."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {n.partition("/")[2]: archive.read(n) for n in archive.namelist()}
+
+
+def packed(parts, method=zipfile.ZIP_STORED, folder="archive"):
+    """An archive of members."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", method) as archive:
+        for name, content in parts.items():
+            archive.writestr(f"{folder}/{name}", content)
+    return data.getvalue()
+
+
+def changed(kind, mark, **new):
+    """An honest file with members replaced, or taken out with None; "*.x" is each that ends so."""
+    parts = members(honest(kind))
+    for name, content in new["parts"].items():
+        found = [n for n in parts if n.endswith(name[1:])] if name[0] == "*" else [name]
+        for one in found:
+            made = content(parts.get(one, b"")) if callable(content) else content
+            if made is None:
+                parts.pop(one, None)
+            else:
+                parts[one] = made.replace(MARK.encode(), mark.encode())
+    return packed(parts, new.get("method", zipfile.ZIP_STORED))
+
+
+def _saved(value):
+    """What torch.save writes of a value."""
+    data = io.BytesIO()
+    torch.save(value, data)
+    return data.getvalue()
+
+
+def _evil(text):
+    """A pickle that runs code, whose text has the mark's real length."""
+    return lambda mark: pickle.dumps(_At(text.replace(MARK, mark)), protocol=2)
+
+
+class _At:
+    def __init__(self, text):
+        self.text = text
+
+    def __reduce__(self):
+        return exec, (self.text,)
+
+
+_MAKES = _evil(f"open({MARK!r}, 'w').close()")
+
+
+def _line(text):
+    """Code with a line of its own in the outermost forward()."""
+
+    def change(code):
+        lines = code.decode().splitlines()
+        if "class Small" not in code.decode():
+            return code
+        at = next(i for i, s in enumerate(lines) if s.startswith("    return"))
+        return "\n".join(
+            [*lines[:at], *(f"    {s}" for s in text.split("\n")), *lines[at:], ""]
+        ).encode()
+
+    return change
+
+
+def _method(text):
+    """Code with another method in each class."""
+    return lambda code: code.rstrip() + b"\n" + text.encode() + b"\n"
+
+
+_LINES = {
+    "save": 'torch.save(x, "MARK")',
+    "save by another name": 't = torch\nt.save(x, "MARK")',
+    "save kept for later": 'f = torch.save\nf(x, "MARK")',
+    "save of ops": 'ops.aten.save(x, "MARK")',
+    "save with a space": 'torch .save(x, "MARK")',
+    "save over lines": '_9 = (ops\n  .aten\n  .save(x, "MARK"))',
+    "save as a method": 'x.save("MARK")',
+    "from_file": '_9 = torch.from_file("MARK", True, 64, dtype=6)',
+    "from_file of ops": '_9 = ops.aten.from_file("MARK", True, 64)',
+    "from_file by another name": 't = torch\n_9 = t.from_file("MARK", True, 64)',
+    "rpc": '_9 = ops.prim.rpc_async("a", "b")',
+    "rpc by name": '_9 = rpc_sync("a", "b")',
+    "another process": "_9 = fork(x)",
+    "classes": "_9 = torch.classes.quantized.LinearPackedParamsBase()",
+    "quantized": "_9 = ops.quantized.linear_unpack(x)",
+    "profiler": '_9 = ops.profiler._record_function_enter_new("a")',
+    "allocator": "_9 = ops.inductor._alloc_from_pool(x, 0, 6, [9], [1])",
+    "distributed": '_9 = ops.c10d.allreduce_([x], "a", "b", None, True, -1)',
+    "backward": "torch.backward(x)",
+    "seed": "torch.manual_seed(3)",
+    "Python": "_9 = ^Sneaky()(x)",
+    "print without end": 'while True:\n  print("a")',
+    "endless": "while True:\n  _0 = torch.add(_0, x)",
+    "endless range": "for _7 in range(9999999999):\n  _0 = torch.add(_0, x)",
+    "memory": "_0 = torch.add(_0, torch.sum(torch.ones([100000, 100000])))",
+    "memory beyond all": "_0 = torch.add(_0, torch.sum(torch.ones([1099511627776, 1024])))",
+    "memory in small": "_8 = [x]\nwhile True:\n  _8 = torch.append(_8, torch.ones([1000, 1000]))",
+    "long text": '_0 = torch.add(_0, torch.len(torch.ljust("a", 10000000000)))',
+    "long list": "_0 = torch.add(_0, torch.len(torch.mul([0], 10000000000)))",
+    "doubling": '_8 = "a"\nwhile True:\n  _8 = torch.add(_8, _8)',
+    "work": "_9 = torch.ones([9000, 9000])\n"
+    + "_9 = torch.matmul(_9, _9)\n" * 30
+    + "_0 = torch.add(_0, torch.sum(_9))",
+    "brackets": f"_9 = {'(' * 100000}x{')' * 100000}",
+    "signs": f"_9 = {'- ' * 200000}3",
+    "sum": f"_9 = {'+ '.join(['1'] * 200000)}",
+    "blocks": "\n".join("  " * i + "if True:" for i in range(3000)),
+    "raise": 'ops.prim.RaiseException("bad")',
+    "index": "_0 = torch.select(x, 0, 99999)",
+    "index far": "_0 = torch.as_strided(x, [9], [1], 1152921504606846976)",
+    "stride": "_0 = torch.as_strided(x, [1000000], [1000000], 0)",
+    "views": "_0 = torch.view(x, [-7, 99])",
+    "size of NaN": "_0 = torch.ones([int(nan)])",
+    "a text": '_0 = "text"',
+    "nothing left": "_0 = torch.slice(x, 0, 5, 5)",
+    "no such": "_9 = torch.frobnicate(x)",
+    "no such device": '_0 = torch.to(x, torch.device("cuda:7"))',
+    "attributes": "_9 = self.nothing",
+    "recursion": "_9 = (self).forward(x, )",
+    "NUL": '_9 = "\0"',
+}
+_SETSTATE = '  def __setstate__(self, state: Tensor) -> NoneType:\n    torch.save(state, "MARK")\n'
+_GETSTATE = '  def __getstate__(self) -> Tensor:\n    torch.save(self.scale, "MARK")\n'
+_HOOK = '  __hooks__ = ["hook"]\n'
+
+
+_METHODS = _method(
+    "".join(
+        f"  def f{i}(self, x: Tensor) -> Tensor:\n    return torch.add("
+        + (f"(self).f{i + 1}(x, ), (self).f{i + 1}(x, ))\n" if i < 39 else "x, x)\n")
+        for i in range(40)
+    )
+)
+
+
+def _nested(opcode, count):
+    return b"\x80\x02N" + opcode * count + b"."
+
+
+def _tensors(change):
+    """data.pkl with the numbers of elements of its tensors changed."""
+    return lambda data: re.sub(
+        rb"(?s)(X\x03\x00\x00\x00cpu(?:q.)?)K[\x04\x10]", rb"\1" + change, data
+    )
+
+
+_PT = {
+    **{f"code: {what}": {"*.py": _line(text)} for what, text in _LINES.items()},
+    "setstate": {"*.py": _method(_SETSTATE)},
+    "getstate": {"*.py": _method(_GETSTATE)},
+    "hooks": {"*.py": _method(_HOOK)},
+    "code in another code": {"*.py": "é".encode("latin-1")},
+    "no code": {"*.py": b""},
+    "calls without end": {"*.py": lambda code: _METHODS(_line("_0 = (self).f0(x, )")(code))},
+    "places beyond the table": {
+        "*.debug_pkl": lambda data: re.sub(rb"\(\]\((?=K.)K.", b"(](J\xff\xff\0\0", data),
+        "*.py": lambda code: code.replace(b"]", b",, ]", 1),
+    },
+    "legacy": {"model.json": b"{}"},
+    "nested tuples": {"data.pkl": _nested(b"\x85", 1_000_000)},
+    "nested lists": {"constants.pkl": b"\x80\x02" + b"]" * 500_000 + b"a" * 499_999 + b"."},
+    "far memo": {"data.pkl": b"\x80\x02Nr\xff\xff\xff\x7f."},
+    "long number": {"data.pkl": b"\x80\x02\x8b\xff\xff\xff\x7f."},
+    "long text in it": {"data.pkl": b"\x80\x02X\xff\xff\xff\xff."},
+    "short storage": {"data.pkl": _tensors(b"J\x00\x00\x00\x10")},
+    "negative storage": {"data.pkl": _tensors(b"J\xff\xff\xff\xff")},
+    "no pickle": {"data.pkl": b"no"},
+    "classes in it": {
+        "data.pkl": b"\x80\x02c__torch__.torch.classes.quantized\nLinearPackedParamsBase\n)\x81}b."
+    },
+    "negative sizes": {
+        "traced_inputs.pkl": lambda data: data.replace(b"K\x02K\x04t", b"J\xff\xff\xff\xffK\x04t")
+    },
+    "NaN sizes": {
+        "traced_inputs.pkl": lambda data: data.replace(
+            b"K\x02K\x04t", b"G\x7f\xf8" + bytes(6) + b"K\x04t"
+        )
+    },
+    "text sizes": {
+        "traced_inputs.pkl": lambda data: data.replace(b"K\x02K\x04t", b"X\x01\0\0\0aK\x04t")
+    },
+    "large sizes": {
+        "traced_inputs.pkl": lambda data: data.replace(
+            b"K\x02K\x04t", b"J\xff\xff\xff\x7fJ\xff\xff\xff\x7ft"
+        )
+    },
+    "inputs of nothing": {"traced_inputs.pkl": b"\x80\x02}X\x07\0\0\0forward]Nas."},
+}
+_PICKLED = ("data.pkl", "constants.pkl", "traced_inputs.pkl", "*.debug_pkl")
+
+
+def _edit(find, put):
+    """model.json with a text replaced, once."""
+
+    def change(data):
+        text = data.decode()
+        assert find in text, find
+        return text.replace(find, put, 1).encode()
+
+    return change
+
+
+_TARGET = '"target": "torch.ops.aten.linear.default"'
+_NODE = (
+    '"nodes": [{"target": "%s", "inputs": [{"name": "", "arg": {"as_string": "%s"}, "kind": 1}],'
+    ' "outputs": [], "metadata": {}, "name": "z"}, '
+)
+_SIZE = '"sizes": [{"as_int": 2}'
+
+
+def _size(text):
+    return {"models/model.json": _edit(_SIZE, f'"sizes": [{text}')}
+
+
+def _expression(text):
+    return _size(json.dumps({"as_expr": {"expr_str": text, "hint": {"as_int": 2}}}))
+
+
+def _call(target, text=MARK):
+    return {"models/model.json": _edit('"nodes": [', _NODE % (target, text))}
+
+
+def _spec(tree):
+    spec = json.dumps(json.dumps([1, tree]))
+    return {
+        "models/model.json": lambda d: re.sub(
+            rb'"in_spec": "(\\.|[^"\\])*"',
+            f'"in_spec": {spec}'.replace("\\", "\\\\").encode(),
+            d,
+            count=1,
+        )
+    }
+
+
+def _leaf(kind, context):
+    return {"type": kind, "context": json.dumps(context), "children_spec": []}
+
+
+_RUN = "__import__('os').system('touch MARK')"
+_FACTORY = {"default_factory_module": "os", "default_factory_name": "abort", "dict_context": []}
+_ENUM = {"__enum__": True, "fqn": "os:system", "name": "x"}
+_META = '{"path_name": "%s", "is_param": false, "use_pickle": true, "tensor_meta": null}'
+_CONFIG = '{"config": {"c": ' + _META + "}}"
+_WEIGHTS = "data/weights/model_weights_config.json"
+_CONSTANTS = "data/constants/model_constants_config.json"
+_PT2 = {
+    **{
+        f"target: {t}": _call(t)
+        for t in (
+            "torch.os.system",
+            "torch.load",
+            "torch.hub.load",
+            "torch.ops.aten.from_file.default",
+            "torch.ops.load_library",
+            "torch.classes.load_library",
+            "torch.ops.inductor.accumulate_grad_.default",
+            "_operator.attrgetter",
+            "_operator.methodcaller",
+            "math.__loader__.load_module",
+            "torch.serialization.pickle.loads",
+            "torch.utils.cpp_extension.load",
+            "#sneaky:run",
+            "torch.ops.higher_order.while_loop",
+        )
+    },
+    **{
+        f"size: {t[:24]}": _expression(t)
+        for t in (
+            _RUN,
+            "9**9**9**9",
+            "(9**9)**(9**9)",
+            "s0.__class__.__base__.__subclasses__()",
+            "lambda: 0",
+            "[x for x in (1,)]",
+            "Symbol('s0')",
+            "factorial(99999999)",
+            "(" * 4000 + "s0" + ")" * 4000,
+            "s0\n+1;import os",
+            "1e999999999",
+            "PowByNatural(9, 99999999999)",
+            "",
+        )
+    },
+    "size: text": _size('{"as_int": "many"}'),
+    "size: NaN": _size('{"as_int": NaN}'),
+    "size: negative": _size('{"as_int": -5}'),
+    "size: large": _size('{"as_int": 1152921504606846976}'),
+    "size: nothing": _size("null"),
+    "name of a node": {
+        "models/model.json": lambda d: d.replace(
+            b'"name": "x"', b"\"name\": \"x=open('MARK','w')\""
+        )
+    },
+    "name of an argument": {"models/model.json": _edit('"name": "input"', '"name": "a=exit(),b"')},
+    "name of a parameter": {
+        "models/model.json": _edit('"fc.weight"', '"fc.weight\\"), exit(), (\\""')
+    },
+    "name of a module": {
+        "models/model.json": lambda d: d.replace(b",fc,", b',fc\\"+open(MARK)+\\",')
+    },
+    "spec: factory": _spec(_leaf("collections.defaultdict", _FACTORY)),
+    "spec: enumeration": _spec(_leaf("builtins.dict", [_ENUM])),
+    "spec: class": _spec(_leaf("os.system", None)),
+    "spec: deep": {
+        "models/model.json": lambda d: re.sub(
+            rb'"in_spec": "(\\.|[^"\\])*"', b'"in_spec": "' + b"[" * 100_000 + b'"', d, count=1
+        )
+    },
+    "device": {"models/model.json": _edit('"type": "cpu"', '"type": "sneaky"')},
+    "no device": {"models/model.json": _edit('"type": "cpu"', '"type": "cuda"')},
+    "custom object": {
+        "models/model.json": _edit(
+            '{"as_tensor": {"name": "x"}}',
+            '{"as_custom_obj": {"name": "x", "class_fqn": "__torch__.A"}}',
+        )
+    },
+    "no JSON": {"models/model.json": b"{"},
+    "deep JSON": {"models/model.json": b"[" * 1_000_000},
+    "no program": {"models/model.json": None},
+    "another program": {"models/other.json": b"{}"},
+    "library": {"data/aotinductor/model/a.so": b"\x7fELF"},
+    "old format": {"serialized_exported_program.json": b"{}", "version": b"8.1"},
+    "empty weight": {"data/weights/weight_0": b""},
+    "empty weight of large size": {
+        "data/weights/weight_0": b"",
+        _WEIGHTS: lambda d: d.replace(b'{"as_int": 4}', b'{"as_int": 1048576}'),
+    },
+    "short weight": {"data/weights/weight_0": bytes(8)},
+    "odd weight": {"data/weights/weight_0": bytes(7)},
+    "stride of a weight": {
+        _WEIGHTS: lambda d: d.replace(
+            b'"strides": [{"as_int": 4}', b'"strides": [{"as_int": 99999999}'
+        )
+    },
+    "weight elsewhere": {_WEIGHTS: lambda d: d.replace(b'"weight_0"', b'"../../../etc/passwd"')},
+}
+_PT2_PICKLED = {
+    "weight as a pickle": ({_WEIGHTS: (_CONFIG % "weight_0").encode()}, "data/weights/weight_0"),
+    "constant as a pickle": (
+        {_CONSTANTS: (_CONFIG % "tensor_0").encode()},
+        "data/constants/tensor_0",
+    ),
+    "opaque": ({_CONSTANTS: (_CONFIG % "opaque_obj_0").encode()}, "data/constants/opaque_obj_0"),
+    "custom": ({_CONSTANTS: (_CONFIG % "custom_obj_0").encode()}, "data/constants/custom_obj_0"),
+    "sample inputs": ({}, "data/sample_inputs/model.pt"),
+    "weights of old": ({}, "data/weights/model.pt"),
+    "constants of old": ({}, "data/constants/model.pt"),
+}
+
+
+def _bomb(kind, member, mark):
+    parts = members(honest(kind))
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            if name != member:
+                archive.writestr(f"archive/{name}", content)
+        with archive.open(f"archive/{member}", "w") as file:
+            for _ in range(BOMB >> 20):
+                file.write(bytes(1 << 20))
+    return data.getvalue()
+
+
+def _all(data, at, old, new):
+    """Change a field of each entry of the directory, `at` bytes behind its signature."""
+    made, found = bytearray(data), 0
+    for match in re.finditer(rb"PK\x01\x02", data):
+        place = match.start() + at
+        if old is None or data[place : place + len(new)] == old:
+            made[place : place + len(new)] = new
+            found += 1
+    assert found
+    return bytes(made)
+
+
+def _many(kind):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for index in range(100_500):
+            archive.writestr(f"archive/{index}", b"")
+    return data.getvalue()
+
+
+def _overlapping(kind):
+    """A directory that lists the same bytes under many names."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, content in members(honest(kind)).items():
+            archive.writestr(f"archive/{name}", content)
+        archive.writestr("archive/extra/0", bytes(1 << 20))
+        one = archive.filelist[-1]
+        for index in range(1, 500):
+            other = zipfile.ZipInfo(f"archive/extra/{index}")
+            for field in ("header_offset", "file_size", "compress_size", "CRC"):
+                setattr(other, field, getattr(one, field))
+            archive.filelist.append(other)
+    return data.getvalue()
+
+
+_ARCHIVES = {
+    "nothing": lambda kind: b"",
+    "text": lambda kind: b"hello",
+    "torn": lambda kind: honest(kind)[: len(honest(kind)) // 2],
+    "with a head": lambda kind: b"#!/bin/sh\n" + honest(kind),
+    "encrypted": lambda kind: _all(honest(kind), 8, None, b"\x01\x00"),
+    "names in another code": lambda kind: honest(kind).replace(b"byteorder", b"byteord\xffr"),
+    "sizes larger": lambda kind: _all(honest(kind), 24, None, struct.pack("<I", 0x7FFFFFFF)),
+    "sizes beyond": lambda kind: _all(honest(kind), 20, None, b"\xff" * 8),
+    "sizes smaller": lambda kind: _all(honest(kind), 24, None, struct.pack("<I", 1)),
+    "packed in a way": lambda kind: _all(honest(kind), 10, None, b"\x0c\x00"),
+    "elsewhere": lambda kind: _all(honest(kind), 42, None, struct.pack("<I", 0x7FFFFFF0)),
+    "twice": lambda kind: packed(
+        {**members(honest(kind)), "DATA.PKL": b"", "Models/model.json": b""}
+    ),
+    "a folder alone": lambda kind: packed({"": b""}),
+    "many members": _many,
+    "overlapping": _overlapping,
+    "saved tensors": lambda kind: _saved({"a": torch.ones(2)}),
+    "tarred": lambda kind: b"PK\x03\x04" + bytes(1000),
+}
+
+
+def crafted():
+    """Each hostile file: (name, suffix, a function from the mark's path to its bytes)."""
+    found = []
+    for name, parts in _PT.items():
+        found.append((name, ".pt", partial(changed, ".pt", parts=parts)))
+    for name, parts in _PT2.items():
+        found.append((name, ".pt2", partial(changed, ".pt2", parts=parts)))
+    for slot in _PICKLED:
+        make = lambda mark, s=slot: changed(".pt", mark, parts={s: _MAKES(mark)})  # noqa: E731
+        found.append((f"pickle in {slot}", ".pt", make))
+    for name, (parts, slot) in _PT2_PICKLED.items():
+        make = lambda mark, p=parts, s=slot: changed(  # noqa: E731
+            ".pt2", mark, parts={**p, s: _MAKES(mark)}
+        )
+        found.append((f"pickle: {name}", ".pt2", make))
+    for kind in (".pt", ".pt2"):
+        for name, build in _ARCHIVES.items():
+            found.append((name, kind, lambda mark, b=build, k=kind: b(k)))
+    for member in (
+        "data.pkl",
+        "constants.pkl",
+        "traced_inputs.pkl",
+        "extra/a",
+        "data/0",
+        "code/__torch__/a.py",
+    ):
+        found.append((f"bomb in {member}", ".pt", partial(_bomb, ".pt", member)))
+    for member in (
+        "models/model.json",
+        "data/sample_inputs/model.pt",
+        "data/weights/weight_0",
+        "extra/a",
+    ):
+        found.append((f"bomb in {member}", ".pt2", partial(_bomb, ".pt2", member)))
+    return found

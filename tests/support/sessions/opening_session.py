@@ -1,0 +1,38 @@
+"""A session that opens files as an engine does, and needs no TVM."""
+
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+from relascope.engine.protocol.targets import EngineInfo
+from relascope.engine.room import held
+
+
+class OpeningSession:
+    """Opens model files."""
+
+    def describe(self, *, progress):
+        return EngineInfo("none", "0", "", (), room=held())
+
+    def open(self, source, *, progress):
+        from relascope.engine.pytorch.model import load_model  # it imports torch
+
+        return load_model(source, progress).source.inputs
+
+    def reach(self, path, port, *, progress):
+        """Which of what a room keeps a process from can be done all the same."""
+        Path(tempfile.gettempdir(), "own").write_text("own")
+        tries = {
+            "a disk that it only reads": lambda: Path(path).write_text("not own"),
+            "no network": lambda: socket.create_connection(("127.0.0.1", port), 5).close(),
+            "signals to itself alone": lambda: os.kill(os.getppid(), 0),
+        }
+        done = []
+        for what, attempt in tries.items():
+            try:
+                attempt()
+                done.append(what)
+            except OSError:
+                pass
+        return tuple(done)
