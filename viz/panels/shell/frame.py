@@ -192,7 +192,7 @@ def download(label: str, data: Any, file: str, key: str, place: Any = st, **more
     place.download_button(label, data, file, kind, key=key, on_click="ignore", **more)
 
 
-_SIGNS = re.compile(r"[\\`*_{}\[\]<>#~$|&:/]")
+_SIGNS = re.compile(r"[\\`*_{}\[\]<>#~$|&]|(?<!:):(?=\w)|(?<=:material)/")
 _FOUND = re.compile(r"(\S*(?:://|:[\w+-]+:|www\.|@\w|--|->|<-|[<>~]=)\S*)", re.IGNORECASE)
 _LISTED = re.compile(r"^(\s*\d*)([-+=.)])")  # a list or a title, where a text begins so
 

@@ -70,7 +70,7 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     for note in document["notes"]:
         st.warning(plain_text(note))
     for phase in document["phases"]:
-        st.caption(plain_text(phase_text(phase)))
+        st.caption(phase_text(phase))
     named = {**document, "model": screen.label, "engine": screen.ir}
     help = "One run's kernels on a line of time, for chrome://tracing or ui.perfetto.dev."
     download("As a trace (.json)", trace_json(named), "trace.json", "trace", help=help)
