@@ -147,7 +147,9 @@ class _Writer:
         inputs = [self.values[v.debugName()] for v in node.inputs()]
         outputs = [v.debugName() for v in node.outputs()]
         if kind == "prim::Constant":
-            result = node.output().toIValue() if node.output().type().kind() != "NoneType" else None
+            result: Any = (
+                node.output().toIValue() if node.output().type().kind() != "NoneType" else None
+            )
             if self.loaded and _is_double(result):
                 # A Python number stands in a file as a tensor, but counts as a number.
                 result = result.item()

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -31,7 +32,11 @@ def asked(path="/", *, host="127.0.0.1:8501", kind="http", token=TOKEN, hosts=()
         "query_string": query.encode(),
         "headers": [(k.lower().encode(), v.encode()) for k, v in named],
     }
-    asyncio.run(gate.Gate(app, token, hosts, 8501)(scope, None, send))
+    answered = gate.Gate(app, token, hosts, 8501)(scope, None, send)
+    with ThreadPoolExecutor(
+        1
+    ) as other:  # a browser's test may have left a loop running in this one
+        other.submit(asyncio.run, answered).result()
     if kind == "websocket":
         return {"websocket.accept": 101, "websocket.close": 403}[sent[0]["type"]], {}, ""
     heads = {k.decode(): v.decode() for k, v in sent[0]["headers"]}

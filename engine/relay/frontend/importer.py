@@ -93,8 +93,8 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     outputs, used = mod["main"].ret_type, {n: t for n, t in tensors.items() if n in variables}
     found = tensor_types(outputs)[: len(model.outputs_flat)]
     if found != model.outputs_flat:  # a file does not tell the types behind what it refuses
-        kinds = [", ".join(map(str, kinds)) for kinds in (found, model.outputs_flat)]
-        message = f"Relay's PyTorch frontend makes a model of {kinds[0]}, and PyTorch {kinds[1]}."
+        ours, theirs = (", ".join(map(str, types)) for types in (found, model.outputs_flat))
+        message = f"Relay's PyTorch frontend makes a model of {ours}, and PyTorch {theirs}."
         raise EngineError("operator", message, model.source.model)
     return RelayProgram(
         mod=mod,
