@@ -81,7 +81,7 @@ def test_the_choice_of_ir_outlives_a_reload_and_the_address_has_it(streamlit_pag
         page.get_by_role("button", name="Relax", exact=True)
     ).first.click()
     page.get_by_text("(Relax)").wait_for()
-    assert "ir=Relax" in page.url
+    assert "ir=relax" in page.url
     page.reload()
     page.get_by_text("(Relax)").wait_for()
     settle(page)
