@@ -1,8 +1,10 @@
 """Dropout masks by PyTorch's own random numbers, drawn by a kernel.
 
 PyTorch may draw `bernoulli_` on a CPU one number after the other: 64 bits of a Mersenne Twister
-each, on one thread, which is a part of a training step (`bench/train.py`). A kernel of TVM's vectors of the same steps (Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8, 1998), from the state of PyTorch's generator, and leaves it where PyTorch would have. So the masks are
-those that PyTorch draws, bit for bit; where it draws otherwise, that is seen at the first mask, and
+each, on one thread, which is a part of a training step (`bench/train.py`). A kernel of TVM's makes
+vectors of the same steps (Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8, 1998), from
+the state of PyTorch's generator, and leaves it where PyTorch would have. So the masks are those
+that PyTorch draws, bit for bit; where it draws otherwise, that is seen at the first mask, and
 PyTorch draws them.
 """
 
