@@ -3,7 +3,7 @@
 import pytest
 
 from app_in_browser import ask
-from hostile_names import HOSTILE
+from pages.hostile_names import HOSTILE
 from place import PAGES
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from graphs import Builder
-from hostile_names import HOSTILE
+from pages.hostile_names import HOSTILE
 from relascope.core.graph import Kind
 from relascope.viz.component import graph_view
 from relascope.viz.panels.shell.frame import plain_text

@@ -85,6 +85,8 @@ def arrive() -> list[str]:
     if not query and not went:
         return wrong
     session, unread = address.said(query or {"ir": [recall("ir") or Session.ir]}, base)
+    if query.get("ir", [session.ir])[-1].lower() != session.ir:  # nonsense
+        session = replace(session, ir=recall("ir") or session.ir)
     if unread:
         wrong.append(f"The address says what cannot be shown: {'; '.join(unread)}.")
     return wrong + enter(session)
