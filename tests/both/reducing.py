@@ -139,8 +139,8 @@ def test_a_pass_that_raises_comes_down_to_one_operator(case, session, tmp_path):
 @pytest.mark.exhaustive
 def test_a_slow_pass_comes_down_to_one_layer(case, session, tmp_path, monkeypatch):
     source = small(tmp_path, model_of("slow"))
-    pipeline, index, factor = slow_pipeline(case, session, source, monkeypatch)
-    made = narrowed(session, source, str(pipeline), kind="slow", factor=factor, threads=1)
+    pipeline, index = slow_pipeline(case, monkeypatch)
+    made = narrowed(session, source, str(pipeline), kind="slow", factor=10, threads=1)
     assert made.where.first == index
     assert 1 <= len(made.operators) < made.total
     assert made.shown.ratio > made.where.limit

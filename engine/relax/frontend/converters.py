@@ -598,6 +598,7 @@ class Converter(ExportedProgramImporter):
                 value = self.env[values]
                 if len(found) > 1 or any(accumulate) or math.prod(shape(value)) > 1:
                     self.refuse(node, "Values written where a mask is true cannot be imported.")
+                value = self.cast(value, node.meta["val"].dtype)
                 mask, value = found[0], self.op.reshape(value, [])
                 missing = [1] * (len(size) - len(shape(mask)))
                 mask = self.op.reshape(mask, [*shape(mask), *missing])
