@@ -56,6 +56,8 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(VENV)/.test
 	@$(MAKE) --no-print-directory -k lint test-page test-relay test-relax
 
+# Tests in a browser wait for much of their time.
+test-page: WORKERS := 3
 test-page: $(VENV)/.test chromium
 	$(PYTEST) --ignore=tests/relay --ignore=tests/relax $(ARGS)
 

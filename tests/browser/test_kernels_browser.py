@@ -46,6 +46,7 @@ def test_a_click_on_a_dot_finds_the_nodes_of_its_kernel(page):
     wait(page, 0, "v.selected === 'd0'")
 
 
+@pytest.mark.exhaustive
 def test_a_row_of_the_kernels_finds_its_node(page):
     page.get_by_role("button", name="Time each kernel").click()
     choose_row(page, 1)

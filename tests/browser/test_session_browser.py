@@ -52,6 +52,7 @@ def test_a_reload_brings_the_screen_back(streamlit_page):
     assert screen(page) == before
 
 
+@pytest.mark.exhaustive
 def test_the_back_button_goes_to_the_screen_before(streamlit_page):
     page = streamlit_page(PAGE)
     opened(page)

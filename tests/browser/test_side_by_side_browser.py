@@ -74,6 +74,7 @@ def chosen(page):
     )
 
 
+@pytest.mark.exhaustive
 def test_the_choice_of_ir_outlives_a_reload_and_the_address_has_it(streamlit_page, tmp_path):
     page = streamlit_page(PAGE, env={"XDG_CONFIG_HOME": str(tmp_path)})  # it remembers there
     page.get_by_text("(Relay)").wait_for()

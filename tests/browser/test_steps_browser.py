@@ -110,6 +110,7 @@ def test_a_pass_is_added_behind_the_chosen_one_and_told_something(opened):
     assert page.locator(".row.selected .told").count() == 0  # the default stands in no text
 
 
+@pytest.mark.exhaustive
 def test_what_stands_behind_the_chosen_step_can_wait(opened):
     page = opened()
     press(page, "Home", "ArrowDown", "ArrowDown")

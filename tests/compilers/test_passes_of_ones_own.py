@@ -156,11 +156,23 @@ def test_a_pass_without_end_is_a_step_that_failed(ir, tmp_path, monkeypatch, cap
     failed = [s["failure"] for s in json.loads(capsys.readouterr().out)["steps"]]
     assert [f and f["where"] for f in failed] == ["hang", None, "hog", None]
     assert failed[0]["message"] == "hang took longer than 3 s, the limit, and was stopped."
-    assert main(["bisect", *given, *limits[2:], "--passes", "cse|hog|bind"], connect) == 0
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_a_pass_that_takes_too_much_memory_is_found(ir, tmp_path, monkeypatch, capsys):
+    own = tmp_path / "own.py"
+    own.write_text(ENDLESS)
+    monkeypatch.setenv(user.VARIABLE, "")
+    monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
+    given = ["mlp", "--engine", ir, "--pass-file", str(own), "--json"]
+    limits = ["--limit-memory", "1000"]
+    connect = cache(lambda ir: Shared(ir, None))  # in which what crossed a limit stays known
+    assert main(["bisect", *given, *limits, "--passes", "cse|hog|bind"], connect) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["culprit"]["pass"]) == ("crash", "hog")
     assert "hog took more than 1000 MiB of memory, the limit, and was" in found["verdict"]
-    assert main(["graph", *given, *limits[2:], "--passes", "cse|hog"], connect) == 1
+    assert main(["graph", *given, *limits, "--passes", "cse|hog"], connect) == 1
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["message"].startswith("Step 2, hog, failed: hog took more than")
 

@@ -64,6 +64,7 @@ def doubled(program, times: int = 2):
 
 
 @pytest.mark.engine
+@pytest.mark.exhaustive
 def test_a_script_says_what_went_wrong(tmp_path, monkeypatch):
     own = tmp_path / "own.py"
     own.write_text(WRONG, encoding="utf-8")

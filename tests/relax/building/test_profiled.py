@@ -40,7 +40,7 @@ def profiled(session):
     ("training", "target"),
     [
         (False, f"{TARGET} {BLAS}"),
-        (True, f"{TARGET} {BLAS} {SCHEDULES}"),
+        pytest.param(True, f"{TARGET} {BLAS} {SCHEDULES}", marks=pytest.mark.exhaustive),
         pytest.param(False, TARGET, marks=pytest.mark.exhaustive),
         pytest.param(True, f"{TARGET} {OPENBLAS}", marks=pytest.mark.exhaustive),
         pytest.param(True, TARGET, marks=pytest.mark.exhaustive),

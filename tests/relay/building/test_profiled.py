@@ -20,6 +20,7 @@ def inference(session):
     return profile(session, LAYER, default_pipeline("relay", False))
 
 
+@pytest.mark.exhaustive
 def test_kernels_of_one_operator_put_out_the_value_of_their_node(inference):
     check_nodes(*inference)
 

@@ -102,9 +102,8 @@ def test_a_task_has_another_key_where_a_library_does_it(session):
     assert not {t.key for t in plain} & {t.key for t in blas}
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_what_was_found_is_built_and_right(session, dtype):
     source = ModelSource("mlp", batch=2, dtype=dtype)
     tasks = session.tasks(BuildRequest(source, PIPELINE, PLAIN, 1), progress=quiet)
@@ -170,6 +169,7 @@ def test_packed_weights_are_for_constants_alone(session):
     assert kinds == [{"dense_nopack.x86", "dense_pack.x86"}, {"dense_nopack.x86"}]
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_be_measured_is_said_and_the_next_goes_on():
     shapes = (("TENSOR", (2, 8), "float32"), ("TENSOR", (8, 8), "float32"), None, "float32")
     process, place = Process(), Place(PLAIN, 1, None)

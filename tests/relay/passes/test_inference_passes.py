@@ -84,9 +84,8 @@ def test_cse_shares_what_q_k_and_v_read(attention):
     assert operators(after)["reshape"] < operators(program)["reshape"]
 
 
-@pytest.mark.parametrize(
-    "dtype", [pytest.param("float32", marks=pytest.mark.exhaustive), "float64"]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_step_keeps_the_numbers(dtype):
     model = load_model(ModelSource("bert_self_attention", batch=2, tokens=5, dtype=dtype), quiet)
     program = import_model(model, quiet)

@@ -17,6 +17,7 @@ def case():
     return Case("relay", {"slow": "linear_to_dense"}, "")
 
 
+@pytest.mark.exhaustive
 def test_a_fault_that_only_the_gradient_shows_is_narrowed_with_the_steps_to_it(session, tmp_path):
     source = small(tmp_path, Tiny, training=True, dtype="float64")
     text = "gradient_dropped|linear_to_dense|root_grad_out|gradient|graph_normal_form|dce"
