@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +25,9 @@ from relascope.viz.rows.formats import text_table
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "tests/support")]
+
+_OWN = tempfile.TemporaryDirectory(prefix="relascope-bench-")
+os.environ.update(XDG_DATA_HOME=_OWN.name, XDG_CONFIG_HOME=_OWN.name)  # not the user's sessions
 
 ENGINES = ("relax", "relay")
 Row = dict[str, Any]
