@@ -6,13 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from place import ROOT
 
@@ -60,21 +61,23 @@ class Server:
         }
         command = [sys.executable, "-m", "streamlit", "run", str(self.script)]
         command += [part for k, v in options.items() for part in (f"--{k}", str(v))]
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        try:
-            self._wait()
-        except BaseException:
-            self.stop()
-            raise
+        with tempfile.TemporaryFile() as said:  # not a pipe, which blocks where nobody reads it
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=self.env, stdout=said, stderr=subprocess.STDOUT
+            )
+            try:
+                self._wait(said)
+            except BaseException:
+                self.stop()
+                raise
         return self
 
-    def _wait(self, seconds: float = LONG / 1000) -> None:
+    def _wait(self, said: IO[bytes], seconds: float = LONG / 1000) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.process.poll() is not None:
-                output = self.process.stdout.read().decode() if self.process.stdout else ""
+                said.seek(0)
+                output = said.read().decode()
                 raise RuntimeError(f"streamlit ended with {self.process.returncode}:\n{output}")
             try:
                 with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2) as answer:
@@ -97,8 +100,6 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        if self.process.stdout:
-            self.process.stdout.close()
 
 
 def _free_port() -> int:
