@@ -69,6 +69,12 @@ def test_the_link_sets_a_cookie_that_scripts_do_not_see_and_goes_on_without_the_
         assert asked(kind=kind, cookie=let_in()[:-1] + "!")[0] == 403
 
 
+@pytest.mark.parametrize("token", [TOKEN, ""])
+def test_no_token_stays_in_the_address_of_who_is_in_already(token):
+    status, _, text = asked("/?token=of+yesterday&ir=relax", token=token, cookie=let_in())
+    assert (status, "url=/?ir=relax'" in text, "yesterday" in text) == (200, True, False)
+
+
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example/", "/a%22'><script>"])
 def test_it_goes_on_nowhere_else(path):
     jump = re.search("content='0; url=([^']*)'", asked(f"{path}?{LINK}")[2]).group(1)
