@@ -3,11 +3,12 @@
 Run `python bench/soak.py` from the project's root; `--minutes M` (15 otherwise), `--browsers N`
 (8). Each browser is a session of its own, with batch sizes that no other has. It chooses models and
 batches, steps the passes, takes the gradient, compiles and times, cancels and reloads, and after
-each looks whether what is shown is its own: the batch stands in the table of arguments. Counted are
-errors on the page and in the browser, results of another browser, and the app's own memory: the
-mean of the last fifth over that of the first fifth behind the warm-up, which is the first third.
-Then the tabs are closed, and the engines are counted until there are none. Returns 1 where there is
-an error, a result of somebody else, more than 5 % more memory, or an engine a minute later.
+each, once the page says that it is done, looks whether what is shown is its own: model and batch
+stand in the sidebar, and the batch in the table of arguments. Counted are errors on the page and in
+the browser, results that are not this browser's, and the app's own memory: the mean of the last
+fifth over that of the first fifth behind the warm-up, which is the first third. Then the tabs are
+closed, and the engines are counted until there are none. Returns 1 where there is an error, a
+result of somebody else, more than 5 % more memory, or an engine a minute later.
 """
 
 from __future__ import annotations
@@ -39,8 +40,6 @@ _SETTLED = (
     "() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
     " && !document.querySelector('[data-testid=stProgress]')"
 )
-
-
 _CELLS = "[...document.querySelectorAll('[data-testid=stDataFrame] td')].map(e => e.textContent)"
 
 
@@ -59,7 +58,7 @@ class Visitor:
 
     def __init__(self, number: int, of: int, url: str, page: Page, counts: Counts) -> None:
         self.number, self.of, self.url, self.page, self.counts = number, of, url, page, counts
-        self.batch = 0
+        self.batch, self.model = 0, MODELS[number % len(MODELS)]
         self.draw = random.Random(number)
         page.on("pageerror", lambda error: self.wrong(f"in the browser: {error}"))
 
@@ -76,9 +75,8 @@ class Visitor:
         await self.page.goto(f"{self.url}/?ir={ir}")
         await self.page.get_by_role("tab", name="Graph").wait_for(timeout=5 * LONG)
         await self.settle()
-        name = MODELS[self.number % len(MODELS)]
         await self.page.get_by_role("combobox", name="Model").click()
-        await self.page.get_by_role("option", name=name, exact=True).click()
+        await self.page.get_by_role("option", name=self.model, exact=True).click()
         await self.settle()
         await self.another_batch()
 
@@ -134,13 +132,21 @@ class Visitor:
             found = self.page.get_by_test_id(kind)
             if await found.count():
                 self.wrong(f"after {what}: {await found.first.inner_text()}")
+        model = await self.page.get_by_role("combobox", name="Model").input_value()
+        batch = await self.page.get_by_role("spinbutton", name="Batch").input_value()
+        if (model, batch) != (self.model, str(self.batch)):
+            self.mixed(what, f"{model} of batch {batch} in the sidebar")
         own = f"() => {_CELLS}.some(text => text.startsWith('{self.batch}×'))"
         try:
-            await self.page.wait_for_function(own, timeout=LONG / 4)
+            await self.page.wait_for_function(own, timeout=LONG)
         except TimeoutError:
-            cells = await self.page.evaluate(_CELLS)
-            said = f"browser {self.number} after {what}: no {self.batch} in {' '.join(cells)}"
-            self.counts.mixed.append(said[:300])
+            self.mixed(what, f"in the table {' '.join(await self.page.evaluate(_CELLS))}")
+
+    def mixed(self, what: str, found: str) -> None:
+        said = (
+            f"browser {self.number} after {what}: not {self.model} of batch {self.batch}: {found}"
+        )
+        self.counts.mixed.append(said[:300])
 
 
 async def soak(server: Server, browsers: int, minutes: float) -> Counts:
@@ -199,9 +205,9 @@ def main() -> int:
     with Server(ROOT / "app.py") as server:
         counts = asyncio.run(soak(server, args.browsers, args.minutes))
         closed, most = time.monotonic(), engines()
-        while engines() and time.monotonic() - closed < 3 * ENDED:
+        while (left := engines()) and time.monotonic() - closed < ENDED:
             time.sleep(0.5)
-        took, left = time.monotonic() - closed, engines()
+        took = time.monotonic() - closed
     last = counts.memory[-1][0]
     warm = [m for at, m in counts.memory if last / 3 <= at < last * 8 / 15]
     grown = [m for at, m in counts.memory if at >= last * 0.8]
@@ -212,10 +218,12 @@ def main() -> int:
         "actions": counts.actions,
         "errors": len(counts.errors),
         "mixed_up": len(counts.mixed),
-        "memory_mib": round(statistics.mean(grown)),
+        "warm_mib": round(statistics.mean(warm)),
+        "end_mib": round(statistics.mean(grown)),
         "growth": round(growth, 3),
         "engines": most,
-        "ended_s": round(took, 1),
+        "engines_60s": left,
+        "ended_s": None if left else round(took, 1),
     }
     print("\n".join([*counts.errors, *counts.mixed]))
 
@@ -224,7 +232,7 @@ def main() -> int:
             "errors": bool(counts.errors),
             "mixed-up results": bool(counts.mixed),
             f"memory grew to {growth:.3f}": growth > GROWTH,
-            f"{left} engines after {took:.0f} s": left > 0 or took > ENDED,
+            f"{left} engines after {took:.0f} s": left > 0,
         }
         return [words for words, is_so in bars.items() if is_so]
 
