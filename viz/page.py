@@ -17,6 +17,7 @@ from relascope.viz import gate
 from relascope.viz.panels import code, cut, graph, side_by_side, steps, time
 from relascope.viz.panels.shell import keeping, session_list, sidebar
 from relascope.viz.panels.shell.frame import boundary, plain_text, show_error, style, waiting
+from relascope.viz.panels.shell.holding import held
 from relascope.viz.panels.shell.spare import desk_of_session
 from relascope.viz.sessions.state import TABS
 
@@ -29,14 +30,12 @@ _NO_GATE = (
 )
 
 
+@held()
 def main() -> None:
     """Draw the page once."""
     st.set_page_config("relascope", layout="wide")
     style()
-    state = st.session_state
-    for key in [k for k in state if str(k).startswith("keep_")]:
-        state[key] = state[key]  # what is typed in one tab outlives a look at another
-    state.progress_shown = []
+    st.session_state.progress_shown = []
     try:
         check_python()
         if not gate.stands():

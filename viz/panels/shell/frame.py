@@ -16,6 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.errors import EngineError
 from relascope.engine.limits import kind_of
 from relascope.viz.panels.shell.desk import Desk, Waiting
+from relascope.viz.panels.shell.holding import put, put_again
 
 _STYLE = Path(__file__).with_name("page.css")
 
@@ -90,6 +91,7 @@ def first_of(desk: Desk) -> bool:
 
 @st.fragment(run_every=0.3)
 def _progress(desk: Desk, key: str) -> None:
+    put_again()
     running = desk.running
     if running is None or desk.collect():
         st.rerun()
@@ -199,7 +201,7 @@ _LISTED = re.compile(r"^(\s*\d*)([-+=.)])")  # a list or a title, where a text b
 
 def switch_to_training() -> None:
     """Set the sidebar's mode, for buttons elsewhere."""
-    st.session_state.keep_mode = "Training"
+    put("keep_mode", "Training")
 
 
 def plain_text(text: str) -> str:

@@ -16,6 +16,7 @@ from relascope.samples import SAMPLES
 from relascope.viz.component import select, selected_of
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, forced_by_hand
+from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.settings import recall
 from relascope.viz.panels.shell.sidebar import FILE, MODES, pipeline_key
@@ -129,12 +130,12 @@ def enter(session: Session) -> list[str]:
         if value in (None, "") and path != "model.inputs":
             state.pop(key, None)
         else:
-            state[key] = value
-    state.keep_model = FILE if model.digest else model.name
-    state.keep_mode = MODES[model.training]
+            put(key, value)
+    put("keep_model", FILE if model.digest else model.name)
+    put("keep_mode", MODES[model.training])
     for name, size in (("batch", model.batch), ("tokens", model.tokens)):
         if size is not None and not model.digest:
-            state[f"keep_{name}_{model.name}"] = size
+            put(f"keep_{name}_{model.name}", size)
     key = pipeline_key(session.ir, model.training, model.gradient if model.training else "tvm")
     state[key] = session.pipeline or None
     if session.look.step is None:

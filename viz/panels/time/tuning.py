@@ -32,6 +32,7 @@ from relascope.viz.panels.shell.frame import (
     strip,
     waiting,
 )
+from relascope.viz.panels.shell.holding import put, put_again
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tuning
@@ -222,6 +223,7 @@ def _under_way(desk: Desk, run: _Run) -> bool:
 @st.fragment(run_every=_TICK)
 def _live(desk: Desk, run: _Run) -> None:
     """The progress of a run, with the best so far of each kernel."""
+    put_again()
     running = desk.running
     if running is None or desk.collect():
         st.rerun()
@@ -298,4 +300,4 @@ def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
 
 def _use(target: str) -> None:
     """Choose the target that builds with the records."""
-    st.session_state.keep_target = f"{target} {RECORDS}"
+    put("keep_target", f"{target} {RECORDS}")
