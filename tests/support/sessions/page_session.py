@@ -20,7 +20,6 @@ from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.times import TimeResult, TimeRow, TorchSaved
 
 SLOW_REPEATS = 777  # `time` with so many repeats takes a minute
-BRIEF_REPEATS = 778  # and with so many, five seconds
 BROKEN_SEED = 13  # `load` with this seed fails
 RELAX_SEED = 15  # `load` with this seed fails in Relax alone
 NO_PARTITION_SEED = 16  # with it, PyTorch's partitioner does not take the module
@@ -293,9 +292,10 @@ class PageSession(FakeTuning):
         return Artefact(found, tuple(kernels), 8192, 0.5, notes, files)
 
     def time(self, request, baselines=(), variants=(), *, progress):
-        for i in range(ticks := {SLOW_REPEATS: 600, BRIEF_REPEATS: 50}.get(request.repeats, 0)):
-            progress(i / ticks, "timing slowly")
-            time.sleep(0.1)
+        if request.repeats == SLOW_REPEATS:
+            for i in range(600):
+                progress(i / 600, "timing slowly")
+                time.sleep(0.1)
         phases = ["forward"] + (["forward_backward"] if request.split else [])
         rows = []
         for phase in phases:

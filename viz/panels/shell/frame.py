@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.errors import EngineError
 from relascope.engine.limits import kind_of
 from relascope.viz.panels.shell.desk import Desk, Waiting
-from relascope.viz.panels.shell.holding import put, put_again
+from relascope.viz.panels.shell.holding import by_the_clock, put, rerun
 
 _STYLE = Path(__file__).with_name("page.css")
 
@@ -91,11 +91,10 @@ def first_of(desk: Desk) -> bool:
 
 @st.fragment(run_every=0.3)
 def _progress(desk: Desk, key: str) -> None:
-    put_again()
+    by_the_clock()
     running = desk.running
     if running is None or desk.collect():
-        st.rerun()
-        return
+        rerun()
     fraction, text = running.job.progress
     what = _DOING.get(running.request.method, running.request.method)
     if text == "waiting":

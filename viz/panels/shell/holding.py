@@ -1,16 +1,31 @@
-"""The values of controls: kept while a control is not drawn, and not lost on the way."""
+"""The values of controls: kept while a control is not drawn, and not lost on the way.
+
+Each message of the browser says what all its controls show, also the one that comes by the clock,
+and also while a value that was set here is on its way there. It must not undo that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state.common import user_key_from_element_id
 
-_DRAWN, _PUT = "keys_drawn", "keys_put"
+_STATE = "controls"
+
+
+@dataclass
+class _Controls:
+    """Of a tab: the keys on its screen, and what was put by key: before, now, and in which run."""
+
+    drawn: set[str] = field(default_factory=set)
+    put: dict[str, tuple[Any, Any, int]] = field(default_factory=dict)
+    run: int = 0
+    own: bool = False  # the next run is asked for here, and not by the browser
 
 
 @contextmanager
@@ -20,35 +35,54 @@ def held() -> Iterator[None]:
     One that stands on the screen is left alone: a value that is set is sent to the browser, over
     what is being typed or clicked there.
     """
-    state = st.session_state
-    drawn: set[str] = state.setdefault(_DRAWN, set())
-    _set_but(drawn)
-    state[_PUT] = {k: v for k, v in state.get(_PUT, {}).items() if state.get(k) == v}
+    mine = _controls()
+    own, mine.own = mine.own, False
+    _put_again(own)
+    _set_but(mine.drawn)
     try:
         yield
         _set_but(_drawn())
-        drawn.clear()
+        mine.drawn.clear()
     finally:  # also where the next run has cut this one short
-        drawn |= _drawn()
+        mine.drawn |= _drawn()
+        mine.run += 1
 
 
 def put(key: str, value: Any) -> None:
-    """Set a control from elsewhere, until the person sets it."""
-    st.session_state[key] = value
-    st.session_state.setdefault(_PUT, {})[key] = value
+    """Set a control from elsewhere, before it is drawn."""
+    mine, state = _controls(), st.session_state
+    mine.put[key] = state.get(key), value, mine.run
+    state[key] = value
 
 
-def put_again() -> None:
-    """In what runs by the clock: set what was put once more.
+def by_the_clock() -> None:
+    """At the beginning of what runs by the clock: what was put stands."""
+    context = get_script_run_ctx()
+    if context is not None and context.fragment_ids_this_run:
+        _put_again(False)
 
-    The browser sends all that it shows along, also while what was put is on its way there.
-    """
-    context, state = get_script_run_ctx(), st.session_state
-    if context is None or not context.fragment_ids_this_run:  # the whole page runs
-        return
-    for key, value in state.get(_PUT, {}).items():
-        if state.get(key) != value:
+
+def rerun() -> NoReturn:
+    """Run the page anew, of what runs by the clock."""
+    _controls().own = True
+    st.rerun()
+
+
+def _put_again(own: bool) -> None:
+    mine, state = _controls(), st.session_state
+    for key, (before, value, run) in list(mine.put.items()):
+        now = state.get(key)
+        if run == mine.run or (own and now == value):  # put just now; or the browser said nothing
+            continue
+        if now == before != value:
             state[key] = value
+        else:  # the browser has it, or the person has chosen
+            del mine.put[key]
+
+
+def _controls() -> _Controls:
+    mine: _Controls = st.session_state.setdefault(_STATE, _Controls())
+    return mine
 
 
 def _set_but(drawn: set[str]) -> None:

@@ -65,13 +65,22 @@ def arrive() -> list[str]:
         What is not as the address says, a sentence each.
     """
     state, context = st.session_state, get_script_run_ctx()
-    if _OPEN in state:
-        return enter(state.pop(_OPEN))
+    if _OPEN in state:  # only what was entered is let go: each look at the state may end the run
+        missing = enter(state[_OPEN])
+        del state[_OPEN]
+        return missing
     went = context is not None and context.is_history_navigation
     query = {name: st.query_params.get_all(name) for name in st.query_params}
     if _WRITTEN in state and not (went and query != state[_WRITTEN]):
         return []
-    state[_WRITTEN], wrong = query, []
+    wrong = _go(dict(query), went)
+    state[_WRITTEN] = query
+    return wrong
+
+
+def _go(query: dict[str, list[str]], went: bool) -> list[str]:
+    """Go where the address says, which is all but its session's id."""
+    state, wrong = st.session_state, []
     ident = query.pop("session", [""])[-1]
     base: Session | None = state.get("session")
     if ident != state.get(_ID):

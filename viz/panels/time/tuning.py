@@ -32,7 +32,7 @@ from relascope.viz.panels.shell.frame import (
     strip,
     waiting,
 )
-from relascope.viz.panels.shell.holding import put, put_again
+from relascope.viz.panels.shell.holding import by_the_clock, put, rerun
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tuning
@@ -223,11 +223,10 @@ def _under_way(desk: Desk, run: _Run) -> bool:
 @st.fragment(run_every=_TICK)
 def _live(desk: Desk, run: _Run) -> None:
     """The progress of a run, with the best so far of each kernel."""
-    put_again()
+    by_the_clock()
     running = desk.running
     if running is None or desk.collect():
-        st.rerun()
-        return
+        rerun()
     mine = running.request == Request("tune", run.arguments)
     try:
         made = records.read(run.place).trials[run.before :]

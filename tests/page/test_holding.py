@@ -1,0 +1,45 @@
+"""Controls keep what is typed and chosen, whatever the browser says in between."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+
+def controls():
+    """A page with a control that is not always drawn, and a button that sets another."""
+    import streamlit as st
+
+    from relascope.viz.panels.shell.holding import held, put
+
+    with held():
+        if st.checkbox("shown", True):
+            st.number_input("Batch", 1, 1024, key="keep_batch")
+        st.radio("Mode", ["Inference", "Training"], key="keep_mode")
+        st.button("Train", on_click=put, args=("keep_mode", "Training"))
+
+
+@pytest.fixture
+def page():
+    page = AppTest.from_function(controls).run()
+    assert not page.exception
+    return page
+
+
+def test_a_value_outlives_its_control_and_is_not_sent_over_what_is_typed(page):
+    page.number_input[0].set_value(7).run()
+    assert not page.number_input[0].proto.set_value  # the browser would show it at once
+    for shown in (False, False, True):
+        page.checkbox[0].set_value(shown).run()
+    assert page.number_input[0].value == 7
+    assert page.number_input[0].proto.set_value  # the control is a new one in the browser
+    page.run()
+    assert not page.number_input[0].proto.set_value
+
+
+def test_what_a_click_sets_stands_until_the_browser_has_been_told(page):
+    page.button[0].click().run()
+    assert page.radio[0].value == "Training"
+    page.radio[0].set_value("Inference").run()  # the browser had sent it before it was told
+    assert page.radio[0].value == "Training"
+    page.run()  # now it says the same
+    page.radio[0].set_value("Inference").run()
+    assert page.radio[0].value == "Inference"
