@@ -34,7 +34,7 @@ from common import Row
 from relascope.core.errors import EngineError
 from relascope.engine import client as clients
 from relascope.engine.client import EngineClient
-from relascope.engine.protocol.fault import Told, Where
+from relascope.engine.protocol.fault import Account, Where
 from relascope.engine.protocol.records import VARIABLE
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.search.reduce import whole
@@ -261,7 +261,7 @@ def calls_of(client: EngineClient, ir: str) -> tuple[dict[str, tuple[Any, ...]],
         "tune": (plain, (task,), 1),
         "suspects": (plain.source, where),
         "narrow": (plain.source, where, piece),
-        "report": (plain.source, where, piece, Told(SAMPLE, shown, "Found.", False)),
+        "report": (plain.source, where, piece, Account(SAMPLE, shown, "Found.", False)),
     }
     return calls, ("graph_after", (source, pipeline, middle))
 

@@ -213,11 +213,11 @@ def measured(ir: str, source: ModelSource, names: list[str], args: Any) -> list[
     from relascope.engine.building.threads import set_threads
     from relascope.engine.in_process import load_engine
     from relascope.engine.pytorch.model import load_model
-    from relascope.engine.server.halves import forward_kernels
+    from relascope.engine.server.split_functions import forward_kernels
     from relascope.passes.cuts.cut import Joint, cut
 
     backend, model = load_engine(ir), load_model(source, quiet)
-    program, halves = backend.import_model(model, quiet), None
+    program, split = backend.import_model(model, quiet), None
     for step in default_pipeline(ir, source.training):
         entry = info(ir, step)
         if not entry.looking:
@@ -225,9 +225,9 @@ def measured(ir: str, source: ModelSource, names: list[str], args: Any) -> list[
     if source.training:
         graph, exprs = backend.to_graph(program)
         known = Joint(graph, forward_kernels(backend, program, graph, exprs))
-        halves = backend.split(program, graph, exprs, cut(known).ids)
+        split = backend.split(program, graph, exprs, cut(known).ids)
     target = next(t.name for t in backend.describe().targets if OPENBLAS in t.name)
-    make = functools.partial(built, ir, backend, model, program, halves, target.split(" -rec")[0])
+    make = functools.partial(built, ir, backend, model, program, split, target.split(" -rec")[0])
     tricks = {"": Trick(), "noise": Trick()}
     tricks |= {n: TRICKS[n] for n in names if ir in TRICKS[n].engines}
     figures: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -266,7 +266,7 @@ def over(off: dict[str, list[float]], on: dict[str, list[float]], what: str) -> 
 
 
 def built(
-    ir: str, backend: Any, model: Any, program: Any, halves: Any, target: str, trick: Trick
+    ir: str, backend: Any, model: Any, program: Any, split: Any, target: str, trick: Trick
 ) -> Any:
     """A program built without a trick: `run`, `error`, `seconds`; None where it uses none."""
     from relascope.core.memo import Memo
@@ -285,7 +285,7 @@ def built(
         patch = replaced(owner, name, trick.off(getattr(owner, name)))
     began = time.process_time()
     with patch:
-        step = backend.build(program, halves, target)
+        step = backend.build(program, split, target)
     seconds = time.process_time() - began
     made = Built(model, program, step, None, seconds)
     if (trick.where and not TOUCHED) or not trick.running(made):
@@ -294,7 +294,7 @@ def built(
     def run() -> object:
         masks = made.masks(None)
         outputs, captures = made.forward(masks)
-        return made.backward(masks, captures) if halves is not None else outputs
+        return made.backward(masks, captures) if split is not None else outputs
 
     error = max(c.max_abs for c in compare(made, quiet))
     return SimpleNamespace(run=run, error=error, seconds=seconds)

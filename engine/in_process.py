@@ -24,7 +24,7 @@ from relascope.engine.protocol.session import silent
 from relascope.engine.pytorch.model import Model
 from relascope.engine.registry import REGISTRY
 from relascope.engine.server.backend import Backend
-from relascope.engine.server.halves import forward_kernels
+from relascope.engine.server.split_functions import forward_kernels
 from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.cuts.cut import Joint, cut
 from relascope.passes.pipeline import Pipeline
@@ -117,8 +117,8 @@ class LiveProgram:
             joint = module.keep_gradients(self.joint(), key)
             graph, exprs = self._backend.to_graph(joint)
             seen = Joint(graph, forward_kernels(self._backend, joint, graph, exprs))
-            halves = self._backend.split(joint, graph, exprs, self._saved(seen))
-            self._steps[key] = self._backend.build(joint, halves, self._target)
+            split = self._backend.split(joint, graph, exprs, self._saved(seen))
+            self._steps[key] = self._backend.build(joint, split, self._target)
         return self._steps[key]
 
     def _saved(self, joint: Graph | Joint) -> tuple[str, ...]:

@@ -58,8 +58,8 @@ class Stepwise:
             EngineError: there is no such pass, it is told what it does not take, or it failed; the
                 program is then the one before it.
         """
-        told = tuple((k, _text(v)) for k, v in parameters.items())
-        step = Step(name, True, told)
+        given = tuple((k, _text(v)) for k, v in parameters.items())
+        step = Step(name, True, given)
         entry = entry_of(self._session.ir, step)
         pipeline = self.pipeline.inserted(len(self.pipeline), step)
         record = self._session.step(self.source, pipeline, progress=silent)[-1]

@@ -61,7 +61,7 @@ class Pipeline:
         """The same pipeline without one of its steps."""
         return Pipeline((*self.steps[:index], *self.steps[index + 1 :]))
 
-    def told(self, index: int, name: str, value: str | None) -> Pipeline:
+    def with_parameter(self, index: int, name: str, value: str | None) -> Pipeline:
         """The same pipeline with one parameter of a step set, or taken out where it is None."""
         steps = list(self.steps)
         params = dict(steps[index].params)

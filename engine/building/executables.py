@@ -114,13 +114,13 @@ class TrainingExecutable(Executable):
 
     has_backward = True
 
-    def __init__(self, program: Program, halves: Any, build: Build) -> None:
-        self.captures: tuple[str, ...] = halves.capture_names
+    def __init__(self, program: Program, split: Any, build: Build) -> None:
+        self.captures: tuple[str, ...] = split.capture_names
         self.outputs, self.gradients = program.outputs, program.gradients
         self.grad_outs = program.grad_outs
         self.parameters = tuple(program.params)
-        self._forward = build(halves.forward, name="forward")
-        self._backward = build(halves.backward, name="backward")
+        self._forward = build(split.forward, name="forward")
+        self._backward = build(split.backward, name="backward")
         self.read_by_backward = frozenset(self._backward.used)
 
     def own_bytes(self, values: Tensors, backward: bool) -> int | None:
@@ -149,11 +149,11 @@ class TrainingExecutable(Executable):
         return dict(zip(self.gradients, results, strict=True))
 
 
-def built(program: Program, halves: Any | None, build: Build) -> Executable:
-    """A program that is built whole, or as the halves it was split into."""
-    if halves is None:
+def built(program: Program, split: Any | None, build: Build) -> Executable:
+    """A program that is built whole, or as the two functions it was split into."""
+    if split is None:
         return WholeExecutable(program, build)
-    return TrainingExecutable(program, halves, build)
+    return TrainingExecutable(program, split, build)
 
 
 def given(values: Tensors, name: str) -> torch.Tensor:

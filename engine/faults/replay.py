@@ -169,8 +169,8 @@ def filled(values: Values, shapes: Mapping[str, tuple[tuple[int, ...], str]]) ->
 
 def _applied(program: Any, steps: Sequence[tuple[Any, dict[str, Any]]]) -> Any:
     """A program after passes, given as functions and what they are told."""
-    for function, told in steps:
-        program = function(program, **told)
+    for function, arguments in steps:
+        program = function(program, **arguments)
     return program
 
 
@@ -184,7 +184,7 @@ def ran(engine: Engine, program: Any, values: Values, target: str) -> Runner | N
 
 
 def _loaded(steps: Sequence[tuple[str, str, dict[str, Any]]]) -> list[tuple[Any, dict[str, Any]]]:
-    return [(getattr(import_module(m), name), told) for m, name, told in steps]
+    return [(getattr(import_module(m), name), arguments) for m, name, arguments in steps]
 
 
 def main(fault: Fault) -> int:

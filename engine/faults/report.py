@@ -22,7 +22,7 @@ import numpy as np
 from relascope.core.identity import carry_identity
 from relascope.engine.faults import bundle
 from relascope.engine.faults.narrow import Extracted, Passes, Start, Written, applied, extracted
-from relascope.engine.protocol.fault import Report, Told, Where
+from relascope.engine.protocol.fault import Account, Report, Where
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.search.reduce import Piece, operators
@@ -48,7 +48,7 @@ class Facts:
     start: Start
     where: Where
     piece: Piece
-    told: Told
+    account: Account
     extracted: Extracted
     written: Written
     before: str
@@ -61,7 +61,7 @@ class Facts:
         return *self.start.steps, *self.start.tail
 
 
-def report(backend: Backend, start: Start, where: Where, piece: Piece, told: Told) -> Report:
+def report(backend: Backend, start: Start, where: Where, piece: Piece, account: Account) -> Report:
     """Make the report of a piece that shows a fault.
 
     Where the fault is a crash, the suspected passes are not run again: they may end the process.
@@ -82,7 +82,7 @@ def report(backend: Backend, start: Start, where: Where, piece: Piece, told: Tol
         changed = applied(found.program, start.steps)
         after_text = backend.text(changed)
         after_graph = carry_identity(graph, backend.to_graph(changed)[0]).graph
-    about = backend.ir, backend.replay.version(), start, where, piece, told, found
+    about = backend.ir, backend.replay.version(), start, where, piece, account, found
     written, text = backend.written(found.program), backend.text(found.program)
     facts = Facts(*about, written, text, after_text, results)
     return Report(title(facts), facts.before, facts.after, files(facts), graph, after_graph)
@@ -95,7 +95,7 @@ def title(facts: Facts) -> str:
     what = ", ".join(found[:4]) + (" and others" if len(found) > 4 else "")
     several = len(facts.start.steps) > 1
     crash, make = ("crash", "make") if several else ("crashes", "makes")
-    ratio = facts.told.shown.ratio
+    ratio = facts.account.shown.ratio
     does = {
         "wrong": f"{'change' if several else 'changes'} {_changed(facts)} {what}",
         "slow": f"{make} {what} {ratio or 0.0:.1f} times slower",
@@ -212,12 +212,12 @@ def _readme(facts: Facts) -> str:
     ]
     if facts.after:
         parts += ["## The program after it", _fenced(facts.after)]
-    parts += ["## How it was found", facts.told.found]
+    parts += ["## How it was found", facts.account.found]
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
 def _happens(facts: Facts) -> str:
-    shown, where = facts.told.shown, facts.where
+    shown, where = facts.account.shown, facts.where
     if where.kind == "wrong":
         text = (
             f"On the same inputs the program gives other results {_when(facts)}: "

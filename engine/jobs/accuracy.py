@@ -2,7 +2,7 @@
 
 A stage is one way to compute what the model computes: the forward as inference, the forward in
 train mode, the joint function built whole, and, for each capture strategy, the cut (what the
-forward half returns: outputs and captures) and the split (both halves: outputs and gradients).
+forward program returns: outputs and captures) and the split (both programs: outputs and gradients).
 
 Knows no TVM: it asks an engine by the names of its functions, so the page and the command line run
 it in the same way, stage by stage.

@@ -18,7 +18,7 @@ from pathlib import Path
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.jobs.bisect import FACTOR, Bisection
-from relascope.engine.protocol.fault import Report, Shown, Suspects, Told, Where
+from relascope.engine.protocol.fault import Account, Report, Shown, Suspects, Where
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import info, last_built
@@ -99,8 +99,8 @@ def narrow(
     about = bisection, source, where, total, tuple(search.log), found.piece, shown
     made = Reduction(*about, named, found.minimal)
     words = how_found(made, calls(graph, found.piece))
-    told = Told(Path(source.model).name, shown, words, found.minimal)
-    return replace(made, report=ask("report", source, where, found.piece, told))
+    account = Account(Path(source.model).name, shown, words, found.minimal)
+    return replace(made, report=ask("report", source, where, found.piece, account))
 
 
 def cannot(bisection: Bisection) -> str:

@@ -67,7 +67,7 @@ def values_inside(backend: Backend, model: Model, inside: Intermediates, target:
     exprs = {ident: expr for ident, expr in exprs.items() if backend.can_show(expr)}
     if not exprs:
         return {}
-    shown = backend.showing(function.program, function.name, list(exprs.values()))
+    shown = backend.with_intermediates(function.program, function.name, list(exprs.values()))
     built = Built(model, shown, backend.build(shown, None, target), None, 0.0)
     results, _ = built.forward({**inside.masks, **inside.given})
     return dict(zip(exprs, results, strict=True))
@@ -127,7 +127,7 @@ def compare_captures(captures: Tensors, results: Counterparts) -> tuple[Comparis
     """Hold those captures that PyTorch has too against its tensors.
 
     Args:
-        captures: what the forward half returned, by the ids of the joint function's nodes.
+        captures: what the forward program returned, by the ids of the joint function's nodes.
         results: from `results_in`, of the joint function.
     """
     found = []

@@ -1,5 +1,5 @@
 """Timing a program kernel by kernel, whatever the IR: an engine makes a function that can be
-watched, and this runs it.
+profiled, and this runs it.
 
 Kernels are timed in place, one after another as they always run, so that each finds the caches as
 its forerunner left them. Times include the watching: one or two microseconds a kernel.
@@ -50,8 +50,8 @@ class Site:
     flops: float | None = None
 
 
-class Watched(Protocol):
-    """A function that was built to be watched.
+class Profiled(Protocol):
+    """A function that was built to be profiled.
 
     `kernels` are its calls in order of execution. `note` is a sentence on what keeps kernels from
     being mapped to nodes, or "". `memory_bytes` is what it holds for what kernels write, where it
@@ -68,7 +68,7 @@ class Watched(Protocol):
 
 def profile(
     built: Built,
-    watched: Mapping[str, Watched],
+    profiled: Mapping[str, Profiled],
     graphs: Mapping[str, Graph],
     target: str,
     repeats: int,
@@ -78,8 +78,8 @@ def profile(
     """Time what was built from end to end, and the same kernel by kernel.
 
     Args:
-        built: what is compared, and timed without being watched.
-        watched: by phase ("forward", "backward"), the same functions to watch.
+        built: what is compared, and timed without being profiled.
+        profiled: by phase ("forward", "backward"), the same functions to watch.
         graphs: by phase, the graph that the kernels' nodes are of.
         repeats: runs of each; one more comes first, for the statistics of outputs.
         peaks: measures the machine's, in some types; not asked for where it is None.
@@ -89,7 +89,7 @@ def profile(
     _, captures = built.forward(masks)
     values = {**built.values, **masks, **captures}
     runs: dict[str, Callable[[], object]] = {"forward": lambda: built.forward(masks)}
-    if "backward" in watched:
+    if "backward" in profiled:
         runs["backward"] = lambda: built.backward(masks, captures)
     kernels: list[Kernel] = []
     phases: list[Phase] = []
@@ -97,10 +97,10 @@ def profile(
         low, share, graph = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs), graphs[phase]
         alone = _Alone(run, built.model.device)
         step = part(progress, low, low + 0.98 * share)
-        found, written = _kernels(phase, watched[phase], graph, values, repeats, alone, step)
+        found, written = _kernels(phase, profiled[phase], graph, values, repeats, alone, step)
         others = [0 if k.nodes else k.bytes_out for k in found]
         planned = plan(graph, [k.nodes for k in found], others)
-        median, memory = statistics.median(alone.taken), watched[phase].memory_bytes or written
+        median, memory = statistics.median(alone.taken), profiled[phase].memory_bytes or written
         times = sum(k.median_ms for k in found), sum(k.median_ms for k in found if not k.nodes)
         phases.append(Phase(phase, median, *times, memory, planned.bytes, planned.results))
         kernels += found
@@ -114,7 +114,7 @@ def profile(
     total = sum(p.median_ms for p in phases)
     shared = tuple(replace(k, share=k.median_ms / total) for k in kernels)
     about = timing.machine(), target, torch.get_num_threads(), repeats, shared, tuple(phases)
-    notes = tuple(w.note for w in watched.values() if w.note)
+    notes = tuple(w.note for w in profiled.values() if w.note)
     drawn = sum(m.nbytes for m in masks.values())
     return Profile(*about, comparisons, built.seconds, notes, measured, working_set, drawn)
 
@@ -136,7 +136,7 @@ class _Alone:
 @alone()
 def _kernels(
     phase: str,
-    function: Watched,
+    function: Profiled,
     graph: Graph,
     values: Tensors,
     repeats: int,
@@ -145,7 +145,7 @@ def _kernels(
 ) -> tuple[list[Kernel], int]:
     """A function's kernels in order of execution, with no share yet; bytes of all they write to.
 
-    Runs that are watched and runs that are not take turns, so that what disturbs the machine
+    Runs that are profiled and runs that are not take turns, so that what disturbs the machine
     disturbs both.
     """
     first: list[tuple[int, tuple[Output, ...]]] = []

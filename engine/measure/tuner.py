@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.measure import timing
-from relascope.engine.measure.profile import Tensors, Watched
+from relascope.engine.measure.profile import Profiled, Tensors
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
 from relascope.engine.protocol.session import Progress, part
@@ -55,14 +55,14 @@ class Tunable:
         calls: the key of the task that each call of a kernel is of, in order; None for a kernel
             that is not tuned.
         nodes: of each call, the ids of the graph's nodes that it computes; empty where not known.
-        watched: the function, built without records to be watched, its kernels being `calls`; None
+        profiled: the function, built without records, its kernels being `calls`; None
             where the target does not run here, or nobody asked for it.
     """
 
     workloads: tuple[Workload, ...]
     calls: tuple[str | None, ...]
     nodes: tuple[tuple[str, ...], ...]
-    watched: Watched | None
+    profiled: Profiled | None
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def tasks(
     workloads = {w.key: w for f in functions.values() for w in f.workloads}
     nodes: dict[str, dict[str, None]] = defaultdict(dict)
     calls: dict[str, int] = defaultdict(int)
-    watched: dict[str | None, list[float]] = defaultdict(list)
+    profiled: dict[str | None, list[float]] = defaultdict(list)
     runs = True
     for index, (phase, function) in enumerate(functions.items()):
         progress(index / len(functions), f"running the {phase}, kernel by kernel")
@@ -126,18 +126,18 @@ def tasks(
             if key is not None:
                 calls[key] += 1
                 nodes[key].update(dict.fromkeys(computed))
-        if function.watched is None:
+        if function.profiled is None:
             runs = False
             continue
-        for key, ms in zip(function.calls, _watched(function.watched, values), strict=True):
-            watched[key].append(ms)
+        for key, ms in zip(function.calls, _kernel_times(function.profiled, values), strict=True):
+            profiled[key].append(ms)
     found = []
     for key, workload in workloads.items():
         if not calls[key]:  # the build made a view of it: a reshape between two kernels, say
             continue
         measured = book.before_ms(key)
         if measured is None and runs:
-            measured = statistics.mean(watched[key])
+            measured = statistics.mean(profiled[key])
         best = book.with_record_ms(key)
         task = key, workload.name, workload.arguments, tuple(nodes[key]), calls[key], workload.flops
         known = measured, best, len(book.of(key)), book.takes(key)
@@ -146,7 +146,7 @@ def tasks(
         return tuple(found)
     # By the records that there are.
     spent = {t.key: t.calls * ((t.best_ms if t.uses_record else t.before_ms) or 0.0) for t in found}
-    total = sum(spent.values()) + sum(watched[None])
+    total = sum(spent.values()) + sum(profiled[None])
     shared = [replace(t, share=spent[t.key] / total if total else None) for t in found]
     return tuple(sorted(shared, key=lambda t: -(t.share or 0.0)))
 
@@ -258,7 +258,7 @@ def _words(
 
 
 @alone()
-def _watched(function: Watched, values: Tensors) -> list[float]:
+def _kernel_times(function: Profiled, values: Tensors) -> list[float]:
     """Milliseconds of each call of a kernel: the median over a few runs."""
     runs: list[list[float]] = []
     for _ in range(RUNS + 1):

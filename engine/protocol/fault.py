@@ -70,7 +70,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Told:
+class Account:
     """What a report says of how it came about.
 
     Args:

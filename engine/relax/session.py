@@ -18,9 +18,9 @@ from relascope.engine.relax.frontend.importer import import_model
 from relascope.engine.relax.tune import tuning
 from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue.example import Example
-from relascope.passes.cuts.halves import Halves
+from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relax.examples import EXAMPLES
-from relascope.passes.relax.ir.intermediates import showing
+from relascope.passes.relax.ir.intermediates import with_intermediates
 from relascope.passes.relax.ir.origins import imported_order
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.training.split import split
@@ -35,13 +35,13 @@ class RelaxBackend:
     import_model = staticmethod(import_model)
     to_graph = staticmethod(to_graph.to_graph)
     text = staticmethod(to_text.to_text)
-    short_text = staticmethod(example_text.short_text)
+    example_text = staticmethod(example_text.example_text)
     split = staticmethod(split)
     remote = remote.RemoteFunction
     library = staticmethod(libraries.library)
     compiler_for = staticmethod(libraries.compiler_for)
-    showing = staticmethod(showing)
-    watched = profiled.Watched
+    with_intermediates = staticmethod(with_intermediates)
+    profile = profiled.Profiled
     kernels = staticmethod(profiled.kernels_of)
     tunable = staticmethod(tuning.tunable)
     tuner = staticmethod(tuning.tuner)
@@ -61,8 +61,8 @@ class RelaxBackend:
     def example(self, name: str, dtype: str) -> Example | None:
         return EXAMPLES[name](dtype) if name in EXAMPLES else None
 
-    def build(self, program: RelaxProgram, halves: Halves | None, target: str) -> Executable:
-        return runtime.step(program, halves, BuildOptions(target))
+    def build(self, program: RelaxProgram, split: SplitProgram | None, target: str) -> Executable:
+        return runtime.step(program, split, BuildOptions(target))
 
     def can_show(self, expr: Any) -> bool:
         return isinstance(expr, tvm.ir.Var)

@@ -22,9 +22,9 @@ from relascope.engine.relay.frontend.importer import import_model
 from relascope.engine.relay.tune import tuning
 from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue.example import Example
-from relascope.passes.cuts.halves import Halves
+from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relay.examples import EXAMPLES
-from relascope.passes.relay.ir.intermediates import showing
+from relascope.passes.relay.ir.intermediates import with_intermediates
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.spans import imported_order
 from relascope.passes.relay.training.split import split
@@ -39,13 +39,13 @@ class RelayBackend:
     import_model = staticmethod(import_model)
     to_graph = staticmethod(to_graph.to_graph)
     text = staticmethod(to_text.to_text)
-    short_text = staticmethod(example_text.short_text)
+    example_text = staticmethod(example_text.example_text)
     split = staticmethod(split)
     remote = remote.RemoteFunction
     library = staticmethod(libraries.library)
     compiler_for = staticmethod(libraries.compiler_for)
-    showing = staticmethod(showing)
-    watched = profiled.Watched
+    with_intermediates = staticmethod(with_intermediates)
+    profile = profiled.Profiled
     kernels = staticmethod(profiled.kernels_of)
     tunable = staticmethod(tuning.tunable)
     tuner = staticmethod(tuning.tuner)
@@ -70,8 +70,8 @@ class RelayBackend:
     def example(self, name: str, dtype: str) -> Example | None:
         return EXAMPLES[name](dtype) if name in EXAMPLES else None
 
-    def build(self, program: RelayProgram, halves: Halves | None, target: str) -> Executable:
-        return runtime.step(program, halves, BuildOptions(target))
+    def build(self, program: RelayProgram, split: SplitProgram | None, target: str) -> Executable:
+        return runtime.step(program, split, BuildOptions(target))
 
     def can_show(self, expr: Any) -> bool:
         return True

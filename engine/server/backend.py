@@ -11,7 +11,7 @@ from relascope.engine.building.disassemble import Compile, Library
 from relascope.engine.building.executables import Executable
 from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.faults import narrow, replay
-from relascope.engine.measure.profile import Watched
+from relascope.engine.measure.profile import Profiled
 from relascope.engine.measure.remote import Remote
 from relascope.engine.measure.tuner import Tunable, Tuner
 from relascope.engine.protocol.session import Progress
@@ -20,7 +20,7 @@ from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.pytorch.model import Model
 from relascope.engine.server.examples import FunctionText
 from relascope.passes.catalogue.example import Example
-from relascope.passes.cuts.halves import Halves
+from relascope.passes.cuts.split_program import SplitProgram
 
 Program = Any  # the engine's own: passes of its IR take and return it
 
@@ -51,16 +51,16 @@ class Backend(Protocol):
     def example(self, name: str, dtype: str) -> Example | None:
         """The small program that a pass is shown on; None where it has none."""
 
-    def short_text(self, program: Program) -> tuple[FunctionText, ...]:
+    def example_text(self, program: Program) -> tuple[FunctionText, ...]:
         """The text of a small program, shortened for reading."""
 
     def split(
         self, program: Program, graph: Graph, exprs: dict[str, Any], captures: tuple[str, ...]
-    ) -> Halves:
+    ) -> SplitProgram:
         """Saw a joint program into two."""
 
-    def build(self, program: Program, halves: Halves | None, target: str) -> Executable:
-        """Build a program whole, or as the halves it was split into."""
+    def build(self, program: Program, split: SplitProgram | None, target: str) -> Executable:
+        """Build a program whole, or as the two functions it was split into."""
 
     def remote(self, program: Program, options: BuildOptions, session: Any, name: str) -> Remote:
         """Build one function of a program and hand it to a device of a fleet.
@@ -78,20 +78,20 @@ class Backend(Protocol):
     def compiler_for(self, target: str) -> Compile:
         """What compiles a GPU's source for a target."""
 
-    def showing(self, program: Program, name: str, exprs: Sequence[Any]) -> Program:
+    def with_intermediates(self, program: Program, name: str, exprs: Sequence[Any]) -> Program:
         """The program that returns these expressions of one of its functions."""
 
     def can_show(self, expr: Any) -> bool:
-        """Whether `showing` can return an expression."""
+        """Whether `with_intermediates` can return an expression."""
 
-    def watched(self, function: Function, target: str) -> Watched:
-        """Build one function of a program to be watched, kernel by kernel."""
+    def profile(self, function: Function, target: str) -> Profiled:
+        """Build one function of a program to be profiled, kernel by kernel."""
 
     def tunable(self, function: Function, target: str, watch: bool) -> Tunable:
         """The kernels of one function of a program, built for a target without its records.
 
         Args:
-            watch: build it to be watched, where the target runs here; else only the workloads and
+            watch: build it to be profiled, where the target runs here; else only the workloads and
                 calls are wanted.
 
         Raises:

@@ -1,6 +1,6 @@
 """Running a pass on its example, and the shortened text that shows what it did.
 
-The text is the IR's own, shortened by rule: each engine's `short_text` leaves out types and
+The text is the IR's own, shortened by rule: each engine's `example_text` leaves out types and
 attributes that are not set; here the head of "main" goes where it is the only function and its
 arguments stay as they are, and a kernel that the pass leaves as it was.
 """
@@ -54,7 +54,7 @@ def run_example(backend: Backend, entry: PassInfo) -> PassExample | None:
         return None
     step = Step(entry.name, True, example.params)
     after = entry.applied(example.program, step)
-    texts = shortened(backend.short_text(example.program), backend.short_text(after))
+    texts = shortened(backend.example_text(example.program), backend.example_text(after))
     graph, _ = backend.to_graph(example.program)
     matched = carry_identity(graph, backend.to_graph(after)[0])
     types = tuple({n.name: n.outputs[0] for n in graph if n.id in graph.inputs}.items())

@@ -53,7 +53,7 @@ from relascope.engine.measure.tuner import Tunable
 from relascope.engine.protocol import records
 from relascope.engine.protocol.accuracy import Comparison, NodeError
 from relascope.engine.protocol.artefact import Artefact
-from relascope.engine.protocol.fault import Report, Shown, Suspects, Told, Where
+from relascope.engine.protocol.fault import Account, Report, Shown, Suspects, Where
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import ModelInfo, PassExample, SplitResult, StepRecord
@@ -66,9 +66,9 @@ from relascope.engine.pytorch.input_sets import inputs_of
 from relascope.engine.pytorch.model import Model, load_model
 from relascope.engine.pytorch.reference import Reference, run_inside
 from relascope.engine.pytorch.saved import torch_saved
-from relascope.engine.server.backend import Backend, Halves, Program
+from relascope.engine.server.backend import Backend, Program, SplitProgram
 from relascope.engine.server.examples import run_example
-from relascope.engine.server.halves import forward_kernels, split_functions
+from relascope.engine.server.split_functions import forward_kernels, split_functions
 from relascope.engine.server.steps import (
     Loaded,
     State,
@@ -212,9 +212,9 @@ class PipelineSession:
         """
         began = time.perf_counter()
         request = BuildRequest(source, pipeline, "").split_at(captures)
-        state, halves = self._programs(request, progress)
+        state, split = self._programs(request, progress)
         seconds = time.perf_counter() - began
-        functions = self._functions(state, halves)
+        functions = self._functions(state, split)
         return SplitResult(functions["forward"].graph, functions["backward"].graph, seconds)
 
     def check(
@@ -226,13 +226,13 @@ class PipelineSession:
             captures: compare what the forward saves as well, as far as PyTorch has it too; such a
                 comparison is named "capture" and the node's id.
         """
-        state, halves, built = self._build(request, part(progress, 0.0, 0.9))
+        state, split, built = self._build(request, part(progress, 0.0, 0.9))
         with _building("Running what was built", request):
             found = compare(built, part(progress, 0.9, 1.0))
-        if not captures or halves is None:
+        if not captures or split is None:
             return found
         _, saved = built.forward(_masks(state.program, request.source, built.model))
-        values = {i: saved[n] for i, n in zip(halves.captures, halves.capture_names, strict=True)}
+        values = {i: saved[n] for i, n in zip(split.captures, split.capture_names, strict=True)}
         reference = self._reference(request.source, state, progress)
         return *found, *compare_captures(values, self._results(request, reference))
 
@@ -266,12 +266,12 @@ class PipelineSession:
             values = values_inside(self._backend, model, whole, target)
         if not request.split:
             return compare_inside(whole, values, results, reference, {})
-        state, halves = self._programs(request, progress)
-        assert halves is not None
-        saved = dict(zip(halves.captures, halves.capture_names, strict=True))
+        state, split = self._programs(request, progress)
+        assert split is not None
+        saved = dict(zip(split.captures, split.capture_names, strict=True))
         given = {name: values[ident] for ident, name in saved.items() if ident in values}
         found: list[NodeError] = []
-        for name, function in self._functions(state, halves).items():
+        for name, function in self._functions(state, split).items():
             progress(0.5 if name == "forward" else 0.75, f"building the {name} so too")
             half = Intermediates(function, masks, given, gradients if name == "backward" else ())
             with _building(f"Building what is inside of the {name}", request):
@@ -349,7 +349,7 @@ class PipelineSession:
         Times are of the program alone, by the device's clock; PyTorch does not run beside it. The
         target is the device's, without PyTorch's BLAS, which is not there; so are the threads.
         """
-        state, halves = self._programs(request, part(progress, 0.0, 0.3), "timed")
+        state, split = self._programs(request, part(progress, 0.0, 0.3), "timed")
         target, model = request.target, self._load(request.source, progress).model
         functions: dict[str, Remote] = {}
         found = None
@@ -368,8 +368,8 @@ class PipelineSession:
 
             count = threads_of(session, request.threads)
             began = time.perf_counter()
-            step = executables.built(state.program, halves, build)
-            built = _built(model.on("cpu"), state, halves, step, began)
+            step = executables.built(state.program, split, build)
+            built = _built(model.on("cpu"), state, split, step, began)
             about = (self.ir, target, count)
             last = part(progress, 0.5, 1.0)
             return measure_remote(built, functions, about, fleet, request.repeats, last)
@@ -422,15 +422,15 @@ class PipelineSession:
 
     def profile(self, request: BuildRequest, *, progress: Progress) -> Profile:
         """Build, compare, and time every kernel by itself."""
-        state, halves, built = self._build(request, part(progress, 0.0, 0.3), "profiled")
-        progress(0.3, "building it to be watched")
-        target, functions = request.target, self._functions(state, halves)
-        with _building("Building it to be watched", request):
-            watched = {phase: self._backend.watched(f, target) for phase, f in functions.items()}
+        state, split, built = self._build(request, part(progress, 0.0, 0.3), "profiled")
+        progress(0.3, "building it to be profiled")
+        target, functions = request.target, self._functions(state, split)
+        with _building("Building it to be profiled", request):
+            profiled = {phase: self._backend.profile(f, target) for phase, f in functions.items()}
         set_threads(request.threads)
         graphs, repeats = {phase: f.graph for phase, f in functions.items()}, request.repeats
         best = partial(self._peaks_of, target, turn=0)
-        return profile(built, watched, graphs, target, repeats, part(progress, 0.6, 1.0), best)
+        return profile(built, profiled, graphs, target, repeats, part(progress, 0.6, 1.0), best)
 
     def peaks(
         self,
@@ -471,7 +471,7 @@ class PipelineSession:
         functions = self._tunable(request, True, part(progress, 0.0, 0.7))
         values: Mapping[str, Any] = {}
         set_threads(request.threads)
-        if all(f.watched is not None for f in functions.values()):
+        if all(f.profiled is not None for f in functions.values()):
             progress(0.7, "building the program to be run")
             *_, built = self._build(request, part(progress, 0.7, 0.9))
             masks = built.masks(request.source.seed)
@@ -516,7 +516,7 @@ class PipelineSession:
     ) -> dict[str, Tunable]:
         """The kernels of what `time` builds, by phase."""
         functions = self._functions(*self._programs(request, progress, "tuned"))
-        with _building(f"Building what is tuned{', to be watched' * watch}", request):
+        with _building(f"Building what is tuned{', to be profiled' * watch}", request):
             return {
                 phase: self._backend.tunable(f, request.target, watch)
                 for phase, f in functions.items()
@@ -565,12 +565,18 @@ class PipelineSession:
             return narrow.look(self._backend, start, where, piece, bare)
 
     def report(
-        self, source: ModelSource, where: Where, piece: Piece, told: Told, *, progress: Progress
+        self,
+        source: ModelSource,
+        where: Where,
+        piece: Piece,
+        account: Account,
+        *,
+        progress: Progress,
     ) -> Report:
         """Make a report of such a piece, which runs by itself."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, "writing the report")
-        return report.report(self._backend, start, where, piece, told)
+        return report.report(self._backend, start, where, piece, account)
 
     def _start(self, source: ModelSource, where: Where, progress: Progress) -> Start:
         """The program before the suspected passes, with the values of its nodes."""
@@ -657,7 +663,7 @@ class PipelineSession:
             return self._unchanged(before, step, 0.0, None)
         try:
             check_order(entry, before.done, bool(before.program.gradients), unit[0].training)
-            told = arguments_of(entry, step)
+            arguments = arguments_of(entry, step)
         except EngineError as error:
             return self._unchanged(before, step, 0.0, error)
         began, printed, message = time.perf_counter(), io.StringIO(), ""
@@ -665,7 +671,7 @@ class PipelineSession:
         failure: EngineError | None = None
         try:
             with limited(entry.title, entry.title, "pass", unit), redirect_stdout(printed):
-                program = entry.load()(start, **told)
+                program = entry.load()(start, **arguments)
             seconds = time.perf_counter() - began
             check_kind(entry.title, start, program)
             message = f"{entry.title} returned a program that is not well-formed: "
@@ -718,8 +724,8 @@ class PipelineSession:
 
     def _programs(
         self, request: BuildRequest, progress: Progress, done: str = ""
-    ) -> tuple[State, Halves | None]:
-        """What is to be built: the program at the pipeline's end, and its halves where it is split.
+    ) -> tuple[State, SplitProgram | None]:
+        """What is to be built: the program at the pipeline's end, and both parts where it is split.
 
         Args:
             done: what is not done to a joint graph that is not split, such as "timed"; "" where
@@ -742,15 +748,15 @@ class PipelineSession:
         program, exprs = state.program, state.exprs
         return state, self._backend.split(program, state.base, exprs, request.captures)
 
-    def _functions(self, state: State, halves: Halves | None) -> dict[str, Function]:
+    def _functions(self, state: State, split: SplitProgram | None) -> dict[str, Function]:
         """The functions that are built of a program, by phase."""
-        if halves is None:
+        if split is None:
             return {"forward": Function(state.program, "main", state.base, state.exprs)}
-        return split_functions(self._backend, state.base, halves)
+        return split_functions(self._backend, state.base, split)
 
     def _build(
         self, request: BuildRequest, progress: Progress, done: str = ""
-    ) -> tuple[State, Halves | None, Built]:
+    ) -> tuple[State, SplitProgram | None, Built]:
         """Build a program to be run here, by the records for its number of threads.
 
         Args:
@@ -758,7 +764,7 @@ class PipelineSession:
         """
         _check_runs(self._backend.target(request.target))
         set_threads(request.threads)
-        state, halves = self._programs(request, part(progress, 0.0, 0.4), done)
+        state, split = self._programs(request, part(progress, 0.0, 0.4), done)
         model = self._load(request.source, progress).model
         progress(0.4, f"building for {request.target}")
         began = time.perf_counter()
@@ -766,19 +772,19 @@ class PipelineSession:
 
         def make() -> Executable:
             with _building(f"Building for {request.target}", own):
-                return self._backend.build(state.program, halves, request.target)
+                return self._backend.build(state.program, split, request.target)
 
         # Only what is sure to be run again, on other inputs, is worth the memory.
         step = make() if own == request else self._built.get(own, make)
-        built = _built(model.on(torch_device(request.target)), state, halves, step, began)
-        return state, halves, built
+        built = _built(model.on(torch_device(request.target)), state, split, step, began)
+        return state, split, built
 
 
 def _built(
-    model: Model, state: State, halves: Halves | None, step: Executable, began: float
+    model: Model, state: State, split: SplitProgram | None, step: Executable, began: float
 ) -> Built:
     seconds = time.perf_counter() - began
-    held = None if halves is None else halves.cut.bytes
+    held = None if split is None else split.cut.bytes
     return Built(model, state.program, step, held, seconds)
 
 

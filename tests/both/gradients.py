@@ -158,14 +158,14 @@ class Engine:
         """The program after the default training pipeline."""
         return self.passes(program, [s.name for s in default_pipeline(self.ir, True)])
 
-    def halves(self, program, strategy="keep_all"):
+    def split_by(self, program, strategy="keep_all"):
         """A joint program, split by a strategy."""
         graph, exprs = self.to_graph(program)
         return self.split(program, graph, exprs, cut(graph, strategy).ids)
 
     def step(self, model, program, strategy="keep_all", target=QUICK):
         """Outputs and gradients of a joint program, split and built."""
-        parts = self.halves(program, strategy)
+        parts = self.split_by(program, strategy)
         built = self.runtime.step(program, parts, BuildOptions(target, opt_level=1))
         values = values_of(model, program)
         outputs, captures = built.forward(values)
@@ -173,13 +173,13 @@ class Engine:
 
 
 def total(engine, model, program, strategy):
-    """A cut's total, what its halves hand over, and the masks that the backward takes, in bytes.
+    """A cut's total, what its forward hands over, and the masks that the backward takes, in bytes.
 
     Captures that share a storage are handed over each by itself, so only those with bytes of their
     own count. Results and gradients, too.
     """
     masks = draw_masks(program.masks, model.source.seed)
-    parts = engine.halves(program, strategy)
+    parts = engine.split_by(program, strategy)
     built = engine.runtime.step(program, parts, BuildOptions(QUICK, opt_level=1))
     values = values_of(model, program)
     outputs, captures = built.forward(values)

@@ -103,11 +103,11 @@ def test_a_pass_is_added_behind_the_chosen_one_and_told_something(opened):
     page.get_by_role("combobox", name="data").click()
     page.get_by_role("option", name="NCHW", exact=True).click()
     settle(page)
-    assert page.locator(".row.selected .told").inner_text() == "data=NCHW"
+    assert page.locator(".row.selected .parameters").inner_text() == "data=NCHW"
     page.get_by_role("combobox", name="data").click()
     page.get_by_role("option", name="NHWC", exact=True).click()
     settle(page)
-    assert page.locator(".row.selected .told").count() == 0  # the default stands in no text
+    assert page.locator(".row.selected .parameters").count() == 0  # the default stands in no text
 
 
 @pytest.mark.exhaustive

@@ -1,4 +1,4 @@
-"""A Relax function that can be watched, kernel by kernel.
+"""A Relax function that can be profiled, kernel by kernel.
 
 The virtual machine calls a function of ours around every call (`set_instrument`). Which of the
 graph's nodes a kernel computes is followed through the build, from outside: every variable is named
@@ -32,18 +32,18 @@ from relascope.passes.relax.ir.rewrite import bindings, substituted
 _NODE = "node_"
 
 
-class Watched:
-    """See `engine.measure.profile.Watched`.
+class Profiled:
+    """See `engine.measure.profile.Profiled`.
 
     Args:
-        watched: of a typed program.
+        profiled: of a typed program.
         target: it is built for when nobody watches.
     """
 
     memory_bytes: int | None = None  # the virtual machine makes room as it runs
 
-    def __init__(self, watched: Function, target: str) -> None:
-        ids, function, mod = _numbered(watched)
+    def __init__(self, profiled: Function, target: str) -> None:
+        ids, function, mod = _numbered(profiled)
         seen = _Passes()
         executable = runtime.make(mod, BuildOptions(target), [seen])
         self._compiled = runtime.Compiled(executable, target, function)
@@ -127,12 +127,12 @@ class _Passes:
         self.modules.setdefault(f"after {info.name}", mod)
 
 
-def _numbered(watched: Function) -> tuple[list[str], Any, Any]:
+def _numbered(profiled: Function) -> tuple[list[str], Any, Any]:
     """The ids of a graph's nodes; the function, with new variables in place of those that it binds,
     named after the numbers of their nodes; and a module with it as "main"."""
-    ids = [i for i, e in watched.exprs.items() if isinstance(e, tvm.ir.Var)]
-    names = {watched.exprs[i].__chandle__(): f"{_NODE}{k}" for k, i in enumerate(ids)}
-    function = watched.program.mod[watched.name]
+    ids = [i for i, e in profiled.exprs.items() if isinstance(e, tvm.ir.Var)]
+    names = {profiled.exprs[i].__chandle__(): f"{_NODE}{k}" for k, i in enumerate(ids)}
+    function = profiled.program.mod[profiled.name]
     instead: dict[int, Any] = {}
     blocks = []
     for block in function.body.blocks:
@@ -146,7 +146,7 @@ def _numbered(watched: Function) -> tuple[list[str], Any, Any]:
     body = relax.SeqExpr(blocks, substituted(function.body.body, instead))
     about = function.ret_ty, function.is_pure, function.attrs
     named = relax.Function(list(function.params), body, *about)
-    return ids, named, runtime.module_of(watched.program, watched.name, named)
+    return ids, named, runtime.module_of(profiled.program, profiled.name, named)
 
 
 _Sites = list[tuple[str, frozenset[int], int]]

@@ -205,6 +205,6 @@ def dispatched(mod: Any, target: str) -> Any:
 _builder = Builder(make, tvm_ffi.structural_hash, tvm_ffi.structural_equal)
 
 
-def step(program: RelaxProgram, halves: Any, options: BuildOptions) -> executables.Executable:
-    """A program, whole or as the halves it was split into, built with options."""
-    return executables.built(program, halves, partial(build, options=options))
+def step(program: RelaxProgram, split: Any, options: BuildOptions) -> executables.Executable:
+    """A program, whole or as the two functions it was split into, built with options."""
+    return executables.built(program, split, partial(build, options=options))

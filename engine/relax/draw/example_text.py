@@ -29,7 +29,7 @@ _DEFAULTS = {
 _LONGEST = 100  # characters of what a kernel stores in one place
 
 
-def short_text(program: RelaxProgram) -> tuple[FunctionText, ...]:
+def example_text(program: RelaxProgram) -> tuple[FunctionText, ...]:
     """The functions of a program, "main" last, without types and options left at their defaults.
 
     The block's marks go, and the line that returns what the line before it computed. What a kernel

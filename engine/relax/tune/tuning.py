@@ -22,7 +22,7 @@ from relascope.engine.measure.tuner import Tunable, Tuner, Workload
 from relascope.engine.protocol.target_text import without
 from relascope.engine.protocol.tuning import RECORDS, Fleet
 from relascope.engine.relax.building import kernel_tasks, runtime
-from relascope.engine.relax.building.profiled import Watched
+from relascope.engine.relax.building.profiled import Profiled
 from relascope.engine.relax.building.records import best
 from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse
 from relascope.engine.relax.kernels import openblas
@@ -48,10 +48,10 @@ def tunable(function: Function, target: str, watch: bool) -> Tunable:
     if not watch or not _is_here(made):
         keys = tuple(key for _, key in calls)
         return Tunable(workloads, keys, ((),) * len(keys), None)
-    watched = Watched(function, text)
-    sites = [site.name for site in watched.kernels]
+    profiled = Profiled(function, text)
+    sites = [site.name for site in profiled.kernels]
     return Tunable(
-        workloads, tuple(_keys(sites, calls)), tuple(s.nodes for s in watched.kernels), watched
+        workloads, tuple(_keys(sites, calls)), tuple(s.nodes for s in profiled.kernels), profiled
     )
 
 

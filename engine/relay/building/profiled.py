@@ -1,4 +1,4 @@
-"""A Relay function that can be watched, kernel by kernel.
+"""A Relay function that can be profiled, kernel by kernel.
 
 TVM's debugging executor runs the same kernels as its graph executor, one node at a time. Which of
 the graph's nodes a kernel computes is told by spans: every call gets its node's number as one, and
@@ -36,19 +36,19 @@ _DROPS_SPANS = "ToBasicBlockNormalForm"
 _VIEW = "__nop"
 
 
-class Watched:
-    """See `engine.measure.profile.Watched`.
+class Profiled:
+    """See `engine.measure.profile.Profiled`.
 
     Args:
-        watched: of a typed program.
+        profiled: of a typed program.
         target: it is built for when nobody watches.
 
     Attributes:
         groups: the call of what FuseOps made, by kernel; None where that is not known.
     """
 
-    def __init__(self, watched: Function, target: str) -> None:
-        ids, program, options = list(watched.exprs), _numbered(watched), BuildOptions(target)
+    def __init__(self, profiled: Function, target: str) -> None:
+        ids, program, options = list(profiled.exprs), _numbered(profiled), BuildOptions(target)
         function = program.main
         seen = _Passes()
         looked = replace(options, disabled=(*options.disabled, _DROPS_SPANS))
@@ -73,7 +73,7 @@ class Watched:
         self.note = "" if known is not None else LOST
         if list(_names(ordinary["nodes"]).values()) != list(names.values()):
             self.note = (
-                "TVM built other kernels for being watched than it builds otherwise, so these "
+                "TVM built other kernels for being profiled than it builds otherwise, so these "
                 "times are not those of the program that is timed from end to end."
             )
         inside = {i: sorted(_inside(known[i].op.body)) if known else [] for i in self._kernels}
@@ -132,11 +132,11 @@ def _names(nodes: list[Any]) -> dict[int, str]:
     return {i: str(n["attrs"]["func_name"]) for i, n in enumerate(nodes) if n["op"] == "tvm_op"}
 
 
-def _numbered(watched: Function) -> RelayProgram:
+def _numbered(profiled: Function) -> RelayProgram:
     """A program whose "main" is the function, with each call's number, where it has one, as its
     only origin: the place of its node in the graph."""
-    numbers = {e.handle.value: k for k, e in enumerate(watched.exprs.values())}
-    function = watched.program.mod[watched.name]
+    numbers = {e.handle.value: k for k, e in enumerate(profiled.exprs.values())}
+    function = profiled.program.mod[profiled.name]
 
     def spanned(call: Any, args: list[Any]) -> Any:
         number = numbers.get(call.handle.value)
@@ -147,7 +147,7 @@ def _numbered(watched: Function) -> RelayProgram:
 
     body = rewrite_body(function.body, spanned)
     mod = tvm.IRModule({"main": relay.Function(function.params, body, None, [], function.attrs)})
-    return replace(watched.program, mod=relay.transform.InferType()(mod))
+    return replace(profiled.program, mod=relay.transform.InferType()(mod))
 
 
 @pass_instrument

@@ -50,7 +50,7 @@ from relascope.engine.relay.kernels import (
     schedules,
     transposed_convolution,
 )
-from relascope.passes.cuts.halves import Halves
+from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relay.absorb_transposes import absorb_transposes
 from relascope.passes.relay.ir.doubles import without_doubles
 from relascope.passes.relay.ir.program import RelayProgram
@@ -303,7 +303,7 @@ def arguments_of(function: Any) -> dict[str, TensorType]:
 
 
 def step(
-    program: RelayProgram, halves: Halves | None, options: BuildOptions
+    program: RelayProgram, split: SplitProgram | None, options: BuildOptions
 ) -> executables.Executable:
-    """A program, whole or as the halves it was split into, built with options."""
-    return executables.built(program, halves, partial(build, options=options))
+    """A program, whole or as the two functions it was split into, built with options."""
+    return executables.built(program, split, partial(build, options=options))

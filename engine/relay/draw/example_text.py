@@ -18,7 +18,7 @@ _COUNTED = re.compile(r"^let %(\w+)_(\d+) = ", re.MULTILINE)  # TVM counts on fo
 _FUNCTION = re.compile(r"(fn \()(.*)(\) \{)$")
 
 
-def short_text(program: RelayProgram) -> tuple[FunctionText, ...]:
+def example_text(program: RelayProgram) -> tuple[FunctionText, ...]:
     """The functions of a program, "main" last, without types and attributes that are not set."""
     functions = {str(v.name_hint): f for v, f in program.mod.functions.items()}
     names = sorted(functions, key=lambda name: (name == "main", name))

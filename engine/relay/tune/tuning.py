@@ -25,7 +25,7 @@ from relascope.engine.protocol.target_text import library, without
 from relascope.engine.protocol.tuning import RECORDS, Fleet
 from relascope.engine.relay.building import targets, templates
 from relascope.engine.relay.building.apply_records import ABOUT, RECORDED, best_record
-from relascope.engine.relay.building.profiled import Watched
+from relascope.engine.relay.building.profiled import Profiled
 from relascope.engine.relay.building.runtime import prepared
 from relascope.engine.relay.building.targets import LIBRARIES, parse
 from relascope.engine.relay.tune import trial
@@ -54,15 +54,15 @@ def tunable(tuned: Function, target: str, watch: bool) -> Tunable:
     """The kernels of one function of a program; see `engine.measure.tuner.Tunable`.
 
     Args:
-        watch: build it to be watched, where the target runs here.
+        watch: build it to be profiled, where the target runs here.
     """
     options = BuildOptions(without(target, (RECORDS,)))
     function = prepared(tuned.program, tuned.program.mod[tuned.name], options)
-    watched = None
+    profiled = None
     calls: list[templates.Operator | None]
     if watch and targets.target(options.target).runs_here:
-        watched = Watched(tuned, options.target)
-        groups = watched.groups
+        profiled = Profiled(tuned, options.target)
+        groups = profiled.groups
         found = None if groups is None else templates.matched(groups, function, options)
         if found is None:
             message = (
@@ -79,9 +79,9 @@ def tunable(tuned: Function, target: str, watch: bool) -> Tunable:
         asked, lambda: {k: templates.workload(c, parsed) for k, c in made.items()}
     )
     keys = [c.key if c is not None and known[c.key] is not None else None for c in calls]
-    nodes = [s.nodes for s in watched.kernels] if watched else [() for _ in calls]
+    nodes = [s.nodes for s in profiled.kernels] if profiled else [() for _ in calls]
     tasks = tuple(w for w in known.values() if w is not None)
-    return Tunable(tasks, tuple(keys), tuple(nodes), watched)
+    return Tunable(tasks, tuple(keys), tuple(nodes), profiled)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import with_mod
 
 
-def showing(program: RelaxProgram, name: str, variables: Sequence[Any]) -> RelaxProgram:
+def with_intermediates(program: RelaxProgram, name: str, variables: Sequence[Any]) -> RelaxProgram:
     """The program whose "main" takes what a function takes and returns a tuple of its inside.
 
     A variable of a dataflow block is not seen outside of it, so there are no such blocks in what

@@ -9,15 +9,15 @@ import tvm
 from tvm import relax
 
 from relascope.core.graph import Graph
-from relascope.passes.cuts.halves import Halves, capture_names, chosen_cut, part
+from relascope.passes.cuts.split_program import SplitProgram, capture_names, chosen_cut, part
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
 
 
 def split(
     program: RelaxProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
-) -> Halves:
-    """Saw a joint program into two; see `passes.cuts.halves.Halves`.
+) -> SplitProgram:
+    """Saw a joint program into two; see `passes.cuts.split_program.SplitProgram`.
 
     Args:
         program: after the gradient, as `passes.relax.training.gradient` leaves it.
@@ -51,7 +51,7 @@ def split(
     backward = _half(
         program, "backward", kept, [rewrite.substituted(g, instead) for g in gradients], stand_ins
     )
-    return Halves.of(program, forward, backward, cut)
+    return SplitProgram.of(program, forward, backward, cut)
 
 
 def _half(

@@ -12,7 +12,7 @@ from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import with_main
 
 
-def showing(program: RelayProgram, name: str, exprs: Sequence[Any]) -> RelayProgram:
+def with_intermediates(program: RelayProgram, name: str, exprs: Sequence[Any]) -> RelayProgram:
     """The program whose "main" takes what a function takes and returns a tuple of its inside.
 
     Args:

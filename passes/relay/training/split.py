@@ -9,15 +9,15 @@ import tvm
 from tvm import relay
 
 from relascope.core.graph import Graph
-from relascope.passes.cuts.halves import Halves, capture_names, chosen_cut, part
+from relascope.passes.cuts.split_program import SplitProgram, capture_names, chosen_cut, part
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import rebuilt
 
 
 def split(
     program: RelayProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
-) -> Halves:
-    """Saw a joint program into two; see `passes.cuts.halves.Halves`.
+) -> SplitProgram:
+    """Saw a joint program into two; see `passes.cuts.split_program.SplitProgram`.
 
     Args:
         program: after the gradient, in graph normal form.
@@ -39,7 +39,7 @@ def split(
     instead = {e.handle.value: v for e, v in zip(saved, variables, strict=True)}
     forward = _half(program, "forward", [*outputs, *saved], {})
     backward = _half(program, "backward", gradients, instead)
-    return Halves.of(program, forward, backward, cut)
+    return SplitProgram.of(program, forward, backward, cut)
 
 
 def _half(

@@ -85,7 +85,7 @@ def test_tuning_knows_which_kernels_are_the_librarys():
     (task,) = found.workloads
     assert task.program.symbol == "relascope.matmul_nn"
     assert found.calls == (task.key,)
-    (site,) = found.watched.kernels
+    (site,) = found.profiled.kernels
     assert site.name.startswith("openblas_") and replaced(site.name) == "relascope.matmul_nn"
     assert replaced("fused_matmul_nn") == "fused_matmul_nn"
 

@@ -14,7 +14,7 @@ from relascope.engine.relax.frontend.converters import Converter
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.program import Program
-from relascope.passes.relax.ir.intermediates import showing
+from relascope.passes.relax.ir.intermediates import with_intermediates
 from relascope.passes.relax.ir.rewrite import op_name, rewrite
 
 MLP = ModelSource("mlp")
@@ -110,7 +110,7 @@ def test_a_program_shows_what_is_inside_a_dataflow_block():
             inner = builder.emit(relax.op.exp(x))
             made = builder.emit_output(relax.op.negative(inner))
         builder.emit_func_output(made)
-    program = showing(Program(builder.get(), {}, ("x",), 1), "main", [inner, x])
+    program = with_intermediates(Program(builder.get(), {}, ("x",), 1), "main", [inner, x])
     assert program.outputs == 2
     assert isinstance(program.main.ret_ty, tvm.ir.TupleType)
     assert not any(isinstance(b, relax.DataflowBlock) for b in program.main.body.blocks)

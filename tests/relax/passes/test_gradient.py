@@ -478,5 +478,5 @@ def test_a_deep_chain_has_a_gradient_without_recursion():
     made = joint(program)
     graph, _ = RELAX.to_graph(made)
     assert graph.operators["cos"] == graph.operators["sin"] == count
-    parts = RELAX.halves(made, "inputs_only")
+    parts = RELAX.split_by(made, "inputs_only")
     assert not parts.captures

@@ -1,4 +1,4 @@
-"""The two halves of a joint program."""
+"""The forward and the backward program of a joint program."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.building.options import BuildOptions
 from relascope.passes.cuts.cut import STRATEGIES, Joint, cut
-from training import RELAX, halves, imported, joint, step
+from training import RELAX, imported, joint, split_by, step
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def types(expr):
 
 def test_arguments_and_results_stand_in_order(net):
     _, program = net
-    parts = halves(program)
+    parts = split_by(program)
     forward, backward = parts.forward.mod["forward"], parts.backward.mod["backward"]
     assert names(forward) == ["x0", "fc.weight", "fc.bias", "dropout_mask_0"]
     assert names(backward) == [

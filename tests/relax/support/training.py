@@ -8,4 +8,4 @@ from relascope.passes.relax.training.split import split
 
 RELAX = Engine("relax", import_model, to_graph, split, runtime)
 imported, passes, joint = RELAX.imported, RELAX.passes, RELAX.joint
-halves, step = RELAX.halves, RELAX.step
+split_by, step = RELAX.split_by, RELAX.step

@@ -130,11 +130,11 @@ def test_the_split_halves_keep_the_joint_graphs_ids(session):
     joint = session.graph_after(TRAINED, TRAINING, len(TRAINING) - 1, progress=quiet)
     kept = cut(joint, "keep_all")
     assert {joint.by_id[i].role for i in kept.ids} == {Role.CAPTURED}
-    halves = session.split(TRAINED, TRAINING, kept.ids, progress=quiet)
-    assert halves.forward.outputs[1:] == kept.ids
-    calls = {n.id for n in halves.forward if n.kind is Kind.CALL}
+    split = session.split(TRAINED, TRAINING, kept.ids, progress=quiet)
+    assert split.forward.outputs[1:] == kept.ids
+    calls = {n.id for n in split.forward if n.kind is Kind.CALL}
     assert calls <= set(joint.by_id)
-    backward = {n.id for n in halves.backward if n.kind is Kind.CALL}
+    backward = {n.id for n in split.backward if n.kind is Kind.CALL}
     assert backward <= set(joint.by_id)
     assert not backward & calls  # everything that crosses is kept, so nothing is computed twice
 

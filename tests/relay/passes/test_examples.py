@@ -104,7 +104,7 @@ def test_marks_and_copies_are_all_that_devices_add(name):
     def without(call, args):
         return args[0] if op_name(call) in ("on_device", "device_copy") else None
 
-    plain = [BACKEND.short_text(rewrite(p, without)) for p in (example.program, after)]
+    plain = [BACKEND.example_text(rewrite(p, without)) for p in (example.program, after)]
     assert plain[0][0].lines == plain[1][0].lines
     assert len(plain[0][0].lines) == 5
 

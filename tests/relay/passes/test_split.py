@@ -1,4 +1,4 @@
-"""The two halves of a joint program."""
+"""The forward and the backward program of a joint program."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from relascope.passes.cuts.cut import STRATEGIES, Joint, cut
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.training.keep_gradients import keep_gradients
 from relascope.passes.relay.training.split import split
-from training import RELAY, halves, joint, step
+from training import RELAY, joint, split_by, step
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def names(function):
 
 def test_arguments_and_results_stand_in_order(net):
     _, program = net
-    parts = halves(program)
+    parts = split_by(program)
     forward, backward = parts.forward.mod["forward"], parts.backward.mod["backward"]
     assert names(forward) == ["x0", "fc.weight", "fc.bias", "dropout_mask_0"]
     assert names(backward) == [
@@ -90,7 +90,7 @@ def test_a_gradient_wanted_alone_needs_fewer_captures(net):
     _, gradients = step(model, alone)
     theirs = model.gradients()["fc.bias"]
     assert (gradients["fc.bias"] - theirs).abs().max() < 1e-10 * theirs.abs().max()
-    assert "x0" not in names(halves(alone).backward.mod["backward"])
+    assert "x0" not in names(split_by(alone).backward.mod["backward"])
 
 
 def test_a_node_that_cannot_be_captured_is_named(net):
@@ -136,7 +136,7 @@ def test_a_deep_chain_is_split_without_recursion():
     program = RelayProgram(
         relay.transform.InferType()(mod), {}, ("x",), 1, grad_outs=("grad_out_0",), gradients=("x",)
     )
-    parts = halves(program)
+    parts = split_by(program)
     assert len(parts.captures) == 1500
     assert names(parts.backward.mod["backward"]) == ["grad_out_0", *parts.capture_names]
 

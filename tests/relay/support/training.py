@@ -7,4 +7,4 @@ from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.relay.training.split import split
 
 RELAY = Engine("relay", import_model, to_graph, split, runtime)
-passes, joint, halves, step = RELAY.passes, RELAY.joint, RELAY.halves, RELAY.step
+passes, joint, split_by, step = RELAY.passes, RELAY.joint, RELAY.split_by, RELAY.step

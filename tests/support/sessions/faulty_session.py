@@ -79,8 +79,8 @@ class FaultySession(PageSession):
             return Shown("slow", ratio=3.0)
         return Shown("wrong", piece.outputs, 0.25, 0.5)
 
-    def report(self, source, where, piece, told, *, progress):
-        about = f"{told.model} {source.dtype} {where.pipeline} {' '.join(piece.nodes)}"
+    def report(self, source, where, piece, account, *, progress):
+        about = f"{account.model} {source.dtype} {where.pipeline} {' '.join(piece.nodes)}"
         files = {"README.md": about.encode(), "lib/x.py": b"x = 1"}
         after = "" if where.kind == "crash" else "after the pass"
         graphs = forward_graph(), None if where.kind == "crash" else forward_graph(False)

@@ -54,21 +54,21 @@ def _field(screen: Screen, index: int, parameter: Parameter, key: str, change: C
     step = screen.pipeline.steps[index]
     text = dict(step.params).get(parameter.name, parameter.default_text)
 
-    def told() -> None:
+    def changed() -> None:
         st.session_state.pop(_REFUSED, None)
         given = st.session_state[key]
         new = "" if given is None else str(given).strip()
         if parameter.kind == "switch":
             new = new.lower()
         if new in ("", parameter.default_text):
-            change(screen.pipeline.told(index, parameter.name, None), None)
+            change(screen.pipeline.with_parameter(index, parameter.name, None), None)
             return
         try:
             parameter.read(new)
         except ValueError as wrong:
             st.session_state[_REFUSED] = key, str(wrong)
             return
-        change(screen.pipeline.told(index, parameter.name, new), None)
+        change(screen.pipeline.with_parameter(index, parameter.name, new), None)
 
     label = parameter.name + (f" ({parameter.unit})" if parameter.unit else "")
     value = parameter.read(text) if text else None
@@ -79,18 +79,18 @@ def _field(screen: Screen, index: int, parameter: Parameter, key: str, change: C
             options,
             options.index(text) if text in options else None,
             key=key,
-            on_change=told,
+            on_change=changed,
             help=parameter.about or None,
             placeholder="The pass decides",
         )
     elif parameter.kind == "switch":
-        st.toggle(label, bool(value), key=key, on_change=told, help=parameter.about or None)
+        st.toggle(label, bool(value), key=key, on_change=changed, help=parameter.about or None)
     else:
         st.text_input(
             label,
             text,
             key=key,
-            on_change=told,
+            on_change=changed,
             placeholder="The pass decides",
             help=parameter.about or None,
         )

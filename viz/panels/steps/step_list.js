@@ -143,7 +143,7 @@ export default function (component) {
       const words = element("div", "words");
       const head = element("div", "head");
       head.append(element("span", "title", row.title));
-      if (row.told) head.append(element("span", "tag told", row.told));
+      if (row.parameters) head.append(element("span", "tag parameters", row.parameters));
       if (row.looking) head.append(element("span", "tag", "view only"));
       if (row.failure) head.append(element("span", "tag bad", "failed"));
       if (row.waiting) head.append(element("span", "tag", "not run"));

@@ -29,7 +29,7 @@ class Row:
     Args:
         fixed: it cannot be switched off or taken out.
         looking: its pass is for looking only.
-        told: the parameters that it was given, as its text has them.
+        parameters: those that it was given, as its text has them.
         failure: why it failed, or what a bisection blames it for.
         waiting: it was not run, as only the steps before it were asked for.
     """
@@ -39,7 +39,7 @@ class Row:
     enabled: bool = True
     fixed: bool = True
     looking: bool = False
-    told: str = ""
+    parameters: str = ""
     added: int | None = None
     removed: int | None = None
     changed: int | None = None
@@ -123,29 +123,29 @@ def step_list(
         on_remove: called with the index of the row to take out.
     """
 
-    def told(name: str) -> Any:
+    def event(name: str) -> Any:
         return (st.session_state.get(key) or {}).get(name)
 
     def is_row(index: object) -> bool:
         return isinstance(index, int) and 0 <= index < len(rows)
 
     def selected_changed() -> None:
-        if is_row(told("select")):
-            on_select(told("select"))
+        if is_row(event("select")):
+            on_select(event("select"))
 
     def switch_changed() -> None:
-        switch = told("switch")
+        switch = event("switch")
         if isinstance(switch, dict):
             on_switch(int(switch["row"]), bool(switch["enabled"]))
 
     def moved() -> None:
-        move = told("move")
+        move = event("move")
         if isinstance(move, dict) and is_row(move["row"]) and is_row(move["to"]):
             on_move(move["row"], move["to"])
 
     def removed() -> None:
-        if is_row(told("remove")):
-            on_remove(told("remove"))
+        if is_row(event("remove")):
+            on_remove(event("remove"))
 
     _component()(
         key=key,

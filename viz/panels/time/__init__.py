@@ -63,7 +63,7 @@ class _Run:
 def show(screen: Screen) -> None:
     """Draw the tab."""
     engine: EngineInfo = screen.desk.ask("describe")
-    arguments, target, fleet, told = _settings(screen, engine)
+    arguments, target, fleet, settled = _settings(screen, engine)
     request: BuildRequest = arguments[0]
     if target is not None and not target.runs_here and fleet is None:
         st.info(
@@ -84,7 +84,7 @@ def show(screen: Screen) -> None:
     if target.runs_here:
         profile.show(screen, request)
         hazards.show(screen, request)
-    if told:
+    if settled:
         tuning.show(screen, request, target, fleet)
     artefact.show(screen.desk, request)
     if target.runs_here:
@@ -105,12 +105,12 @@ def _settings(
     state.setdefault("keep_threads", 0)
     state.setdefault("keep_repeats", 30)
     row, beside = st.container(), st.container()
-    fleet, told = None, True
+    fleet, settled = None, True
     try:
         fleet = fleets.asked()
     except EngineError as error:
         show_error(error)
-        told = False
+        settled = False
     where, threads, repeats, run = row.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
     typed = state.get("keep_target")
     options = list(targets) if typed is None or typed in targets else [*targets, typed]
@@ -139,11 +139,11 @@ def _settings(
             first, second = side_by_side("ways", [1.2, 2])
         baselines, others = (_baselines(first, named), _variants(second, screen, engine, request))
     arguments = (request, baselines, others) if fleet is None else (request, fleet)
-    can_run = target is not None and told and (target.runs_here or fleet is not None)
+    can_run = target is not None and settled and (target.runs_here or fleet is not None)
     if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
         screen.desk.forget(method, *arguments)
         state.timing = _Run(_title(screen), method, arguments, _about(screen, int(runs)))
-    return arguments, target, fleet, told
+    return arguments, target, fleet, settled
 
 
 def _target(desk: Desk, targets: dict[str, Target], name: str) -> Target | None:

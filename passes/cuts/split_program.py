@@ -15,7 +15,7 @@ AnyProgram = TypeVar("AnyProgram", bound=Program)
 
 
 @dataclass(frozen=True)
-class Halves:
+class SplitProgram:
     """The two functions, and how values pass between them.
 
     Args:
@@ -37,8 +37,8 @@ class Halves:
     cut: Cut
 
     @classmethod
-    def of(cls, joint: Program, forward: Program, backward: Program, cut: Cut) -> Halves:
-        """The halves of a joint program.
+    def of(cls, joint: Program, forward: Program, backward: Program, cut: Cut) -> SplitProgram:
+        """The split of a joint program.
 
         Args:
             forward, backward: parts of it, see `part`.
