@@ -38,8 +38,8 @@ class _Object:
         self.parts.append(state)
 
 
-def skeleton(archive: Archive, member: str) -> Any:
-    """What a pickle holds.
+def skeleton(archive: Archive, member: str) -> tuple[Any, list[Any]]:
+    """What a pickle holds, and each list, tuple, dict and object in it.
 
     Raises:
         EngineError: kind "file"; it is none, it names what has no place there, or a tensor of it is
@@ -51,9 +51,9 @@ def skeleton(archive: Archive, member: str) -> Any:
         raise archive.refused(member, f"is not read: {plainly(e)}") from e
     except (ValueError, TypeError, EOFError, AttributeError, ImportError) as e:
         raise archive.refused(member, f"is no pickle of TorchScript: {plainly(e)}") from e
-    if _deep(made):
+    if (parts := _nested(made)) is None:
         raise archive.refused(member, f"nests values more than {_DEEPEST} deep")
-    return made
+    return made, parts
 
 
 class _Skeleton(pickle.Unpickler):
@@ -62,16 +62,8 @@ class _Skeleton(pickle.Unpickler):
         self.archive, self.member = archive, member
 
     def find_class(self, module: str, name: str) -> Any:
-        known: dict[str, Callable[..., Any]] = {
-            "torch.jit._pickle.restore_type_tag": lambda value, tag: value,
-            "torch._utils._rebuild_tensor_v2": _tensor,
-            "torch._utils._rebuild_parameter": lambda tensor, *rest: tensor,
-            "collections.OrderedDict": lambda *pairs: dict(*pairs),
-            "torch.device": lambda *named: _Object(*named),
-            **{f"torch.jit._pickle.{n}": lambda values: values for n in _LISTS},
-        }
-        if f"{module}.{name}" in known:
-            return known[f"{module}.{name}"]
+        if f"{module}.{name}" in _KNOWN:
+            return _KNOWN[f"{module}.{name}"]
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
         own = f"{module}.{name}".startswith("__torch__.")
@@ -97,17 +89,31 @@ def _tensor(dtype: str, offset: int, shape: tuple[int, ...], *rest: Any) -> Tens
     return TensorType(tuple(shape), dtype)
 
 
-def _deep(value: Any) -> bool:
-    """Whether values nest too deeply for functions that call themselves."""
+_NESTING = (list, tuple, dict, _Object)
+_KNOWN: dict[str, Callable[..., Any]] = {
+    "torch.jit._pickle.restore_type_tag": lambda value, tag: value,
+    "torch._utils._rebuild_tensor_v2": _tensor,
+    "torch._utils._rebuild_parameter": lambda tensor, *rest: tensor,
+    "collections.OrderedDict": lambda *pairs: dict(*pairs),
+    "torch.device": lambda *named: _Object(*named),
+    **{f"torch.jit._pickle.{n}": lambda values: values for n in _LISTS},
+}
+
+
+def _nested(value: Any) -> list[Any] | None:
+    """Each list, tuple, dict and object in a value, once, the outermost first; None where they are
+    too deep for functions that call themselves."""
+    found: list[Any] = []
     level, seen = [value], set()
     for _ in range(_DEEPEST):
         inner: list[Any] = []
         for one in level:
-            if isinstance(one, _Object | dict | list | tuple) and id(one) not in seen:
+            if id(one) not in seen and isinstance(one, _NESTING):
                 seen.add(id(one))
+                found.append(one)
                 parts = one.parts if isinstance(one, _Object) else one
                 inner += [*parts, *parts.values()] if isinstance(parts, dict) else parts
         if not inner:
-            return False
+            return found
         level = inner
-    return True
+    return None

@@ -16,9 +16,10 @@ from relascope.engine.files.operators import allowed
 from relascope.engine.files.pickles import skeleton
 
 _WORDS = re.compile(
-    r"__[gs]etstate__|\bfrom_file\b|__hooks__|\bforward_(?:pre_)?hooks?\b|\brpc_\w+"
+    r"__[gs]etstate__|__hooks__|f(?<!\wf)(?:rom_file|orward_(?:pre_)?hooks?)\b|r(?<!\wr)pc_\w+"
 )
-"""What no trace says anywhere, in texts and comments neither."""
+"""What no trace says anywhere, in texts and comments neither. Each way begins with a letter that is
+looked for alone, which is many times as fast as a word's edge."""
 _SAVED = re.compile(r"\.\s*(save)\s*\(")
 _CALLED = re.compile(r"(?<![\w.])(torch|ops)\b(?:\.(\w+))?(?:\.(\w+))?")
 _TEXTS = re.compile(r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\#[^\n]*""")
@@ -59,7 +60,7 @@ def recorded_inputs(archive: Archive) -> tuple[TensorType, ...]:
     """
     if "traced_inputs.pkl" not in archive.sizes:
         return ()
-    found = skeleton(archive, "traced_inputs.pkl")
+    found, _ = skeleton(archive, "traced_inputs.pkl")
     types = found.get("forward", []) if isinstance(found, dict) else []
     known = isinstance(types, list | tuple) and all(isinstance(t, TensorType) for t in types)
     return tuple(types) if known else ()
@@ -67,19 +68,15 @@ def recorded_inputs(archive: Archive) -> tuple[TensorType, ...]:
 
 def _check_places(archive: Archive, name: str) -> None:
     """torch looks up texts by these numbers, for its messages, and does not check them."""
-    made = skeleton(archive, name)
+    made, parts = skeleton(archive, name)
     if not (isinstance(made, tuple) and made[:1] == ("FORMAT_WITH_STRING_TABLE",)):
         return
-    _, table, *todo = made
-    seen: set[int] = set()
-    while todo:
-        one = todo.pop()
-        if isinstance(one, list | tuple) and id(one) not in seen:
-            seen.add(id(one))
-            todo += one
-            numbers = one if isinstance(one, list) else one[:1] if len(one) == 2 else ()
-            if not all(0 <= n < len(table) for n in numbers if isinstance(n, int)):
-                raise archive.refused(name, "names texts that it does not have")
+    for one in parts:
+        if type(one) is not list and (type(one) is not tuple or len(one) != 2):
+            continue
+        numbers = one if type(one) is list else one[:1]
+        if not all(0 <= n < len(made[1]) for n in numbers if isinstance(n, int)):
+            raise archive.refused(name, "names texts that it does not have")
 
 
 def _check_text(archive: Archive, name: str, text: str) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.export.pt2_archive._package import load_pt2
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
@@ -37,6 +36,9 @@ def read_exported(
             "input"; inputs that are no tensors.
     """
     check_program(Archive(path))
+    # 800 modules, which no other file needs.
+    from torch.export.pt2_archive._package import load_pt2
+
     try:
         with variables(_TENSORS_ONLY):
             # torch.export.load would try once more, with another reader, what this one refuses.
