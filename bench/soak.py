@@ -29,11 +29,12 @@ from playwright.async_api import TimeoutError, async_playwright
 from browser import CHROMIUM, LONG, Server
 from faults import MARK, marked
 from relascope.engine.limits import resident
+from relascope.samples import SAMPLES
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-MODELS = ("MLP", "BERT self-attention", "Vision transformer", "MLP")
+MODELS = ("mlp", "bert_self_attention", "vit", "mlp")
 GROWTH = 1.05
 ENDED = 60.0  # s
 _SETTLED = (
@@ -70,26 +71,37 @@ class Visitor:
             await self.page.wait_for_function(_SETTLED, timeout=5 * LONG)
             await self.page.wait_for_timeout(300)
 
+    async def said(self, name: str, value: str | None) -> None:
+        """Wait until the address says so, which is when the page has been drawn with it."""
+        says = "([name, value]) => new URLSearchParams(location.search).get(name) === value"
+        await self.page.wait_for_function(says, arg=[name, value], timeout=5 * LONG)
+        await self.settle()
+
     async def open(self) -> None:
         ir = ("Relay", "Relax")[self.number % 2]
         await self.page.goto(f"{self.url}/?ir={ir}")
         await self.page.get_by_role("tab", name="Graph").wait_for(timeout=5 * LONG)
         await self.settle()
         await self.page.get_by_role("combobox", name="Model").click()
-        await self.page.get_by_role("option", name=self.model, exact=True).click()
-        await self.settle()
+        title = SAMPLES[self.model].title
+        await self.page.get_by_role("option", name=title, exact=True).click()
+        await self.said("model", self.model)  # until then, the field is of the model before
         await self.another_batch()
 
     async def another_batch(self) -> None:
         """A batch size that no other browser has."""
         self.batch = self.number + 1 + self.of * self.draw.randrange(1, 6)
         await self.enter_batch()
-        await self.settle()
+        await self.batch_said()
 
     async def enter_batch(self) -> None:
         field = self.page.get_by_role("spinbutton", name="Batch")
         await field.fill(str(self.batch))
         await field.press("Enter")
+
+    async def batch_said(self) -> None:
+        usual = self.batch == SAMPLES[self.model].default_batch
+        await self.said("batch", None if usual else str(self.batch))
 
     async def tab(self, name: str) -> None:
         await self.page.get_by_role("tab", name=name).click()
@@ -115,7 +127,7 @@ class Visitor:
             cancel = self.page.get_by_role("button", name="Cancel")
             if await cancel.count():
                 await cancel.first.click()
-            await self.settle()
+            await self.batch_said()
             again = self.page.get_by_role("button", name="Try again")
             if await again.count():
                 await again.first.click()
@@ -134,7 +146,7 @@ class Visitor:
                 self.wrong(f"after {what}: {await found.first.inner_text()}")
         model = await self.page.get_by_role("combobox", name="Model").input_value()
         batch = await self.page.get_by_role("spinbutton", name="Batch").input_value()
-        if (model, batch) != (self.model, str(self.batch)):
+        if (model, batch) != (SAMPLES[self.model].title, str(self.batch)):
             self.mixed(what, f"{model} of batch {batch} in the sidebar")
         own = f"() => {_CELLS}.some(text => text.startsWith('{self.batch}×'))"
         try:
