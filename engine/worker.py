@@ -16,6 +16,7 @@ EngineError)`, after which the process ends.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import pickle
@@ -60,6 +61,9 @@ def main() -> None:
         os.environ.setdefault("TEST_DATA_ROOT_PATH", options.folder)  # TVM makes one at home, else
         os.chdir(options.folder)  # TVM makes another where it is
         room.enter(map(Path, (options.folder, *options.writes)), options.network)
+    gc.set_threshold(
+        50_000, 20, 20
+    )  # torch and TVM are a million objects, looked at again and again
     # Compilers print; the caller's standard output is not theirs.
     os.dup2(2, 1)
     # Processes that we start (a compiler, a tuner's) must not keep the socket open.
@@ -136,6 +140,7 @@ class _Worker:
                 enter_named()
                 module, _, name = self.name.partition(":")
                 self.session = getattr(importlib.import_module(module), name)()
+                gc.freeze()
             failed = "error"
             args, kwargs = pickle.loads(payload)
             self.send("begun", call)

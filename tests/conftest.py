@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+gc.set_threshold(50_000, 20, 20)  # as engines have it
 FOLDERS = [str(Path(__file__).parent / name) for name in ("support", "support/sessions", "both")]
 sys.path[:0] = FOLDERS
 # The processes that tests start find the sessions that stand in for an engine's.

@@ -64,8 +64,10 @@ def rule(
     extremes: list[tuple[Any, str]] = []
 
     def visit(node: Any) -> None:
-        name = _name(getattr(node, "value", None))
-        if _name(node) == "BufferStore" and name in ("Max", "Min"):
+        if _name(node) != "BufferStore":  # asked first: attributes of TVM's nodes are slow
+            return
+        name = _name(node.value)
+        if name in ("Max", "Min"):
             first = node.value.a
             read = _read(first)
             if read is not None and read.same_as(node.buffer):
@@ -281,7 +283,8 @@ def _difference(tir: Any, same: Callable[[Any, Any], bool], node: Any) -> Any:
 
 def _read(value: Any) -> Any:
     """The buffer that an expression reads, None if it does not."""
-    return getattr(value, _LOADS.get(_name(value), ""), None)
+    attribute = _LOADS.get(_name(value))
+    return getattr(value, attribute, None) if attribute else None
 
 
 def _buffer_name(value: Any) -> str:

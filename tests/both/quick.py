@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 from unittest.mock import patch
@@ -13,6 +17,49 @@ from relascope.engine.measure import peaks
 
 QUICK = "llvm -opt-level=0"
 """For tests of what is computed rather than of code: LLVM's optimiser is half of a build."""
+
+
+def linking(owner: type, module_of: Callable[[Any], Any], load: Callable[[str], Any]) -> Any:
+    """While it is entered, what is built for `QUICK` runs from a shared library, not from memory.
+
+    Where LLVM compiles in memory it does so at its highest level, whatever the target asks for,
+    which takes most of a quick build; into a file it does as it is asked. Without a linker all
+    runs from memory.
+
+    Args:
+        owner: whose `__init__` takes what was built.
+        module_of: TVM's module of what was built.
+        load: TVM's function that loads a shared library.
+    """
+    begin, linker = owner.__init__, shutil.which("ld")
+
+    @functools.wraps(begin)
+    def linked(self: Any, built: Any, *rest: Any, **named: Any) -> None:
+        if linker:
+            _link(linker, module_of(built), load)
+        begin(self, built, *rest, **named)
+
+    return patch.object(owner, "__init__", linked)
+
+
+def _link(linker: str, module: Any, load: Callable[[str], Any]) -> None:
+    parts = list(getattr(module, "imports", None) or getattr(module, "imported_modules", ()))
+    kinds = [getattr(m, "kind", None) or m.type_key for m in parts]
+    for part, kind in zip(parts, kinds, strict=True):
+        if kind != "llvm":
+            _link(linker, part, load)
+    if kinds != ["llvm"]:
+        return
+    target = parts[0]["_get_target_string"]().replace(" ", "")
+    if "-opt-level=0" not in target and '"opt-level":0' not in target:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        code, library = f"{folder}/code.o", f"{folder}/code.so"
+        (getattr(parts[0], "write_to_file", None) or parts[0].save)(code)
+        subprocess.run([linker, "-shared", "-o", library, code], check=True)
+        found = load(library)
+    module.clear_imports()
+    module.import_module(found)
 
 
 def small_peaks() -> Any:

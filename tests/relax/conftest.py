@@ -24,6 +24,21 @@ def peaks():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def linked():
+    """What is built for `QUICK` is not compiled in memory."""
+    from tvm.runtime import Executable, load_module
+    from tvm.runtime.vm import VirtualMachine
+
+    from quick import linking
+
+    def module_of(built):
+        return built.jit() if isinstance(built, Executable) else built
+
+    with linking(VirtualMachine, module_of, load_module):
+        yield
+
+
 @pytest.fixture(scope="session")
 def session():
     """The engine of this process, which remembers what its tests loaded, stepped and built."""

@@ -24,6 +24,18 @@ def peaks():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def linked():
+    """What is built for `QUICK` is not compiled in memory."""
+    from tvm.runtime import load_module
+
+    from quick import linking
+    from relascope.engine.relay.building.runtime import Compiled
+
+    with linking(Compiled, lambda library: library.module, load_module):
+        yield
+
+
 @pytest.fixture(scope="session")
 def session():
     """The engine of this process, which remembers what its tests loaded, stepped and built."""
