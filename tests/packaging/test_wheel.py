@@ -206,19 +206,9 @@ class Installed(Server):
         self.environment = environment
 
     def __enter__(self) -> Installed:
-        command = [self.environment.folder / "bin" / "relascope", "--no-browser"]
-        self.process = subprocess.Popen(
-            [*command, "--port", str(self.port)],
-            cwd=self.environment.work,
-            env=self.environment.variables(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            self._wait()
-        except BaseException:
-            self.stop()
-            raise
+        command = [str(self.environment.folder / "bin/relascope"), "--no-browser"]
+        variables, folder = self.environment.variables(), self.environment.work
+        self.start([*command, "--port", str(self.port)], cwd=folder, env=variables)
         return self
 
 

@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from place import ROOT
 
@@ -61,16 +61,18 @@ class Server:
         }
         command = [sys.executable, "-m", "streamlit", "run", str(self.script)]
         command += [part for k, v in options.items() for part in (f"--{k}", str(v))]
+        self.start(command, cwd=ROOT, env=self.env)
+        return self
+
+    def start(self, command: list[str], **where: Any) -> None:
+        """Run the command that serves, and wait until it answers."""
         with tempfile.TemporaryFile() as said:  # not a pipe, which blocks where nobody reads it
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, env=self.env, stdout=said, stderr=subprocess.STDOUT
-            )
+            self.process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, **where)
             try:
                 self._wait(said)
             except BaseException:
                 self.stop()
                 raise
-        return self
 
     def _wait(self, said: IO[bytes], seconds: float = LONG / 1000) -> None:
         end = time.monotonic() + seconds
