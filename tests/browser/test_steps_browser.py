@@ -77,6 +77,7 @@ def test_keys_that_come_fast_are_all_obeyed(opened):
     page.get_by_text("Step 4 of").wait_for()
 
 
+@pytest.mark.exhaustive
 def test_a_row_is_dragged_to_its_place(opened):
     page = opened()
     first, second, third, *rest = expected()

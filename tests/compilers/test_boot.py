@@ -217,6 +217,7 @@ def test_another_process_of_tvm_imports_it_by_the_environment_alone(tmp_path):
     assert "bitblas" in said
 
 
+@pytest.mark.exhaustive
 def test_the_other_tvm_imports_in_a_process_that_the_engine_starts(tmp_path):
     found = answer(
         "import json, os, subprocess, sys\n"

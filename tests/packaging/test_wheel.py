@@ -156,6 +156,7 @@ def test_a_graph_is_printed(environment, ir):
     assert document["nodes"] > 10
 
 
+@pytest.mark.exhaustive
 @pytest.mark.engine
 def test_the_training_loop_of_the_documentation_runs(environment):
     text = (ROOT / "docs" / "in-your-code.md").read_text(encoding="utf-8")

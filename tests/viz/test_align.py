@@ -249,6 +249,7 @@ def test_a_bert_layer_in_both_engines():
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.engine
 def test_what_training_pipelines_of_one_engine_keep_is_found_in_its_import():
     source = ModelSource("mlp", batch=2, training=True)

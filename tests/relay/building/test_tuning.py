@@ -126,6 +126,7 @@ def test_what_was_found_is_built_and_right(session, dtype):
     assert max(c.max_rel for c in found) < limit
 
 
+@pytest.mark.exhaustive
 def test_going_on_measures_nothing_twice(session):
     tasks = session.tasks(BuildRequest(MLP, PIPELINE, PLAIN, 1), progress=quiet)
     key = next(t.key for t in tasks if t.arguments[0].shape == (2, 256))

@@ -9,6 +9,8 @@ from edge_values import *  # noqa: F403
 from edge_values import drawn, forward_agrees, program
 from relascope.core.errors import EngineError
 
+pytest.mark.exhaustive(test_a_convolution_of_infinite_weights)  # noqa: F405  (Relax's is quicker)
+
 
 def test_the_gradient_of_a_layer_norm_over_one_element_is_refused():
     for size in (1, 3):
