@@ -20,6 +20,11 @@ STEPS = 12  # of the frontier's line between two points: it is straight, the sca
 PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 
 
+def columns(most: int) -> alt.ExprRef:
+    """Of a legend: as many as the width of the chart has room for."""
+    return alt.ExprRef(f"clamp(floor(width / 170), 1, {most})")
+
+
 def capture_bytes(captures: Sequence[Row], most: int = 20) -> alt.Chart:
     """Bytes of each capture as bars, the largest first; what is past `most` is one bar."""
     ordered = sorted(captures, key=lambda c: -(c["bytes"] or 0))
@@ -78,7 +83,7 @@ def frontier(
     )
     sizes = "size:N; kept", "again:N; computed again"
     named = tips("what:N; what", *sizes)
-    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260)
+    legend = alt.Legend(title=None, orient="bottom", columns=columns(2), labelLimit=260)
     layers = [
         alt.Chart(pd.DataFrame(_line(points), columns=["bytes", "share"]))
         .mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from relascope.viz.charts import CHOSEN, QUIET, tips
+from relascope.viz.charts import CHOSEN, QUIET, columns, tips
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row
 from relascope.viz.rows.columns import renamed
@@ -72,7 +72,7 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
             color=alt.Color(
                 "sort name:N",
                 scale=alt.Scale(domain=names, range=colours),
-                legend=alt.Legend(title=None, orient="bottom", columns=3, labelLimit=220),
+                legend=alt.Legend(title=None, orient="bottom", columns=columns(3), labelLimit=220),
             ),
             tooltip=tips(*(f"{name}:N" for name in _TIPS.split(", "))),
         )

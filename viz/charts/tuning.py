@@ -10,7 +10,7 @@ import altair as alt
 import pandas as pd
 
 from relascope.engine.protocol.tuning import Trial
-from relascope.viz.charts import tips
+from relascope.viz.charts import columns, tips
 
 _COLORS = ["#2f7fd6", "#d97706", "#11a37f", "#c2497f", "#8a6bb0", "#a08c22", "#2e9fb3", "#d9483b"]
 """Readable on light and dark, since Altair takes one set."""
@@ -49,7 +49,12 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
     most = max(counts.values())
     order = list(dict.fromkeys(r["kernel"] for r in rows))
     legend = alt.Legend(
-        title=None, orient="bottom", columns=2, labelLimit=300, symbolType="stroke", symbolOpacity=1
+        title=None,
+        orient="bottom",
+        columns=columns(2),
+        labelLimit=300,
+        symbolType="stroke",
+        symbolOpacity=1,
     )
     color = alt.Color(
         "kernel:N",

@@ -266,10 +266,12 @@ def _store(screen: Screen, session: Session) -> dict[str, str]:
 
 
 def about(session: Session) -> str:
-    """A session in a few words: the model, the mode and the IR."""
-    model = session.model
-    named = SAMPLES[model.name].title if model.name in SAMPLES else model.name
-    return f"{named}, {MODES[model.training].lower()}, {session.ir.capitalize()}"
+    """A session in a few words: the model, a batch that is not its usual, the mode and the IR."""
+    model, sample = session.model, SAMPLES.get(session.model.name)
+    words = [sample.title if sample else model.name]
+    if sample and model.batch not in (None, sample.default_batch):
+        words.append(f"batch {model.batch}")
+    return ", ".join([*words, MODES[model.training].lower(), session.ir.capitalize()])
 
 
 def forget(ident: str) -> None:

@@ -80,9 +80,9 @@ def _kept(ident: str, entries: list[store.Entry]) -> None:
     """All sessions; one that is chosen can be opened and deleted, two can be compared."""
     rows = [
         {
-            "session": f"{e.name}: {e.about}" if e.name else e.about,
             "changed": datetime.fromtimestamp(e.changed).strftime("%d %b, %H:%M"),
-            "": "this tab" if e.id == ident else "",
+            "session": (f"{e.name}: {e.about}" if e.name else e.about)
+            + (" (this tab)" if e.id == ident else ""),
         }
         for e in entries
     ]
@@ -93,8 +93,8 @@ def _kept(ident: str, entries: list[store.Entry]) -> None:
             key="session_table",
             on_select="rerun",
             selection_mode="multi-row",
-            height=min(36 * (len(rows) + 1) + 2, 290),
-            wide={"session": "large"},
+            height="auto" if len(rows) < 8 else 290,
+            wide={"changed": 100},
         )
     ]
     row = st.container(horizontal=True, vertical_alignment="center")
@@ -123,7 +123,7 @@ def _compare(one: store.Entry, other: store.Entry) -> None:
     rows = [{"what": d["where"], "first": d["then"], "second": d["now"]} for d in found]
     st.caption(plain_text(f"First: {one.title}. Second: {other.title}."))
     if rows:
-        table(rows, height=min(36 * (len(rows) + 1) + 2, 360))
+        table(rows)
     else:
         st.caption("They are the same.")
 

@@ -120,7 +120,6 @@ def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
         "what; node: op; where it came from, or went: text; module: scope; id",
         key=key,
         on_select=select,
-        height=min(36 * (len(shown) + 1), 380) if shown else "content",
         wide={"what": "small", "where it came from, or went": "large"},
     )
     st.caption("Click a row's box to go to the node in the graph.")

@@ -104,7 +104,7 @@ def nodes(screen: Screen, index: int) -> None:
         if chosen is not None:
             st.session_state[_CHOSEN] = at.place, rows[chosen]["id"]
 
-    table(rows, _COLUMNS, key=key, on_select=select, height=min(36 * (len(rows) + 1), 380))
+    table(rows, _COLUMNS, key=key, on_select=select)
 
 
 def _verdict(screen: Screen, index: int) -> None:
