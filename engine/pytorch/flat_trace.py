@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -51,6 +52,19 @@ class FlatTrace:
     input_names: tuple[str, ...]
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The graph as a function: of its inputs as they are listed there; a tuple of its outputs.
+
+        It computes what the module does. Where modules nest, torch takes time for the first run of
+        the outermost that is cubic in their depth, and none for this.
+        """
+        graph = self.graph.copy()
+        torch._C._jit_pass_erase_shape_information(graph)
+        returned(graph, list(graph.outputs()))
+        made: Callable[..., Any] = torch._C._create_function_from_graph("forward", graph)
+        return made
 
     def origin(self, node: Any) -> Origin:
         """Where a node of the graph comes from."""
@@ -259,6 +273,17 @@ class _Module:
     """Stands for a submodule among the values of a graph."""
 
     path: str
+
+
+def returned(graph: Any, values: list[Any]) -> None:
+    """Let a graph return one tuple, of these tensors, in place of its outputs."""
+    whole = graph.create("prim::TupleConstruct", values, 1)
+    graph.appendNode(whole)
+    kinds: list[Any] = [torch._C.TensorType.get()] * len(values)
+    whole.output().setType(torch._C.TupleType(kinds))
+    for index in reversed(range(len(list(graph.outputs())))):
+        graph.eraseOutput(index)
+    graph.registerOutput(whole.output())
 
 
 def _inside(*nodes: Any) -> Iterator[Any]:

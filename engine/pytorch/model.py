@@ -9,7 +9,7 @@ import copy
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -108,13 +108,20 @@ class Model:
             buffers={n: buffers[n] for n in self.buffers},
         )
 
+    def run(self, *inputs: torch.Tensor) -> Any:
+        """What the module's forward() returns; a file's is run flat."""
+        if not isinstance(self.module, torch.jit.ScriptModule):
+            return self.module(*inputs)
+        tensors = {**self.flat.tensors, **self.parameters, **self.buffers}
+        return self.flat.function(*inputs, *tensors.values())
+
     def forward(self) -> tuple[torch.Tensor, ...]:
         """Run the module; its outputs, flattened, without autograd history.
 
         Dropout draws from the source's seed. Buffers that the run updates are put back.
         """
         with torch.no_grad(), seeded(self.source.seed), kept_buffers(self.module):
-            return tuple(t.detach().clone() for t in flat_tensors(self.module(*self.inputs)))
+            return tuple(t.detach().clone() for t in flat_tensors(self.run(*self.inputs)))
 
     def updated(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """The values that buffers have after one run of the module, by name.
@@ -124,7 +131,7 @@ class Model:
         if not names:
             return {}
         with torch.no_grad(), seeded(self.source.seed), kept_buffers(self.module):
-            self.module(*self.inputs)
+            self.run(*self.inputs)
             return {n: self.buffers[n].detach().clone() for n in names}
 
     def grad_outs(self) -> tuple[torch.Tensor, ...]:
@@ -158,7 +165,7 @@ class Model:
                 parameter.requires_grad_(True)
             # Buffers are put back only after the backward, which may need them as they were left.
             with seeded(self.source.seed), kept_buffers(self.module):
-                outputs = flat_tensors(self.module(*arguments))
+                outputs = flat_tensors(self.run(*arguments))
                 found = self._backward(outputs, list(leaves.values()), self.grad_outs())
         finally:
             for name, parameter in floating.items():
@@ -179,7 +186,7 @@ class Model:
             module: run instead of the model's, such as what torch.compile makes of it.
         """
         training = self.source.training
-        run = self.module if module is None else module
+        run = self.run if module is None else module
         inputs = tuple(
             t.detach().clone().requires_grad_(training and t.is_floating_point())
             for t in self.inputs
@@ -289,7 +296,7 @@ def model_from_module(
     if isinstance(module, torch.jit.ScriptModule):
         flat = flatten(module, names, inputs, allowed)
         progress(0.4, "running it once")
-        traced, outputs = module, _first_run(module, names, inputs, source)
+        traced, outputs = module, _first_run(module, flat, names, inputs, source)
         watch = Watch(module)
     else:
         progress(0.4, "tracing")
@@ -503,13 +510,16 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
 
 def _first_run(
     module: torch.nn.Module,
+    flat: FlatTrace,
     names: tuple[str, ...],
     inputs: tuple[torch.Tensor, ...],
     source: ModelSource,
 ) -> tuple[torch.Tensor, ...]:
     try:
         with torch.no_grad(), seeded(source.seed), kept_buffers(module):
-            return flat_tensors(module(*inputs))
+            with suppress(RuntimeError, IndexError, ValueError, torch.jit.Error):
+                return flat_tensors(flat.function(*inputs, *flat.tensors.values()))
+            return flat_tensors(module(*inputs))  # only this tells where it fails
     except (RuntimeError, IndexError, ValueError, torch.jit.Error) as wrong:
         given = ", ".join(f"{n}: {t}" for n, t in _types(names, inputs))
         reason = plainly(RuntimeError(lines_of(wrong)[-1]))

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.flat_trace import Origin, returned
 from relascope.engine.pytorch.model import Model, seeded
 
 _NOT_VALUES = ("prim::NumToTensor",)  # numbers that shapes are computed of
@@ -97,12 +97,5 @@ def _handing_out(model: Model) -> tuple[Any, list[Origin]]:
             after = clone
             handed += [value, clone.output()]
             origins.append(origin)
-    outputs = list(graph.outputs())
-    everything = graph.create("prim::TupleConstruct", [*handed, *outputs], 1)
-    graph.appendNode(everything)
-    kinds: list[Any] = [torch._C.TensorType.get()] * (len(handed) + len(outputs))
-    everything.output().setType(torch._C.TupleType(kinds))
-    for index in reversed(range(len(outputs))):
-        graph.eraseOutput(index)
-    graph.registerOutput(everything.output())
+    returned(graph, [*handed, *graph.outputs()])
     return graph, origins

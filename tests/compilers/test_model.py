@@ -420,3 +420,29 @@ def test_errors_survive_the_way_between_processes(tmp_path):
     with pytest.raises(EngineError) as caught:
         source_from_file(tmp_path / "none.pt")
     assert pickle.loads(pickle.dumps(caught.value)).to_json() == caught.value.to_json()
+
+
+class Around(torch.nn.Module):
+    """A module in a module."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) + 1
+
+
+def test_a_file_of_nested_modules_is_run_flat(tmp_path, monkeypatch):
+    """torch takes time that is cubic in the depth to run such a module."""
+    module = torch.nn.Linear(4, 4)
+    for _ in range(60):
+        module = Around(module)
+    path = save(module.eval(), (torch.ones(2, 4),), tmp_path / "nested.pt")
+    with monkeypatch.context() as patched:
+        patched.delattr(torch.nn.Module, "__call__")
+        model = load_model(source_from_file(path), quiet)
+        found = model.forward()
+        assert set(model.gradients()) == {"x", *model.parameters}
+    assert len([n for n in model.flat.graph.nodes() if n.kind() == "aten::add"]) == 60
+    assert torch.allclose(found[0], module(*model.inputs))
