@@ -6,6 +6,10 @@ said of each, `-o FILE`. Each file stands in a folder of its own, beside one tha
 overwrite, and the folder is compared before and after. An engine's process is started anew where a
 file ends it. `--no-room` is without the engine's room: then what reads files holds alone.
 
+Models' files (`.pt`, `.pt2`) are opened; sessions' (`.zip`) are read as `relascope replay` does,
+with the model in them. Time is the engine's, of the processor or of the clock, whichever is less,
+so that what else the machine does is not counted; beyond a minute it is the clock's.
+
 Returns 1 where code ran or a file was touched, where one held a process for more than 10 s or 2 GiB
 of memory, or where what a person would be told is no sentence: an assertion, a traceback, a place
 in torch's code, or the end of the engine's process.
@@ -47,7 +51,9 @@ RAW = re.compile(
     r"Traceback|INTERNAL ASSERT|ASSERT FAILED|frame #\d|\.cpp:|csrc/|std::|c10::|pybind"
     r"|object at 0x|Exception raised|please report a bug|process (was ended|ended)|\n\s+File \""
 )
-KINDS = ("file", "input", "operator", "usage")
+KINDS = ("file", "input", "operator", "usage", "session")
+FORMATS = (".pt", ".pt2", ".zip")
+HANGS = 60.0  # s
 
 
 @dataclass
@@ -71,7 +77,8 @@ class Watch:
     """How long a request holds a process, and how much memory that takes."""
 
     def __init__(self, client: EngineClient) -> None:
-        self.client, self.since, self.memory, self.done = client, {}, 0, False
+        self.client, self.memory, self.done = client, 0, False
+        self.since: dict[int, tuple[float, float]] = {}
         self.longest = 0.0
         self.thread = threading.Thread(target=self.look, daemon=True)
         self.thread.start()
@@ -80,14 +87,25 @@ class Watch:
         while not self.done:
             # The start of a new process is none of the file's time.
             if (pid := self.client.pid) is not None and self.client._engine.begun:
-                now = time.monotonic()
-                self.longest = max(self.longest, now - self.since.setdefault(pid, now))
+                now = time.monotonic(), processor(pid)
+                began = self.since.setdefault(pid, now)
+                clock, used = now[0] - began[0], now[1] - began[1]
+                self.longest = max(self.longest, clock if clock > HANGS else min(clock, used))
                 self.memory = max(self.memory, resident(pid))
             time.sleep(LOOK)
 
     def end(self) -> None:
         self.done = True
         self.thread.join()
+
+
+def processor(pid: int) -> float:
+    """Seconds that a process has had of processors; 0 where it has just ended."""
+    try:
+        figures = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(figures[11]) + int(figures[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def opened(client: EngineClient, name: str, suffix: str, data: bytes, place: Path) -> Outcome:
@@ -103,7 +121,10 @@ def opened(client: EngineClient, name: str, suffix: str, data: bytes, place: Pat
         path.write_bytes(data)
         watch, kind, said = Watch(client), "", ""
         try:
-            client.call("open", source_from_file(path))
+            if suffix == ".zip":
+                client.call("replayed", str(path))
+            else:
+                client.call("open", source_from_file(path))
         except EngineError as error:
             kind, said = error.kind, error.message
         finally:
@@ -128,7 +149,9 @@ def mutated(rng: random.Random, kind: str) -> bytes:
         return _bytes(rng, data)
     parts = hostile.members(data)
     # Tensors take most of a file; what is read as more than numbers is what is worth changing.
-    names = [n for n in parts if not re.search(r"/\d+$|weight_|serialization_id", n)] * 9 + [*parts]
+    names = [
+        n for n in parts if not re.search(r"/\d+$|weight_|serialization_id|^model$", n)
+    ] * 9 + [*parts]
     for _ in range(rng.choice((1, 1, 2, 4))):
         name = rng.choice(names)
         change = rng.choice((_bytes, _bytes, _number, _words, _words))
@@ -138,7 +161,7 @@ def mutated(rng: random.Random, kind: str) -> bytes:
         parts.pop(rng.choice([*parts]))
     if rng.random() < 0.05:
         parts[rng.choice([*parts]) + rng.choice(("", "x", "/0"))] = rng.randbytes(rng.randrange(99))
-    return hostile.packed(parts, rng.choice((0, 0, 8)))
+    return hostile.packed(parts, rng.choice((0, 0, 8)), "" if kind == ".zip" else "archive")
 
 
 def _bytes(rng: random.Random, data: bytes) -> bytes:
@@ -213,12 +236,10 @@ def main() -> int:
     own = str(Path(__file__).resolve().parents[1] / "tests/support/sessions")
     os.environ["PYTHONPATH"] = os.pathsep.join([own, os.environ.get("PYTHONPATH", "")])
     crafted = [c for c in hostile.crafted() if args.only in c[0]]
-    for kind in (".pt", ".pt2"):
+    for kind in FORMATS:
         hostile.honest(kind)  # torch exports in one thread at a time
     rng = random.Random(args.seed)
-    seeds = [
-        (i, f"mutated {i}", rng.choice((".pt", ".pt2")), rng.random()) for i in range(args.mutated)
-    ]
+    seeds = [(i, f"mutated {i}", rng.choice(FORMATS), rng.random()) for i in range(args.mutated)]
     clients = threading.local()
     began = time.monotonic()
     logging.getLogger("relascope.engine").setLevel(logging.CRITICAL)  # each refusal is told there

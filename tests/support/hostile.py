@@ -9,11 +9,18 @@ import json
 import pickle
 import re
 import struct
+import tempfile
 import zipfile
+from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 
 import torch
 from torch import nn
+
+from relascope.engine.protocol.source import file_digest
+from relascope.viz.sessions import replay
+from relascope.viz.sessions.state import Model, Session
 
 MARK = "MARK"
 BOMB = 400 << 20
@@ -31,11 +38,26 @@ class Small(nn.Module):
         return torch.relu(self.fc(x)) * self.scale
 
 
+_COMPARED = {"name": "output 0", "max_abs": 1e-7, "max_rel": "nan", "dtype": "float32"}
+_RESULTS = {
+    "steps": [{"pass_name": "FoldConstant", "enabled": True, "nodes": 3, "added": 1}],
+    "graphs": {"-1": {"nodes": 3, "edges": 2, "hash": "0" * 32}, "0": {"error": {"message": "no"}}},
+    "cut": {"captures": ["a", "b"], "bytes": 64, "measured": [[["a"], 0.5]]},
+    "errors": {"target": "llvm", "comparisons": [_COMPARED]},
+}
+
+
 @cache
 def honest(kind):
-    """The bytes of an honest file, ".pt" or ".pt2"."""
+    """The bytes of an honest file: ".pt", ".pt2", or ".zip", which is a session with the first."""
     data, module, x = io.BytesIO(), Small().eval(), torch.ones(2, 4)
-    if kind == ".pt":
+    if kind == ".zip":
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "model.pt")
+            path.write_bytes(honest(".pt"))
+            model = Model(path.name, file_digest(path))
+            replay.write(data, replace(Session(), model=model, results=_RESULTS), path)
+    elif kind == ".pt":
         torch.jit.save(torch.jit.trace(module, x), data)
     else:
         torch.export.save(torch.export.export(module, (x,)), data)
@@ -45,7 +67,7 @@ def honest(kind):
 def members(data):
     """The members of an archive by their names, without the folder that all stand in."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {n.partition("/")[2]: archive.read(n) for n in archive.namelist()}
+        return {n.partition("/")[2] or n: archive.read(n) for n in archive.namelist()}
 
 
 def packed(parts, method=zipfile.ZIP_STORED, folder="archive"):
@@ -53,7 +75,7 @@ def packed(parts, method=zipfile.ZIP_STORED, folder="archive"):
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", method) as archive:
         for name, content in parts.items():
-            archive.writestr(f"{folder}/{name}", content)
+            archive.writestr(f"{folder}/{name}".lstrip("/"), content)
     return data.getvalue()
 
 

@@ -1,6 +1,7 @@
 """Where sessions are kept, and the files that they travel in."""
 
 import io
+import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -104,6 +105,11 @@ def encrypted(data):
     return bytes(data)
 
 
+def written(**changes):
+    return json.dumps({**json.loads(NEW.text()), **changes})
+
+
+ATOM = json.loads("[" * 60 + "]" * 60)
 GOOD = {"session__json": NEW.text()}
 BAD = {
     "no archive": b"nonsense",
@@ -116,6 +122,17 @@ BAD = {
     "no JSON": archive(session__json="no"),
     "a bomb": archive(session__json=" " * (33 << 20)),
     "deep": archive(session__json="[" * 200_000),
+    "in one another": archive(session__json=written(results={"a": ATOM})),
+    "half a character": archive(session__json=written(engines={"relay": "\ud800"})),
+    "a large number": archive(session__json=written(results={"a": 10**400})),
+    "no number": archive(session__json=written(results={"a": float("nan")})),
+    "captures": archive(session__json=written(results={"cut": {"captures": 3}})),
+    "errors": archive(
+        session__json=written(results={"errors": {"comparisons": [{"max_rel": []}]}})
+    ),
+    "a name with an end": archive(
+        session__json=replace(NEW, model=Model("m\0.pt", "0" * 32)).text(), model="other"
+    ),
     "another model": archive(
         session__json=replace(NEW, model=Model("m.pt", "0" * 32)).text(), model="other"
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from relascope.engine.protocol.plain import plain
@@ -46,7 +47,7 @@ def _words(part: dict[str, Any]) -> dict[str, str]:
 def _place(index: str) -> str:
     if index == "-1":
         return "imported"
-    return f"after step {int(index) + 1}" if index.isdecimal() else index
+    return f"after step {int(index) + 1}" if re.fullmatch(r"[0-9]{1,5}", index) else index
 
 
 def _error(facts: dict[str, Any]) -> str:

@@ -5,6 +5,8 @@ What is read is bounded, and nothing of it is unpickled or unpacked under a name
 
 from __future__ import annotations
 
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -19,7 +21,9 @@ from relascope.viz.sessions.state import Session, from_text
 _SESSION, _MODEL = "session.json", "model"
 _LIMITS = {_SESSION: 32 << 20, _MODEL: 1 << 30}
 _BLOCK = 1 << 20
-_BROKEN = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError)
+_BROKEN += (RuntimeError, ValueError, LookupError, ArithmeticError, MemoryError)
+"""What zipfile raises of archives; of names that no file can have, ValueError."""
 
 
 def write(file: str | Path | IO[bytes], session: Session, model: str | Path | None) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
+from math import isfinite
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -24,6 +25,7 @@ TABS = ("Graph", "Passes", "Gradient & cut", "Compile & time", "Side by side", "
 FIRST = "bert_layer"
 """The model that a new page opens with."""
 _LONGEST = 20_000  # characters of a text, and items of a list
+_DEEPEST = 50  # values in one another
 
 
 @dataclass(frozen=True)
@@ -154,10 +156,50 @@ def from_text(text: str | bytes) -> Session:
         message = f"This is no session of version {VERSION}."
         raise EngineError("session", message, f"version {said!r}"[:80], hint)
     with refusing("session", "The session cannot be read: {}.", "", hint):
+        _check_plain(value)
         session = read(Session, value, "the session")
+        _check_results(session.results)
         for problem in problems(session):
             raise ValueError(problem[1])
     return session
+
+
+def _check_plain(value: Any) -> None:
+    """That no text, number or depth is one that JSON has and what reads a session has not.
+
+    Raises:
+        ValueError: it is.
+    """
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, str):
+                one.encode()  # half of a pair cannot be
+            elif isinstance(one, int) and abs(one) >= 2**63:
+                raise ValueError(f"a number of {len(str(one))} digits is in it")
+            elif isinstance(one, float) and not isfinite(one):
+                raise ValueError("a number that is none is in it")
+            elif isinstance(one, dict):
+                inner += [*one, *one.values()]
+            elif isinstance(one, list):
+                inner += one
+        if not inner:
+            return
+        level = inner
+    raise ValueError(f"it nests values more than {_DEEPEST} deep")
+
+
+def _check_results(results: dict[str, Any]) -> None:
+    """That results have the form in which they are written (`viz.sessions.results`)."""
+    anything = dict[str, Any]
+    parts = {n: read(anything, results.get(n) or {}, n) for n in ("graphs", "cut", "errors")}
+    read(tuple[anything, ...] | anything | None, results.get("steps"), "steps")
+    read(tuple[Any, ...] | None, parts["cut"].get("captures"), "captures")
+    rows = read(tuple[anything, ...] | None, parts["errors"].get("comparisons"), "comparisons")
+    for row in rows or ():
+        for name in ("max_abs", "max_rel"):
+            read(float | None, row.get(name), f"{name} of comparisons")
 
 
 def read(kind: Any, value: Any, where: str) -> Any:

@@ -20,6 +20,19 @@ class OpeningSession:
 
         return load_model(source, progress).source.inputs
 
+    def replayed(self, path, *, progress):
+        from relascope.engine.pytorch.model import load_model
+        from relascope.viz.sessions import address, facts, replay, results
+
+        with tempfile.TemporaryDirectory() as folder:
+            session, model = replay.read(path, Path(folder))
+            facts.of(session)
+            address.written(session)
+            session.text().encode()
+            list(results.differences(session.results, {"errors": {"comparisons": []}}))
+            source = session.model.source(model)
+            return load_model(source, progress).source.inputs if model else ()
+
     def reach(self, path, port, *, progress):
         """Which of what a room keeps a process from can be done all the same."""
         Path(tempfile.gettempdir(), "own").write_text("own")
