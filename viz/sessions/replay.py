@@ -21,8 +21,10 @@ from relascope.viz.sessions.state import Session, from_text
 _SESSION, _MODEL = "session.json", "model"
 _LIMITS = {_SESSION: 32 << 20, _MODEL: 1 << 30}
 _BLOCK = 1 << 20
-_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError)
-_BROKEN += (RuntimeError, ValueError, LookupError, ArithmeticError, MemoryError)
+_BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError),
+    *(RuntimeError, ValueError, LookupError, ArithmeticError, MemoryError),
+)
 """What zipfile raises of archives; of names that no file can have, ValueError."""
 
 
