@@ -27,6 +27,8 @@ CALLS, IDLE = "RELASCOPE_LIMIT_CALLS", "RELASCOPE_IDLE_SECONDS"
 KINDS = {"start": 180.0, "import": 900.0, "passes": 3600.0, "build": 7200.0, "tune": 0.0}
 """Kinds of calls, and the seconds that each may take where the page is not told otherwise."""
 
+_IDLE = 60.0  # s
+
 _PASSES = "describe target example step graph_after text split kernels torch_saved"
 _KINDS = {"load": "import", "tune": "tune", **dict.fromkeys(_PASSES.split(), "passes")}
 
@@ -206,4 +208,4 @@ def of_page() -> Limits:
         given = (float(os.environ.get(name) or 0) for name in (SECONDS, MEMORY, IDLE))
         seconds, memory, idle = given
         calls = {**KINDS, **calls_of(os.environ.get(CALLS, ""))}
-    return Limits(seconds or 900.0, memory or round(0.75 * whole), calls, idle or 600.0)
+    return Limits(seconds or 900.0, memory or round(0.75 * whole), calls, idle or _IDLE)

@@ -85,7 +85,7 @@ def test_the_engine_of_a_closed_tab_ends_and_those_of_others_go_on(engines):
 
 def test_the_engine_of_an_idle_tab_rests(engines):
     desk = engines.take("relax", None, "a")
-    desk.client.idle = 601.0
+    desk.client.idle = 61.0
     engines.look()
     assert desk.client.rests == [False]
 
