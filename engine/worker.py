@@ -16,6 +16,7 @@ EngineError)`, after which the process ends.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import importlib
 import os
@@ -40,6 +41,7 @@ from relascope.engine.turns import TURNS, beside
 from relascope.passes.catalogue.user import enter_named
 
 STACK_BYTES = 1 << 30  # of address space: only what is used takes memory
+_WHEN_PARENT_ENDS = 1  # PR_SET_PDEATHSIG
 
 _Request = tuple[int, str, bytes, dict[Unit, EngineError]]
 
@@ -61,6 +63,10 @@ def main() -> None:
         os.environ.setdefault("TEST_DATA_ROOT_PATH", options.folder)  # TVM makes one at home, else
         os.chdir(options.folder)  # TVM makes another where it is
         room.enter(map(Path, (options.folder, *options.writes)), options.network)
+    if sys.platform == "linux":
+        # One that is stopped while the app dies goes on, and so sees it. A new user namespace would
+        # forget this; where only the thread of the app ends that started us, it does no harm.
+        ctypes.CDLL(None).prctl(_WHEN_PARENT_ENDS, signal.SIGCONT, 0, 0, 0)
     gc.set_threshold(
         50_000, 20, 20
     )  # torch and TVM are a million objects, looked at again and again

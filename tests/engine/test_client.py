@@ -532,7 +532,13 @@ print(other, flush=True)
 
 @pytest.mark.parametrize(
     "end",
-    ["os.kill(os.getpid(), 9)", "sys.exit(0)", "raise RuntimeError('on purpose')", "os._exit(1)"],
+    [
+        "os.kill(os.getpid(), 9)",
+        "os.kill(other, 19); os.kill(os.getpid(), 9)",  # it is stopped meanwhile
+        "sys.exit(0)",
+        "raise RuntimeError('on purpose')",
+        "os._exit(1)",
+    ],
 )
 def test_the_child_ends_with_its_parent_in_the_middle_of_work(end):
     done = subprocess.run(
