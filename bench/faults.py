@@ -110,11 +110,16 @@ def main() -> int:
     os.environ[MARK] = uuid.uuid4().hex
     engines = args.engine or common.ENGINES
     rows: list[Row] = []
+
+    def keep(now: list[Row]) -> None:
+        common.write(args.output, [*rows, *now])
+
     with tempfile.TemporaryDirectory() as folder:
         os.environ[VARIABLE] = folder
+        tempfile.tempdir = folder  # turns of our own: what others time is not our delay
         for index, ir in enumerate(engines):
             count = args.kills * (index + 1) // len(engines) - args.kills * index // len(engines)
-            rows += kill_many(ir, count, random.Random(args.seed + index), args.cold)
+            rows += kill_many(ir, count, random.Random(args.seed + index), args.cold, keep)
     left = marked()
     if left:
         rows.append({"call": "after all", "missed": f"processes are left: {sorted(left)}"})
@@ -126,8 +131,10 @@ def main() -> int:
     return common.finish(args, rows, lambda row: row["wrong"])
 
 
-def kill_many(ir: str, count: int, draw: random.Random, cold: bool) -> list[Row]:
-    """A row for each kind of call."""
+def kill_many(
+    ir: str, count: int, draw: random.Random, cold: bool, keep: Callable[[list[Row]], None]
+) -> list[Row]:
+    """A row for each kind of call, kept after each kill."""
     rows: dict[str, Row] = defaultdict(
         lambda: {"engine": ir, "kills": 0, "back": 0, "answered": 0, "named": 0, "wrong": []}
     )
@@ -161,6 +168,7 @@ def kill_many(ir: str, count: int, draw: random.Random, cold: bool) -> list[Row]
             if strange := {p for p in marked() if group_of(p) not in (client.pid, None)}:
                 row["wrong"].append(f"orphans: {sorted(strange)}")
             print(f"{ir} {turn + 1} {method}: {row.get('last')} s", *row["wrong"], flush=True)
+            keep(list(rows.values()))
     return list(rows.values())
 
 
