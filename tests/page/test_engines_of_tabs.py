@@ -2,7 +2,7 @@
 
 import pytest
 
-from relascope.engine.limits import Limits
+from relascope.engine.limits import of_page
 from relascope.engine.places import PLACES
 from relascope.viz.panels.shell import spare
 
@@ -11,7 +11,7 @@ class Client:
     """What a tab's engine is told."""
 
     idle = 0.0
-    limits = Limits(idle=600.0)
+    limits = of_page()
 
     def __init__(self, ir):
         self.rests = []
