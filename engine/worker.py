@@ -67,9 +67,8 @@ def main() -> None:
         # One that is stopped while the app dies goes on, and so sees it. A new user namespace would
         # forget this; where only the thread of the app ends that started us, it does no harm.
         ctypes.CDLL(None).prctl(_WHEN_PARENT_ENDS, signal.SIGCONT, 0, 0, 0)
-    gc.set_threshold(
-        50_000, 20, 20
-    )  # torch and TVM are a million objects, looked at again and again
+    # Torch and TVM are a million objects, which would be looked at again and again.
+    gc.set_threshold(50_000, 20, 20)
     # Compilers print; the caller's standard output is not theirs.
     os.dup2(2, 1)
     # Processes that we start (a compiler, a tuner's) must not keep the socket open.

@@ -18,7 +18,7 @@ from relascope.viz.panels import code, cut, graph, side_by_side, steps, time
 from relascope.viz.panels.shell import keeping, session_list, sidebar
 from relascope.viz.panels.shell.frame import boundary, plain_text, show_error, style, waiting
 from relascope.viz.panels.shell.holding import held
-from relascope.viz.panels.shell.spare import desk_of_session
+from relascope.viz.panels.shell.spare import cache_of_session
 from relascope.viz.sessions.state import TABS
 
 _SHOWN = (graph.show, steps.show, cut.show, time.show, side_by_side.show, code.show)
@@ -52,8 +52,8 @@ def main() -> None:
     unread = keeping.arrive()
     with st.sidebar:
         ir = sidebar.choose_ir(available())
-        desk = desk_of_session(ir, sidebar.first_source())
-        screen = sidebar.show(desk, ir)
+        cache = cache_of_session(ir, sidebar.first_source())
+        screen = sidebar.show(cache, ir)
         session_list.button()
         status = st.container()
     for sentence in unread:
@@ -63,13 +63,13 @@ def main() -> None:
     tabs = st.tabs(list(TABS), key="keep_tab", on_change="rerun")
     for tab, show in zip(tabs, _SHOWN, strict=True):
         if tab.open and screen is not None:
-            with tab, boundary(desk):
+            with tab, boundary(cache):
                 show(screen)
     with status:
-        if desk.running is not None:
-            waiting(desk)
+        if cache.running is not None:
+            waiting(cache)
         else:
-            sidebar.engine_status(desk)
+            sidebar.engine_status(cache)
     if screen is not None:
         keeping.keep(screen)
 

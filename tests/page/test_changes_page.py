@@ -5,7 +5,7 @@ import pytest
 from page import INFERENCE, open_tab, settle, words
 from page_session import forward_graph
 from relascope.core.identity import carry_identity
-from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.steps import changes
 
 FOLD = [s.name for s in INFERENCE].index("fold")
@@ -77,13 +77,13 @@ def test_what_was_removed_is_drawn_when_it_is_chosen(monkeypatch):
         def close(self):
             pass
 
-    desk = Desk(Client())
-    assert "t0" in changes.picture(desk, "here", before, matched).by_id
+    cache = RequestCache(Client())
+    assert "t0" in changes.picture(cache, "here", before, matched).by_id
     state["keep_show_removed"] = False
-    assert "t0" not in changes.picture(desk, "here", before, matched).by_id
+    assert "t0" not in changes.picture(cache, "here", before, matched).by_id
     state["change_chosen"] = ("here", "t0")
-    assert "t0" in changes.picture(desk, "here", before, matched).by_id
-    assert "t0" not in changes.picture(desk, "there", before, matched).by_id
+    assert "t0" in changes.picture(cache, "here", before, matched).by_id
+    assert "t0" not in changes.picture(cache, "there", before, matched).by_id
 
 
 def test_nodes_are_coloured_by_their_error_and_the_verdict_stands_below(fold):

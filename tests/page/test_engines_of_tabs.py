@@ -84,14 +84,14 @@ def test_the_engine_of_a_closed_tab_ends_and_those_of_others_go_on(engines):
 
 
 def test_the_engine_of_an_idle_tab_rests(engines):
-    desk = engines.take("relax", None, "a")
-    desk.client.idle = 61.0
+    cache = engines.take("relax", None, "a")
+    cache.client.idle = 61.0
     engines.look()
-    assert desk.client.rests == [False]
+    assert cache.client.rests == [False]
 
 
 def test_one_stands_by_while_anybody_is_there(engines):
-    desk = engines.take("relax", None, "a")
+    cache = engines.take("relax", None, "a")
     standby = spare.STANDBY
     engines.look()
     assert standby.kept == 0, "the first model has the cores"
@@ -107,4 +107,4 @@ def test_one_stands_by_while_anybody_is_there(engines):
     engines.clock.now += 60
     engines.look()
     assert standby.ir == ""
-    assert desk.client.rests == other.client.rests == [True]
+    assert cache.client.rests == other.client.rests == [True]

@@ -12,7 +12,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol.results import StepRecord
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.panels.shell.desk import KEPT, Desk, Request, Waiting
+from relascope.viz.panels.shell.request_cache import KEPT, Request, RequestCache, Waiting
 from relascope.viz.panels.steps.step_list import rows as step_rows
 from relascope.viz.rows.timings import history_csv, history_json
 
@@ -409,7 +409,7 @@ def test_whose_gradient_is_chosen_in_relax_and_both_are_held_together(page):
     assert dict(zip(operators["operator"], operators["PyTorch's"], strict=True))["nn.matmul"] == 3
 
 
-# The desk and the list of steps, by themselves.
+# The request cache and the list of steps, by themselves.
 
 
 class Job:
@@ -446,72 +446,72 @@ class Client:
 
 def test_a_desk_asks_once_and_remembers():
     client = Client()
-    desk = Desk(client)
+    cache = RequestCache(client)
     with pytest.raises(Waiting):
-        desk.ask("load", 1, patience=0)
+        cache.ask("load", 1, patience=0)
     with pytest.raises(Waiting):
-        desk.ask("load", 1, patience=0)
+        cache.ask("load", 1, patience=0)
     client.jobs[0].finish("one")
-    assert desk.ask("load", 1, patience=0) == "one"
-    assert desk.ask("load", 1, patience=0) == "one"
+    assert cache.ask("load", 1, patience=0) == "one"
+    assert cache.ask("load", 1, patience=0) == "one"
     assert len(client.jobs) == 1
 
 
 def test_a_desk_starts_the_next_job_only_when_it_is_still_wanted():
     client = Client()
-    desk = Desk(client)
+    cache = RequestCache(client)
     for model in (1, 2, 3):
         with pytest.raises(Waiting):
-            desk.ask("load", model, patience=0)
+            cache.ask("load", model, patience=0)
     assert len(client.jobs) == 1
     client.jobs[0].finish("one")
     with pytest.raises(Waiting):
-        desk.ask("load", 3, patience=0)
+        cache.ask("load", 3, patience=0)
     assert len(client.jobs) == 2
-    assert desk.running.request == Request("load", (3,))
+    assert cache.running.request == Request("load", (3,))
 
 
 def test_a_desk_keeps_an_error_until_it_is_told_to_forget():
     client = Client()
-    desk = Desk(client)
+    cache = RequestCache(client)
     with pytest.raises(Waiting):
-        desk.ask("load", 1, patience=0)
+        cache.ask("load", 1, patience=0)
     client.jobs[0].finish(EngineError("file", "No."))
     for _ in range(2):
         with pytest.raises(EngineError):
-            desk.ask("load", 1, patience=0)
+            cache.ask("load", 1, patience=0)
     assert len(client.jobs) == 1
-    desk.forget_errors()
+    cache.forget_errors()
     with pytest.raises(Waiting):
-        desk.ask("load", 1, patience=0)
+        cache.ask("load", 1, patience=0)
     assert len(client.jobs) == 2
 
 
 def test_a_desk_cancels_what_runs_and_starts_what_comes_next():
     client = Client()
-    desk = Desk(client)
+    cache = RequestCache(client)
     with pytest.raises(Waiting):
-        desk.ask("time", 1, patience=0)
-    desk.cancel()
+        cache.ask("time", 1, patience=0)
+    cache.cancel()
     assert client.jobs[0].cancelled
     with pytest.raises(EngineError) as caught:
-        desk.ask("time", 1, patience=0)
+        cache.ask("time", 1, patience=0)
     assert caught.value.kind == "cancelled"
     with pytest.raises(Waiting):
-        desk.ask("time", 2, patience=0)
+        cache.ask("time", 2, patience=0)
     assert len(client.jobs) == 2
 
 
 def test_a_desk_keeps_so_many_answers_and_no_more():
     client = Client()
-    desk = Desk(client)
+    cache = RequestCache(client)
     for number in range(KEPT + 1):
         with pytest.raises(Waiting):
-            desk.ask("load", number, patience=0)
+            cache.ask("load", number, patience=0)
         client.jobs[-1].finish(number)
-        assert desk.ask("load", number, patience=0) == number
-    assert desk.known("load", 1) == 1
-    assert desk.known("load", 0) is None
+        assert cache.ask("load", number, patience=0) == number
+    assert cache.known("load", 1) == 1
+    assert cache.known("load", 0) is None
 
 
 def test_rows_tell_what_each_step_did():

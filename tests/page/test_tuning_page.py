@@ -129,8 +129,8 @@ def test_an_engine_that_is_killed_while_it_tunes_is_named_and_its_records_stay(t
     while not records.read(place()).trials:
         assert time.monotonic() < until
         tab.run()
-    desk = next(d for d in tab.session_state["progress_shown"])
-    os.kill(desk.client.pid, 9)
+    cache = next(d for d in tab.session_state["progress_shown"])
+    os.kill(cache.client.pid, 9)
     settle(tab.run())
     text = words(tab)
     assert "what was found is kept" in text

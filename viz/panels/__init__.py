@@ -1,1 +1,1 @@
-"""The page, one file a tab. Panels ask a `Desk` for results and draw them; they know no TVM."""
+"""The page, one file a tab. Panels ask a `RequestCache` and draw the answers, without a TVM."""

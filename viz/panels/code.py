@@ -21,7 +21,7 @@ from relascope.viz.rows.script import script
 
 def show(screen: Screen) -> None:
     """Draw the tab."""
-    info: ModelInfo = screen.desk.ask("load", screen.source)
+    info: ModelInfo = screen.cache.ask("load", screen.source)
     heading("In a training script")
     st.code(snippet(screen, info), language="python")
     choice = chosen(screen) if screen.training else None
@@ -143,7 +143,7 @@ def _downloads(screen: Screen, info: ModelInfo) -> None:
     if screen.training:
         graphs["joint"] = joint_graph(screen)
     else:
-        after = screen.desk.known("graph_after", screen.source, screen.pipeline, screen.last)
+        after = screen.cache.known("graph_after", screen.source, screen.pipeline, screen.last)
         if after is not None:  # it is made in the tab Passes, not for this list
             graphs["final"] = after
     for name, graph in graphs.items():

@@ -16,7 +16,7 @@ HEIGHT = 620
 
 def show(screen: Screen) -> None:
     """Draw the tab."""
-    info: ModelInfo = screen.desk.ask("load", screen.source)
+    info: ModelInfo = screen.cache.ask("load", screen.source)
     graph = info.graph
     facts = tables.facts(graph)
     in_labels = len(graph) - len(drawn(graph, screen.fewer_than))

@@ -20,10 +20,10 @@ from relascope.viz.compare.align import Alignment, Confidence, Counterpart, Grou
 from relascope.viz.component import View, focus_on, graph_view, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD
 from relascope.viz.panels.shell import sidebar
-from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import boundary, heading, one_of, side_by_side, strip
+from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.spare import desk_of_session
+from relascope.viz.panels.shell.spare import cache_of_session
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import Row, formats, tables
 
@@ -36,7 +36,7 @@ _SURE = {Confidence.OPERATOR: "sure", Confidence.NAME: "sure", Confidence.NONE: 
 def show(screen: Screen) -> None:
     """Draw the tab; the second engine starts when it is opened."""
     other = ENGINES[1 - ENGINES.index(screen.ir)]
-    desks = {screen.ir: screen.desk, other: desk_of_session(other, sidebar.first_source())}
+    caches = {screen.ir: screen.cache, other: cache_of_session(other, sidebar.first_source())}
     keys = {screen.ir: "", other: "_other"}
     words = st.container()
     columns = dict(zip(ENGINES, side_by_side("both", [1, 1]), strict=True))
@@ -47,14 +47,14 @@ def show(screen: Screen) -> None:
         with column:
             steps[ir] = _step(screen, ir)
             try:
-                graphs[ir] = _graph(desks[ir], screen, ir, steps[ir])
+                graphs[ir] = _graph(caches[ir], screen, ir, steps[ir])
             except (Waiting, EngineError) as problem:
                 missing[ir] = problem
     both = _alignment(screen, steps, graphs)
     with words:
         looks = _looks(both)
     for side, ir in enumerate(ENGINES):
-        with columns[ir], boundary(desks[ir], keys[ir]):
+        with columns[ir], boundary(caches[ir], keys[ir]):
             if ir in missing:
                 raise missing[ir]
             _view(graphs[ir], screen, side, looks[side])
@@ -92,16 +92,16 @@ def _source(screen: Screen, ir: str) -> ModelSource:
     return source if source.gradient in gradients(ir) else replace(source, gradient="tvm")
 
 
-def _graph(desk: Desk, screen: Screen, ir: str, index: int) -> Graph:
+def _graph(cache: RequestCache, screen: Screen, ir: str, index: int) -> Graph:
     """The program of one side.
 
     Raises:
-        Waiting, EngineError: as `Desk.ask`.
+        Waiting, EngineError: as `RequestCache.ask`.
     """
     if index < 0:
-        imported: Graph = desk.ask("load", _source(screen, ir)).graph
+        imported: Graph = cache.ask("load", _source(screen, ir)).graph
         return imported
-    at = replace(screen, source=_source(screen, ir), pipeline=_pipeline(screen, ir), desk=desk)
+    at = replace(screen, source=_source(screen, ir), pipeline=_pipeline(screen, ir), cache=cache)
     return at.graph_after(index)
 
 
@@ -113,7 +113,7 @@ def _alignment(
         return None
     left, right = (graphs[ir] for ir in ENGINES)
     key = (str(_pipeline(screen, ir).upto(steps[ir])) for ir in ENGINES)
-    return screen.desk.derive(
+    return screen.cache.derive(
         lambda: align(left, right), "align", screen.source, *steps.values(), *key
     )
 

@@ -32,7 +32,7 @@ def show(screen: Screen) -> None:
     if not screen.training:
         _invite()
         return
-    screen.desk.ask("load", screen.source)
+    screen.cache.ask("load", screen.source)
     joint = joint_graph(screen)
     left, right = side_by_side("cut", [2, 3])
     with left:
@@ -47,7 +47,7 @@ def show(screen: Screen) -> None:
     with left:
         view = one_of("Graph", _VIEWS, "keep_cut_view")
         figures = st.container()
-    with boundary(screen.desk):  # first the graph, which is what is waited for; then the rest
+    with boundary(screen.cache):  # first the graph, which is what is waited for; then the rest
         if view == _VIEWS[0]:
             graph_view(
                 coloured,
@@ -61,7 +61,7 @@ def show(screen: Screen) -> None:
                 key=_VIEW,
             )
         else:
-            split = screen.desk.ask("split", screen.source, screen.pipeline, cut.ids)
+            split = screen.cache.ask("split", screen.source, screen.pipeline, cut.ids)
             graph_view(
                 split.forward if view == _VIEWS[1] else split.backward,
                 View(HEIGHT, screen.fewer_than),

@@ -37,7 +37,7 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
         document = {**document, "frontier": rows, "proven": line.proven}
     known: TorchSaved | None = None
     with suppress(EngineError):  # told below, where it can be tried again
-        known = screen.desk.known("torch_saved", screen.source)
+        known = screen.cache.known("torch_saved", screen.source)
     rivals = tables.torch_saved_document(known) if known else None
     title = cuts.STRATEGIES[cut.strategy].title
     st.altair_chart(charts.frontier(document, rivals, (title, cut.bytes, cut.share)))
@@ -48,7 +48,7 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
 
 def ask_torch_saved(screen: Screen) -> None:
     """Ask for PyTorch's figures where they are not known; the page runs again with them."""
-    with boundary(screen.desk, "_torch_saved"):
-        if screen.desk.known("torch_saved", screen.source) is None:
-            screen.desk.ask("torch_saved", screen.source)
+    with boundary(screen.cache, "_torch_saved"):
+        if screen.cache.known("torch_saved", screen.source) is None:
+            screen.cache.ask("torch_saved", screen.source)
             st.rerun()

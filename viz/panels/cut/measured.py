@@ -13,8 +13,8 @@ from relascope.engine.protocol.plain import plain
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import cut_of, joint_of
-from relascope.viz.panels.shell.desk import Waiting
 from relascope.viz.panels.shell.frame import heading, show_error, waiting
+from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats
@@ -53,11 +53,11 @@ def show(screen: Screen) -> None:
     done: list[cutting.Point] = []
     try:
         request = cut_prices.request_of(screen)
-        cutting.measure(screen.desk.ask, request, tuple(asked.values()), done.append)
+        cutting.measure(screen.cache.ask, request, tuple(asked.values()), done.append)
     except Waiting:
-        waiting(screen.desk, "_points")
+        waiting(screen.cache, "_points")
     except EngineError as error:
-        show_error(error, screen.desk, "_points")
+        show_error(error, screen.cache, "_points")
     if done:
         _table(done)
 

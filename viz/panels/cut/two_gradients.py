@@ -35,8 +35,8 @@ def show(screen: Screen) -> None:
         )
         if not wanted:
             return
-        with boundary(screen.desk):
-            targets = screen.desk.ask("describe").targets
+        with boundary(screen.cache):
+            targets = screen.cache.ask("describe").targets
             target = next((t.name for t in targets if t.runs_here), None)
             rows = [_row(screen, replace(screen.source, gradient=w), target) for w in ways]
             _tables(rows)
@@ -45,7 +45,7 @@ def show(screen: Screen) -> None:
 def _row(screen: Screen, source: ModelSource, target: str | None) -> Row:
     pipeline = sidebar.pipeline_of(screen.ir, True, source.gradient)
     screen = replace(screen, source=source, pipeline=pipeline)
-    joint = joint_of(screen.desk.ask, source, pipeline)
+    joint = joint_of(screen.cache.ask, source, pipeline)
 
     def row() -> Row:
         return tables.gradient_row(source.gradient, joint)
@@ -53,7 +53,7 @@ def _row(screen: Screen, source: ModelSource, target: str | None) -> Row:
     if target is None:
         return screen.derive(row, "gradient_row")
     captures = screen.derive(lambda: cut.cut(joint).ids, "captures")
-    errors = screen.desk.ask("check", BuildRequest(source, pipeline, target).split_at(captures))
+    errors = screen.cache.ask("check", BuildRequest(source, pipeline, target).split_at(captures))
     found = screen.derive(row, "gradient_row")
     return {**found, "error": tables.worst_gradient(errors)}
 

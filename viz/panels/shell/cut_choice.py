@@ -48,13 +48,13 @@ def joint_graph(screen: Screen) -> Graph:
     Raises:
         EngineError: kind "usage", where the pipeline takes no gradient.
     """
-    return cutting.joint_graph(screen.desk.ask, screen.source, screen.pipeline)
+    return cutting.joint_graph(screen.cache.ask, screen.source, screen.pipeline)
 
 
 def joint_of(screen: Screen) -> cuts.Joint:
     """The joint graph as strategies see it; what one cut works out, the next one knows."""
     measured = cut_prices.measured(screen)
-    joint = cutting.joint_of(screen.desk.ask, screen.source, screen.pipeline, measured)
+    joint = cutting.joint_of(screen.cache.ask, screen.source, screen.pipeline, measured)
     return screen.derive(lambda: joint, "joint", measured)
 
 

@@ -35,7 +35,7 @@ def request_of(screen: Screen) -> BuildRequest:
         EngineError: kind "target"; nothing runs here.
     """
     state = st.session_state
-    engine: EngineInfo = screen.desk.ask("describe")
+    engine: EngineInfo = screen.cache.ask("describe")
     best, here = engine.best, [t.name for t in engine.targets if t.runs_here]
     target = state.get("keep_target")
     return BuildRequest(
@@ -50,8 +50,8 @@ def request_of(screen: Screen) -> BuildRequest:
 def measured(screen: Screen) -> MeasuredKernels | None:
     """What the forward's kernels took, where that is wished and known."""
     with suppress(EngineError):  # told by `ask`, where it can be tried again
-        if _wished() and screen.desk.known("profile", request := _request(screen)) is not None:
-            return forward_times(screen.desk.ask, request)
+        if _wished() and screen.cache.known("profile", request := _request(screen)) is not None:
+            return forward_times(screen.cache.ask, request)
     return None
 
 
@@ -59,10 +59,10 @@ def ask(screen: Screen) -> None:
     """Time the kernels where that is wished and not done; the page runs again with the times."""
     if not _wished():
         return
-    with boundary(screen.desk, "_prices"):
+    with boundary(screen.cache, "_prices"):
         request = _request(screen)
-        if screen.desk.known("profile", request) is None:
-            screen.desk.ask("profile", request)
+        if screen.cache.known("profile", request) is None:
+            screen.cache.ask("profile", request)
             st.rerun()
 
 

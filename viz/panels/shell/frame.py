@@ -15,8 +15,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
 from relascope.engine.limits import kind_of
-from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.holding import by_the_clock, put, rerun
+from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 
 _STYLE = Path(__file__).with_name("page.css")
 
@@ -57,43 +57,43 @@ def style() -> None:
 
 
 @contextmanager
-def boundary(desk: Desk, key: str = "") -> Iterator[None]:
+def boundary(cache: RequestCache, key: str = "") -> Iterator[None]:
     """A stretch of the page that may have to wait or may fail, without taking the rest along.
 
     An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting`
     becomes a progress bar with Cancel, and the page is run again when the answer is here.
 
     Args:
-        key: where a page has two desks, it tells their buttons apart.
+        key: where a page has two request caches, it tells their buttons apart.
     """
     try:
         yield
     except Waiting:
-        waiting(desk, key)
+        waiting(cache, key)
     except EngineError as problem:
-        show_error(problem, desk, key)
+        show_error(problem, cache, key)
 
 
-def waiting(desk: Desk, key: str = "") -> None:
-    """A progress bar of the desk's running job, once a run of the page."""
-    if first_of(desk):
-        _progress(desk, key)
+def waiting(cache: RequestCache, key: str = "") -> None:
+    """A progress bar of the request cache's running job, once a run of the page."""
+    if first_of(cache):
+        _progress(cache, key)
 
 
-def first_of(desk: Desk) -> bool:
-    """Whether this run of the page shows no progress of the desk yet; then it does from now on."""
-    shown: list[Desk] = st.session_state.setdefault("progress_shown", [])
-    if desk in shown:
+def first_of(cache: RequestCache) -> bool:
+    """Whether this run of the page shows no progress of its engine yet; from now on it does."""
+    shown: list[RequestCache] = st.session_state.setdefault("progress_shown", [])
+    if cache in shown:
         return False
-    shown.append(desk)
+    shown.append(cache)
     return True
 
 
 @st.fragment(run_every=0.3)
-def _progress(desk: Desk, key: str) -> None:
+def _progress(cache: RequestCache, key: str) -> None:
     by_the_clock()
-    running = desk.running
-    if running is None or desk.collect():
+    running = cache.running
+    if running is None or cache.collect():
         rerun()
     fraction, text = running.job.progress
     what = _DOING.get(running.request.method, running.request.method)
@@ -103,21 +103,21 @@ def _progress(desk: Desk, key: str) -> None:
         what = f"{what}: {text}"
     seconds = time.monotonic() - running.began
     if seconds >= 2:
-        most = desk.client.limits.calls.get(kind_of(running.request.method))
+        most = cache.client.limits.calls.get(kind_of(running.request.method))
         what = f"{what} ({seconds:.0f} s{f' of at most {most:g}' if most else ''})"
-    progress_bar(desk, fraction, what, f"cancel{key}")
+    progress_bar(cache, fraction, what, f"cancel{key}")
 
 
-def progress_bar(desk: Desk, fraction: float, text: str, key: str, **more: Any) -> None:
-    """How far the desk's running job is, and a button that cancels it."""
+def progress_bar(cache: RequestCache, fraction: float, text: str, key: str, **more: Any) -> None:
+    """How far the request cache's running job is, and a button that cancels it."""
     bar, button = st.columns([5, 1], vertical_alignment="center")
     bar.progress(min(max(fraction, 0.0), 1.0), text=plain_text(text))
     if button.button("Cancel", key=key, width="stretch", **more):
-        desk.cancel()
+        cache.cancel()
         st.rerun()
 
 
-def show_error(error: EngineError, desk: Desk | None = None, key: str = "") -> None:
+def show_error(error: EngineError, cache: RequestCache | None = None, key: str = "") -> None:
     """An error as sentences: what was wrong, with what, and what to do."""
     if error.kind == "cancelled":
         st.info(plain_text(error.message))
@@ -128,8 +128,8 @@ def show_error(error: EngineError, desk: Desk | None = None, key: str = "") -> N
         if error.hint:
             parts.append(plain_text(error.hint))
         st.error("  \n".join(parts))
-    if desk is not None and error.kind != "usage":
-        st.button("Try again", key=f"again_{error.kind}{key}", on_click=desk.forget_errors)
+    if cache is not None and error.kind != "usage":
+        st.button("Try again", key=f"again_{error.kind}{key}", on_click=cache.forget_errors)
 
 
 def strip(*facts: tuple[str, str], large: bool = False) -> None:

@@ -13,7 +13,7 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.step import step
 from relascope.viz.panels.shell.cut_choice import cut_of
-from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.sessions import results
 from relascope.viz.sessions.state import Session
@@ -34,7 +34,7 @@ def noted(screen: Screen, session: Session, before: Session | None) -> Session:
             cut = before.cut == session.cut
             parts = {n: p for n, p in before.results.items() if n not in ("cut", "errors") or cut}
     with suppress(_NotKnown, EngineError):
-        engines = {**engines, screen.ir: _known(screen.desk, "describe").version}
+        engines = {**engines, screen.ir: _known(screen.cache, "describe").version}
     parts = {name: part for name, part in parts.items() if "error" not in part}
     _note(parts, screen, session)
     return replace(session, engines=engines, results=parts)
@@ -45,7 +45,7 @@ def _subject(session: Session) -> tuple[Any, ...]:
 
 
 def _note(parts: results.Results, screen: Screen, session: Session) -> None:
-    ask, source = partial(_known, screen.desk), screen.source
+    ask, source = partial(_known, screen.cache), screen.source
     alive = screen.pipeline
 
     def note(name: str, make: Callable[[], Any], into: results.Results = parts) -> None:
@@ -69,7 +69,7 @@ def _note(parts: results.Results, screen: Screen, session: Session) -> None:
     if screen.training and session.look.tab in _WITH_CUT:
         after = (source, screen.pipeline, last, True)
         asked = (("graph_after", *after), ("kernels", *after[:2]))
-        if all(screen.desk.has(*one) for one in asked):
+        if all(screen.cache.has(*one) for one in asked):
             note("cut", lambda: results.cut_facts(cut_of(screen)[0]))
     for one in session.timings:
         request = one.request
@@ -80,7 +80,7 @@ def _note(parts: results.Results, screen: Screen, session: Session) -> None:
     running = st.session_state.get("timing")
     if running is not None:
         try:
-            _known(screen.desk, running.method, *running.arguments)
+            _known(screen.cache, running.method, *running.arguments)
         except EngineError as error:
             if error.kind != "cancelled":
                 target = running.arguments[0].target
@@ -89,7 +89,7 @@ def _note(parts: results.Results, screen: Screen, session: Session) -> None:
             pass
 
 
-def _known(desk: Desk, method: str, *arguments: Any) -> Any:
-    if not desk.has(method, *arguments):
+def _known(cache: RequestCache, method: str, *arguments: Any) -> Any:
+    if not cache.has(method, *arguments):
         raise _NotKnown
-    return desk.known(method, *arguments)
+    return cache.known(method, *arguments)

@@ -9,7 +9,7 @@ from relascope.core.graph import Graph
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import last_built
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.panels.shell.desk import Desk, Value
+from relascope.viz.panels.shell.request_cache import RequestCache, Value
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Screen:
         label: what people call it: a sample's name, or a file's name without its folder.
         pipeline: the passes, in order.
         fewer_than: constants with fewer elements are written into their readers' labels.
-        desk: that answers for it.
+        cache: that answers for it.
     """
 
     ir: str
@@ -30,7 +30,7 @@ class Screen:
     label: str
     pipeline: Pipeline
     fewer_than: int
-    desk: Desk = field(compare=False, repr=False)
+    cache: RequestCache = field(compare=False, repr=False)
 
     @property
     def training(self) -> bool:
@@ -43,8 +43,8 @@ class Screen:
         return self.ir, self.source, str(self.pipeline)
 
     def derive(self, make: Callable[[], Value], name: str, *key: Hashable) -> Value:
-        """What `make` returns, remembered for this place, and by `key`; see `Desk.derive`."""
-        return self.desk.derive(make, name, *self.place, *key)
+        """What `make` returns, kept for this place and by `key`; see `RequestCache.derive`."""
+        return self.cache.derive(make, name, *self.place, *key)
 
     @property
     def built(self) -> int:
@@ -58,9 +58,9 @@ class Screen:
         ask again.
 
         Raises:
-            Waiting, EngineError: as `Desk.ask`.
+            Waiting, EngineError: as `RequestCache.ask`.
         """
-        graph: Graph = self.desk.ask("graph_after", self.source, self.pipeline.upto(index), index)
+        graph: Graph = self.cache.ask("graph_after", self.source, self.pipeline.upto(index), index)
         return graph
 
     def upto(self, index: int) -> Screen:

@@ -17,8 +17,8 @@ from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import GRADIENTS, default_pipeline, gradients, read_pipeline
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error
+from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.settings import recall, remember
 from relascope.viz.panels.shell.spare import limit_key, limits
@@ -72,7 +72,7 @@ def choose_ir(problem: EngineError | None) -> str:
     return ir
 
 
-def show(desk: Desk, ir: str) -> Screen | None:
+def show(cache: RequestCache, ir: str) -> Screen | None:
     """Draw the model's settings; what was chosen, or None while there is no model to look at."""
     state = st.session_state
     state.setdefault("keep_model", FIRST)
@@ -123,7 +123,7 @@ def show(desk: Desk, ir: str) -> Screen | None:
         source, training=mode == MODES[1], dtype=dtype, seed=int(seed), gradient=gradient
     )
     pipeline = pipeline_of(ir, source.training, gradient)
-    return Screen(ir, source, label, pipeline, int(fewer_than), desk)
+    return Screen(ir, source, label, pipeline, int(fewer_than), cache)
 
 
 def _gradient(ir: str) -> str:
@@ -217,13 +217,13 @@ def _file() -> tuple[ModelSource | None, str]:
         return None, label
 
 
-def engine_status(desk: Desk) -> None:
+def engine_status(cache: RequestCache) -> None:
     """One line on which TVM serves the page and what it compiles for here."""
-    with boundary(desk):
-        info = desk.ask("describe", patience=0.2)
+    with boundary(cache):
+        info = cache.ask("describe", patience=0.2)
         here = next((t for t in info.targets if t.runs_here), None)
         device = here.device if here else "nothing on this machine"
-        bytes_ = desk.client.memory
+        bytes_ = cache.client.memory
         memory = f"{formats.size(bytes_)} of memory" if bytes_ else "resting until it is asked"
         room = "In a room with " + ", ".join(info.room) if info.room else "In no room of its own"
         st.html(

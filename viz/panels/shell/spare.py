@@ -1,7 +1,7 @@
 """Engines: one for each browser session, and a warm process for the next that starts or falls.
 
 An engine outlives its tab by less than a minute, and rests while nobody asks it anything. Nothing
-is lost by that: a desk keeps its answers, and asks in full when the person comes back.
+is lost by that: a request cache keeps its answers, and asks in full when the person comes back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from relascope.engine.client import STANDBY, EngineClient
 from relascope.engine.limits import Limits, of_page
 from relascope.engine.places import PLACES, most_of_page
 from relascope.engine.protocol.source import ModelSource
-from relascope.viz.panels.shell.desk import Desk
+from relascope.viz.panels.shell.request_cache import RequestCache
 
 _log = logging.getLogger("relascope.page")
 
@@ -31,9 +31,9 @@ GONE = 25.0  # seconds; a page that is reloaded, or a network that falters, is b
 
 @dataclass
 class Seat:
-    """A browser session at its desk; the desk goes when Streamlit forgets the session."""
+    """A browser session's request cache, which goes when Streamlit forgets the session."""
 
-    desk: weakref.ref[Desk]
+    cache: weakref.ref[RequestCache]
     session: str
     seen: float
 
@@ -49,35 +49,35 @@ class Engines:
         PLACES.most = most_of_page()
         threading.Thread(target=_look_after, args=(weakref.ref(self),), daemon=True).start()
 
-    def take(self, ir: str, first: ModelSource, session: str) -> Desk:
-        """A desk with an engine of its own, which gets the spare process where that fits."""
+    def take(self, ir: str, first: ModelSource, session: str) -> RequestCache:
+        """One with an engine of its own, which gets the spare process where that fits."""
         client = EngineClient(ir)
         client.limit(of_page())
         client.warm()
         client.submit("load", first)
-        desk = Desk(client)
+        cache = RequestCache(client)
         with self._lock:
             now = time.monotonic()
-            self._seats.append(Seat(weakref.ref(desk), session, now))
+            self._seats.append(Seat(weakref.ref(cache), session, now))
             self._wanted, self._refill_at = (ir, first), now + REFILL_AFTER
-        return desk
+        return cache
 
     def look(self) -> None:
         """End the engines that nobody needs, and start the spare that somebody will."""
         now = time.monotonic()
         with self._lock:
-            self._seats = [s for s in self._seats if s.desk() is not None]
+            self._seats = [s for s in self._seats if s.cache() is not None]
             seats = list(self._seats)
         for seat in seats:
-            desk = seat.desk()
+            cache = seat.cache()
             if _connected(seat.session):
                 seat.seen = now
-            if desk is None:
+            if cache is None:
                 continue
             if now - seat.seen > GONE:
-                desk.client.rest(busy=True)
-            elif 0 < desk.client.limits.idle < (desk.client.idle or 0.0):
-                desk.client.rest()
+                cache.client.rest(busy=True)
+            elif 0 < cache.client.limits.idle < (cache.client.idle or 0.0):
+                cache.client.rest()
         if not any(now - s.seen <= GONE for s in seats):
             STANDBY.end()
         elif self._wanted is None or STANDBY.is_of(self._wanted[0]) or not PLACES.free:
@@ -107,8 +107,8 @@ def engines() -> Engines:
     return Engines()
 
 
-def desk_of_session(ir: str, first: ModelSource) -> Desk:
-    """The desk of this browser session, with its own engine.
+def cache_of_session(ir: str, first: ModelSource) -> RequestCache:
+    """The request cache of this browser session, with its own engine.
 
     Args:
         first: the model that the page opens with. Engines load it while they wait, which imports
@@ -119,9 +119,9 @@ def desk_of_session(ir: str, first: ModelSource) -> Desk:
         context = get_script_run_ctx()
         session = context.session_id if context is not None else ""
         st.session_state[key] = engines().take(ir, first, session)
-    desk: Desk = st.session_state[key]
-    desk.client.limit(limits())
-    return desk
+    cache: RequestCache = st.session_state[key]
+    cache.client.limit(limits())
+    return cache
 
 
 def limit_key(kind: str) -> str:

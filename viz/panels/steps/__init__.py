@@ -17,8 +17,8 @@ from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.changes import start_of
 from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell import keeping, sidebar
-from relascope.viz.panels.shell.desk import Waiting
 from relascope.viz.panels.shell.frame import boundary, show_error, side_by_side
+from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, example
 from relascope.viz.panels.steps.step_list import Row, rows, step_list
@@ -31,7 +31,7 @@ _KEEP = "keep_layout"
 
 def show(screen: Screen) -> None:
     """Draw the tab."""
-    _board(screen, screen.desk.ask("load", screen.source))
+    _board(screen, screen.cache.ask("load", screen.source))
 
 
 @st.fragment
@@ -40,7 +40,7 @@ def _board(screen: Screen, model: ModelInfo) -> None:
     st.session_state.progress_shown = []
     pipeline = sidebar.pipeline_of(screen.ir, screen.training, screen.source.gradient)
     screen = replace(screen, pipeline=pipeline)
-    with boundary(screen.desk, "steps"):
+    with boundary(screen.cache, "steps"):
         _draw(screen, model)
     keeping.keep(screen)
 
@@ -49,7 +49,7 @@ def _draw(screen: Screen, model: ModelInfo) -> None:
     stepped, wait = _stepped(screen)
     left, right = side_by_side("passes", [0.40, 0.60])
     # The graph first: what is sent first is drawn first, and that is what a click waits for.
-    with right, boundary(screen.desk):
+    with right, boundary(screen.cache):
         if stepped is None:
             assert wait is not None
             raise wait
@@ -63,7 +63,7 @@ def _draw(screen: Screen, model: ModelInfo) -> None:
         bisect.show(screen, found)
         example.show(screen, _chosen(screen))
     if stepped is not None:
-        with boundary(screen.desk, "changes"):
+        with boundary(screen.cache, "changes"):
             _changes(replace(screen, pipeline=stepped.pipeline), model)
 
 
@@ -74,7 +74,7 @@ def _stepped(screen: Screen) -> tuple[step.Stepped | None, Exception | None]:
     if st.session_state.get(_ONLY_TO):
         pipeline = pipeline.upto(_chosen(screen))
     try:
-        return step.step(screen.desk.ask, screen.source, pipeline), None
+        return step.step(screen.cache.ask, screen.source, pipeline), None
     except (Waiting, EngineError) as problem:
         return None, problem
 
@@ -163,12 +163,12 @@ def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo) -> None:
         st.code(record.printed, language=None)
     if record is not None and record.error is not None:
         show_error(record.error)
-    places = changes.successors(screen.desk, place, before, matched) if keep else None
+    places = changes.successors(screen.cache, place, before, matched) if keep else None
     if errors.wanted():
         errors.show(alive, index, key="error_view", height=HEIGHT, keep_places=places)
         return
     graph_view(
-        changes.picture(screen.desk, place, before, matched),
+        changes.picture(screen.cache, place, before, matched),
         View(
             HEIGHT,
             screen.fewer_than,

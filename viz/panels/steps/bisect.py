@@ -12,8 +12,8 @@ from relascope.engine.jobs.accuracy import OURS, Tolerance
 from relascope.engine.jobs.bisect import FACTOR, Bisection, Question, Try
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.panels.shell.desk import Waiting
 from relascope.viz.panels.shell.frame import plain_text, show_error, waiting
+from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.panels.steps import reduce
@@ -62,19 +62,19 @@ class Search:
 def search(screen: Screen) -> Search | None:
     """Go on with the search that was asked for, if it is of this pipeline.
 
-    Every run of the page starts it anew, and the desk knows the answers that are here already.
+    Every run of the page starts it anew, and the request cache has the answers so far.
     """
     asked: Asked | None = st.session_state.get("bisect")
     if asked is None or (asked.source, asked.pipeline) != (screen.source, screen.pipeline):
         return None
     found = Search()
     try:
-        best = screen.desk.ask("describe").best
+        best = screen.cache.ask("describe").best
         question = Question(
             *(screen.source, screen.pipeline, best, asked.kind, asked.factor),
             tolerance=asked.tolerance,
         )
-        found.result = bisect.bisect(screen.desk.ask, screen.ir, question, found.log.append)
+        found.result = bisect.bisect(screen.cache.ask, screen.ir, question, found.log.append)
     except Waiting as wait:
         found.wait = wait
     except EngineError as error:
@@ -92,16 +92,16 @@ def show(screen: Screen, found: Search | None) -> None:
         help="Builds parts of the pipeline and compares them with PyTorch, halving each time, "
         "until the first pass is known that makes it so.",
     ):
-        screen.desk.forget_errors()
+        screen.cache.forget_errors()
         st.session_state.bisect = Asked(screen.source, screen.pipeline, *wish)
         st.rerun()
     if found is None:
         return
     _table(screen, found)
     if found.wait is not None:
-        waiting(screen.desk)
+        waiting(screen.cache)
     elif found.error is not None:
-        show_error(found.error, screen.desk)
+        show_error(found.error, screen.cache)
         if found.error.kind == "cancelled":
             st.session_state.bisect = None
     elif found.result is not None:

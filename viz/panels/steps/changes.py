@@ -9,8 +9,8 @@ import streamlit as st
 from relascope.core.graph import Graph
 from relascope.core.identity import Matched
 from relascope.viz.compare import changes
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import heading, one_of, strip
+from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row, formats
@@ -32,26 +32,26 @@ def forget() -> None:
     st.session_state.pop(_CHOSEN, None)
 
 
-def picture(desk: Desk, place: str, before: Graph, matched: Matched) -> Graph:
+def picture(cache: RequestCache, place: str, before: Graph, matched: Matched) -> Graph:
     """The graph to draw: with what was removed, if that is wished or one such node is chosen."""
     if not matched.removed:
         return matched.graph
     if st.session_state.get(_GHOSTS, True) or chosen(place) in matched.removed:
-        return desk.derive(lambda: changes.with_removed(before, matched), "with removed", place)
+        return cache.derive(lambda: changes.with_removed(before, matched), "with removed", place)
     return matched.graph
 
 
-def successors(desk: Desk, place: str, before: Graph, matched: Matched) -> dict[str, str]:
+def successors(cache: RequestCache, place: str, before: Graph, matched: Matched) -> dict[str, str]:
     """For nodes that the step added, one each that it came from: they stand by that one."""
     return {
         r["id"]: r["from"][-1]
-        for r in _rows(desk, place, before, matched)
+        for r in _rows(cache, place, before, matched)
         if r["what"] == "added" and r["from"]
     }
 
 
-def _rows(desk: Desk, place: str, before: Graph, matched: Matched) -> list[Row]:
-    rows: list[Row] = desk.derive(lambda: changes.change_rows(before, matched), "origins", place)
+def _rows(cache: RequestCache, place: str, before: Graph, matched: Matched) -> list[Row]:
+    rows: list[Row] = cache.derive(lambda: changes.change_rows(before, matched), "origins", place)
     return rows
 
 
@@ -67,13 +67,13 @@ def show(screen: Screen, index: int, place: str, before: Graph, matched: Matched
     if view == "Text":
         _text(screen, index)
     elif view == "Operators":
-        _operators(screen.desk, place, before, matched.graph)
+        _operators(screen.cache, place, before, matched.graph)
     else:
-        _nodes(screen.desk, place, before, matched)
+        _nodes(screen.cache, place, before, matched)
 
 
-def _nodes(desk: Desk, place: str, before: Graph, matched: Matched) -> None:
-    rows = _rows(desk, place, before, matched)
+def _nodes(cache: RequestCache, place: str, before: Graph, matched: Matched) -> None:
+    rows = _rows(cache, place, before, matched)
     if not rows:
         st.caption("It changed no node.")
         return
@@ -129,10 +129,10 @@ def _words(row: Row) -> str:
     return " ".join(str(row[k]) for k in ("op", "scope", "text", "id")).lower()
 
 
-def _operators(desk: Desk, place: str, before: Graph, after: Graph) -> None:
+def _operators(cache: RequestCache, place: str, before: Graph, after: Graph) -> None:
     was: Row
     now: Row
-    was, now = desk.derive(
+    was, now = cache.derive(
         lambda: (changes.figures(before), changes.figures(after)), "figures", place
     )
 
@@ -153,9 +153,9 @@ def _operators(desk: Desk, place: str, before: Graph, after: Graph) -> None:
 def _text(screen: Screen, index: int) -> None:
     """The difference of the IR's text, or the whole of it."""
     start = changes.start_of(screen.ir, screen.pipeline, index)
-    before: str = screen.desk.ask("text", screen.source, screen.pipeline.upto(start), start)
-    after: str = screen.desk.ask("text", screen.source, screen.pipeline.upto(index), index)
-    diff: str = screen.desk.derive(
+    before: str = screen.cache.ask("text", screen.source, screen.pipeline.upto(start), start)
+    after: str = screen.cache.ask("text", screen.source, screen.pipeline.upto(index), index)
+    diff: str = screen.cache.derive(
         lambda: changes.text_diff(before, after), "text", *screen.upto(index).place
     )
     whole = st.toggle("The whole text after the step", key="keep_whole_text")

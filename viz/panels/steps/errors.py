@@ -83,7 +83,7 @@ def nodes(screen: Screen, index: int) -> None:
     heading("How far each node is from PyTorch")
     dtype = _dtype(screen)
     inside = _inside(screen, index, dtype)
-    with boundary(screen.desk, "verdict"):
+    with boundary(screen.cache, "verdict"):
         _verdict(screen, index)
     at = _at(screen, index, dtype)
     rows = at.derive(lambda: tables.node_error_rows(inside), "error rows")
@@ -131,7 +131,7 @@ def _at(screen: Screen, index: int, dtype: str) -> Screen:
 
 
 def _inside(screen: Screen, index: int, dtype: str) -> Inside:
-    ask, best = screen.desk.ask, screen.desk.ask("describe").best
+    ask, best = screen.cache.ask, screen.cache.ask("describe").best
     at = _at(screen, index, dtype)
     return at.derive(
         lambda: node_accuracy.look(ask, at.ir, at.source, screen.pipeline, index, best), "inside"

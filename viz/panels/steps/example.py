@@ -19,9 +19,9 @@ def show(screen: Screen, index: int) -> None:
     box = st.expander("On a small program", key="keep_example", on_change="rerun")
     if not box.open:  # the engine is asked for what is looked at
         return
-    with box, boundary(screen.desk, "example"):
+    with box, boundary(screen.cache, "example"):
         entry = info(screen.ir, screen.pipeline.steps[index])
-        found: PassExample | None = screen.desk.ask("example", entry.name)
+        found: PassExample | None = screen.cache.ask("example", entry.name)
         st.markdown(plain_text(entry.summary))
         if found is None:
             st.caption("This pass has no example.")

@@ -16,8 +16,8 @@ from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
 from relascope.engine.protocol.plain import plain
 from relascope.viz.component import View, graph_view
-from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import download, one_of, plain_text, show_error, waiting
+from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import fault
@@ -30,18 +30,18 @@ _BEFORE, _AFTER = "before the pass", "after the pass"
 class _Asked:
     """A search that was asked for, and the engine's answers to it.
 
-    Every run of the page starts the search anew. It may ask more than the desk remembers, so the
-    answers are kept here as long as the question stands.
+    Every run of the page starts the search anew. It may ask more than the request cache
+    keeps, so the answers are kept here as long as the question stands.
     """
 
     question: Question
     answers: dict[Request, Any] = field(default_factory=dict)
 
-    def ask(self, desk: Desk, method: str, *arguments: Any) -> Any:
+    def ask(self, cache: RequestCache, method: str, *arguments: Any) -> Any:
         request = Request(method, arguments)
         if request not in self.answers:
             try:
-                self.answers[request] = desk.ask(method, *arguments)
+                self.answers[request] = cache.ask(method, *arguments)
             except EngineError as error:
                 if error.kind != "engine":  # only the end of a process is an answer
                     raise
@@ -63,7 +63,7 @@ def show(screen: Screen, found: Bisection) -> None:
         help="Narrows the fault inside the pass: to the smallest piece of the program before it "
         "that still shows it, saved as a report that runs by itself.",
     ):
-        screen.desk.forget_errors()
+        screen.cache.forget_errors()
         st.session_state.reduce = _Asked(found.question)
         st.rerun()
     asked: _Asked | None = st.session_state.get("reduce")
@@ -71,13 +71,13 @@ def show(screen: Screen, found: Bisection) -> None:
         return
     log: list[PieceTry] = []
     try:
-        made = reduce.narrow(partial(asked.ask, screen.desk), screen.ir, found, log.append)
+        made = reduce.narrow(partial(asked.ask, screen.cache), screen.ir, found, log.append)
     except Waiting:
         _table(log)
-        waiting(screen.desk)
+        waiting(screen.cache)
     except EngineError as error:
         _table(log)
-        show_error(error, screen.desk)
+        show_error(error, screen.cache)
         if error.kind == "cancelled":
             st.session_state.reduce = None
     else:
@@ -106,7 +106,7 @@ def _result(screen: Screen, made: Reduction) -> None:
     _program(screen, report)
     step = made.where.pipeline.steps[made.where.last]
     folder = f"report_{screen.ir}_{step.name}"
-    packed = screen.desk.derive(
+    packed = screen.cache.derive(
         lambda: fault.zipped(report, folder), "report", made.bisection.question, made.piece
     )
     download(

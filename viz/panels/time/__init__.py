@@ -19,7 +19,6 @@ from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue import GRADIENTS
 from relascope.viz import charts
 from relascope.viz.panels.shell.cut_choice import chosen, cut_of
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import (
     download,
     heading,
@@ -28,6 +27,7 @@ from relascope.viz.panels.shell.frame import (
     side_by_side,
     strip,
 )
+from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.panels.time import accuracy, artefact, fleets, hazards, profile, tuning
@@ -62,7 +62,7 @@ class _Run:
 
 def show(screen: Screen) -> None:
     """Draw the tab."""
-    engine: EngineInfo = screen.desk.ask("describe")
+    engine: EngineInfo = screen.cache.ask("describe")
     arguments, target, fleet, settled = _settings(screen, engine)
     request: BuildRequest = arguments[0]
     if target is not None and not target.runs_here and fleet is None:
@@ -73,7 +73,7 @@ def show(screen: Screen) -> None:
     running: _Run | None = st.session_state.get("timing")
     if running is not None:
         try:
-            _remember(running, screen.desk.ask(running.method, *running.arguments))
+            _remember(running, screen.cache.ask(running.method, *running.arguments))
         except EngineError as error:
             show_error(error)
             if running.arguments != arguments:
@@ -86,7 +86,7 @@ def show(screen: Screen) -> None:
         hazards.show(screen, request)
     if settled:
         tuning.show(screen, request, target, fleet)
-    artefact.show(screen.desk, request)
+    artefact.show(screen.cache, request)
     if target.runs_here:
         accuracy.show(screen, target.name)
 
@@ -128,7 +128,7 @@ def _settings(
         "Threads, 0 for all", 0, 256, key="keep_threads", help="For TVM and PyTorch alike."
     )
     runs = repeats.number_input("Repeats", 3, 1000, key="keep_repeats")
-    target = _target(screen.desk, targets, name or "")
+    target = _target(screen.cache, targets, name or "")
     named = target.name if target is not None else name or ""
     request = _cut(
         screen, BuildRequest(screen.source, screen.pipeline, named, int(count), int(runs))
@@ -141,19 +141,19 @@ def _settings(
     arguments = (request, baselines, others) if fleet is None else (request, fleet)
     can_run = target is not None and settled and (target.runs_here or fleet is not None)
     if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
-        screen.desk.forget(method, *arguments)
+        screen.cache.forget(method, *arguments)
         state.timing = _Run(_title(screen), method, arguments, _about(screen, int(runs)))
     return arguments, target, fleet, settled
 
 
-def _target(desk: Desk, targets: dict[str, Target], name: str) -> Target | None:
+def _target(cache: RequestCache, targets: dict[str, Target], name: str) -> Target | None:
     """The target of a name that was chosen or typed; None where it is none, which is said."""
     if not name.strip():
         return None
     if name in targets:
         return targets[name]
     try:
-        found: Target = desk.ask("target", " ".join(name.split()))
+        found: Target = cache.ask("target", " ".join(name.split()))
     except EngineError as error:
         show_error(error)
         return None

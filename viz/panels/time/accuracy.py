@@ -13,8 +13,8 @@ from relascope.engine.protocol.source import INPUTS
 from relascope.passes.catalogue import default_pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.component import View, graph_view
-from relascope.viz.panels.shell.desk import Desk, Waiting
 from relascope.viz.panels.shell.frame import boundary, plain_text, section, show_error, waiting
+from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 
@@ -34,7 +34,7 @@ def show(screen: Screen, target: str) -> None:
         "in float32 and float64, and names the node where an error first jumps."
     )
     title, label, of = "Is it right?", "Check every stage", (stages, target)
-    pressed = section(title, label, "check_all", about, of, screen.desk.forget_errors)
+    pressed = section(title, label, "check_all", about, of, screen.cache.forget_errors)
     st.multiselect(
         "Inputs",
         INPUTS,
@@ -50,12 +50,12 @@ def show(screen: Screen, target: str) -> None:
     complete = False
     try:
         for stage in stages:
-            found = _run(screen.desk, stage, target)
+            found = _run(screen.cache, stage, target)
             rows += found
             shown += [stage] * len(found)
         complete = True
     except Waiting:
-        waiting(screen.desk)
+        waiting(screen.cache)
     except EngineError as error:  # cancelled
         show_error(error)
         st.session_state.check_all_of = None
@@ -77,8 +77,8 @@ def _stages(screen: Screen) -> tuple[accuracy.Stage, ...]:
     return accuracy.plan(screen.ir, screen.source, inference, training)
 
 
-def _run(desk: Desk, stage: accuracy.Stage, target: str) -> tuple[accuracy.Row, ...]:
-    return desk.derive(lambda: accuracy.run(desk.ask, stage, target), "accuracy", stage, target)
+def _run(cache: RequestCache, stage: accuracy.Stage, target: str) -> tuple[accuracy.Row, ...]:
+    return cache.derive(lambda: accuracy.run(cache.ask, stage, target), "accuracy", stage, target)
 
 
 def _table(rows: list[accuracy.Row]) -> int | None:
@@ -102,7 +102,7 @@ def _node(screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode | None) -
         return
     against = f"; held against {bad.counterpart}" if bad.counterpart else ""
     st.caption(plain_text(f"{bad.title}: {bad.reason}{against}."))
-    with boundary(screen.desk):
+    with boundary(screen.cache):
         at = replace(screen, source=stage.source, pipeline=stage.pipeline)
         graph_view(
             at.graph_after(at.last),

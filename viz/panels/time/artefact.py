@@ -9,8 +9,8 @@ import streamlit as st
 from relascope.engine.protocol.artefact import Artefact, KernelCode
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, download, one_of, plain_text, section, strip
+from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import artefact, formats
 
@@ -19,7 +19,7 @@ _MOST_LINES = 2000
 """Lines of one kernel that are drawn; the download has all."""
 
 
-def show(desk: Desk, request: BuildRequest) -> None:
+def show(cache: RequestCache, request: BuildRequest) -> None:
     """Draw the section: a button, then what the engine's `compile` says."""
     request = replace(request, threads=0, repeats=0)  # which change nothing of what is built
     about = (
@@ -27,11 +27,11 @@ def show(desk: Desk, request: BuildRequest) -> None:
         "is, and each kernel's machine code, LLVM IR, assembly or GPU source."
     )
     title, label = "What is built", "Build and show the code"
-    if section(title, label, "compile", about, request, lambda: desk.forget("compile", request)):
-        with boundary(desk, "_compile"):
-            found: Artefact = desk.ask("compile", request)
+    if section(title, label, "compile", about, request, lambda: cache.forget("compile", request)):
+        with boundary(cache, "_compile"):
+            found: Artefact = cache.ask("compile", request)
             _facts(found)
-            _code(desk, found, request)
+            _code(cache, found, request)
 
 
 def _facts(found: Artefact) -> None:
@@ -46,7 +46,7 @@ def _facts(found: Artefact) -> None:
         st.info(plain_text(note))
 
 
-def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
+def _code(cache: RequestCache, found: Artefact, request: BuildRequest) -> None:
     """The kernels as a table, and the code of one of them."""
     languages = artefact.languages(found)
     if not languages:
@@ -56,7 +56,7 @@ def _code(desk: Desk, found: Artefact, request: BuildRequest) -> None:
     wanted = sought.text_input(
         "Search the code", key="code_search", placeholder="an instruction, a name"
     )
-    packed = desk.derive(lambda: artefact.archive(found), "code", request)
+    packed = cache.derive(lambda: artefact.archive(found), "code", request)
     download("Code (.zip)", packed, "code.zip", "code_zip", save, width="stretch")
     kernels = {(k.phase, k.name): (k, text) for k in found.kernels if (text := _text(k, language))}
     lines = {at: artefact.search(text, wanted) for at, (_, text) in kernels.items()}

@@ -33,7 +33,7 @@ def show(screen: Screen, request: BuildRequest) -> None:
         "each."
     )
     if section("What could be faster?", "Look for it", "lint", about, screen.place):
-        with boundary(screen.desk, "_lint"):
+        with boundary(screen.cache, "_lint"):
             _show(screen, request)
 
 
@@ -71,13 +71,13 @@ def _show(screen: Screen, request: BuildRequest) -> None:
 def _found(screen: Screen, request: BuildRequest) -> tuple[Profile | None, Row, Graph]:
     """The profile where it is known, the findings, and the graph that they are in."""
     try:
-        profile: Profile | None = screen.desk.known("profile", request)
+        profile: Profile | None = screen.cache.known("profile", request)
     except EngineError:
         profile = None  # the section of the kernels says why
     graph = screen.graph_after(screen.built)
     kernels = None
     if profile is None:
-        kernels = screen.desk.ask("kernels", screen.source, screen.pipeline, True)
+        kernels = screen.cache.ask("kernels", screen.source, screen.pipeline, True)
 
     def document() -> Row:
         found = findings(graph, kernels, profile, request.target)

@@ -11,8 +11,8 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.charts.roofline import CHOICE, roofline
 from relascope.viz.component import View, graph_view
 from relascope.viz.drawing import palette
-from relascope.viz.panels.shell.desk import Desk
 from relascope.viz.panels.shell.frame import boundary, download, plain_text, section, strip
+from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row, formats
@@ -34,7 +34,7 @@ def show(screen: Screen, request: BuildRequest) -> None:
     """Draw the section: a button, then what the engine's `profile` says."""
 
     def forget() -> None:
-        screen.desk.forget("profile", request)
+        screen.cache.forget("profile", request)
         st.session_state[_CHOSEN] = None
 
     about = (
@@ -43,14 +43,14 @@ def show(screen: Screen, request: BuildRequest) -> None:
     )
     title, label = "Where does the time go?", "Time each kernel"
     if section(title, label, "profile", about, request, forget):
-        with boundary(screen.desk, "_profile"):
+        with boundary(screen.cache, "_profile"):
             _show(screen, request)
 
 
 def _show(screen: Screen, request: BuildRequest) -> None:
-    profile: Profile = screen.desk.ask("profile", request)
+    profile: Profile = screen.cache.ask("profile", request)
     graph = screen.graph_after(screen.built)
-    peaks = _peaks(screen.desk, profile, request)
+    peaks = _peaks(screen.cache, profile, request)
     measured = replace(profile, peaks=peaks)
     document = screen.derive(lambda: profile_document(measured, graph), "kernels", request, peaks)
     strip(
@@ -92,14 +92,14 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     )
 
 
-def _peaks(desk: Desk, profile: Profile, request: BuildRequest) -> Peaks | None:
+def _peaks(cache: RequestCache, profile: Profile, request: BuildRequest) -> Peaks | None:
     """What the machine does at best: as measured with the profile, or since then on request."""
     turn = st.session_state.get(_TURN, 0)
     if not turn:
         return profile.peaks
     types = tuple(dict.fromkeys(k.dtype for k in profile.kernels if k.dtype))
-    with boundary(desk, "_peaks"):
-        found: Peaks = desk.ask("peaks", request.target, request.threads, types, turn)
+    with boundary(cache, "_peaks"):
+        found: Peaks = cache.ask("peaks", request.target, request.threads, types, turn)
         return found
     return profile.peaks
 

@@ -22,7 +22,6 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask, time_left
 from relascope.viz.charts.tuning import best_so_far
-from relascope.viz.panels.shell.desk import Desk, Request, Waiting
 from relascope.viz.panels.shell.frame import (
     first_of,
     heading,
@@ -33,6 +32,7 @@ from relascope.viz.panels.shell.frame import (
     waiting,
 )
 from relascope.viz.panels.shell.holding import by_the_clock, put, rerun
+from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tuning
@@ -70,35 +70,35 @@ def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | N
     if fleet is None and not target.runs_here:
         st.caption("This target does not run here: name a fleet above whose devices measure.")
         return
-    engine: EngineInfo = screen.desk.ask("describe")
+    engine: EngineInfo = screen.cache.ask("describe")
     asked = (replace(request, repeats=0), *((fleet,) if fleet else ()))
     place = records.folder(screen.ir, engine.version, request.target, request.threads, fleet)
     run: _Run | None = st.session_state.get(_RUNNING)
     ours = run is not None and run.place == place
     try:
         book = records.read(place)
-        listed = _tasks(screen.desk, asked, book)
-        if run is not None and _under_way(screen.desk, run):
+        listed = _tasks(screen.cache, asked, book)
+        if run is not None and _under_way(screen.cache, run):
             if ours:
                 _table(screen, listed, book, chooses=False)
             else:
                 st.caption("Another target is being tuned.")
-            if first_of(screen.desk):
-                _live(screen.desk, run)
+            if first_of(screen.cache):
+                _live(screen.cache, run)
             return
         if run is not None and ours:
-            _outcome(screen.desk, run)
+            _outcome(screen.cache, run)
         if listed:
             keys = _table(screen, listed, book, chooses=True)
-            _start(screen.desk, asked, place, book, listed, keys)
+            _start(screen.cache, asked, place, book, listed, keys)
         _found(book, listed, request.target)
     except Waiting:
-        waiting(screen.desk, "_tuning")
+        waiting(screen.cache, "_tuning")
     except EngineError as error:
-        show_error(error, screen.desk, "_tuning")
+        show_error(error, screen.cache, "_tuning")
 
 
-def _tasks(desk: Desk, asked: tuple[Any, ...], book: Book) -> tuple[TuneTask, ...]:
+def _tasks(cache: RequestCache, asked: tuple[Any, ...], book: Book) -> tuple[TuneTask, ...]:
     """The kernels with what the records say now; empty before somebody wants to see them."""
     state = st.session_state
     if state.get(_LISTED) != asked:
@@ -106,10 +106,10 @@ def _tasks(desk: Desk, asked: tuple[Any, ...], book: Book) -> tuple[TuneTask, ..
         words.caption(_records_text(book))
         if not button.button("List kernels", key="list_tasks", width="stretch"):
             return ()
-        desk.forget("tasks", *asked)
+        cache.forget("tasks", *asked)
         state[_LISTED] = asked
-    known = desk.known("tasks", *asked)
-    found: tuple[TuneTask, ...] = known if known is not None else desk.ask("tasks", *asked)
+    known = cache.known("tasks", *asked)
+    found: tuple[TuneTask, ...] = known if known is not None else cache.ask("tasks", *asked)
     return tuning.refreshed(found, book)
 
 
@@ -133,7 +133,7 @@ def _table(
     if not listed:
         return ()
     at = screen.upto(screen.built)
-    graph: Graph | None = screen.desk.known("graph_after", at.source, at.pipeline, at.last)
+    graph: Graph | None = screen.cache.known("graph_after", at.source, at.pipeline, at.last)
     rows = renamed(
         [
             {
@@ -169,7 +169,7 @@ def _table(
 
 
 def _start(
-    desk: Desk,
+    cache: RequestCache,
     asked: tuple[Any, ...],
     place: Path,
     book: Book,
@@ -195,7 +195,7 @@ def _start(
     if start.button("Tune", type="primary", key="tune", width="stretch"):
         request, *fleet = asked
         arguments = (request, keys, int(each), *fleet)
-        desk.forget("tune", *arguments)
+        cache.forget("tune", *arguments)
         names = tuple(tuning.labels(listed).items())
         state[_RUNNING] = _Run(arguments, place, len(book.trials), names)
         st.rerun()
@@ -209,10 +209,10 @@ def _plan(listed: tuple[TuneTask, ...], keys: tuple[str, ...], chosen: bool, eac
     return f"{which} {kernels}{of}: {len(keys) * each} trials, besides those measured before."
 
 
-def _under_way(desk: Desk, run: _Run) -> bool:
+def _under_way(cache: RequestCache, run: _Run) -> bool:
     """Whether a run has no answer yet; starts it where nothing else keeps the engine busy."""
     try:
-        desk.ask("tune", *run.arguments, patience=0.0)
+        cache.ask("tune", *run.arguments, patience=0.0)
     except Waiting:
         return True
     except EngineError:
@@ -221,11 +221,11 @@ def _under_way(desk: Desk, run: _Run) -> bool:
 
 
 @st.fragment(run_every=_TICK)
-def _live(desk: Desk, run: _Run) -> None:
+def _live(cache: RequestCache, run: _Run) -> None:
     """The progress of a run, with the best so far of each kernel."""
     by_the_clock()
-    running = desk.running
-    if running is None or desk.collect():
+    running = cache.running
+    if running is None or cache.collect():
         rerun()
     mine = running.request == Request("tune", run.arguments)
     try:
@@ -236,7 +236,7 @@ def _live(desk: Desk, run: _Run) -> None:
     fraction, text = running.job.progress if mine else (0.0, "waiting for other work to end")
     seconds = time.monotonic() - running.began
     note = "Keeps what was found."
-    progress_bar(desk, fraction, text, "cancel_tuning", help=note)
+    progress_bar(cache, fraction, text, "cancel_tuning", help=note)
     left = time_left(made, run.total)
     failed = sum(t.ms is None for t in made)
     strip(
@@ -252,11 +252,11 @@ def _live(desk: Desk, run: _Run) -> None:
         st.caption("The first measurements take a moment: a process of its own makes them.")
 
 
-def _outcome(desk: Desk, run: _Run) -> None:
+def _outcome(cache: RequestCache, run: _Run) -> None:
     """What the last run did."""
     made = records.read(run.place).trials[run.before :]
     try:
-        result: TuneResult | None = desk.known("tune", *run.arguments)
+        result: TuneResult | None = cache.known("tune", *run.arguments)
     except EngineError as error:
         if error.kind != "cancelled":
             show_error(error)

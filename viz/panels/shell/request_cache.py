@@ -1,4 +1,4 @@
-"""The desk of one browser session: its engine, what runs on it, and what it has answered.
+"""The request cache of one browser session: its engine, what runs on it, and what it has answered.
 
 A panel asks for a result with every argument spelled out. What is known is returned at once; what
 is not is started, and `Waiting` says so if it takes longer than a moment. One job runs at a time,
@@ -43,7 +43,7 @@ class Job(Protocol):
 
 
 class Client(Protocol):
-    """The part of `engine.client.EngineClient` that a desk uses."""
+    """The part of `engine.client.EngineClient` that a request cache uses."""
 
     def submit(self, method: str, *args: Any) -> Job:
         """Start a call."""
@@ -95,7 +95,7 @@ class Waiting(Exception):
         self.request = request
 
 
-class Desk:
+class RequestCache:
     """See the module. Every method may be called from any rerun of the page."""
 
     def __init__(self, client: Client) -> None:
