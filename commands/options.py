@@ -26,7 +26,11 @@ def model(command: ArgumentParser) -> None:
     """Which model, and its inputs."""
     add = command.add_argument
     count: dict[str, Any] = {"type": positive, "metavar": "N"}
-    add("model", metavar="MODEL", help="a sample's name, or a TorchScript file")
+    add(
+        "model",
+        metavar="MODEL",
+        help="a sample's name, a TorchScript trace (.pt) or an exported program (.pt2)",
+    )
     add("--training", **_SWITCH, help="train mode, with the gradient")
     add("--batch", **count, help="batch size of a sample")
     add("--tokens", **count, help="tokens of a sample")

@@ -237,7 +237,7 @@ def test_a_file_of_ones_own_and_files_that_are_none(journey, tmp_path, script):
     journey = journey(script)
     page, shown = journey.page, PARAMETERS if script == NARROW else 7_087_872
     assert f"{shown:,}".replace(",", "\u202f") + " parameters" in journey.facts()
-    journey.choose("Model", "A TorchScript file")
+    journey.choose("Model", "A file of your own")
     bad = tmp_path / "notes.pt"
     bad.write_text("this is no trace")
     page.locator("input[type=file]").set_input_files(str(bad))

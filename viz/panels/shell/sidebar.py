@@ -25,7 +25,7 @@ from relascope.viz.panels.shell.spare import limit_key, limits
 from relascope.viz.rows import formats
 from relascope.viz.sessions.state import FIRST
 
-FILE = "A TorchScript file"
+FILE = "A file of your own"
 MODES = ("Inference", "Training")
 _UPLOAD_LIMIT_MB = 1024
 
@@ -179,11 +179,11 @@ def _sample(name: str) -> ModelSource:
 def _file() -> tuple[ModelSource | None, str]:
     """An uploaded trace, kept in a folder of this session. It is not unpickled in this process."""
     upload = st.file_uploader(
-        "TorchScript trace (.pt)",
+        "TorchScript trace (.pt) or exported program (.pt2)",
         key="upload",
         max_upload_size=_UPLOAD_LIMIT_MB,
-        help="Saved with torch.jit.save. Opening a file runs code of torch: open only files that "
-        "you trust.",
+        help="Saved with torch.jit.save or torch.export.save. Opening a file runs code of torch: "
+        "open only files that you trust.",
     )
     state = st.session_state
     if upload is not None and state.get("upload_id") != upload.file_id:
