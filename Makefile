@@ -35,7 +35,7 @@ $(VENV)/.env: requirements.txt constraints/*.txt engine/relay/tvm/find.py Makefi
 	  $(BIN)/relascope install-relay
 	touch $@
 
-$(VENV)/.test: $(VENV)/.env requirements-test.txt
+$(VENV)/.test: $(VENV)/.env requirements-test.txt requirements-onnxruntime.txt
 	$(INSTALL) -r requirements-test.txt
 	touch $@
 
@@ -75,9 +75,14 @@ exhaustive: $(VENV)/.test
 	  echo "make exhaustive took $$(( $$(date +%s) - began )) s"; exit $$failed
 
 # How many of the lines outside tests they run.
+# Engines may write to /dev/shm, and not to the checkout.
+COUNTED = $(or $(wildcard /dev/shm),$(CURDIR)/out)/relascope-coverage
+coverage: export COVERAGE_FILE = $(COUNTED)/data
+coverage: export COVERAGE_RCFILE = $(CURDIR)/pyproject.toml
+coverage: export PYTHONPATH = $(CURDIR)/tests/support/counting
 coverage: $(VENV)/.test
-	rm -rf out/coverage && mkdir -p out/coverage
-	-COVERAGE_RCFILE=$(CURDIR)/pyproject.toml $(MAKE) --no-print-directory test \
+	rm -rf $(COUNTED) && mkdir -p $(COUNTED)
+	-$(MAKE) --no-print-directory test \
 	  PYTEST='$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal'
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --ignore-errors | tail -1

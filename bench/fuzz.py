@@ -1,14 +1,18 @@
 """Open crafted and mutated files in engines, as the page does, and see what becomes of them.
 
 Run `python bench/fuzz.py` from the project's root; `--mutated N` (10,000 otherwise), `--seed N`,
-`--engines N` at once, `--only TEXT` for crafted files with that in their names, `--say` for what is
-said of each, `-o FILE`. Each file stands in a folder of its own, beside one that it is to
-overwrite, and the folder is compared before and after. An engine's process is started anew where a
-file ends it. `--no-room` is without the engine's room: then what reads files holds alone.
+`--engines N` at once, `--only TEXT` for crafted files with that in their names, `--formats .npz,…`
+for those alone, `--say` for what is said of each, `-o FILE`. Each file stands in a folder of its
+own, beside one that it is to overwrite, and the folder is compared before and after. An engine's
+process is started anew where a file ends it. `--no-room` is without the engine's room: then what
+reads files holds alone.
 
-Models' files (`.pt`, `.pt2`) are opened; sessions' (`.zip`) are read as `relascope replay` does,
-with the model in them. Time is the engine's, of the processor or of the clock, whichever is less,
-so that what else the machine does is not counted; beyond a minute it is the clock's.
+Models' files (`.pt`, `.pt2`, `.onnx`) are opened; so are Relay's and Relax's modules (`.relay`,
+`.py`, JSON) and archives of them with parameters, in engines of their IR; saved tensors (`.npy`,
+`.npz`, `.safetensors`, and `.tensors`, which torch.save writes) are read; sessions' (`.zip`) are
+read as `relascope replay` does, with the model in them. Time is the engine's, of the processor or
+of the clock, whichever is less, so that what else the machine does is not counted; beyond a minute
+it is the clock's.
 
 Returns 1 where code ran or a file was touched, where one held a process for more than 10 s or 2 GiB
 of memory, or where what a person would be told is no sentence: an assertion, a traceback, a place
@@ -42,7 +46,9 @@ from relascope.engine.limits import resident
 from relascope.engine.protocol.source import source_from_file
 from relascope.engine.room import SETTING
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support/crafted"))
 import hostile  # isort: skip
+import hostile_programs  # isort: skip
 
 LONGEST, LARGEST = 10.0, 2 << 30
 LOOK = 0.02  # s
@@ -52,7 +58,15 @@ RAW = re.compile(
     r"|object at 0x|Exception raised|please report a bug|process (was ended|ended)|\n\s+File \""
 )
 KINDS = ("file", "input", "operator", "usage", "session")
-FORMATS = (".pt", ".pt2", ".zip")
+FORMATS = (".pt", ".pt2", ".onnx", ".zip", *hostile.TENSORS)
+PROGRAMS = {
+    ".relay": "relay",
+    ".relay.json": "relay",
+    ".relay.tar": "relay",
+    ".py": "relax",
+    ".relax.json": "relax",
+    ".relax.tar": "relax",
+}
 HANGS = 60.0  # s
 
 
@@ -121,7 +135,11 @@ def opened(client: EngineClient, name: str, suffix: str, data: bytes, place: Pat
         path.write_bytes(data)
         watch, kind, said = Watch(client), "", ""
         try:
-            if suffix == ".zip":
+            if suffix in PROGRAMS:
+                client.call("load", source_from_file(path))
+            elif suffix in hostile.TENSORS:
+                client.call("tensors", str(path))
+            elif suffix == ".zip":
                 client.call("replayed", str(path))
             else:
                 client.call("open", source_from_file(path))
@@ -144,9 +162,13 @@ def opened(client: EngineClient, name: str, suffix: str, data: bytes, place: Pat
 
 def mutated(rng: random.Random, kind: str) -> bytes:
     """An honest file with something changed: bytes anywhere, or in a member that is packed anew."""
+    if kind in PROGRAMS:
+        return _program(rng, hostile_programs.honest(kind))
     data = hostile.honest(kind)
-    if rng.random() < 0.3:
+    if rng.random() < 0.3 or kind == ".onnx":
         return _bytes(rng, data)
+    if data[:2] != b"PK":
+        return rng.choice((_bytes, _number, _words))(rng, data)
     parts = hostile.members(data)
     # Tensors take most of a file; what is read as more than numbers is what is worth changing.
     names = [
@@ -161,7 +183,16 @@ def mutated(rng: random.Random, kind: str) -> bytes:
         parts.pop(rng.choice([*parts]))
     if rng.random() < 0.05:
         parts[rng.choice([*parts]) + rng.choice(("", "x", "/0"))] = rng.randbytes(rng.randrange(99))
-    return hostile.packed(parts, rng.choice((0, 0, 8)), "" if kind == ".zip" else "archive")
+    return hostile.packed(
+        parts, rng.choice((0, 0, 8)), "" if kind in (".zip", ".npz") else "archive"
+    )
+
+
+def _program(rng: random.Random, data: bytes) -> bytes:
+    """A module's file with something changed; most of them stay text."""
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        data = rng.choice((_bytes, _number, _number, _words, _words))(rng, data)
+    return data
 
 
 def _bytes(rng: random.Random, data: bytes) -> bytes:
@@ -229,26 +260,36 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument("--engines", type=int, default=2, metavar="N")
     parser.add_argument("--only", default="", metavar="TEXT")
+    about = "comma-separated; of what is mutated, such as .relay,.py"
+    parser.add_argument("--formats", default=",".join((*FORMATS, *PROGRAMS)), help=about)
     parser.add_argument("--say", action="store_true", help="what is said of each file")
     parser.add_argument("--no-room", action="store_true")
     args = parser.parse_args()
     os.environ[SETTING] = "off" if args.no_room else os.environ.get(SETTING, "")
     own = str(Path(__file__).resolve().parents[1] / "tests/support/sessions")
     os.environ["PYTHONPATH"] = os.pathsep.join([own, os.environ.get("PYTHONPATH", "")])
-    crafted = [c for c in hostile.crafted() if args.only in c[0]]
-    for kind in FORMATS:
-        hostile.honest(kind)  # torch exports in one thread at a time
+    formats = args.formats.split(",")
+    known = hostile.crafted() + hostile.crafted_sessions() + hostile_programs.crafted()
+    crafted = [c for c in known if args.only in c[0] and c[1] in formats]
+    for kind in formats:
+        if kind in FORMATS:
+            hostile.honest(kind)  # torch exports in one thread at a time
     rng = random.Random(args.seed)
-    seeds = [(i, f"mutated {i}", rng.choice(FORMATS), rng.random()) for i in range(args.mutated)]
+    seeds = [(i, f"mutated {i}", rng.choice(formats), rng.random()) for i in range(args.mutated)]
     clients = threading.local()
     began = time.monotonic()
     logging.getLogger("relascope.engine").setLevel(logging.CRITICAL)  # each refusal is told there
 
-    def client() -> EngineClient:
-        if not hasattr(clients, "own"):
-            clients.own = EngineClient("relax", "opening_session:OpeningSession")
-        clients.own.warm().result()
-        return clients.own
+    def client(kind: str) -> EngineClient:
+        ir = PROGRAMS.get(kind, "")
+        if not hasattr(clients, f"own{ir}"):
+            made = (
+                EngineClient(ir) if ir else EngineClient("relax", "opening_session:OpeningSession")
+            )
+            setattr(clients, f"own{ir}", made)
+        found: EngineClient = getattr(clients, f"own{ir}")
+        found.warm().result()
+        return found
 
     with tempfile.TemporaryDirectory() as where, ThreadPoolExecutor(args.engines) as pool:
 
@@ -257,7 +298,7 @@ def main() -> int:
             if not isinstance(data, bytes):
                 data = mutated(random.Random(data), kind)
             place = Path(where, str(index))
-            outcome = opened(client(), f"{name} {kind}", kind, data, place)
+            outcome = opened(client(kind), f"{name} {kind}", kind, data, place)
             if outcome.faults or args.say:
                 text = outcome.said[:300].replace("\n", " / ")
                 print(

@@ -41,6 +41,13 @@ _SETTLED = (
     "() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
     " && !document.querySelector('[data-testid=stProgress]')"
 )
+_SHOWN = (
+    "() => [location.search,"
+    " document.querySelector('[data-testid=stApp]')?.dataset.testScriptState,"
+    " ...[...document.querySelectorAll('[data-testid=stSidebar] input')].map(e => e.value),"
+    " ...[...document.querySelectorAll('[data-testid=stProgress], [data-testid=stAlert]')]"
+    ".map(e => e.innerText)].join('; ')"
+)
 _CELLS = "[...document.querySelectorAll('[data-testid=stDataFrame] td')].map(e => e.textContent)"
 
 
@@ -60,6 +67,7 @@ class Visitor:
     def __init__(self, number: int, of: int, url: str, page: Page, counts: Counts) -> None:
         self.number, self.of, self.url, self.page, self.counts = number, of, url, page, counts
         self.batch, self.model = 0, MODELS[number % len(MODELS)]
+        self.doing = "open"
         self.draw = random.Random(number)
         page.on("pageerror", lambda error: self.wrong(f"in the browser: {error}"))
 
@@ -110,6 +118,7 @@ class Visitor:
     async def act(self) -> None:
         """One thing that a person does, and a look at what is shown then."""
         what = self.draw.choice(("batch", "batch", "passes", "mode", "time", "cancel", "reload"))
+        self.doing = what
         if what == "batch":
             await self.another_batch()
         elif what == "passes":
@@ -185,7 +194,8 @@ async def soak(server: Server, browsers: int, minutes: float) -> Counts:
                 while time.monotonic() < ends:
                     await visitor.act()
             except Exception as error:  # a browser that is stuck is one error of the soak
-                visitor.wrong(f"{type(error).__name__}: {error}")
+                shown = await visitor.page.evaluate(_SHOWN)
+                visitor.wrong(f"{visitor.doing}: {type(error).__name__}: {error}; shown: {shown}")
             await context.close()
 
         await asyncio.gather(weigh(), *(visit(n) for n in range(browsers)))

@@ -1,15 +1,20 @@
 """What the tests of examples of both IRs share: the documented text, and the numbers."""
 
 import re
+from io import StringIO
 
 import numpy as np
+import pytest
 import torch
 
 from place import ROOT
 from quick import QUICK
 from relascope.commands import text as texts
+from relascope.core.errors import EngineError
 from relascope.engine.protocol.plain import plain
-from relascope.passes.catalogue import info
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.stepwise import Stepwise
+from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.pipeline import Step
 
 PAGES = {"relay": "docs/passes.md", "relax": "docs/passes-relax.md"}
@@ -35,6 +40,26 @@ def documented(ir, name):
 def printed(session, name):
     """The block that the engine prints."""
     return texts.example_block(plain(session.example(name, progress=quiet)))
+
+
+def stepwise(ir):
+    """What a script sees that runs the passes one by one."""
+    out = StringIO()
+    run = Stepwise(ir, ModelSource("mlp"), out)
+    imported = len(run.graph)
+    for step in default_pipeline(ir, False):
+        if step.enabled:
+            run.do(step.name, **dict(step.params))
+    with pytest.raises(EngineError) as caught:
+        run.do("no_such_pass")
+    assert "no_such_pass" in caught.value.message
+    assert run.check(QUICK)
+    said = out.getvalue().splitlines()
+    assert said[0].split() == ["imported", str(imported), "nodes"]
+    assert said[-1].startswith("right: one tensor against PyTorch in float32")
+    assert [line.split()[0] for line in said[1:-1]] == [step.name for step in run.pipeline]
+    assert said[-2].split()[1] == str(len(run.graph))
+    assert run.mod.functions
 
 
 class Run:

@@ -343,6 +343,22 @@ def test_what_waits_for_a_turn_says_so_and_timing_is_alone(client, monkeypatch, 
         assert timing.result(LONG) == "timed"
 
 
+def test_what_an_engine_did_is_done_again_beside_another_that_times(client, monkeypatch, tmp_path):
+    file = os.open(tmp_path / "turns", os.O_RDWR | os.O_CREAT)
+    monkeypatch.setattr("relascope.engine.client.shared_file", lambda: file)
+    with EngineClient("fake", FAKE) as other:
+        client.call("load", 3)
+        timing = other.submit("timed", FOREVER)
+        assert wait_until(lambda: timing.progress[1] == "timing")
+        before = client.pid
+        os.kill(before, signal.SIGKILL)
+        assert wait_until(lambda: client.pid not in (None, before) and client.idle is not None)
+        asked = client.submit("loaded")
+        assert wait_until(lambda: "alone" in asked.progress[1])
+        timing.cancel()
+        assert asked.result(LONG) == [3]
+
+
 def test_so_many_engines_and_no_more(monkeypatch):
     monkeypatch.setattr(PLACES, "most", 1)
     monkeypatch.setattr("relascope.engine.places._PAUSE", 0.1)

@@ -1,6 +1,7 @@
 """Controls keep what is typed and chosen, whatever the browser says in between."""
 
 import pytest
+from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.testing.v1 import AppTest
 
 
@@ -33,6 +34,28 @@ def test_a_value_outlives_its_control_and_is_not_sent_over_what_is_typed(page):
     assert page.number_input[0].proto.set_value  # the control is a new one in the browser
     page.run()
     assert not page.number_input[0].proto.set_value
+
+
+def chosen():
+    """A page that has chosen for the person."""
+    import streamlit as st
+
+    from relascope.viz.panels.shell.holding import held
+
+    st.session_state.setdefault("keep_model", "second")
+    with held():
+        st.selectbox("Model", ["first", "second"], key="keep_model")
+
+
+def test_a_control_has_its_value_though_the_browser_never_got_what_was_drawn_first():
+    page = AppTest.from_function(chosen).run()
+    page._run(
+        WidgetStates()
+    )  # what it says comes from before, and takes the place of the first run
+    assert page.selectbox[0].value == "second"
+    assert page.selectbox[0].proto.set_value
+    page.run()
+    assert not page.selectbox[0].proto.set_value
 
 
 def test_what_a_click_sets_stands_until_the_browser_has_been_told(page):

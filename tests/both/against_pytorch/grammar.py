@@ -4,7 +4,7 @@ Each module is drawn from a seed: two to seven steps of a grammar of layers, dro
 steps in place, regions without gradients, buffers, indices and losses, with several outputs. It
 runs in train and eval mode, with and without gradients. Outputs, gradients of inputs and
 parameters, buffers and the generator's state must be PyTorch's, by dtype, shape and value.
-`bench/random_modules.py` tries as many as one likes.
+`bench/oracles/random_modules.py` tries as many as one likes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PyTorch's own table of operators (`bench/operators.py`): none may be wrong, none may crash.
+"""PyTorch's own table of operators (`bench/oracles/operators.py`): none is wrong, none crashes.
 
 Each engine's folder runs these tests by importing them, in a process that holds its TVM.
 """
@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from torch.testing._internal.common_methods_invocations import op_db
 
-from bench import operators
+import operators
 from quick import QUICK
 from relascope.engine.in_process import load_engine
 

@@ -6,7 +6,7 @@ and also while a value that was set here is on its way there. It must not undo t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -16,13 +16,14 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state.common import user_key_from_element_id
 
 _STATE = "controls"
+_RAN = "controls_ran"  # set at the end of a run, and new until the browser says something
 
 
 @dataclass
 class _Controls:
     """Of a tab: the keys on its screen, and what was put by key: before, now, and in which run."""
 
-    drawn: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
     put: dict[str, tuple[Any, Any, int]] = field(default_factory=dict)
     run: int = 0
     own: bool = False  # the next run is asked for here, and not by the browser
@@ -33,19 +34,20 @@ def held() -> Iterator[None]:
     """Around a run of the page: a control `keep_…` that is not drawn keeps its value.
 
     One that stands on the screen is left alone: a value that is set is sent to the browser, over
-    what is being typed or clicked there.
+    what is being typed or clicked there. On the screen is what the browser has spoken of: what was
+    only drawn may be lost on the way, for the next run takes back what waits to be sent.
     """
     mine = _controls()
     own, mine.own = mine.own, False
     _put_again(own)
-    _set_but(mine.drawn)
+    _note_shown(mine)
+    _set_but(mine.shown)
     try:
         yield
         _set_but(_drawn())
-        mine.drawn.clear()
     finally:  # also where the next run has cut this one short
-        mine.drawn |= _drawn()
         mine.run += 1
+        st.session_state[_RAN] = True
 
 
 def put(key: str, value: Any) -> None:
@@ -60,6 +62,7 @@ def by_the_clock() -> None:
     context = get_script_run_ctx()
     if context is not None and context.fragment_ids_this_run:
         _put_again(False)
+        _note_shown(_controls())
 
 
 def rerun() -> NoReturn:
@@ -85,6 +88,12 @@ def _controls() -> _Controls:
     return mine
 
 
+def _note_shown(mine: _Controls) -> None:
+    context = get_script_run_ctx()
+    if context is not None and not context.session_state.is_new_state_value(_RAN):
+        mine.shown = _keys(context.session_state._state._new_widget_state)
+
+
 def _set_but(drawn: set[str]) -> None:
     state = st.session_state
     for key in [k for k in state if str(k).startswith("keep_") and k not in drawn]:
@@ -95,4 +104,8 @@ def _drawn() -> set[str]:
     """The keys of the controls that this run has drawn so far."""
     context = get_script_run_ctx()
     ids = context.shared.widget_ids_this_run.snapshot() if context is not None else ()
+    return _keys(ids)
+
+
+def _keys(ids: Iterable[str]) -> set[str]:
     return {key for key in map(user_key_from_element_id, ids) if key is not None}

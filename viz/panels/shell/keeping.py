@@ -10,7 +10,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.variants import WAYS
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.source import ModelSource, by_name
 from relascope.engine.protocol.times import BASELINES
 from relascope.samples import SAMPLES
 from relascope.viz.component import select, selected_of
@@ -19,7 +19,7 @@ from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, forced_by_han
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.settings import recall
-from relascope.viz.panels.shell.sidebar import FILE, MODES, pipeline_key
+from relascope.viz.panels.shell.sidebar import FILE, MODES, NAMED, pipeline_key
 from relascope.viz.sessions import address, store
 from relascope.viz.sessions.state import Compile, Cut, Look, Model, Session, get, pipeline_text
 
@@ -27,9 +27,12 @@ from relascope.viz.sessions.state import Compile, Cut, Look, Model, Session, get
 _KEYS = {
     "ir": "ir",
     "model.inputs": "keep_inputs",
+    "model.pins": "keep_pins",
     "model.seed": "keep_seed",
     "model.dtype": "keep_dtype",
     "model.gradient": "keep_gradient",
+    "model.module": "keep_module",
+    "model.call": "keep_call",
     "cut.strategy": "keep_strategy",
     "cut.budget": "keep_budget",
     "cut.frontier": "keep_frontier",
@@ -132,15 +135,25 @@ def enter(session: Session) -> list[str]:
         if file is None:
             said = f"The model's file (hash {model.digest}) is not on this machine"
             missing = [f"{said}: choose it again."]
+    files = {d: store.model_file(d) for d in model.tensors}
+    missing += [f"Saved inputs (hash {d}) are not on this machine." for d in files if not files[d]]
+    state.tensor_paths = tuple(str(f) for f in files.values() if f is not None)
     if "history" not in state:
         state.history = {(t.request, n): t for n, t in enumerate(session.timings)}
     for path, key in _KEYS.items():
         value = get(session, path)
-        if value in (None, "") and path != "model.inputs":
+        if value in (None, "") and path not in ("model.inputs", "model.pins", "model.module"):
             state.pop(key, None)
         else:
             put(key, value)
-    put("keep_model", FILE if model.digest else model.name)
+    named = not model.digest and by_name(model.name)
+    put("keep_model", FILE if model.digest else NAMED if named else model.name)
+    if named:
+        name, _, changes = model.name.partition("?")
+        put("keep_name", name)
+        put(f"keep_changes_{name}", changes)
+        put("keep_random", bool(model.weights))
+    state.keep_piece_of = model.name, model.digest
     put("keep_mode", MODES[model.training])
     for name, size in (("batch", model.batch), ("tokens", model.tokens)):
         if size is not None and not model.digest:
@@ -161,6 +174,7 @@ def enter(session: Session) -> list[str]:
     for view in _VIEWS.get(session.look.tab, ()):
         select(view, session.look.selected)
     state.session = session
+    noting.entered()
     return missing
 
 
@@ -191,6 +205,11 @@ def current(screen: Screen) -> Session:
         source.dtype,
         source.training,
         source.gradient,
+        source.module,
+        source.call,
+        source.weights,
+        ", ".join(f"{n}={v}" for n, v in source.pins),
+        tuple(digest for _, digest in source.tensors),
     )
     by_hand = forced_by_hand(screen)
     tab = state.get("keep_tab") or Look.tab
@@ -238,10 +257,10 @@ def keep(screen: Screen) -> None:
         query |= _store(screen, session)
     said = {name: [value] if isinstance(value, str) else value for name, value in query.items()}
     if said != state.get(_WRITTEN):
-        state[_WRITTEN] = said
         others = {n: st.query_params.get_all(n) for n in st.query_params if not address.knows(n)}
         others.pop("session", None)
-        st.query_params.from_dict({**others, **query})
+        st.query_params.from_dict({**others, **query})  # the next run may cut this one short here
+        state[_WRITTEN] = said
 
 
 def _store(screen: Screen, session: Session) -> dict[str, str]:
@@ -257,6 +276,8 @@ def _store(screen: Screen, session: Session) -> dict[str, str]:
         try:
             if session.model.digest:
                 store.keep_model(screen.source.model, session.model.digest)
+            for tensors in screen.source.tensors:
+                store.keep_model(*tensors)
             store.put(ident, session, about(session))
         except EngineError as error:
             state.keep_failed = error
@@ -271,6 +292,8 @@ def about(session: Session) -> str:
     words = [sample.title if sample else model.name]
     if sample and model.batch not in (None, sample.default_batch):
         words.append(f"batch {model.batch}")
+    if model.module:
+        words.append(model.module)
     return ", ".join([*words, MODES[model.training].lower(), session.ir.capitalize()])
 
 

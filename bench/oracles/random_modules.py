@@ -1,6 +1,6 @@
 """Try random modules on an engine: right, refused, or wrong.
 
-    python bench/random_modules.py --engine relax --count 500 [--first 0]
+    python bench/oracles/random_modules.py --engine relax --count 500 [--first 0]
 
 The grammar and the judge are those of tests/both/against_pytorch/grammar.py. Prints each module
 that is not right and the fewest of its steps that are not, which steps are refused how often, and
@@ -16,7 +16,7 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/both/against_pytorch"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/both/against_pytorch"))
 
 from grammar import STEPS, RandomModule, fewest, verdict
 

@@ -1,6 +1,7 @@
 """Hold both engines against PyTorch's own database of operators: right, refused, or wrong.
 
-Run `python bench/operators.py` from the project's root; `--engine` and `--op` for a part of it.
+Run `python bench/oracles/operators.py` from the project's root; `--engine` and `--op` for a part
+of it.
 Every entry of `torch.testing._internal.common_methods_invocations.op_db` becomes a module that
 calls it on a few of its samples. It is traced, imported, built and run, and where the entry has
 autograd its gradient is taken, split, built and run, all in the way of `add_tvm_dispatch`. What
@@ -18,15 +19,14 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import multiprocessing
 import random
 import subprocess
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -37,17 +37,24 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-from relascope.core.errors import EngineError
-from relascope.engine.building.devices import default_target
+from judged import (
+    ROOT,
+    Row,
+    Tensors,
+    child,
+    differences,
+    failed,
+    read,
+    short,
+    silent,
+    target_of,
+    tried,
+)
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import Model, model_from_module, seeded
 from relascope.engine.registry import ENGINES
-
-ROOT = Path(__file__).resolve().parents[1]
-Row = dict[str, Any]
-Tensors = tuple[torch.Tensor, ...]
 
 PHASES = ("forward", "gradient", "file", "in place")
 """Of a live module its outputs, then its gradients; the outputs of its trace written to a file and
@@ -187,72 +194,6 @@ def _double(inputs: Tensors) -> Tensors:
     return tuple(t.double() if t.is_floating_point() else t for t in inputs)
 
 
-def differences(
-    ours: Tensors,
-    theirs: Tensors,
-    judge: Callable[[], Tensors],
-    tolerance: float,
-    names: Sequence[str] = (),
-    again: Callable[[], Tensors] | None = None,
-) -> str:
-    """In which way tensors differ from PyTorch's, in words; "" where they do not.
-
-    Args:
-        judge: PyTorch's own in float64; may raise.
-        tolerance: of a tensor's scale.
-        names: of the tensors.
-        again: PyTorch's own on inputs that are spread in memory, for which it takes its scalar code
-            in place of its vectors', and with its plain kernel of attention. They differ in what
-            they make of NaN, as in the gradients of hardtanh and elu: either counts.
-    """
-    if len(ours) != len(theirs):
-        return f"{len(ours)} tensors for {len(theirs)}"
-    found = []
-    for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        name = names[index] if names else str(index)
-        if a.shape != b.shape or a.dtype != b.dtype:
-            types = [f"{str(t.dtype)[6:]}{list(t.shape)}" for t in (a, b)]
-            found.append(f"{name}: {types[0]} for {types[1]}")
-            continue
-        off = _off(a, b, tolerance)
-        if not off.any():
-            continue
-        if b.is_floating_point():
-            try:
-                exact = judge()[index]
-                if exact.shape == b.shape:
-                    error = torch.nan_to_num((b - exact).abs(), nan=0.0, posinf=0.0)
-                    off &= _off(a.double(), exact, tolerance, 4 * float(error.max()))
-            except Exception:  # PyTorch has not everything in float64: then float32 decides
-                pass
-        if off.any() and again is not None and b.is_floating_point():
-            off &= _off(a, again()[index], tolerance)
-        if off.any():
-            at = off.flatten().nonzero().flatten()[:4].tolist()
-            pairs = ", ".join(
-                f"[{i}] {a.flatten()[i].item():.7g} for {b.flatten()[i].item():.7g}" for i in at
-            )
-            found.append(f"{name}: {int(off.sum())} of {off.numel()} off, {pairs}")
-    return "; ".join(found[:4])
-
-
-def _scale(tensor: torch.Tensor) -> float:
-    finite = tensor.double().abs().nan_to_num(nan=0.0, posinf=0.0)
-    return float(finite.max()) if tensor.numel() else 0.0
-
-
-def _off(a: torch.Tensor, b: torch.Tensor, tolerance: float, room: float = 0.0) -> torch.Tensor:
-    """Where tensors differ by more than a part of the scale and `room`, both allowed at once: an
-    exact result of nothing but zeros has no scale, and PyTorch's own error in float32 is the room.
-    """
-    if not b.is_floating_point():
-        return a != b
-    same = (a == b) | (a.isnan() & b.isnan())
-    finite = a.isfinite() & b.isfinite()
-    allowed = tolerance * (b.abs() + _scale(b)) + room
-    return ~(same | (finite & ((a - b).abs() <= allowed)))
-
-
 def _variants(inputs: Tensors, edges_too: bool) -> Iterator[tuple[str, Tensors]]:
     """The sample's values, and others for the same program."""
     yield "", inputs
@@ -316,7 +257,7 @@ def look(
         except NotCompared as why:
             yield {**base, "phase": phase, "verdict": "skipped", "message": str(why)}
         except Exception as error:
-            yield {**base, "phase": phase, **_failed(error)}
+            yield {**base, "phase": phase, **failed(error)}
 
 
 def _comparable(entry: Any, sample: Any, dtype: torch.dtype, in_place: bool = False) -> _Holder:
@@ -354,12 +295,12 @@ def _imported(backend: Any, target: str, module: _Holder, file: bool) -> tuple[M
     inputs: Tensors = module.part.tensors
     names = tuple(f"x{i}" for i in range(len(inputs)))
     source = ModelSource("operator", training=True)
-    model = model_from_module(module.train(), names, inputs, source, _silent)
+    model = model_from_module(module.train(), names, inputs, source, silent)
     if file:
         written = io.BytesIO()
         torch.jit.save(model.traced, written)
         read_again = torch.jit.load(io.BytesIO(written.getvalue()))
-        model = model_from_module(read_again, names, inputs, source, _silent)
+        model = model_from_module(read_again, names, inputs, source, silent)
     return model, LiveProgram(backend, model, ("min_cut", None), target)
 
 
@@ -411,26 +352,6 @@ def _hold(
     return differences(ours, theirs, judge, 10 * _TOLERANCE, named, None if own else again)
 
 
-def _failed(error: BaseException) -> Row:
-    """A refusal is a sentence of ours that names the operator; all else is a crash."""
-    if isinstance(error, EngineError):
-        ours = error.kind in ("operator", "pass", "input", "usage")
-        verdict = "refused" if ours and "fault of ours" not in error.hint else "crash"
-        about = {"where": error.where, "hint": error.hint, "kind": error.kind}
-        return {"verdict": verdict, "message": error.message[:600], **about}
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "relascope/" in f.filename and "site-packages" not in f.filename]
-    at = [f"{f.filename.rpartition('relascope/')[2]}:{f.lineno}" for f in own[-3:]]
-    lines = [x.strip() for x in str(error).splitlines() if x.strip()]
-    last = lines[-1] if lines else ""
-    return {
-        "verdict": "crash",
-        "message": f"{type(error).__name__}: {last}"[:600],
-        "at": " > ".join(at),
-        "deepest": f"{frames[-1].filename}:{frames[-1].lineno}",
-    }
-
-
 def _words(part: _Call) -> str:
     """The call with tensors as their types."""
     leaves = [
@@ -442,17 +363,13 @@ def _words(part: _Call) -> str:
     return ", ".join(words)[:300]
 
 
-def _silent(fraction: float, text: str) -> None:
-    """Nobody watches."""
-
-
 def _work(
+    phases: Sequence[str],
+    most: int,
     ir: str,
     target: str,
     names: list[str],
     skip: int,
-    phases: Sequence[str],
-    most: int,
     pipe: Connection,
 ) -> None:
     """In a child: look at entries, and send every row."""
@@ -467,74 +384,34 @@ def _work(
     pipe.close()
 
 
-def _target(ir: str, pipe: Connection) -> None:
-    pipe.send(default_target(load_engine(ir).describe().targets, torch.device("cpu")))
+def run(ir: str, names: list[str], work: Callable[..., None], write: Callable[[Row], None]) -> None:
+    """Look at entries in children, one after the other; what ends one is a crash of its sample.
 
-
-def run(
-    ir: str, names: list[str], phases: Sequence[str], most: int, write: Callable[[Row], None]
-) -> None:
-    """Look at entries in children, one after the other; what ends one is a crash of its sample."""
-    forking = multiprocessing.get_context("fork")
+    Args:
+        work: of a child: sends rows for the engine, target and names that it gets through a pipe,
+            without those of the first samples, of which it gets the number.
+    """
     load_engine(ir)
     torch.set_num_threads(1)
-    receive, send = forking.Pipe(False)
-    asking = forking.Process(target=_target, args=(ir, send))
-    asking.start()
-    target = receive.recv()
-    asking.join()
+    target = target_of(ir)
     rest, skip = list(names), 0
     while rest:
-        receive, send = forking.Pipe(False)
-        child = forking.Process(
-            target=_work, args=(ir, target, rest[:_PER_PROCESS], skip, phases, most, send)
-        )
-        child.start()
-        send.close()
+        own = partial(work, ir, target, rest[:_PER_PROCESS], skip)
         last: Row = {}
-        why = ""
-        try:
-            while True:
-                if not receive.poll(_PHASE_SECONDS):
-                    why = f"took longer than {_PHASE_SECONDS} s"
-                    break
-                row = receive.recv()
-                if row.get("end"):
+        for row in child(own, _PHASE_SECONDS):
+            if row.get("end"):
+                write(row)
+                rest.remove(row["op"])
+                skip, last = 0, {}
+            elif "died" not in row:
+                last = row
+                if "verdict" in row:
                     write(row)
-                    rest.remove(row["op"])
-                    skip, last = 0, {}
-                else:
-                    last = row
-                    if "verdict" in row:
-                        write(row)
-        except EOFError:
-            pass
-        if why:
-            child.kill()
-        child.join()
-        if child.exitcode and rest:
-            if not last or "verdict" in last:
-                last = {"op": rest[0], "phase": "", "index": last.get("index", skip), **last}
-            words = why or f"the process ended with {child.exitcode}"
-            write({**last, "verdict": "crash", "message": words})
-            skip = last["index"] + 1
-
-
-def read(path: Path) -> list[Row]:
-    """The rows of a file, as far as it is whole."""
-    rows: list[Row] = []
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                break
-    return rows
-
-
-def tried(path: Path) -> list[Row]:
-    """Those of its rows that have a verdict."""
-    return [r for r in read(path) if "verdict" in r]
+            elif rest:
+                if not last or "verdict" in last:
+                    last = {"op": rest[0], "phase": "", "index": last.get("index", skip), **last}
+                write({**last, "verdict": "crash", "message": row["died"]})
+                skip = last["index"] + 1
 
 
 def verdicts(rows: Iterable[Row], phase: str, dtype: str = "") -> dict[str, str]:
@@ -594,7 +471,7 @@ def page(rows: dict[str, list[Row]]) -> str:
     for ir, own in rows.items():
         for row in own:
             if row["verdict"] not in ("right", "skipped"):
-                reasons.setdefault(row["op"], f"{ir.title()}: {_short(row['message'])}")
+                reasons.setdefault(row["op"], f"{ir.title()}: {short(row['message'])}")
     lines = [_PAGE_HEAD, "| | " + " | ".join(f"{ir.title()}, {p}" for p, ir in columns) + " |"]
     lines.append("|---|" + "---:|" * len(columns))
     for verdict in ("right", "elements", "part", "refused", "wrong", "crash"):
@@ -629,16 +506,11 @@ def page(rows: dict[str, list[Row]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _short(message: str) -> str:
-    text = " ".join(message.split()).replace("|", "\\|")
-    return text if len(text) <= 90 else text[:89] + "…"
-
-
 _PAGE_HEAD = """# Operators
 
 What each engine does with the operators of PyTorch's own test database, each tried on a few of the
 samples that it has: imported, built, run, differentiated, and held against PyTorch.
-`python bench/operators.py --page` writes this page.
+`python bench/oracles/operators.py --page` writes this page.
 
 *right*: every sample gives PyTorch's numbers, shapes and dtypes, NaN and infinities too.
 *elements*: the same, and samples with a tensor that has no elements are refused, as both engines do
@@ -698,7 +570,8 @@ def main() -> int:
                 print(about, row.get("on", ""), row["verdict"], row["message"], row.get("at", ""))
 
         began = time.perf_counter()
-        run(ir, [n for n in names if n not in done], args.phase or PHASES, args.samples, write)
+        work = partial(_work, args.phase or PHASES, args.samples)
+        run(ir, [n for n in names if n not in done], work, write)
     rows = tried(path)
     summary(ir, rows)
     print(f"{ir}: {time.perf_counter() - began:.0f} s")

@@ -1,0 +1,82 @@
+"""Contenders beside PyTorch eager and what TVM built: torch.compile, and ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from relascope.core.errors import lines_of
+from relascope.engine.protocol.results import PYTORCH
+from relascope.engine.pytorch.baselines import onnx_runtime
+from relascope.engine.pytorch.model import Model, flat_tensors
+
+_TOLD: dict[str, dict[str, Any]] = {
+    "torch.compile": {},
+    "torch.compile, reduce-overhead": {"mode": "reduce-overhead"},
+}
+"""What torch.compile is told for those of `engine.protocol.times.BASELINES` that it stands for."""
+
+
+class CannotCompile(Exception):
+    """A contender does not take the model here; says why in a sentence."""
+
+
+def compiled(model: Model, name: str) -> Callable[..., Any]:
+    """The model's module under torch.compile, which compiles when it first runs, or exported to
+    ONNX Runtime.
+
+    Args:
+        name: in `engine.protocol.times.BASELINES`.
+
+    Raises:
+        CannotCompile: the model is TorchScript, which is compiled already; or ONNX Runtime is not
+            installed, or runs no such model.
+    """
+    if model.against != PYTORCH:
+        raise CannotCompile("the program came without PyTorch")
+    if name not in _TOLD:
+        return _exported(model)
+    if isinstance(model.module, torch.jit.ScriptModule):
+        raise CannotCompile("it is a TorchScript file, and torch.compile takes Python modules")
+    made: Callable[..., Any] = torch.compile(model.module, **_TOLD[name])
+    return made
+
+
+def _exported(model: Model) -> Callable[..., Any]:
+    if model.source.training:
+        raise CannotCompile("it has no gradient, and this model is trained")
+    if model.device.type != "cpu":
+        raise CannotCompile("it runs on the CPU here")
+    if not onnx_runtime.is_installed():
+        raise CannotCompile("it is not installed: pip install relascope[onnxruntime]")
+    try:
+        return onnx_runtime.exported(model.module, model.inputs)
+    except Exception as error:  # of the exporter, its package that is missing, or the runtime
+        lines = lines_of(error)
+        said = lines[0].rstrip(".") if lines else type(error).__name__
+        raise CannotCompile(f"the model cannot be exported to it: {said[:300]}") from error
+
+
+def first_run(run: Callable[[], object]) -> None:
+    """Have it compile.
+
+    Raises:
+        CannotCompile: it failed; with the first line of what it said.
+    """
+    try:
+        run()
+    except Exception as error:  # a compiler that is missing, an operator: whatever it is, is told
+        raise CannotCompile(lines_of(error)[0]) from error
+
+
+def error_of(model: Model, module: Callable[..., Any]) -> float | None:
+    """The largest difference of its outputs to eager's, both in inference; None in training,
+    where each draws dropout of its own."""
+    if model.source.training:
+        return None
+    with torch.no_grad():
+        theirs = flat_tensors(module(*model.inputs))
+    pairs = zip(theirs, model.forward(), strict=True)
+    return max(float((a.double() - b.double()).abs().max()) for a, b in pairs if a.numel())

@@ -1,0 +1,98 @@
+"""ONNX Runtime, where it is installed: what an ONNX model's numbers are held against, and a rival.
+
+It runs on the CPU, with PyTorch's number of threads, which rest where no run of it goes on.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+NAME = "ONNX Runtime"
+
+
+def is_installed() -> bool:
+    """Whether the package onnxruntime can be imported."""
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def session(model: bytes) -> Any:
+    """A session that runs a model.
+
+    Args:
+        model: a ModelProto, serialized, with all its data inside.
+
+    Raises:
+        Exception: it does not take the model; onnxruntime's own errors have no common base.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
+    options.log_severity_level = 4
+    # Its threads would spin into the runs of those that are timed in turn with it.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def runner(
+    model: bytes, names: Sequence[str]
+) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
+    """What runs a model on inputs by name.
+
+    Args:
+        names: of the inputs in the model, in the order of the mapping's values.
+
+    Raises:
+        Exception: as `session`.
+    """
+    made = session(model)
+    taken = {i.name for i in made.get_inputs()}  # inputs that nothing reads may be gone
+
+    def run(values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        given = dict(zip(names, values.values(), strict=True))
+        return list(made.run(None, {n: v for n, v in given.items() if n in taken}))
+
+    return run
+
+
+def exported(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Callable[..., Any]:
+    """A module as ONNX Runtime runs it: from tensors to a tuple of tensors.
+
+    Raises:
+        Exception: PyTorch cannot export the module, or ONNX Runtime does not take it.
+    """
+    with (
+        warnings.catch_warnings(),
+        redirect_stdout(io.StringIO()),
+        tempfile.TemporaryDirectory(prefix="relascope-") as folder,
+    ):
+        warnings.simplefilter("ignore")
+        if isinstance(module, torch.jit.ScriptModule):
+            written = Path(folder, "model.onnx")
+            torch.onnx.export(module, inputs, written, dynamo=False, opset_version=18)
+            model = written.read_bytes()
+        else:
+            program = torch.onnx.export(module, inputs, dynamo=True, verbose=False)
+            assert program is not None
+            model = program.model_proto.SerializeToString()
+    made = session(model)
+    names = [i.name for i in made.get_inputs()]
+
+    def run(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values = dict(zip(names, (t.detach().numpy() for t in given), strict=True))
+        return tuple(torch.from_numpy(a) for a in made.run(None, values))
+
+    return run

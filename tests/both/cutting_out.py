@@ -1,0 +1,137 @@
+"""A submodule that is cut out of a model, beside the same module cut out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import BertConfig
+from transformers.models.bert.modeling_bert import BertModel
+
+from progress import quiet
+from quick import QUICK
+from relascope.engine.in_process import load_engine
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import Opened
+from relascope.engine.server.session import PipelineSession
+from relascope.passes.catalogue import default_pipeline
+from relascope.samples import build
+from relascope.samples.weights import stir
+
+PATH = "encoder.layer.3"
+
+
+class ByHand(nn.Module):
+    """A layer with its two tensors, as a person would write it."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, hidden: torch.Tensor, mask: torch.Tensor) -> Any:
+        made = self.layer(hidden, mask)
+        return made[0] if isinstance(made, tuple) else made
+
+
+def small_bert() -> Opened:
+    """A BERT of four layers of width 32."""
+    config = BertConfig(
+        hidden_size=32,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        intermediate_size=64,
+        vocab_size=50,
+        attn_implementation="eager",
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        module = BertModel(config).eval()
+        stir(module)
+        inputs = torch.randint(50, (2, 5)), torch.tensor([[1, 1, 1, 1, 0]] * 2)
+    return Opened(module, ("input_ids", "attention_mask"), inputs)
+
+
+def whole_bert() -> Opened:
+    """The sample."""
+    module, inputs = build("bert")
+    return Opened(module, ("input_ids", "attention_mask"), inputs)
+
+
+def agrees(ir: str, opened: Opened) -> None:
+    """Check that both ways to cut a layer out say the same of it, to the last bit."""
+    seen: list[Any] = []
+    layer: Any = opened.module.get_submodule(PATH)
+    hook = layer.register_forward_pre_hook(
+        lambda _, args, named: seen.append((*args, *named.values())), with_kwargs=True
+    )
+    with torch.no_grad():
+        opened.module(*opened.inputs)
+    hook.remove()
+    tensors = tuple(v.clone() for v in seen[0] if isinstance(v, torch.Tensor))
+    by_hand = Opened(ByHand(layer).eval(), ("hidden_states", "attention_mask"), tensors)
+
+    backend, answers = load_engine(ir), []
+    whole = ModelSource("bert")
+    for source, given in ((replace(whole, module=PATH), opened), (whole, by_hand)):
+        session = PipelineSession(backend)
+        session._opened.get(whole, lambda given=given: given)  # type: ignore[misc]
+        info = session.load(source, progress=quiet)
+        request = BuildRequest(source, default_pipeline(ir, False), QUICK)
+        found = session.check(request, progress=quiet)
+        types = [t for _, t in info.arguments]
+        answers.append((found, types, info.graph.operators, info.parameters))
+    assert answers[0] == answers[1]
+    ((output,), *_) = answers[0]
+    assert output.max_rel < 1e-4
+
+
+class Net(nn.Module):
+    """Has something of each that an import changes, drops or moves out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.unread = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.dropout = nn.Dropout()
+        self.register_buffer("shift", torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.dropout(self.linear(x)).contiguous()
+        x.add_(self.shift)
+        return torch.logaddexp(x, x).view(x.size(0), 2, 2)
+
+
+def check_import(ir: str) -> None:
+    """Check what is listed of an import, and that what has nodes names them."""
+    session = PipelineSession(load_engine(ir))
+    opened = Opened(Net().eval(), ("x",), (torch.randn(2, 4),))
+    session._opened.get(ModelSource("mlp"), lambda: opened)
+    info = session.load(ModelSource("mlp"), progress=quiet)
+    found = {(c.kind, c.operator): c for c in info.changes}
+    counts = {key: c.count for key, c in found.items()}
+    # Relay has an operator for a dropout that is off.
+    dropout = {("dropped", "aten::dropout"): 1} if ir == "relax" else {}
+    assert counts == dropout | {
+        ("changed", "aten::add_"): 1,
+        ("changed", "aten::logaddexp"): 1,
+        ("dropped", "aten::contiguous"): 1,
+        ("dropped", "aten::size"): 1,
+        ("dropped", "aten::Int"): 1,
+        ("dropped", "unread.weight, …"): 2,
+        ("externalised", "linear.weight, …"): 2,
+        ("externalised", "shift"): 1,
+    }
+    by_id = info.graph.by_id
+    added = found["changed", "aten::add_"]
+    assert added.became == {"add": 1} and by_id[added.nodes[0]].op == "add"
+    assert "in place" in added.what
+    composed = found["changed", "aten::logaddexp"]
+    assert len(composed.nodes) > 1 and sum(composed.became.values()) == len(composed.nodes)
+    assert {by_id[i].source for i in composed.nodes} == {"aten::logaddexp"}
+    assert [by_id[i].name for i in found["externalised", "shift"].nodes] == ["shift"]
+    assert found["dropped", "unread.weight, …"].modules == ("unread",)
+    assert not found["dropped", "aten::size"].nodes
+    (before,) = found["dropped", "aten::contiguous"].nodes  # what stands in its place
+    assert by_id[before].source == ("aten::linear" if ir == "relax" else "aten::dropout")
