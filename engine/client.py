@@ -537,7 +537,7 @@ class _Engine:
             return True
         try:
             child.had_run_out = out_of_memory()
-            child.conn.send((job._number, job.method, job._payload, self.crossed))
+            child.conn.send((job._number, job.method, job._payload, self.crossed, not job.own))
             unit, began, had = None, 0.0, 0
             since, waits, halt = time.monotonic(), "", 0.0
             while True:
@@ -700,7 +700,7 @@ class Standby:
                 len(calls),
             )
             for method, arguments in calls:
-                self._child.conn.send((0, method, pickle.dumps((arguments, {})), {}))
+                self._child.conn.send((0, method, pickle.dumps((arguments, {})), {}, True))
 
     def take(self, ir: str, session: str | None) -> _Child | None:
         """The process, for an engine that needs one; None where there is none for it."""

@@ -30,7 +30,11 @@ KINDS = {"start": 180.0, "import": 900.0, "passes": 3600.0, "build": 7200.0, "tu
 _IDLE = 60.0  # s
 
 _PASSES = "describe target example step graph_after text split kernels torch_saved"
-_KINDS = {"load": "import", "tune": "tune", **dict.fromkeys(_PASSES.split(), "passes")}
+_KINDS = {
+    **dict.fromkeys(("load", "modules", "models", "inputs"), "import"),
+    "tune": "tune",
+    **dict.fromkeys(_PASSES.split(), "passes"),
+}
 
 
 def kind_of(method: str) -> str:

@@ -5,8 +5,9 @@ holds, one at a time and in order. The main thread only reads the socket, so tha
 parent is noticed in the middle of any work; the work is done in a thread with a large stack, for
 TVM's C++ visitors recurse over the graph and deep graphs overflow the usual eight megabytes.
 
-What travels to here, pickled, is `(id, method, payload, crossed)` with a payload of pickled `(args,
-kwargs)` and the units that crossed a limit. From here, as `engine.wire` has it, come
+What travels to here, pickled, is `(id, method, payload, crossed, waits)` with a payload of pickled
+`(args, kwargs)`, the units that crossed a limit, and whether it waits for an engine that is timing,
+which is not so of what the client asks again by itself. From here, as `engine.wire` has it, come
 `("begun", id)` when the session sets to work, `("progress", id, fraction, text)`, `("waits", id,
 for what)` with "" when it waits no more and `("unit", id, unit or None)`, then `("result", id,
 value)`, `("error", id, EngineError)`, or, when the session itself could not be made, `("gone", id,
@@ -43,7 +44,7 @@ from relascope.passes.catalogue.user import enter_named
 STACK_BYTES = 1 << 30  # of address space: only what is used takes memory
 _WHEN_PARENT_ENDS = 1  # PR_SET_PDEATHSIG
 
-_Request = tuple[int, str, bytes, dict[Unit, EngineError]]
+_Request = tuple[int, str, bytes, dict[Unit, EngineError], bool]
 
 
 def main() -> None:
@@ -119,10 +120,10 @@ class _Worker:
     def run(self) -> None:
         try:
             while True:
-                call, method, payload, WATCHED.crossed = self.requests.get()
+                call, method, payload, WATCHED.crossed, waits = self.requests.get()
                 WATCHED.tell = partial(self.send, "unit", call)
                 TURNS.tell = partial(self.send, "waits", call)
-                with beside():
+                with beside(waits):
                     what, value = self.answer(call, method, payload)
                 self.send(what, call, value)
                 if what == "gone":

@@ -43,8 +43,12 @@ class Engine(Protocol):
     def program(self, mod: Any, parameters: Values, inputs: Sequence[str], outputs: int) -> Any:
         """A module as passes take it."""
 
-    def runner(self, mod: Any, values: Values, target: str) -> Runner:
-        """Build a module's "main" and put its arguments in place."""
+    def runner(self, mod: Any, values: Values, target: str, optimised: bool = True) -> Runner:
+        """Build a module's "main" and put its arguments in place.
+
+        Args:
+            optimised: as TVM does by default; else operator by operator, as the module says.
+        """
 
 
 @dataclass(frozen=True)

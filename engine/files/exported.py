@@ -16,6 +16,7 @@ from typing import Any
 from relascope.core.errors import EngineError
 from relascope.engine.files.archive import Archive
 from relascope.engine.files.operators import allowed
+from relascope.engine.protocol.results import OpenSize
 
 PROGRAM = "models/model.json"
 _MEMBERS = re.compile(
@@ -41,6 +42,7 @@ _OPERATOR = re.compile(
 _ATEN = re.compile(r"torch\.ops\.aten\.(\w+)\.\w+", re.ASCII)
 
 _SYMBOL = re.compile(r"[a-z]{1,4}\d{1,9}")
+_PLAIN = re.compile(r"([a-z]{1,4}\d{1,9})|Symbol\('([a-z]{1,4}\d{1,9})'[^()]*\)")
 _FUNCTION_NAMES = """
     FloorDiv ModularIndexing Where PythonMod Mod CleanDiv CeilToInt FloorToInt CeilDiv FloatTrueDiv
     IntTrueDiv TruncToFloat TruncToInt RoundToInt RoundDecimal ToFloat Identity Max Min Abs Eq Ne Lt
@@ -159,6 +161,36 @@ def check_program(archive: Archive) -> None:
     for member in archive.sizes:
         if member.endswith(".json") and not member.startswith("extra/"):
             _check_json(archive, member)
+
+
+def open_sizes(archive: Archive) -> dict[str, OpenSize]:
+    """The symbols of a checked program: each with the example's size, and the least and greatest
+    that the program takes, of which no tensor has no element.
+
+    Raises:
+        EngineError: kind "file"; ranges are no numbers.
+    """
+    program = json.loads(archive.text(PROGRAM))
+    sizes: dict[str, int] = {}
+    todo = [program]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            text, hint = one.get("expr_str"), one.get("hint")
+            found = _PLAIN.fullmatch(text) if isinstance(text, str) else None
+            if found and isinstance(hint, dict) and type(hint.get("as_int")) is int:
+                sizes[found[1] or found[2]] = hint["as_int"]
+        if isinstance(one, dict | list):
+            todo += one.values() if isinstance(one, dict) else one
+    found_sizes = {}
+    for symbol, ends in (program.get("range_constraints") or {}).items():
+        low, high = ends.get("min_val"), ends.get("max_val")
+        if not all(end is None or type(end) is int for end in (low, high)):
+            raise archive.refused(PROGRAM, f"has a range of {symbol[:40]} that is no numbers")
+        least, most = max(low or 1, 1), high if high is None or high < 2**60 else None
+        size = max(sizes.get(symbol, least), least)
+        found_sizes[symbol] = OpenSize(symbol, min(size, most or size), least, most)
+    return found_sizes
 
 
 def _check_json(archive: Archive, member: str) -> None:

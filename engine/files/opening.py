@@ -18,7 +18,7 @@ SECONDS, MEMORY = "RELASCOPE_OPEN_SECONDS", "RELASCOPE_OPEN_MEMORY"
 
 
 @contextmanager
-def opening(path: Path, *about: object) -> Iterator[None]:
+def opening(path: Path, *about: object, size: int | None = None) -> Iterator[None]:
     """Read and first run a file within limits.
 
     By itself a file has 7 s and 1 GiB, and more as it is larger. The time is watched by
@@ -27,11 +27,12 @@ def opening(path: Path, *about: object) -> Iterator[None]:
 
     Args:
         about: tells this opening from others.
+        size: in bytes, of what is no file.
 
     Raises:
         EngineError: of the block; kind "file" for everything else that is raised in it.
     """
-    has = os.path.getsize(path)
+    has = os.path.getsize(path) if size is None else size
     seconds = float(os.environ.get(SECONDS) or 7 + has / (20 * MIB))
     memory = int(float(os.environ.get(MEMORY) or 0) * MIB) or 1024 * MIB + 6 * has
     watched = limited(f"Opening {path.name}", path.name, "file", *about, seconds=seconds)

@@ -19,6 +19,7 @@ from relascope.core.graph import Graph, Kind
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS, ModelSource
 from relascope.passes.catalogue import info
@@ -112,8 +113,8 @@ def judged(
     found = ask("check", request(source))
     if not any(map(limit.over, found)):
         return Judged("right", found, limit)
-    if source.dtype != DTYPES[0]:
-        return Judged("wrong", found, limit)
+    if source.dtype != DTYPES[0] or ask("load", source).against != PYTORCH:
+        return Judged("wrong", found, limit)  # a program without PyTorch has one precision
     double, wider = replace(source, dtype=DTYPES[1]), given.limit(DTYPES[1])
     wrong = any(map(wider.over, ask("check", request(double))))
     return Judged("wrong" if wrong else "rounding", found, limit)

@@ -19,7 +19,7 @@ from relascope.engine.measure.memory import torch_peak, waiting
 from relascope.engine.protocol.accuracy import Comparison, Spread
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.times import TimeResult, TimeRow
-from relascope.engine.pytorch.compile import CannotCompile, compiled, error_of, first_run
+from relascope.engine.pytorch.baselines.compile import CannotCompile, compiled, error_of, first_run
 from relascope.engine.pytorch.model import Model
 
 
@@ -79,7 +79,7 @@ def values_for(model: Model, program: Any) -> dict[str, torch.Tensor]:
 def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
     """Run once under the source's seed; compare outputs, changed buffers and gradients."""
     model = built.model
-    progress(0.0, "running PyTorch")
+    progress(0.0, f"running {model.against}")
     expected = {f"output {i}": t for i, t in enumerate(model.forward())}
     expected.update({f"updated {n}": t for n, t in model.updated(built.program.updates).items()})
     if built.step.has_backward:
@@ -195,15 +195,15 @@ def measure(
     for index, phase in enumerate(phases):
         share = (1 - start) / len(phases)
         backward = phase == "forward_backward"
-        runs = {"pytorch eager": model.eager(backward)}
+        runs = {model.baseline: model.eager(backward)}
         runs |= {c.what: _run(c.built, backward) for c in ours}
         runs |= {n: model.eager(backward, module) for n, module in modules.items()}
         step = part(progress, start + share * index, start + share * (index + 1))
         said = partial(_saying, step, phase.replace("_", " and "))
         measured = timing.interleave(runs, repeats, waiting(model.device), said)
         peaks = {name: torch_peak(run, model.device) for name, run in runs.items()}
-        eager = measured["pytorch eager"]
-        rows.append(timing.row("pytorch eager", phase, eager, None, None, peaks["pytorch eager"]))
+        eager, name = measured[model.baseline], model.baseline
+        rows.append(timing.row(name, phase, eager, None, None, peaks[name]))
         for one in ours:
             built, found = one.built, compared[one.what]
             counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
@@ -219,7 +219,7 @@ def measure(
             rows.append(timing.row(name, phase, measured[name], eager, error, peaks[name], **known))
     where = timing.machine(), ours[0].target, torch.get_num_threads()
     found, notes = compared[ours[0].what], [*notes, *timing.unsteady(rows)]
-    return TimeResult(*where, tuple(rows), found, first.seconds, tuple(notes))
+    return TimeResult(*where, tuple(rows), found, first.seconds, tuple(notes), model.against)
 
 
 def _saying(progress: Progress, words: str, fraction: float, text: str) -> None:

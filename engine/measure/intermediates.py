@@ -30,7 +30,8 @@ from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Function
 from relascope.engine.measure.compare import Built, comparison, gradient_floor, scale_of
 from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
-from relascope.engine.pytorch.model import Model, tensor_type
+from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.reference import Reference
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from relascope.engine.measure.compare import Built, compare
 from relascope.engine.measure.memory import waiting
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
 from relascope.engine.protocol.session import Progress, part
-from relascope.engine.pytorch.model import tensor_type
+from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.turns import alone
 from relascope.passes.cost import known_flops, reads
 from relascope.passes.peak_memory import plan

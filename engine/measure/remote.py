@@ -175,4 +175,6 @@ def measure_remote(
         "Errors are of a run there on the same inputs, against PyTorch here."
     )
     where, notes = f"{fleet.key} at {fleet.tracker}", (note, *timing.unsteady(rows))
-    return TimeResult(where, target, threads, tuple(rows), comparisons, built.seconds, notes)
+    return TimeResult(
+        where, target, threads, tuple(rows), comparisons, built.seconds, notes, built.model.against
+    )

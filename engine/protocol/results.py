@@ -3,10 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, TensorType
 from relascope.engine.protocol.source import ModelSource
+
+
+@dataclass(frozen=True)
+class ImportChange:
+    """Something that an import did beside writing each operator as TVM's.
+
+    Args:
+        kind: in `KINDS`: "externalised" is what became an argument or a result of the program.
+        what: it was, in words.
+        operator: PyTorch's, or the name of the first tensor.
+        count: of operators or tensors.
+        nodes: ids of the nodes of the imported graph that came of it, or whose results stand in
+            its place; empty where there are none.
+        modules: paths of the modules that it was in.
+        became: how often each operator came of it.
+    """
+
+    KINDS: ClassVar[tuple[str, ...]] = ("changed", "dropped", "externalised")
+
+    kind: str
+    what: str
+    operator: str
+    count: int
+    nodes: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    became: dict[str, int] = field(default_factory=dict)
+
+
+PYTORCH = "PyTorch"
+"""What numbers are held against where a model is PyTorch's."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +51,10 @@ class ModelInfo:
         input_count: how many of `arguments` are inputs.
         seconds: what tracing and importing took.
         notes: sentences a person should read (what the import changed or left out).
+        calls: of a submodule, how often the whole model calls it.
+        changes: what the import did, by kind.
+        against: who its numbers are held against, as that stands behind "against": PyTorch, or the
+            imported program itself where there is no PyTorch behind it.
     """
 
     source: ModelSource
@@ -29,6 +64,82 @@ class ModelInfo:
     input_count: int
     seconds: float
     notes: tuple[str, ...] = ()
+    calls: int = 1
+    changes: tuple[ImportChange, ...] = ()
+    against: str = PYTORCH
+
+
+@dataclass(frozen=True)
+class OpenSize:
+    """A size that an exported program leaves open.
+
+    Args:
+        symbol: what the program calls it.
+        size: the example's, or the one that is chosen.
+        least, most: what the program takes; None where it has no end.
+        places: dimensions of inputs that have it: "x.0", or "x.0 = 2*s77".
+    """
+
+    symbol: str
+    size: int
+    least: int
+    most: int | None
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """What a model's inputs are, without importing it.
+
+    Args:
+        inputs: each as `engine.protocol.source.parse_inputs` reads it, with the range that is drawn
+            for integers.
+        says: of each, where its values come from.
+        sizes: those that an exported program leaves open.
+    """
+
+    inputs: tuple[str, ...]
+    says: tuple[str, ...]
+    sizes: tuple[OpenSize, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModuleRow:
+    """A module of a model, as one run of the whole sees it.
+
+    Args:
+        path: "" of the whole.
+        kind: its class.
+        parameters: number of parameter elements, those of its submodules included.
+        calls: how often it runs; 0 where nothing calls its forward().
+        inputs, outputs: types of the tensors of its first call.
+        seconds: of all its calls together, its submodules included; None where there is none.
+    """
+
+    path: str
+    kind: str
+    parameters: int
+    calls: int
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A model that can be opened by its name.
+
+    Args:
+        name: as `ModelSource.model` has it.
+        kind: its class, or the library that makes it.
+        parameters: number of parameter elements; None where they were not or cannot be counted.
+        weights: whether its weights are on this machine.
+    """
+
+    name: str
+    kind: str
+    parameters: int | None
+    weights: bool
 
 
 @dataclass(frozen=True)

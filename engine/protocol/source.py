@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from dataclasses import dataclass
+import tarfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relascope.core.errors import EngineError
@@ -12,12 +15,42 @@ from relascope.core.graph import TensorType
 
 _DTYPES = "float16, float32, float64, bfloat16, int8, uint8, int16, int32, int64, bool"
 _INPUT = re.compile(
-    r"(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<shape>\d+(?:\s*x\s*\d+)*|scalar)"
-    r"\s*(?::\s*(?P<dtype>\w+))?"
+    r"(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<shape>\d{1,18}(?:\s*x\s*\d{1,18})*|scalar)"
+    r"\s*(?::\s*(?P<dtype>\w+))?\s*(?::\s*(?P<least>-?\d{1,19})\s*\.\.\s*(?P<most>-?\d{1,19}))?",
+    re.ASCII,
 )
+_PIN = re.compile(r"([A-Za-z_]\w*(?:\.\d+)?)\s*=\s*(\d{1,18})", re.ASCII)
+_SET = re.compile(r"set([1-9]\d{0,3})")
 INPUTS = ("sample", "normal", "large", "tiny", "cancelling", "edges")
 """Kinds of values that a model's inputs may have: the sample's own, or others of its types."""
 EXAMPLE = "1x14x768:float32, 1x1x1x14"
+CODE = "python"
+"""Where a model's name begins so, a person's own code makes it, which is run as theirs."""
+_LIBRARY = re.compile(r"(hf|torchvision|timm):")
+_LINKED = re.compile(
+    r"(hf|torchvision|timm):[A-Za-z0-9][\w-]*(\.[\w-]+)*(/\w[\w-]*(\.[\w-]+)*)?(\?[\w.=&,\[\]-]*)?"
+)
+
+
+def by_name(model: str) -> bool:
+    """Whether a model that is no sample has a name, such as `hf:bert`, and is no file."""
+    return bool(_LIBRARY.match(model)) or model.startswith(f"{CODE}:")
+
+
+def linkable(model: str) -> bool:
+    """Whether it is a name that a link or a session may say: neither a path nor anybody's code."""
+    return bool(_LINKED.fullmatch(model))
+
+
+@dataclass(frozen=True, slots=True)
+class InputType(TensorType):
+    """The type of an input of integers, and the least and the greatest that are drawn for it."""
+
+    least: int = 0
+    most: int = 1
+
+    def __str__(self) -> str:
+        return f"{TensorType.__str__(self)} {self.least}..{self.most}"
 
 
 def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
@@ -26,7 +59,8 @@ def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
     Args:
         text: one `name=shape:dtype` an input, separated by commas, semicolons or line ends. The
             name may be left out, and so may the dtype (float32). A shape is sizes joined by `x`,
-            or `scalar`: `ids=1x14:int64, 1x14x768`.
+            or `scalar`: `ids=1x14:int64, 1x14x768`. Integers may have a range, both ends of which
+            are drawn: `ids=1x14:int64:0..30521`.
 
     Returns:
         (name, type) an input, the name "" where none was given; empty for an empty text.
@@ -49,8 +83,82 @@ def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
         name = match["name"] or ""
         if name and any(name == other for other, _ in result):
             raise EngineError("input", f"Two inputs are called {name!r}.", item, "Name each once.")
-        result.append((name, TensorType(sizes, dtype)))
+        kind = TensorType(sizes, dtype)
+        if match["least"]:
+            bits = re.search(r"\d+$", dtype) if "int" in dtype else None
+            least, most = int(match["least"]), int(match["most"])
+            if bits is None:
+                raise EngineError("input", f"{dtype} is no integer: it has no range.", item)
+            low, high = (0, 255) if dtype == "uint8" else _bounds(int(bits[0]))
+            if not low <= least <= most <= high:
+                message = f"{least}..{most} is no range of {dtype}."
+                raise EngineError("input", message, item, f"{low}..{high} is the widest.")
+            kind = InputType(sizes, dtype, least, most)
+        result.append((name, kind))
     return tuple(result)
+
+
+def _bounds(bits: int) -> tuple[int, int]:
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - (2 if bits == 64 else 1)  # one past it is drawn to
+
+
+def input_text(name: str, kind: TensorType) -> str:
+    """An input's type as `parse_inputs` reads it; unknown dimensions stand as they are called."""
+    shape = "x".join(map(str, kind.shape)) or "scalar"
+    drawn = f":{kind.least}..{kind.most}" if isinstance(kind, InputType) else ""
+    return f"{name}{'=' if name else ''}{shape}:{kind.dtype}{drawn}"
+
+
+def parse_pins(text: str) -> tuple[tuple[str, int], ...]:
+    """Read the sizes of dimensions that a program leaves open.
+
+    Args:
+        text: `s77=4` of a symbol or `x.0=4` of an input's dimension, separated by commas,
+            semicolons or line ends.
+
+    Raises:
+        EngineError: kind "input"; an item cannot be read, or a name stands twice.
+    """
+    found: dict[str, int] = {}
+    for item in filter(None, (part.strip() for part in re.split(r"[,;\n]", text))):
+        match = _PIN.fullmatch(item)
+        if match is None or match[1] in found:
+            message = f"Cannot read the size {item[:80]!r}."
+            if match is not None:
+                message = f"Two sizes are given for {match[1]}."
+            hint = "Write x.0=4 for dimension 0 of the input x, or a symbol's name: s77=4."
+            raise EngineError("input", message, item[:80], hint)
+        found[match[1]] = int(match[2])
+    return tuple(found.items())
+
+
+def inputs_known(source: ModelSource) -> tuple[str, ...]:
+    """Kinds of inputs that a run of a model may have: `INPUTS`, then its saved sets but the first,
+    which is the sample."""
+    return INPUTS + tuple(f"set{i}" for i in range(2, len(source.tensors) + 1))
+
+
+def set_of(values: str) -> int:
+    """Which saved set a kind of inputs is, from 1; 0 where it is none."""
+    match = _SET.fullmatch(values)
+    return int(match[1]) if match else 0
+
+
+def with_tensors(source: ModelSource, paths: Iterable[str | Path]) -> ModelSource:
+    """A source on saved tensors.
+
+    Args:
+        paths: of files, each a set (`engine.files.tensors`).
+
+    Raises:
+        EngineError: kind "file"; there is no such file.
+    """
+    files = [Path(p) for p in paths]
+    if missing := [f for f in files if not f.is_file()]:
+        message = f"There is no file {str(missing[0])!r}."
+        hint = "Give one written by numpy.save, numpy.savez, safetensors or torch.save."
+        raise EngineError("file", message, str(missing[0]), hint)
+    return replace(source, tensors=tuple((str(f.resolve()), file_digest(f)) for f in files))
 
 
 def source_from_file(
@@ -60,14 +168,16 @@ def source_from_file(
     seed: int = 0,
     training: bool = False,
     dtype: str = "float32",
+    pins: str = "",
 ) -> ModelSource:
-    """Describe a TorchScript file as a source.
+    """Describe a TorchScript file or an exported program as a source.
 
     Args:
-        path: of a file written by `torch.jit.save`.
+        path: of a file written by `torch.jit.save` or `torch.export.save`.
         inputs_text: types of its inputs, as `parse_inputs` reads them; "" to use those that the
             file records.
         seed, training, dtype: as in `ModelSource`.
+        pins: sizes, as `parse_pins` reads them.
 
     Raises:
         EngineError: kind "file" where there is no such file; kind "input" for a text that cannot
@@ -78,7 +188,30 @@ def source_from_file(
         hint = "Give a sample's name, or the path of a trace written by torch.jit.save."
         raise EngineError("file", f"There is no file {str(path)!r}.", str(path), hint)
     about = seed, training, dtype, parse_inputs(inputs_text), file_digest(file)
-    return ModelSource(str(file.resolve()), None, None, *about)
+    return ModelSource(str(file.resolve()), None, None, *about, pins=parse_pins(pins))
+
+
+def bundled(paths: Sequence[str | Path], folder: str | Path) -> Path:
+    """One archive of a program's file and the file of its parameters, which is opened as one.
+
+    Args:
+        folder: where it is put, by the first file's name.
+
+    Raises:
+        EngineError: kind "file"; one is not there, or cannot be read.
+    """
+    made = Path(folder) / f"{Path(paths[0]).name}.tar"
+    with tarfile.open(made, "w") as archive:
+        for index, path in enumerate(map(Path, paths)):
+            try:
+                member = tarfile.TarInfo(f"{index}-{path.name}")
+                with path.open("rb") as file:
+                    member.size = os.fstat(file.fileno()).st_size
+                    archive.addfile(member, file)
+            except OSError as wrong:
+                message = f"{path.name} cannot be read: {wrong.strerror}."
+                raise EngineError("file", message, str(path)) from wrong
+    return made
 
 
 def file_digest(path: Path) -> str:
@@ -95,17 +228,29 @@ class ModelSource:
     """Which model, with which inputs: everything needed to load it again from nothing.
 
     Args:
-        model: a sample's name, or the path of a TorchScript trace.
-        batch, tokens: sizes of a sample's inputs; None means the sample's own default.
+        model: a sample's name; the path of a file; or a name as `by_name` knows it: `hf:NAME` with
+            a type, a class or a cached name of transformers or the path of a folder, then changes
+            of settings such as `?num_hidden_layers=2`; `torchvision:NAME`; `timm:NAME`; or
+            `python:PATH:FUNCTION`.
+        batch, tokens: sizes of a model's inputs; None means the model's own default.
         seed: seeds the random weights, the inputs, the dropout masks and grad_out.
         training: train mode, with dropout, and with gradients.
         dtype: "float32" or "float64", of the parameters and the floating inputs.
-        inputs: for a file, the (name, type) of each input; a name may be empty.
+        inputs: for a file, the (name, type) of each input; a name may be empty. Inputs that the
+            file records may be left out.
         digest: for a file, a hash of its bytes, so that another file at the same path is another
             source. `engine.protocol.source.source_from_file` fills it in.
         gradient: whose gradient, in training: "tvm" takes it by passes over the imported forward;
             "pytorch" imports forward and backward together, as PyTorch's autograd records them.
-        values: in `INPUTS`, of the inputs of a run. What is imported and built is the same for all.
+        values: in `inputs_known`, of the inputs of a run. What is imported and built is the same
+            for all.
+        module: path of the submodule that is looked at alone, on the inputs that it gets when the
+            whole model runs; "" for the whole.
+        call: which of its calls, 1 the first.
+        weights: of a model by its name: "" for those that are on this machine, or "random".
+        pins: sizes of dimensions that an exported program leaves open, by a symbol's name or an
+            input's dimension (`x.0`); where there is none, the example's own.
+        tensors: (path, digest) of files of saved inputs, each a set; the first is the sample.
     """
 
     model: str
@@ -118,3 +263,8 @@ class ModelSource:
     digest: str = ""
     gradient: str = "tvm"
     values: str = INPUTS[0]
+    module: str = ""
+    call: int = 1
+    weights: str = ""
+    pins: tuple[tuple[str, int], ...] = ()
+    tensors: tuple[tuple[str, str], ...] = ()

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.results import PYTORCH
 
-BASELINES = ("torch.compile", "torch.compile, reduce-overhead")
-"""What can be timed beside PyTorch eager; the second records CUDA graphs on a GPU."""
+BASELINES = ("torch.compile", "torch.compile, reduce-overhead", "onnxruntime")
+"""What can be timed beside PyTorch eager; the second records CUDA graphs on a GPU, the third runs
+on the CPU and has no gradient."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,8 @@ class TimeRow:
     """One line of a timing table; times in milliseconds, end to end with every copy counted.
 
     Args:
-        what: "pytorch eager", or the engine and how it was built ("relay, cpu").
+        what: "pytorch eager", or what stands for it without PyTorch; or the engine and
+            how it was built ("relay, cpu").
         phase: "forward" or "forward_backward".
         samples_ms: every measured run, in order.
         ratio_to_eager: median of the ratios to the eager run measured beside it; below 1 is faster.
@@ -68,6 +71,7 @@ class TimeResult:
 
     Args:
         notes: sentences a person should read before the figures (a machine that is busy).
+        against: who the comparisons are with; see `ModelInfo`.
     """
 
     machine: str
@@ -77,6 +81,7 @@ class TimeResult:
     comparisons: tuple[Comparison, ...]
     build_seconds: float
     notes: tuple[str, ...] = ()
+    against: str = PYTORCH
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,57 +14,261 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.core.place import variables
 from relascope.engine.files.archive import Archive, plainly
-from relascope.engine.files.exported import check_program
+from relascope.engine.files.exported import check_program, open_sizes
+from relascope.engine.protocol.results import OpenSize
+from relascope.engine.pytorch.inputs import Input, rows_of_program, with_rows
 
 _TENSORS_ONLY = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}
 """Keeps torch from unpickling objects, which may run code, where it falls back to that."""
 
 
-def read_exported(
-    path: Path,
-) -> tuple[torch.nn.Module, tuple[tuple[str, str], ...], tuple[TensorType, ...]]:
-    """Read an exported program.
+def reader() -> Any:
+    """torch's reader of exported programs: 800 modules, which no other file needs."""
+    from torch.export.pt2_archive._package import load_pt2
 
-    The tree of modules is built up again from what the program says of them, so that module paths
-    and parameter names are those of the model that was exported. Train or eval mode is as it was
-    then. The file is checked before (`engine.files.exported`), and what it pickles is read as plain
-    tensors only.
+    return load_pt2
 
-    Returns:
-        The module; (name, "Tensor") of each input; and the type of each, empty where a size is not
-        fixed.
+
+class Exported:
+    """A program as it was read.
+
+    Args:
+        path: of its file.
+
+    Attributes:
+        inputs: what it says of each; a dimension that it leaves open is the text of an expression.
+        sizes: the symbols of such expressions, each with the example's size.
 
     Raises:
         EngineError: kind "file"; it cannot be read, or not without unpickling objects; kind
             "input"; inputs that are no tensors.
     """
-    check_program(Archive(path))
-    # 800 modules, which no other file needs.
-    from torch.export.pt2_archive._package import load_pt2
 
-    try:
-        with variables(_TENSORS_ONLY):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        archive = Archive(path)
+        check_program(archive)
+        load_pt2 = reader()
+        with self._reading(), variables(_TENSORS_ONLY):
             # torch.export.load would try once more, with another reader, what this one refuses.
-            program = load_pt2(str(path)).exported_programs["model"]
-        module = torch.export.unflatten(program)
-    except Exception as wrong:  # torch raises whatever it stumbles on
-        message = f"This file is not an exported program: {plainly(wrong)}."
-        raise EngineError("file", message, path.name, "Write it with torch.export.save.") from wrong
-    named = program.example_inputs[1] if program.example_inputs else {}
-    if program.call_spec.in_spec is not None and named:
-        message = f"The program takes inputs by name only: {', '.join(named)}."
-        hint = "Export the module with all its inputs by position."
-        raise EngineError("input", message, path.name, hint)
-    nodes = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
-    names = map(str, program.graph_signature.user_inputs)
-    values: dict[str, Any] = {n: nodes.get(n) for n in names}
-    strange = [n for n, v in values.items() if not isinstance(v, torch.Tensor)]
-    if strange:
-        message = f"The input {strange[0]} of the program is no tensor."
-        raise EngineError("input", message, strange[0], "Export a module whose inputs are tensors.")
-    types = tuple(_type(v) for v in values.values())
-    fixed = all(isinstance(d, int) for t in types for d in t.shape)
-    return module, tuple((n, "Tensor") for n in values), types if fixed else ()
+            self.program = load_pt2(str(path)).exported_programs["model"]
+        program = self.program
+        named = program.example_inputs[1] if program.example_inputs else {}
+        if program.call_spec.in_spec is not None and named:
+            message = f"The program takes inputs by name only: {', '.join(named)}."
+            hint = "Export the module with all its inputs by position."
+            raise EngineError("input", message, path.name, hint)
+        nodes = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+        names = map(str, program.graph_signature.user_inputs)
+        self.values: dict[str, Any] = {n: nodes.get(n) for n in names}
+        if strange := [n for n, v in self.values.items() if not isinstance(v, torch.Tensor)]:
+            message = f"The input {strange[0]} of the program is no tensor."
+            hint = "Export a module whose inputs are tensors."
+            raise EngineError("input", message, strange[0], hint)
+        types = {n: _type(v) for n, v in self.values.items()}
+        self.inputs = with_rows(
+            (Input(n, t, seen=self._seen(n)) for n, t in types.items()),
+            rows_of_program(program.graph),
+        )
+        self.sizes = self._sizes(open_sizes(archive))
+
+    def _seen(self, name: str) -> tuple[int, int] | None:
+        """The least and the greatest of the example's integers."""
+        example = dict(zip(self.values, (self.program.example_inputs or ((),))[0], strict=False))
+        value = example.get(name)
+        if not isinstance(value, torch.Tensor) or "int" not in str(value.dtype):
+            return None
+        return (int(value.min()), int(value.max())) if value.numel() else None
+
+    def _sizes(self, known: dict[str, OpenSize]) -> tuple[OpenSize, ...]:
+        """The symbols of the inputs' dimensions, with those dimensions."""
+        places: dict[str, list[str]] = {}
+        for name, value in self.values.items():
+            for axis, size in enumerate(value.shape):
+                for symbol in [] if isinstance(size, int) else size.node.expr.free_symbols:
+                    here = f"{name}.{axis}"
+                    whole = size.node.expr == symbol
+                    text = here if whole else f"{here} = {size.node.expr}"
+                    places.setdefault(str(symbol), []).append(text)
+        return tuple(
+            replace(known.get(s, OpenSize(s, 2, 2, None)), places=tuple(p))
+            for s, p in places.items()
+        )
+
+    def pinned(
+        self,
+        pins: Iterable[tuple[str, int]],
+        said: Mapping[str, TensorType],
+        saved: Mapping[str, TensorType],
+    ) -> dict[str, int]:
+        """The size of each symbol: as it is pinned, else as inputs have it, else the example's.
+
+        Args:
+            said, saved: types of inputs as the person gives them, and as they are saved.
+
+        Raises:
+            EngineError: kind "input"; there is no such symbol or dimension, two sizes of one do not
+                agree, or it is out of the range that the program takes.
+        """
+        of = {one.symbol: one for one in self.sizes}
+        fixed: dict[str, tuple[int, str]] = {}
+        wanted = [(name, name, size) for name, size in pins]
+        for name, kind in {**said, **saved}.items():
+            dims = self.values[name].shape
+            own = _type(self.values[name]).dtype
+            if name not in saved and kind.dtype != own and not _float(kind.dtype, own):
+                message = f"{name} is given as {kind.dtype}, and the program takes {own}."
+                raise EngineError("input", message, name, f"It takes {self._said(name)}.")
+            if len(kind.shape) != len(dims):
+                message = (
+                    f"{name} has {len(kind.shape)} dimensions, and in the program {len(dims)}."
+                )
+                raise EngineError("input", message, name, f"It takes {self._said(name)}.")
+            wanted += [(f"{name}.{i}", name, int(size)) for i, size in enumerate(kind.shape)]
+        for place, where, size in wanted:
+            symbol, value = self._solved(place, where, size, of)
+            if not symbol:
+                continue
+            if fixed.setdefault(symbol, (value, place))[0] != value:
+                other, first = fixed[symbol]
+                before = f"{first} makes {symbol}" if first != symbol else f"{symbol} is pinned to"
+                message = f"{before} {other}, and {place} makes it {value}."
+                raise EngineError("input", message, where, f"{_title(of[symbol])} is one size.")
+            if value < of[symbol].least or value > (of[symbol].most or value):
+                message = f"{_title(of[symbol])} is {value}, and the program takes "
+                raise EngineError("input", f"{message}{range_text(of[symbol])}.", where)
+        return {s: fixed[s][0] if s in fixed else one.size for s, one in of.items()}
+
+    def _solved(
+        self, place: str, where: str, size: int, of: Mapping[str, OpenSize]
+    ) -> tuple[str, int]:
+        """The symbol that a size at a place fixes, and its value; "" where none is open there."""
+        if place in of:
+            return place, size
+        name, _, axis = place.partition(".")
+        if name not in self.values or not axis or int(axis) >= self.values[name].dim():
+            listed = ", ".join(p.partition(" ")[0] for one in self.sizes for p in one.places)
+            message = f"The program has no open size {place!r}."
+            hint = f"Open are {listed}." if listed else "All its sizes are fixed."
+            raise EngineError("input", message, place, hint)
+        dim = self.values[name].shape[int(axis)]
+        if isinstance(dim, int):
+            if dim != size:
+                message = f"{place} is {size}, and the program has it fixed at {dim}."
+                hint = f"{name} is {self._said(name)}. Export it with this dimension dynamic."
+                raise EngineError("input", message, where, hint)
+            return "", 0
+        (symbol, *others) = dim.node.expr.free_symbols
+        slope = dim.node.expr.coeff(symbol, 1)
+        rest = dim.node.expr - slope * symbol
+        if others or rest.free_symbols or not slope:
+            return "", 0  # it is seen when all is filled in
+        if (size - rest) % slope:
+            message = f"{place} is {size}, and the program takes {dim.node.expr}."
+            raise EngineError("input", message, where, f"Pin {symbol} instead.")
+        return str(symbol), int((size - rest) / slope)
+
+    def _said(self, name: str) -> str:
+        return str(_type(self.values[name]))
+
+    def filled_in(self, sizes: Mapping[str, int]) -> tuple[torch.nn.Module, tuple[Input, ...]]:
+        """The module with every open size fixed, and its inputs.
+
+        The tree of modules is built up again from what the program says of them, so that module
+        paths and parameter names are those of the model that was exported. Train or eval mode is as
+        it was then.
+
+        Raises:
+            EngineError: kind "input"; the program does not take these sizes; kind "operator"; a
+                size depends on values; kind "file".
+        """
+        program, inputs = self.program, []
+        fixed: dict[str, torch.Tensor] = {}
+        for one in self.inputs:
+            like = self.values[one.name]
+            dims = [int(_number(d, sizes, one.name)) for d in like.shape]
+            inputs.append(replace(one, type=replace(_type(like), shape=tuple(dims))))
+            # unflatten's module holds what it gets against this.
+            fixed[one.name] = torch.empty(dims, dtype=like.dtype, device="meta")
+        for node in program.graph.nodes:
+            if node.op == "placeholder" and node.name in fixed:
+                node.meta["val"] = fixed[node.name]
+        for inner in program.graph_module.modules():
+            if isinstance(inner, torch.fx.GraphModule):
+                _fill_in(inner, sizes, self.path.name)
+        with self._reading():
+            module = torch.export.unflatten(program)
+        return module, tuple(inputs)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as wrong:  # torch raises whatever it stumbles on
+            message = f"This file is not an exported program: {plainly(wrong)}."
+            hint = "Write it with torch.export.save."
+            raise EngineError("file", message, self.path.name, hint) from wrong
+
+
+def _float(*dtypes: str) -> bool:
+    return all(getattr(torch, d).is_floating_point for d in dtypes)
+
+
+def range_text(size: OpenSize) -> str:
+    """The range of a size, for a sentence."""
+    return f"{size.least} and more" if size.most is None else f"{size.least} to {size.most}"
+
+
+def _title(size: OpenSize) -> str:
+    return f"{size.symbol} ({', '.join(size.places)})"
+
+
+def _number(value: Any, sizes: Mapping[str, int], where: str) -> int | float | bool:
+    """A size of the program in numbers."""
+    if isinstance(value, int | float):
+        return value
+    expression = value.node.expr
+    if not (symbols := expression.free_symbols):
+        found = expression
+    else:
+        found = expression.subs({s: sizes[str(s)] for s in symbols if str(s) in sizes})
+    if found in (True, False):
+        return bool(found)
+    if not found.is_number:
+        message = f"The size {expression} depends on the values of a run."
+        hint = "Export the model without such a size."
+        raise EngineError("operator", message, where, hint)
+    return int(found) if isinstance(value, torch.SymInt) else float(found)
+
+
+def _fill_in(module: torch.fx.GraphModule, sizes: Mapping[str, int], where: str) -> None:
+    """Put numbers in the place of a graph's sizes, and take away what only looks at them."""
+    graph = module.graph
+    numbers: dict[torch.fx.Node, int | float | None] = {}
+
+    def number(argument: Any) -> Any:
+        return numbers.get(argument, argument) if isinstance(argument, torch.fx.Node) else argument
+
+    for node in graph.nodes:
+        node.args = torch.fx.node.map_aggregate(node.args, number)
+        node.kwargs = torch.fx.node.map_aggregate(node.kwargs, number)
+        if node.op != "call_function":
+            continue
+        if isinstance(value := node.meta.get("val"), _SIZES):
+            numbers[node] = _number(value, sizes, node.name)
+        elif (name := str(node.target)).startswith("aten._assert_scalar"):
+            if node.args[0] is False or node.args[0] == 0:
+                message = f"The program does not take these sizes: {node.args[1]}."
+                raise EngineError("input", message[:300], where, "Pin other sizes.")
+            numbers[node] = None
+        elif name.startswith("aten.sym_constrain_range"):
+            numbers[node] = None
+    for node in reversed([*numbers]):
+        graph.erase_node(node)
+    module.recompile()
+
+
+_SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 
 
 def _type(value: torch.Tensor) -> TensorType:

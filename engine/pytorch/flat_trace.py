@@ -92,11 +92,31 @@ class FlatTrace:
         return tuple(found)
 
 
+@dataclass(frozen=True)
+class TraceCall:
+    """A call of a submodule in a trace.
+
+    Args:
+        path: of the submodule.
+        method: "forward", or of a later call what torch made of it, such as "forward1".
+        arguments: tensors, or whatever else it was given, in lists and tuples.
+        results: the same of what it returned.
+        seconds: that it took.
+    """
+
+    path: str
+    method: str
+    arguments: tuple[Any, ...]
+    results: tuple[Any, ...]
+    seconds: float
+
+
 def flatten(
     module: torch.jit.ScriptModule,
     input_names: tuple[str, ...],
     inputs: tuple[torch.Tensor, ...],
     allowed: Callable[[str], bool] = lambda kind: True,
+    call: TraceCall | None = None,
 ) -> FlatTrace:
     """Inline a traced module's forward() into one flat graph.
 
@@ -105,13 +125,34 @@ def flatten(
         input_names: what its inputs are to be called.
         inputs: for their shapes and dtypes.
         allowed: whether an operator may stand in it.
+        call: what is inlined in place of forward(): another method, with arguments in which the
+            tensors are `inputs`, in order, each once.
 
     Raises:
         EngineError: kind "operator"; the module has control flow around its submodules, returns
             something else than tensors (the message names it), uses an operator that is not
             allowed, or is too long; kind "input": another number of inputs than forward() takes.
     """
-    return _Flattener(module, input_names, inputs, allowed).run()
+    return _Flattener(module, input_names, inputs, allowed).run(call)
+
+
+def calls_in(
+    module: torch.jit.ScriptModule,
+    input_names: tuple[str, ...],
+    inputs: tuple[torch.Tensor, ...],
+    allowed: Callable[[str], bool],
+    path: str = "",
+) -> list[TraceCall]:
+    """Run a traced module flat, and see the calls of its submodules, in the order of their ends.
+
+    Args:
+        path: of the one submodule whose calls are wanted, with arguments as they are then; else
+            all, with arguments as they are left behind.
+
+    Raises:
+        EngineError: as `flatten`; RuntimeError and others of torch's where it does not run.
+    """
+    return _Flattener(module, input_names, inputs, allowed).watched(path)
 
 
 class _Flattener:
@@ -137,15 +178,22 @@ class _Flattener:
             self.first_name.setdefault(_identity(tensor), name)
         self.modules: dict[str, Any] = {"": module}
         self.ordinal = 0
+        self.tensors = inputs
+        self.watching: str | None = None
+        self.calls: list[_Call] = []
 
-    def run(self) -> FlatTrace:
-        graph = self.module.graph
-        expected = len(list(graph.inputs())) - 1
-        if expected != len(self.inputs):
-            message = f"forward() takes {expected} inputs, not {len(self.inputs)}."
-            named = ", ".join(i.debugName() for i in list(graph.inputs())[1:])
+    def run(self, call: TraceCall | None) -> FlatTrace:
+        graph = self.body(self.module, "forward" if call is None else call.method)
+        formal = list(graph.inputs())[1:]
+        arguments = self.inputs
+        if call is not None:
+            wanted = zip(call.arguments, formal, strict=True)
+            arguments = [self.argument(given, f.type()) for given, f in wanted]
+        elif len(formal) != len(self.inputs):
+            message = f"forward() takes {len(formal)} inputs, not {len(self.inputs)}."
+            named = ", ".join(i.debugName() for i in formal)
             raise EngineError("input", message, named)
-        results = self.inline(graph, "", [_Module(""), *self.inputs])
+        results = self.inline(graph, "", [_Module(""), *arguments])
         for value in _flat_outputs(results):
             if value.type().kind() != "TensorType":
                 message = f"The model returns a {value.type()}, not a tensor."
@@ -161,6 +209,62 @@ class _Flattener:
             raise EngineError("operator", message, lost[0].where, "Remove it from the model.")
         self.flat.tensors = {n: t for n, t in self.flat.tensors.items() if self.is_read(n)}
         return self.flat
+
+    def argument(self, given: Any, kind: Any) -> Any:
+        """The value in the graph of an argument of a call; its tensors are inputs."""
+        if isinstance(given, torch.Tensor):
+            return next(v for v, t in zip(self.inputs, self.tensors, strict=True) if t is given)
+        if not isinstance(given, list | tuple):
+            return self.graph.insertConstant(given)
+        tuples = kind.kind() == "TupleType"
+        kinds = kind.elements() if tuples else [kind.getElementType()] * len(given)
+        parts = [self.argument(g, k) for g, k in zip(given, kinds, strict=True)]
+        name = f"prim::{'Tuple' if tuples else 'List'}Construct"
+        return self.add(name, parts, kind)
+
+    def watched(self, path: str) -> list[TraceCall]:
+        self.watching = path
+        self.call("", "forward", self.inputs)
+        handed = [v for c in self.calls for v in (*c.arguments, *c.results, c.begun, c.ended)]
+        returned(self.graph, handed)
+        run = torch._C._create_function_from_graph("watched", self.graph)
+        with torch.no_grad(), torch.jit.optimized_execution(False):
+            values = iter(run(*(t.clone() for t in (*self.tensors, *self.flat.tensors.values()))))
+        found = []
+        for call in self.calls:
+            parts = (tuple(next(values) for _ in part) for part in (call.arguments, call.results))
+            arguments, results = parts
+            begun, ended = next(values), next(values)
+            seconds = (ended - begun) / 1e9
+            found.append(TraceCall(call.path, call.method, arguments, results, seconds))
+        return found
+
+    def add(self, kind: str, inputs: list[Any], type_: Any) -> Any:
+        """Add an operator that has no place in the order of execution."""
+        node = self.graph.insertNode(self.graph.create(kind, inputs, 1))
+        node.output().setType(type_)
+        return node.output()
+
+    def call(self, path: str, method: str, arguments: list[Any]) -> list[Any]:
+        """Inline a call of a submodule."""
+        body = self.body(self.submodule(path), method)
+        if self.watching is None or self.watching not in ("", path):
+            return self.inline(body, path, [_Module(path), *arguments])
+        kept = {v.debugName(): v for v in arguments}
+        if self.watching:  # copies, for a later operator in place may change a tensor
+            none = self.graph.insertConstant(None)
+            for name, value in kept.items():
+                if value.type().kind() == "TensorType":
+                    kept[name] = self.add("aten::clone", [value, none], torch._C.TensorType.get())
+        begun = self.add("prim::TimePoint", [], torch._C.IntType.get())
+        made = self.inline(body, path, [_Module(path), *arguments])
+        ended = self.add("prim::TimePoint", [], torch._C.IntType.get())
+        given = [kept[v.debugName()] for v in arguments]
+        self.calls.append(_Call(path, method, given, made, begun, ended))
+        return made
+
+    def body(self, module: Any, method: str) -> Any:
+        return module.graph if method == "forward" else getattr(module, method).graph
 
     def is_read(self, name: str) -> bool:
         """Whether a parameter is read at all; one that is not is taken off the inputs."""
@@ -196,11 +300,7 @@ class _Flattener:
                 values[node.output().debugName()] = result
             elif kind == "prim::CallMethod":
                 target, *rest = [resolve(v) for v in node.inputs()]
-                callee = self.submodule(target.path)
-                method = node.s("name")
-                body = callee.graph if method == "forward" else getattr(callee, method).graph
-                made = self.inline(body, target.path, [target, *rest])
-                (values[node.output().debugName()],) = made
+                (values[node.output().debugName()],) = self.call(target.path, node.s("name"), rest)
             elif kind == "prim::CallFunction":
                 self.call_function(node, scope, values)
             else:
@@ -269,6 +369,18 @@ class _Flattener:
 
 
 @dataclass(frozen=True)
+class _Call:
+    """A `TraceCall` as values of the graph."""
+
+    path: str
+    method: str
+    arguments: list[Any]
+    results: list[Any]
+    begun: Any
+    ended: Any
+
+
+@dataclass(frozen=True)
 class _Module:
     """Stands for a submodule among the values of a graph."""
 
@@ -276,10 +388,12 @@ class _Module:
 
 
 def returned(graph: Any, values: list[Any]) -> None:
-    """Let a graph return one tuple, of these tensors, in place of its outputs."""
+    """Let a graph return one tuple, of these values, in place of its outputs."""
     whole = graph.create("prim::TupleConstruct", values, 1)
     graph.appendNode(whole)
-    kinds: list[Any] = [torch._C.TensorType.get()] * len(values)
+    tensor = torch._C.TensorType.get()
+    types = [v.type() for v in values]
+    kinds: list[Any] = [tensor if t.kind() == "TensorType" else t for t in types]
     whole.output().setType(torch._C.TupleType(kinds))
     for index in reversed(range(len(list(graph.outputs())))):
         graph.eraseOutput(index)

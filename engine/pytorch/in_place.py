@@ -37,11 +37,11 @@ def check_in_place(model: Model, follows_copies: bool) -> None:
         EngineError: kind "operator"; names the changing operator and its module.
     """
     flat = model.flat
-    if not any(map(_changes, flat.graph.nodes())):
+    if not any(map(changes_in_place, flat.graph.nodes())):
         return
     graph, arguments = _with_copied_inputs(flat)
     nodes = list(graph.nodes())
-    changing = [i for i, n in enumerate(nodes) if _changes(n)]
+    changing = [i for i, n in enumerate(nodes) if changes_in_place(n)]
     aliases = graph.alias_db()
     buffers = changed_buffers(model)
     order = {v.debugName(): i for i, n in enumerate(nodes) for v in n.outputs()}
@@ -77,7 +77,7 @@ def changed_buffers(model: Model) -> dict[str, str]:
     owner = {value.debugName(): name for name, value in arguments if name in model.buffers}
     found = {}
     for node in flat.graph.nodes():
-        if _changes(node) and node.kind() != "aten::copy_":
+        if changes_in_place(node) and node.kind() != "aten::copy_":
             name = owner.get(node.inputsAt(0).debugName())
             if name is not None:
                 found[node.output().debugName()] = owner[node.output().debugName()] = name
@@ -102,7 +102,8 @@ def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
     return graph, copies
 
 
-def _changes(node: Any) -> bool:
+def changes_in_place(node: Any) -> bool:
+    """Whether an operator of a trace changes its argument."""
     kind = node.kind()
     return kind.startswith("aten::") and kind.endswith("_") and not kind.endswith("__")
 

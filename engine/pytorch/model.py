@@ -9,7 +9,7 @@ import copy
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,11 +23,26 @@ from relascope.core.graph import TensorType
 from relascope.engine.files.archive import Archive, plainly
 from relascope.engine.files.opening import opening
 from relascope.engine.files.operators import allowed
+from relascope.engine.files.tensors import Saved, read_tensors
 from relascope.engine.files.torchscript import check_code, recorded_inputs
+from relascope.engine.protocol.results import PYTORCH, ModelInputs, OpenSize
 from relascope.engine.protocol.session import Progress
-from relascope.engine.protocol.source import EXAMPLE, ModelSource, file_digest
-from relascope.engine.pytorch.exported_program import read_exported
-from relascope.engine.pytorch.flat_trace import FlatTrace, flatten
+from relascope.engine.protocol.source import CODE, ModelSource, by_name, file_digest
+from relascope.engine.pytorch import named
+from relascope.engine.pytorch.exported_program import Exported, reader
+from relascope.engine.pytorch.flat_trace import FlatTrace, TraceCall, flatten
+from relascope.engine.pytorch.inputs import (
+    Input,
+    assigned,
+    described,
+    file_of,
+    fitting,
+    made,
+    rows_of_trace,
+    tensor_type,
+    types_of,
+    with_rows,
+)
 from relascope.engine.pytorch.watch import Watch, written_out
 from relascope.samples import SAMPLES, build
 
@@ -53,6 +68,8 @@ class Model:
         outputs_flat: types of the outputs, flattened.
         differentiable: whether a gradient may be taken; `detach` is kept for it.
         no_gradient: why none can be that is PyTorch's own, where that is so.
+        calls: of a submodule, how often the whole model calls it.
+        composed: ordinals of operators that an importer has written with others.
     """
 
     source: ModelSource
@@ -67,7 +84,19 @@ class Model:
     outputs_flat: tuple[TensorType, ...]
     differentiable: bool
     no_gradient: EngineError | None
+    calls: int = 1
+    composed: set[int] = field(default_factory=set)
     _notes: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def against(self) -> str:
+        """Who its numbers are held against, as that stands behind "against"."""
+        return PYTORCH
+
+    @property
+    def baseline(self) -> str:
+        """What is timed beside what was built."""
+        return "pytorch eager"
 
     def note(self, text: str) -> None:
         """Keep a sentence that a person should read; the same one is kept once."""
@@ -235,37 +264,154 @@ def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
     raise EngineError("operator", message, "forward()", hint)
 
 
-def load_model(source: ModelSource, progress: Progress) -> Model:
+@dataclass(frozen=True)
+class Opened:
+    """A module as it was built or read, with inputs, before it is traced.
+
+    Args:
+        names, inputs: what forward() calls its inputs, and one tensor for each.
+        allowed: whether an operator of it may run.
+        call: of a submodule of a trace, how the trace calls it.
+        calls: of a submodule, how often the whole model calls it.
+        notes: sentences for people.
+        given: what its inputs are and where their values come from, of a file, whole.
+    """
+
+    module: torch.nn.Module
+    names: tuple[str, ...]
+    inputs: tuple[torch.Tensor, ...]
+    allowed: Callable[[str], bool] = lambda kind: True
+    call: TraceCall | None = None
+    calls: int = 1
+    notes: tuple[str, ...] = ()
+    given: ModelInputs | None = None
+
+
+def load_model(
+    source: ModelSource, progress: Progress, opened: Callable[[], Opened] | None = None
+) -> Model:
     """Build the sample, or read the file, run it once, and trace it.
+
+    Args:
+        opened: gives what is traced; by default the whole model, as `open_model` does. For a
+            submodule there is `engine.pytorch.submodules.load`.
 
     Raises:
         EngineError: kind "file" (missing, changed, or not TorchScript), kind "input" (input types
             missing, wrong in number, or refused by the model), kind "usage" (no such sample, or a
             size it does not take), kind "operator" (an operation that a trace cannot hold).
     """
-    notes: list[str] = []
+    with guarded(source):
+        found = open_model(source, progress) if opened is None else opened()
+        about = found.module, found.names, found.inputs, source, progress, found.notes
+        model = model_from_module(*about, allowed=found.allowed, call=found.call)
+        return replace(model, calls=found.calls)
+
+
+def guarded(source: ModelSource) -> AbstractContextManager[None]:
+    """Where a model is opened and first run: within the limits of files, where it is one."""
+    if source.model in SAMPLES:
+        return nullcontext()
+    if by_name(source.model):
+        return named.guarded(source)
+    path = checked_path(source)
+    if path.suffix == ".pt2":
+        reader()  # the time that its import takes is none of the file's
+    return opening(path, source)
+
+
+def open_model(source: ModelSource, progress: Progress) -> Opened:
+    """Build the sample, or read the file, whole.
+
+    Raises:
+        EngineError: as `load_model`.
+    """
     if source.model in SAMPLES:
         progress(0.0, f"building {source.model}")
         about = source.model, source.batch, source.tokens, source.training
         with refusing("usage", "{}.", source.model):
-            module, inputs = build(*about, source.seed, source.dtype)
-        names = SAMPLES[source.model].inputs
+            module, tensors = build(*about, source.seed, source.dtype)
+        return _with_saved(Opened(module, SAMPLES[source.model].inputs, tensors), source)
+    if by_name(source.model):
+        module, given, notes = named.build(source, progress)
+        if given is not None:
+            found = Opened(module, tuple(given), tuple(given.values()), notes=notes)
+            return _with_saved(found, source)
+        inputs = tuple(Input(n) for n, _ in named.code.arguments(module))
+        return _opened(module, inputs, source, saved_in(source))
+    progress(0.0, "reading the file")
+    path, saved = checked_path(source), saved_in(source)
+    sizes: tuple[OpenSize, ...] = ()
+    if path.suffix == ".pt2":
+        program = Exported(path)
+        names = tuple(one.name for one in program.inputs)
+        kept = assigned(saved, names, file_of(source))
+        kinds = {n: tensor_type(t) for n, t in kept.items()}
+        chosen = program.pinned(source.pins, assigned(source.inputs, names), kinds)
+        sizes = tuple(replace(one, size=chosen[one.symbol]) for one in program.sizes)
+        module, wanted = program.filled_in(chosen)
+        module = module.to(getattr(torch, source.dtype))
     else:
-        progress(0.0, "reading the file")
-        path = _checked_path(source)
-        with opening(path, source):
-            if path.suffix == ".pt2":
-                module, expected, recorded = read_exported(path)
-                module = module.to(getattr(torch, source.dtype))
-            else:
-                module, recorded = _read(source, path)
-                forward: Any = module.forward
-                expected = tuple((a.name, str(a.type)) for a in forward.schema.arguments[1:])
-            names, inputs = _file_inputs(expected, recorded, source)
-            return model_from_module(
-                module, names, inputs, source, progress, notes, allowed=allowed
-            )
-    return model_from_module(module, names, inputs, source, progress, notes)
+        if source.pins:
+            message = "A trace has no open sizes."
+            hint = "Give the shapes of its inputs, or export the model with dynamic dimensions."
+            raise EngineError("input", message, source.pins[0][0], hint)
+        module, wanted = _read(source, path)
+        wanted = _with_rows(module, wanted, source, saved)
+    return _opened(module, wanted, source, saved, sizes, allowed)
+
+
+def _opened(
+    module: torch.nn.Module,
+    inputs: tuple[Input, ...],
+    source: ModelSource,
+    saved: Saved,
+    sizes: tuple[OpenSize, ...] = (),
+    allowed: Callable[[str], bool] = lambda kind: True,
+) -> Opened:
+    """A module with inputs that are saved or drawn."""
+    types = types_of(inputs, source, saved)
+    given = described(inputs, types, source, saved, sizes)
+    names, tensors = tuple(one.name for one in inputs), made(inputs, types, source, saved)
+    return Opened(module, names, tensors, allowed, given=given)
+
+
+def _with_saved(found: Opened, source: ModelSource) -> Opened:
+    """A module that brings its own inputs, with saved ones in their place."""
+    kept = assigned(saved_in(source), found.names, file_of(source))
+    inputs = tuple(
+        fitting(Input(n, tensor_type(t)), kept[n], t.dtype, source) if n in kept else t
+        for n, t in zip(found.names, found.inputs, strict=True)
+    )
+    return replace(found, inputs=inputs)
+
+
+def saved_in(source: ModelSource) -> Saved:
+    """The tensors of a source's first set."""
+    if not source.tensors:
+        return ()
+    path, digest = Path(source.tensors[0][0]), source.tensors[0][1]
+    if not path.is_file() or (digest and file_digest(path) != digest):
+        message = f"The saved tensors {path.name} have changed since they were chosen."
+        raise EngineError("file", message, path.name, "Choose them again.")
+    if source.model not in SAMPLES and not source.model.startswith(CODE):
+        return read_tensors(path)  # within the limits of the model
+    with opening(path, source.tensors):
+        return read_tensors(path)
+
+
+def _with_rows(
+    module: torch.jit.ScriptModule, inputs: tuple[Input, ...], source: ModelSource, saved: Saved
+) -> tuple[Input, ...]:
+    """The inputs of a trace, with what it looks up by those that are integers."""
+    types = types_of(inputs, source, saved)
+    if not any("int" in t.dtype for t in types.values()):
+        return inputs
+    like = tuple(
+        torch.empty([int(d) for d in t.shape], dtype=getattr(torch, t.dtype))
+        for t in types.values()
+    )
+    return with_rows(inputs, rows_of_trace(flatten(module, tuple(types), like, allowed)))
 
 
 def model_from_module(
@@ -278,6 +424,7 @@ def model_from_module(
     *,
     differentiable: bool | None = None,
     allowed: Callable[[str], bool] = lambda kind: True,
+    call: TraceCall | None = None,
 ) -> Model:
     """Trace a module that is here already, in the mode that it is in.
 
@@ -287,6 +434,7 @@ def model_from_module(
         notes: sentences for people that are known already.
         differentiable: whether a gradient may be taken; None where the source says it is trained.
         allowed: whether an operator of a module from a file may run.
+        call: of a submodule of a trace, how the trace calls it.
 
     Raises:
         EngineError: kind "input" or "operator", as `load_model` does.
@@ -294,7 +442,7 @@ def model_from_module(
     said = list(notes)
     drawn = None
     if isinstance(module, torch.jit.ScriptModule):
-        flat = flatten(module, names, inputs, allowed)
+        flat = flatten(module, names, inputs, allowed, call)
         progress(0.4, "running it once")
         traced, outputs = module, _first_run(module, flat, names, inputs, source)
         watch = Watch(module)
@@ -330,18 +478,18 @@ def model_from_module(
     return model
 
 
-def tensor_type(tensor: torch.Tensor) -> TensorType:
-    """Shape and dtype of a tensor."""
-    return TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-
-
 def _types(
     names: tuple[str, ...], inputs: tuple[torch.Tensor, ...]
 ) -> tuple[tuple[str, TensorType], ...]:
     return tuple((n, tensor_type(t)) for n, t in zip(names, inputs, strict=True))
 
 
-def _checked_path(source: ModelSource) -> Path:
+def checked_path(source: ModelSource) -> Path:
+    """The file of a source.
+
+    Raises:
+        EngineError: kind "file"; it is not there, or no longer the same.
+    """
     path = Path(source.model)
     if not path.is_file():
         message = f"There is neither a sample nor a file called {source.model!r}."
@@ -352,8 +500,8 @@ def _checked_path(source: ModelSource) -> Path:
     return path
 
 
-def _read(source: ModelSource, path: Path) -> tuple[torch.jit.ScriptModule, tuple[TensorType, ...]]:
-    """A trace, and the types of the inputs that it was taken with."""
+def _read(source: ModelSource, path: Path) -> tuple[torch.jit.ScriptModule, tuple[Input, ...]]:
+    """A trace, and what it says of its inputs."""
     try:
         archive = Archive(path)
         check_code(archive)
@@ -369,52 +517,15 @@ def _read(source: ModelSource, path: Path) -> tuple[torch.jit.ScriptModule, tupl
         message = f"This file's trace cannot be read: {plainly(wrong)}."
         raise EngineError("file", message, path.name, _TRACE_HINT) from wrong
     recorded = recorded_inputs(archive)
-    return module.to(getattr(torch, source.dtype)).train(source.training), recorded
-
-
-def _file_inputs(
-    expected: tuple[tuple[str, str], ...], recorded: tuple[TensorType, ...], source: ModelSource
-) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...]]:
-    """Names of a file's inputs, and random inputs of the types that the person or file gives.
-
-    Args:
-        expected: (name, type) of forward()'s inputs.
-        recorded: types that the file tells; empty where it does not.
-    """
-    listed = ", ".join(n for n, _ in expected) or "no inputs"
-    example = ", ".join(f"{n}=1x14x768:float32" for n, _ in expected)
-    hint = f"Give one type an input, such as {example or EXAMPLE}."
-    wrong = [f"{n}: {t}" for n, t in expected if t != "Tensor"]
-    if wrong:
-        message = f"forward() takes something else than tensors: {', '.join(wrong)}."
-        raise EngineError("input", message, wrong[0], "Trace a module whose inputs are tensors.")
-    names = tuple(n for n, _ in expected)
-    given = source.inputs or tuple(("", t) for t in recorded)
-    if not given and names:
-        message = f"The file does not say what shapes its inputs have: {listed}."
-        raise EngineError("input", message, listed, hint)
-    if len(given) != len(expected):
-        message = f"forward() takes {len(expected)} inputs ({listed}), not {len(given)}."
-        raise EngineError("input", message, listed, hint)
-    by_name = {n: t for n, t in given if n}
-    strange = [n for n in by_name if n not in names]
-    if strange:
-        message = f"forward() has no input {strange[0]!r}; it takes {listed}."
-        raise EngineError("input", message, strange[0], hint)
-    rest = iter([t for n, t in given if not n])
-    generator = torch.Generator().manual_seed(source.seed)
-    types = [by_name[n] if n in by_name else next(rest) for n in names]
-    return names, tuple(_draw(t, source.dtype, generator) for t in types)
-
-
-def _draw(kind: TensorType, dtype: str, generator: torch.Generator) -> torch.Tensor:
-    """A random input. Integers are 0 or 1: valid as an index into whatever they look up."""
-    own = getattr(torch, kind.dtype)
-    shape = [int(d) for d in kind.shape]
-    if own.is_floating_point:
-        wide = kind.dtype in ("float32", "float64")
-        return torch.randn(shape, generator=generator).to(getattr(torch, dtype) if wide else own)
-    return torch.randint(0, 2, shape, generator=generator).to(own)
+    formal = [(a.name, str(a.type)) for a in module.forward.schema.arguments[1:]]
+    if others := [f"{n}: {t}" for n, t in formal if t != "Tensor"]:
+        message = f"forward() takes something else than tensors: {', '.join(others)}."
+        raise EngineError("input", message, others[0], "Trace a module whose inputs are tensors.")
+    names = [n for n, _ in formal]
+    if len(recorded) != len(names):
+        recorded = ()
+    inputs = tuple(map(Input, names, recorded)) if recorded else tuple(map(Input, names))
+    return module.to(getattr(torch, source.dtype)).train(source.training), inputs
 
 
 def _apart(names: tuple[str, ...], flat: FlatTrace) -> tuple[str, ...]:
@@ -568,7 +679,7 @@ def _trace(
             with kept_buffers(module), torch.enable_grad(), written_out(), watch:
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
             state = torch.get_rng_state()
-    except RuntimeError as wrong:
+    except (RuntimeError, IndexError, ValueError) as wrong:
         message = f"PyTorch cannot run or trace the model: {_said(wrong)}"
         raise EngineError("operator", message, watch.where) from wrong
     finally:
@@ -583,7 +694,7 @@ def _trace(
     return traced, seen[-1], state, watch
 
 
-def _said(error: RuntimeError) -> str:
+def _said(error: Exception) -> str:
     """What PyTorch says, without its tracer's tensors and the place in its own code."""
     text = str(error)
     if missing := re.search(r"have an op for (\S+) but", text):

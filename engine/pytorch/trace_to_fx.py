@@ -265,6 +265,7 @@ class _Writer:
         self, op: Any, form: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> Node:
         """An operator that the importer does not have, in those that it may have."""
+        self.model.composed.add(self.origin.ordinal)
         nodes = list(dict.fromkeys(a for a in _flat([args, kwargs]) if isinstance(a, Node)))
 
         def run(*tensors: torch.Tensor) -> Any:

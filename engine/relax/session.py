@@ -15,6 +15,7 @@ from relascope.engine.relax.building import libraries, profiled, remote, runtime
 from relascope.engine.relax.draw import example_text, to_graph, to_text
 from relascope.engine.relax.faults import extract, replay
 from relascope.engine.relax.frontend.importer import import_model
+from relascope.engine.relax.frontend.modules import read_program
 from relascope.engine.relax.tune import tuning
 from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue.example import Example
@@ -33,6 +34,7 @@ class RelaxBackend:
     replay: Engine = replay
     target = staticmethod(targets.target)
     import_model = staticmethod(import_model)
+    read_program = staticmethod(read_program)
     to_graph = staticmethod(to_graph.to_graph)
     text = staticmethod(to_text.to_text)
     example_text = staticmethod(example_text.example_text)

@@ -19,6 +19,7 @@ from relascope.engine.relay.building import libraries, profiled, remote, runtime
 from relascope.engine.relay.draw import example_text, to_graph, to_text
 from relascope.engine.relay.faults import extract, replay
 from relascope.engine.relay.frontend.importer import import_model
+from relascope.engine.relay.frontend.modules import read_program
 from relascope.engine.relay.tune import tuning
 from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue.example import Example
@@ -37,6 +38,7 @@ class RelayBackend:
     replay: Engine = replay
     target = staticmethod(targets.target)
     import_model = staticmethod(import_model)
+    read_program = staticmethod(read_program)
     to_graph = staticmethod(to_graph.to_graph)
     text = staticmethod(to_text.to_text)
     example_text = staticmethod(example_text.example_text)

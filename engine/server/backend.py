@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 from relascope.core.graph import Graph
@@ -15,10 +16,12 @@ from relascope.engine.measure.profile import Profiled
 from relascope.engine.measure.remote import Remote
 from relascope.engine.measure.tuner import Tunable, Tuner
 from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.pytorch.model import Model
 from relascope.engine.server.examples import FunctionText
+from relascope.engine.server.program_model import Imported
 from relascope.passes.catalogue.example import Example
 from relascope.passes.cuts.split_program import SplitProgram
 
@@ -38,6 +41,14 @@ class Backend(Protocol):
 
     def import_model(self, model: Model, progress: Progress) -> Program:
         """Convert a traced model."""
+
+    def read_program(self, path: Path, source: ModelSource, progress: Progress) -> Imported:
+        """Read a file that `engine.files.formats` says is a program.
+
+        Raises:
+            EngineError: kind "file", or kind "input" where the file leaves types open that the
+                source does not give.
+        """
 
     def to_graph(self, program: Program, name: str = "main") -> tuple[Graph, dict[str, Any]]:
         """Draw one function of a program; also the IR's expression of each node by id."""

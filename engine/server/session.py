@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from relascope.core.errors import EngineError
@@ -35,6 +36,7 @@ from relascope.engine.building.threads import set_threads
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.faults import narrow, report
 from relascope.engine.faults.narrow import Start, Values
+from relascope.engine.files.formats import is_program
 from relascope.engine.limits import limited
 from relascope.engine.measure import peaks, timing, tuner
 from relascope.engine.measure.compare import Built, Contender, compare, measure, values_for
@@ -56,18 +58,37 @@ from relascope.engine.protocol.artefact import Artefact
 from relascope.engine.protocol.fault import Account, Report, Shown, Suspects, Where
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.results import ModelInfo, PassExample, SplitResult, StepRecord
+from relascope.engine.protocol.results import (
+    ModelInfo,
+    ModelInputs,
+    ModuleRow,
+    NamedModel,
+    PassExample,
+    SplitResult,
+    StepRecord,
+)
 from relascope.engine.protocol.session import Progress, part, silent
-from relascope.engine.protocol.source import INPUTS, ModelSource
+from relascope.engine.protocol.source import INPUTS, ModelSource, by_name, set_of
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.times import TimeResult, TorchSaved, Variant
 from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask
-from relascope.engine.pytorch.input_sets import inputs_of
-from relascope.engine.pytorch.model import Model, load_model
+from relascope.engine.pytorch import named, submodules
+from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.inputs.sets import inputs_of
+from relascope.engine.pytorch.model import Model, Opened, checked_path, guarded, open_model
 from relascope.engine.pytorch.reference import Reference, run_inside
 from relascope.engine.pytorch.saved import torch_saved
 from relascope.engine.server.backend import Backend, Program, SplitProgram
 from relascope.engine.server.examples import run_example
+from relascope.engine.server.imported import changes
+from relascope.engine.server.program_model import (
+    Arrays,
+    ProgramModel,
+    Run,
+    input_words,
+    no_pytorch,
+    program_model,
+)
 from relascope.engine.server.split_functions import forward_kernels, split_functions
 from relascope.engine.server.steps import (
     Loaded,
@@ -81,9 +102,11 @@ from relascope.engine.server.steps import (
     passes_of,
 )
 from relascope.engine.turns import alone
+from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import roles
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.passes.search.reduce import Piece
+from relascope.samples import SAMPLES
 
 MOST_TEXT = 400_000
 """A program's text is cut after so many characters: more is not read, and slow to compare."""
@@ -98,7 +121,9 @@ class PipelineSession:
 
     def __init__(self, backend: Backend) -> None:
         self.ir, self._backend = backend.ir, backend
+        self._opened: Memo[Opened] = Memo(1)
         self._loaded: Memo[Loaded] = Memo(3)
+        self._sets: Memo[tuple[torch.Tensor, ...]] = Memo(8)
         self._states: Memo[State] = Memo(96)
         self._references: Memo[Reference] = Memo(1)
         self._torch_saved: Memo[TorchSaved] = Memo(16)
@@ -127,7 +152,42 @@ class PipelineSession:
         types = {n.name: n.outputs[0] for n in loaded.state.graph if n.name}
         arguments = tuple((n, types[n]) for n in (*program.inputs, *program.params) if n in types)
         about = source, loaded.state.graph, model.parameter_elements, arguments
-        return ModelInfo(*about, len(program.inputs), loaded.seconds, model.notes)
+        said = model.notes, model.calls, loaded.changes, model.against
+        return ModelInfo(*about, len(program.inputs), loaded.seconds, *said)
+
+    def modules(self, source: ModelSource, *, progress: Progress) -> tuple[ModuleRow, ...]:
+        """Every module of the whole model, which is run for that, and not imported."""
+        progress(0.0, "running the whole model once")
+        if _is_program(source):
+            raise no_pytorch(source, "has no modules")
+        with guarded(source):
+            return submodules.module_rows(self._open(source, progress), source)
+
+    def models(
+        self, pattern: str, counted: bool = True, *, progress: Progress
+    ) -> tuple[NamedModel, ...]:
+        """The models that can be opened by name; see `named.listed`."""
+        progress(0.0, "looking for models")
+        return named.listed(pattern, counted, progress)
+
+    def inputs(self, source: ModelSource, *, progress: Progress) -> ModelInputs:
+        """What the inputs of a file's model are, which is not imported.
+
+        Raises:
+            EngineError: as `engine.pytorch.model.open_model`; kind "usage" of a sample.
+        """
+        if _is_program(source):
+            return input_words(self._load(source, progress).model)
+        with guarded(source):
+            given = self._open(source, progress).given
+        if given is None:
+            raise EngineError("usage", "A sample brings its own inputs.", source.model)
+        return given
+
+    def _open(self, source: ModelSource, progress: Progress) -> Opened:
+        """The whole model of a source, as PyTorch has it."""
+        whole = replace(_sampled(source), module="", call=1, gradient="tvm")
+        return self._opened.get(whole, lambda: open_model(whole, progress))
 
     def step(
         self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
@@ -284,6 +344,8 @@ class PipelineSession:
     def torch_saved(self, source: ModelSource, *, progress: Progress) -> TorchSaved:
         """Measure what PyTorch keeps for the backward of a model in training."""
         model = self._load(source, part(progress, 0.0, 0.5)).model
+        if isinstance(model, ProgramModel):
+            raise no_pytorch(source, "has nothing that PyTorch keeps")
         progress(0.5, "asking PyTorch what it keeps")
         return self._torch_saved.get(source, lambda: torch_saved(model.module, model.inputs))
 
@@ -304,6 +366,8 @@ class PipelineSession:
     def _reference(self, source: ModelSource, state: State, progress: Progress) -> Reference:
         progress(0.0, "running PyTorch operator by operator")
         model, gradients = self._load(source, progress).model, bool(state.program.gradients)
+        if isinstance(model, ProgramModel):
+            raise no_pytorch(source, "has no tensors of PyTorch's that nodes could be held against")
         key = source, gradients
         return self._references.get(key, lambda: run_inside(model, gradients))
 
@@ -625,22 +689,83 @@ class PipelineSession:
     def _load(self, source: ModelSource, progress: Progress) -> Loaded:
         if source != _sampled(source):
             loaded = self._load(_sampled(source), progress)
-            inputs = inputs_of(source.values, loaded.model.inputs, source.seed)
+            if set_of(source.values):
+                inputs = self._set(source, loaded.model)
+            else:
+                inputs = inputs_of(source.values, loaded.model.inputs, source.seed)
             return replace(loaded, model=replace(loaded.model, inputs=inputs))
 
         def make() -> Loaded:
             began = time.perf_counter()
             check_gradient_of(self.ir, source)
-            model = load_model(source, part(progress, 0.0, 0.5))
-            program = self._backend.import_model(model, part(progress, 0.5, 0.9))
+            first = part(progress, 0.0, 0.5)
+            model: Model
+            if _is_program(source):
+                with guarded(source):
+                    path = checked_path(source)
+                    imported = self._backend.read_program(path, source, first)
+                    model = program_model(imported, source, partial(self._plain, source))
+                program = imported.program
+            else:
+                model = submodules.load(source, first, lambda: self._open(source, first))
+                program = self._backend.import_model(model, part(progress, 0.5, 0.9))
             progress(0.9, "drawing up the graph")
             graph, exprs = self._backend.to_graph(program)
             if graph.forward_outputs is not None:  # it was imported with its gradient
                 graph = graph.with_roles(roles(graph))
             state = State(program, graph, graph, exprs)
-            return Loaded(model, state, time.perf_counter() - began)
+            if isinstance(model, ProgramModel):  # nothing was converted
+                return Loaded(model, state, time.perf_counter() - began, ())
+            did = changes(self._backend, model, program, graph, exprs)
+            return Loaded(model, state, time.perf_counter() - began, did)
 
         return self._loaded.get(source, make)
+
+    def _set(self, source: ModelSource, first: Model) -> tuple[torch.Tensor, ...]:
+        """The inputs of another set of saved ones than the first, of the same types."""
+        number, sets = set_of(source.values), source.tensors
+        if number > len(sets):
+            message = f"There is no {source.values}: {len(sets)} sets of inputs are saved."
+            raise EngineError("usage", message, source.values, "Add a file of tensors.")
+        other = replace(_sampled(source), tensors=(sets[number - 1], *sets[1:]))
+
+        def make() -> tuple[torch.Tensor, ...]:
+            found = submodules.load(other, silent, lambda: self._open(other, silent)).inputs
+            for name, one, like in zip(first.input_names, found, first.inputs, strict=True):
+                if one.shape != like.shape or one.dtype != like.dtype:
+                    file, here = sets[number - 1][0].rpartition("/")[2], tensor_type(one)
+                    message = f"{name} is {here} in {file}, and {tensor_type(like)} in the first "
+                    hint = "All sets are run by one program: open this one by itself."
+                    raise EngineError("input", f"{message}set.", file, hint)
+            return found
+
+        return self._sets.get(other, make)
+
+    def _plain(
+        self, source: ModelSource, gradients: bool, arrays: Arrays
+    ) -> tuple[Run, tuple[str, ...]]:
+        """The imported program without optimisation; see `engine.server.program_model`.
+
+        In training it is what the passes make that every way to the gradient has: its dropout
+        draws masks, and with `gradients` it has those.
+        """
+        whole = default_pipeline(self.ir, True) if source.training else Pipeline()
+        steps = tuple(s for s in whole if entry_of(self.ir, s).required)
+        names = [s.name for s in steps]
+        if source.training and not gradients:
+            steps = steps[: names.index("root_grad_out")]
+        program = self._end(source, Pipeline(steps), silent).program
+        model = self._load(source, silent).model
+        masks = draw_masks(program.masks, source.seed)
+        given = dict(zip(program.grad_outs, model.grad_outs(), strict=False))  # none without them
+        drawn = {n: t.numpy() for n, t in {**masks, **given}.items()}
+        run = self._backend.replay.runner(program.mod, {**arrays, **drawn}, "llvm", False)
+
+        def once() -> list[np.ndarray]:
+            run()
+            return run.results()
+
+        return once, program.gradients
 
     def _run(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> list[State]:
         """The states from the import to the end of the pipeline."""
@@ -786,6 +911,13 @@ def _built(
     seconds = time.perf_counter() - began
     held = None if split is None else split.cut.bytes
     return Built(model, state.program, step, held, seconds)
+
+
+def _is_program(source: ModelSource) -> bool:
+    """Whether a source is a file with a program that came without PyTorch."""
+    if source.model in SAMPLES or by_name(source.model):
+        return False
+    return is_program(checked_path(source))
 
 
 def _sampled(source: ModelSource) -> ModelSource:

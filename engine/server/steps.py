@@ -9,7 +9,7 @@ from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
 from relascope.engine.faults.narrow import Passes
 from relascope.engine.protocol.fault import Where
-from relascope.engine.protocol.results import StepRecord
+from relascope.engine.protocol.results import ImportChange, StepRecord
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import Model
 from relascope.engine.server.backend import Program
@@ -42,11 +42,12 @@ class State:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model, what it was imported to, and the seconds that both took."""
+    """A model, what it was imported to, the seconds that both took, and what the import did."""
 
     model: Model
     state: State
     seconds: float
+    changes: tuple[ImportChange, ...]
 
 
 def check_gradient_of(ir: str, source: ModelSource) -> None:

@@ -45,10 +45,13 @@ def program(mod: Any, parameters: Values, inputs: Sequence[str], outputs: int) -
 class Run:
     """See `engine.faults.replay.Runner`. On the virtual machine."""
 
-    def __init__(self, mod: Any, values: Values, target: str) -> None:
+    def __init__(self, mod: Any, values: Values, target: str, optimised: bool = True) -> None:
         kind = tvm.target.Target(target)
-        with tvm.transform.PassContext(opt_level=3):
-            built = tvm.compile(mod, kind, relax_pipeline=relax.get_default_pipeline(kind))
+        pipeline = (
+            relax.get_default_pipeline(kind) if optimised else relax.get_pipeline("default_build")
+        )
+        with tvm.transform.PassContext(opt_level=3 if optimised else 0):
+            built = tvm.compile(mod, kind, relax_pipeline=pipeline)
         device = tvm.device(str(kind.kind.name).replace("llvm", "cpu"), 0)
         self._main = relax.VirtualMachine(built, device)["main"]
         kinds = {str(p.name): p.ty for p in mod["main"].params}

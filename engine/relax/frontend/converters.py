@@ -32,7 +32,7 @@ GRADIENT_OF = "gradient of "
 
 _BY_NAME = (
     "addmm batch_norm convolution cross_entropy_loss cumsum dropout elu embedding "
-    "linear native_layer_norm pixel_shuffle prelu scaled_dot_product_attention"
+    "layer_norm linear native_layer_norm pixel_shuffle prelu scaled_dot_product_attention"
 )
 """Operators whose converter has their name."""
 
@@ -196,6 +196,7 @@ class Converter(ExportedProgramImporter):
             self.resized: "upsample_bicubic2d.vec upsample_bilinear2d.vec",
             self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
             self.put: "index_put.default",
+            self.backwards: "arange.start_step",
             self.permuted: "permute.default",
             self.by_zero: "div.Tensor mul.Tensor",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
@@ -391,6 +392,11 @@ class Converter(ExportedProgramImporter):
         return convert
 
     # Normalisations.
+
+    def layer_norm(self, node: Node) -> Any:
+        """TVM's takes no scale without a shift."""
+        data, over, gamma, beta, epsilon, _ = self.every(node)
+        return self._layer_norm_impl(data, gamma, beta, epsilon, tuple(over))
 
     def native_layer_norm(self, node: Node) -> list[Any]:
         """TVM's returns the first of three results for all three."""
@@ -836,6 +842,18 @@ class Converter(ExportedProgramImporter):
         return x
 
     # Dtypes.
+
+    def backwards(self, theirs: Convert) -> Convert:
+        """Numbers in a row; TVM's counts two too many where they fall."""
+
+        def convert(node: Node) -> Any:
+            given: Any = node.args
+            if len(given) < 3 or given[2] > 0:
+                return theirs(node)
+            falling = torch.arange(*given, dtype=node.meta["val"].dtype)
+            return relax.const(falling.numpy(), dtype_name(falling.dtype))
+
+        return convert
 
     def filled(self, value: int | float) -> Convert:
         """Tensors of one number; TVM's take dtypes that are not PyTorch's.

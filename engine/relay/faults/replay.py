@@ -63,11 +63,13 @@ def program(
 class Run:
     """See `engine.faults.replay.Runner`. On the graph executor."""
 
-    def __init__(self, mod: tvm.IRModule, values: Values, target: str) -> None:
+    def __init__(
+        self, mod: tvm.IRModule, values: Values, target: str, optimised: bool = True
+    ) -> None:
         mod = relay.transform.InferType()(mod)
         kinds = {str(p.name_hint): p.checked_type for p in mod["main"].params}
         shapes = {n: (tuple(int(d) for d in t.shape), str(t.dtype)) for n, t in kinds.items()}
-        with tvm.transform.PassContext(opt_level=3):
+        with tvm.transform.PassContext(opt_level=3 if optimised else 0):
             library = relay.build(mod, target=target)
         device = tvm.device(target.split()[0].replace("llvm", "cpu"), 0)
         self._module = graph_executor.GraphModule(library["default"](device))

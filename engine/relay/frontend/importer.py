@@ -29,8 +29,9 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol.session import Progress
 from relascope.engine.pytorch.flat_trace import FlatTrace, Origin
 from relascope.engine.pytorch.in_place import check_in_place
+from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.known_operators import in_known_operators
-from relascope.engine.pytorch.model import Model, tensor_type
+from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.edges import refused_gradient
 from relascope.engine.pytorch.trace_to_fx import note_types
 from relascope.engine.pytorch.unlike import note_updates, unconverted

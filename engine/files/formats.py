@@ -1,0 +1,80 @@
+"""What a file is, told by its content: one row a format.
+
+Nothing of a file is read here but its first bytes, and what is in it is checked by its reader.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ANY = 4096
+"""So many first bytes tell what a file is."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file.
+
+    Args:
+        name: by which an engine's reader is known.
+        title: for people, behind "This file is".
+        is_it: told by the first bytes.
+        program: whether it holds a program as a compiler has it, with no PyTorch behind it.
+    """
+
+    name: str
+    title: str
+    is_it: Callable[[bytes], bool]
+    program: bool = True
+
+
+def _text(pattern: str) -> Callable[[bytes], bool]:
+    """Whether a text's first line that is no comment begins so."""
+    wanted = re.compile(rb"\s*((#(?!\[)|//)[^\n]*\n\s*)*" + pattern.encode())
+    return lambda head: wanted.match(head) is not None
+
+
+def is_onnx(head: bytes) -> bool:
+    """Whether a file begins as an ONNX model does: a protobuf message whose fields are a model's.
+
+    The first is the version of its format, mostly, and then its producer, graph or operator sets.
+    """
+    if len(head) < 4 or head[0] != 0x08 or not 1 <= head[1] <= 40:
+        return False
+    return head[2] in (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72)
+
+
+FORMATS = (
+    Format("torch", "a file of torch", lambda h: h.startswith(b"PK\x03\x04"), False),
+    Format("tar", "an archive of tar", lambda h: h[257:262] == b"ustar"),
+    Format("library", "a compiled library", lambda h: h.startswith(b"\x7fELF")),
+    Format("params", "parameters of TVM", lambda h: h[:8] == bytes.fromhex("b79c04054f8de5f7")),
+    Format("onnx", "an ONNX model", is_onnx),
+    Format("json", "TVM's JSON", _text(r"\{")),
+    Format("relay", "a Relay module's text", _text(r"(#\[version|def @|fn\s*\(|type \w)")),
+    Format(
+        "script",
+        "TVMScript",
+        _text(r"(from tvm|import tvm|@\w*\.?(ir_module|function)|metadata\s*=|\w+ = TypeVar\()"),
+    ),
+)
+
+
+def format_in(head: bytes) -> Format | None:
+    """What begins with these bytes, of which there are `ANY` or all; None where it is none."""
+    return next((f for f in FORMATS if f.is_it(head)), None)
+
+
+def format_of(path: Path) -> Format | None:
+    """What a file is."""
+    with path.open("rb") as file:
+        return format_in(file.read(ANY))
+
+
+def is_program(path: Path) -> bool:
+    """Whether a file holds a program with no PyTorch behind it."""
+    found = format_of(path)
+    return found is not None and found.program

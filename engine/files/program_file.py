@@ -1,0 +1,137 @@
+"""A program's file, taken apart: its text or JSON, and the parameters that came with it.
+
+An archive of tar holds both: TVM's Model Library Format, or the two files in one.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.files.archive import MIB
+from relascope.engine.files.formats import ANY, format_in, format_of
+from relascope.engine.files.tvm_arrays import read_params
+
+_TEXT, _MEMBERS = 256 * MIB, 10_000
+_ORDER = ("relay", "script", "json")
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What a file holds.
+
+    Args:
+        format: name of the program's, in `engine.files.formats`.
+        text: of the program.
+        params: by name; empty where none came with it.
+    """
+
+    format: str
+    text: str
+    params: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def taken_apart(path: Path) -> Pieces:
+    """A program's file, not read further.
+
+    Raises:
+        EngineError: kind "file"; it holds no program, or more than one, or is too large.
+    """
+    kind = format_of(path)
+    if kind is None or kind.name in ("library", "params"):
+        raise _no_program(path.name, kind.name if kind else "")
+    if kind.name != "tar":
+        return Pieces(kind.name, _decoded(path.name, path.read_bytes()))
+    programs: dict[str, list[tuple[str, bytes]]] = {}
+    params: dict[str, np.ndarray] = {}
+    for name, data in _members(path):
+        inner = format_in(data[:ANY])
+        if inner is not None and inner.name == "params":
+            params |= read_params(data, name)
+        elif inner is not None and inner.name in _ORDER and Path(name).name != "metadata.json":
+            programs.setdefault(inner.name, []).append((name, data))
+    for kind_name in _ORDER:  # beside its module the Model Library Format has kernels as TVMScript
+        if found := programs.get(kind_name):
+            if len(found) > 1:
+                message = f"{path.name} holds {len(found)} programs."
+                raise EngineError("file", message, found[1][0], "Leave one in it.")
+            return Pieces(kind_name, _decoded(*found[0]), params)
+    raise _no_program(path.name, "params" if params else "")
+
+
+def _members(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Plain files of an archive, which is not packed, so that none is larger than it."""
+    try:
+        with tarfile.open(path, "r:") as archive:
+            for index, member in enumerate(archive):
+                if index >= _MEMBERS:
+                    message = f"{path.name} has more than {_MEMBERS:,} members."
+                    raise EngineError("file", message, path.name)
+                if member.isreg() and not member.issparse():
+                    content = archive.extractfile(member)
+                    assert content is not None
+                    yield member.name, content.read()
+    except (tarfile.TarError, OSError, ValueError) as wrong:
+        message = f"{path.name} cannot be read as an archive: {wrong}."
+        raise EngineError("file", message, path.name, "Write it again.") from wrong
+
+
+def _decoded(name: str, data: bytes) -> str:
+    if len(data) > _TEXT:
+        message = f"{name} has {len(data) / MIB:,.0f} MiB, and a program's text at most 256."
+        hint = "Save its parameters apart, with tvm.runtime.save_param_dict."
+        raise EngineError("file", message, name, hint)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as wrong:
+        raise EngineError("file", f"{name} is not UTF-8.", name, "Save it again.") from wrong
+
+
+def _no_program(name: str, kind: str) -> EngineError:
+    told: dict[str, str] = {
+        "library": "is a compiled library, which has kernels and no program that could be shown",
+        "params": "holds parameters and no program",
+    }
+    message = f"{name} {told.get(kind, 'holds no program that is known here')}."
+    hint = "Give the module that it was built of: its text, or its JSON from tvm.ir.save_json."
+    return EngineError("file", message, name, hint)
+
+
+def check_params(
+    params: Mapping[str, np.ndarray], arguments: Mapping[str, TensorType], name: str
+) -> None:
+    """Hold the parameters that came with a program against its arguments.
+
+    Raises:
+        EngineError: kind "file"; names the parameter that is none.
+    """
+    hint = "Give the parameters of this program."
+    for one, array in params.items():
+        if one not in arguments:
+            message = f"{name} has a parameter {one!r}, which is no argument of its program."
+            raise EngineError("file", message, one, hint)
+        found = TensorType(array.shape, str(array.dtype))
+        if found != arguments[one]:
+            message = f"The parameter {one!r} is {found}, and the program takes {arguments[one]}."
+            raise EngineError("file", message, one, hint)
+
+
+def not_read(name: str, ir: str, said: Sequence[str]) -> EngineError:
+    """That TVM does not take a file.
+
+    Args:
+        said: lines of what it says.
+    """
+    telling = [s for s in said if re.search(r"rror|xpect|heck|annot|nvalid|fail", s)]
+    last = (telling or list(said) or ["it does not say why"])[-1]
+    last = re.sub(r"^(\w+\.)*\w*(Error|Exception): |^.*?Check failed: ", "", last.strip())
+    last = re.sub(r"^.*\bstd::.*?: ", "", last)  # a condition of its code
+    message = f"{name} is no {ir} module that TVM reads: {last[:300].rstrip('.')}."
+    return EngineError("file", message, name, "Save it again, with the TVM that is used here.")

@@ -1,0 +1,284 @@
+"""TVMScript, held against a strict grammar before TVM's parser sees it.
+
+That parser evaluates each expression as Python. So only these may stand in a text: calls of Relax's
+own operators and types by their names, on variables, numbers, short plain texts, and tuples, lists
+and maps of such. The text that is handed on is written anew from what was checked.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from relascope.core.errors import EngineError
+
+_DEEPEST = 60
+_PLAIN = re.compile(r"(?!.*__)(?!.*\*\*)[\w ,.:<>*+/-]*")
+"""Texts: dtypes, layouts, names, einsum's equations. A dimension written as text is evaluated."""
+_HINT = "Write it with mod.script(show_meta=True), or save it with tvm.ir.save_json."
+_OPTIONS = ("private", "pure", "check_well_formed")
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
+
+
+@dataclass
+class Script:
+    """A checked text.
+
+    Args:
+        text: of the module alone, without imports.
+        metadata: TVM's JSON of the constants that it refers to; "" where there are none.
+    """
+
+    text: str
+    metadata: str
+
+
+@dataclass
+class _Grammar:
+    """Checks one text.
+
+    Args:
+        known: whether a path such as ("R", "nn", "relu") is an operator or type of Relax.
+        bound: names of variables and functions.
+    """
+
+    known: Callable[[tuple[str, ...]], bool]
+    bound: set[str] = field(default_factory=set)
+
+    def module(self, tree: ast.Module) -> Script:
+        metadata, found, sizes = "", [], []
+        for one in tree.body:
+            if isinstance(one, ast.ImportFrom | ast.Import):
+                continue  # not run: names mean what they mean here
+            if isinstance(one, ast.Assign) and _names(one.targets) == ["metadata"]:
+                metadata = self.metadata(one.value)
+            elif isinstance(one, ast.Assign) and _is_size(one.value):
+                self.target(one.targets[0])
+                sizes.append(ast.unparse(one))
+            elif isinstance(one, ast.ClassDef | ast.FunctionDef):
+                found.append(one)
+            else:
+                raise _Refused(one, "is no function and no module")
+        if len(found) != 1:
+            raise _Refused(None, f"holds {len(found)} modules and functions, not one")
+        (whole,) = found
+        if isinstance(whole, ast.ClassDef):
+            self.decorated(whole, ("I", "ir_module"))
+            if whole.bases or whole.keywords:
+                raise _Refused(whole, "has a base class")
+            self.bound |= {"cls", *(f.name for f in whole.body if isinstance(f, ast.FunctionDef))}
+            for inner in whole.body:
+                if isinstance(inner, ast.FunctionDef):
+                    self.function(inner)
+                elif isinstance(inner, ast.Expr) and _is_call(inner.value, "I", "module_attrs"):
+                    self.expression(inner.value, 0)
+                elif not isinstance(inner, ast.Pass):
+                    raise _Refused(inner, "is no function")
+        else:
+            self.function(whole)
+        return Script("\n".join([*sizes, ast.unparse(whole)]), metadata)
+
+    def metadata(self, value: ast.expr) -> str:
+        inner = value.args if isinstance(value, ast.Call) else []
+        path = _path(value.func) if isinstance(value, ast.Call) else ()
+        if path[-1:] != ("load_json",) or len(inner) != 1 or not isinstance(inner[0], ast.Constant):
+            raise _Refused(value, "is not how metadata is written")
+        return str(inner[0].value)
+
+    def decorated(self, one: ast.ClassDef | ast.FunctionDef, wanted: tuple[str, str]) -> None:
+        for decorator in one.decorator_list:
+            path = _path(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            if path[:1] == ("T",) and path[-1:] == ("prim_func",):
+                message = "is a kernel of its own: that is code, and is not run"
+                raise _Refused(one, message)
+            if path != wanted:
+                raise _Refused(decorator, "is no decorator of a module or function of Relax")
+            given = decorator.keywords if isinstance(decorator, ast.Call) else []
+            plain = all(k.arg in _OPTIONS and isinstance(k.value, ast.Constant) for k in given)
+            if not plain or (isinstance(decorator, ast.Call) and decorator.args):
+                raise _Refused(decorator, "has an argument that it does not take")
+        if len(one.decorator_list) != 1:
+            raise _Refused(one, f"is not decorated with {'.'.join(wanted)} alone")
+
+    def function(self, one: ast.FunctionDef) -> None:
+        self.decorated(one, ("R", "function"))
+        self.name(one.name, one)
+        given = one.args
+        if given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults:
+            raise _Refused(one, "has arguments that are not plain")
+        before = set(self.bound)
+        for argument in given.args:
+            self.bind(argument.arg, argument)
+            if argument.annotation is not None:
+                self.expression(argument.annotation, 0)
+        if one.returns is not None:
+            self.expression(one.returns, 0)
+        self.block(one.body)
+        self.bound = before
+
+    def block(self, body: list[ast.stmt]) -> None:
+        for one in body:
+            match one:
+                case ast.Assign(targets=[target], value=value):
+                    self.expression(value, 0)
+                    self.target(target)
+                case ast.AnnAssign(target=target, annotation=kind, value=ast.expr() as value):
+                    self.expression(kind, 0)
+                    self.expression(value, 0)
+                    self.target(target)
+                case ast.Expr(value=ast.Call() as call):
+                    self.expression(call, 0)
+                case ast.Return(value=ast.expr() as value):
+                    self.expression(value, 0)
+                case ast.With(items=[ast.withitem(context_expr=call, optional_vars=None)]):
+                    if not _is_call(call, "R", "dataflow"):
+                        raise _Refused(one, "is no dataflow block")
+                    self.block(one.body)
+                case ast.Pass():
+                    pass
+                case _:
+                    raise _Refused(one, "is a statement that a module has no use for here")
+
+    def target(self, target: ast.expr) -> None:
+        if isinstance(target, ast.Tuple):
+            for one in target.elts:
+                self.target(one)
+        elif isinstance(target, ast.Name):
+            self.bind(target.id, target)
+        else:
+            raise _Refused(target, "is no variable")
+
+    def bind(self, name: str, at: ast.AST) -> None:
+        if name in ("R", "I", "T", "cls", "metadata"):
+            raise _Refused(at, "is the name of something else")
+        self.name(name, at)
+        self.bound.add(name)
+
+    def name(self, name: str, at: ast.AST) -> None:
+        if name.startswith("__") or not name.isidentifier() or len(name) > 1000:
+            raise _Refused(at, "is no name of a variable")
+
+    def expression(self, one: ast.expr, depth: int) -> None:
+        if depth > _DEEPEST:
+            raise _Refused(one, "is nested too deeply")
+        inner: list[ast.expr | None] = []
+        match one:
+            case ast.Constant(value=value):
+                self.constant(one, value)
+            case ast.Name(id=name):
+                if name not in self.bound:
+                    raise _Refused(one, "is no variable")
+            case ast.Attribute():
+                self.attribute(one)
+            case ast.Call(func=function, args=args, keywords=keywords):
+                if not isinstance(function, ast.Attribute | ast.Name):
+                    raise _Refused(one, "calls what is no operator")
+                if any(k.arg is None or k.arg.startswith("_") for k in keywords):
+                    raise _Refused(one, "has arguments that are not plain")
+                inner = [function, *args, *(k.value for k in keywords)]
+            case ast.Subscript(value=ast.Name(id="metadata"), slice=ast.Constant(value=str())):
+                pass
+            case ast.Subscript(value=value, slice=ast.Constant(value=int())):
+                inner = [value]
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                inner = list(items)
+            case ast.Dict(keys=keys, values=values):
+                inner = [*keys, *values]
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                inner = [operand]
+            case ast.BinOp(left=left, op=operator, right=right) if isinstance(operator, _OPERATORS):
+                # A text or a list that is repeated is a bomb.
+                parts = (left, right)
+                if any(isinstance(p, ast.Tuple | ast.List) or _is_text(p) for p in parts):
+                    raise _Refused(one, "computes with what is no number")
+                inner = list(parts)
+            case _:
+                raise _Refused(one, "is an expression that a module has no use for here")
+        for part in inner:
+            if part is None:
+                raise _Refused(one, "has an item without a key")
+            self.expression(part, depth + 1)
+
+    def constant(self, one: ast.AST, value: object) -> None:
+        if isinstance(value, str):
+            if len(value) > 1000 or not _PLAIN.fullmatch(value):
+                raise _Refused(one, "is a text that is no dtype, layout or name")
+        elif isinstance(value, int) and not isinstance(value, bool):
+            if abs(value) >= 1 << 64:
+                raise _Refused(one, "is a number of more than 64 bits")
+        elif not isinstance(value, bool | float | None):
+            raise _Refused(one, "is no number")
+
+    def attribute(self, one: ast.Attribute) -> None:
+        path = _path(one)
+        if len(path) == 2 and path[0] == "cls" and path[1] in self.bound:
+            return
+        if path[:1] in (("R",), ("I",), ("T",)) and self.known(path):
+            return
+        raise _Refused(one, "is no operator or type of Relax that a file may use")
+
+
+class _Refused(Exception):
+    """A part of the text that the grammar does not have, and why."""
+
+    def __init__(self, at: ast.AST | None, why: str) -> None:
+        super().__init__(why)
+        self.at, self.why = at, why
+
+
+def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str) -> Script:
+    """TVMScript of a Relax module as TVM's parser may read it.
+
+    Args:
+        known: whether a path such as ("R", "nn", "relu") is an operator or type.
+        name: of the file.
+
+    Raises:
+        EngineError: kind "file"; names the line.
+    """
+    try:
+        return _Grammar(known).module(ast.parse(text))
+    except _Refused as wrong:
+        line = getattr(wrong.at, "lineno", 0)
+        what = ast.unparse(wrong.at).strip().splitlines()[0][:60] if wrong.at else "it"
+        where = f"line {line}: {what!r}" if line else what
+        message = f"{name} is not read as TVMScript: {where} {wrong.why}."
+        raise EngineError("file", message, f"{name}:{line}" if line else name, _HINT) from wrong
+    except (RecursionError, MemoryError) as wrong:
+        message = f"{name} is not read as TVMScript: it is nested too deeply."
+        raise EngineError("file", message, name, _HINT) from wrong
+    except (SyntaxError, ValueError) as wrong:
+        said = getattr(wrong, "msg", str(wrong))
+        message = f"{name} is not read as TVMScript: line {getattr(wrong, 'lineno', 1)}: {said}."
+        raise EngineError("file", message, name, _HINT) from wrong
+
+
+def _path(one: ast.AST) -> tuple[str, ...]:
+    """The names of a dotted path; empty where it is none."""
+    names: list[str] = []
+    while isinstance(one, ast.Attribute):
+        names.append(one.attr)
+        one = one.value
+    return (one.id, *reversed(names)) if isinstance(one, ast.Name) else ()
+
+
+def _names(targets: list[ast.expr]) -> list[str]:
+    return [t.id for t in targets if isinstance(t, ast.Name)]
+
+
+def _is_call(one: ast.expr, *path: str) -> bool:
+    return isinstance(one, ast.Call) and _path(one.func) == path
+
+
+def _is_size(one: ast.expr) -> bool:
+    """Whether it is TypeVar("n"), which says that n is a size that is left open."""
+    match one:
+        case ast.Call(func=ast.Name(id="TypeVar"), args=[ast.Constant(value=str(n))], keywords=[]):
+            return n.isidentifier()
+    return False
+
+
+def _is_text(one: ast.expr) -> bool:
+    return isinstance(one, ast.Constant) and isinstance(one.value, str)

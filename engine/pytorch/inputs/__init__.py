@@ -1,0 +1,330 @@
+"""A model's inputs: what a file says of them, what the person says, what is saved, what is drawn.
+
+Of integers it matters what they are: ids are drawn below the number of rows that the model looks up
+by them, and of a mask a part of each row is open and a part is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.files.tensors import Saved
+from relascope.engine.protocol.results import ModelInputs, OpenSize
+from relascope.engine.protocol.source import EXAMPLE, InputType, ModelSource, input_text
+from relascope.engine.pytorch.flat_trace import FlatTrace
+
+Kept = TypeVar("Kept")
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input as a file says it.
+
+    Args:
+        type: as recorded; None where it was not.
+        rows: of what the model looks up by it; None where it looks up nothing that is known.
+        seen: the least and the greatest of an example's integers.
+    """
+
+    name: str
+    type: TensorType | None = None
+    rows: int | None = None
+    seen: tuple[int, int] | None = None
+
+
+def tensor_type(tensor: torch.Tensor) -> TensorType:
+    """Shape and dtype of a tensor."""
+    return TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def hint_of(names: Iterable[str]) -> str:
+    """What to write where inputs' types are missing."""
+    example = ", ".join(f"{n}=1x14x768:float32" for n in names)
+    return f"Give one type an input, such as {example or EXAMPLE}."
+
+
+def assigned(
+    given: Iterable[tuple[str, Kept]], names: Sequence[str], where: str = ""
+) -> dict[str, Kept]:
+    """What belongs to which input: by its name, and what has none in order.
+
+    Args:
+        where: a file that gives them; "" where the person does.
+
+    Raises:
+        EngineError: kind "input"; there is no such input, or there are more than inputs.
+    """
+    given = [*given]
+    listed = ", ".join(names) or "no inputs"
+    found = {n: one for n, one in given if n}
+    hint = hint_of(names) if not where else f"Call what is saved as forward() does: {listed}."
+    if strange := [n for n in found if n not in names]:
+        message = f"forward() has no input {strange[0][:80]!r}; it takes {listed}."
+        raise EngineError("input", message, where or strange[0][:80], hint)
+    free = [n for n in names if n not in found]
+    rest = [one for n, one in given if not n]
+    if len(rest) > len(free):
+        message = f"forward() takes {len(names)} inputs ({listed}), not {len(given)}."
+        raise EngineError("input", message, where or listed, hint)
+    return {**found, **dict(zip(free, rest, strict=False))}
+
+
+def types_of(inputs: Sequence[Input], source: ModelSource, saved: Saved) -> dict[str, TensorType]:
+    """The type of each input: as it is saved, else as the person says, else as the file does.
+
+    Raises:
+        EngineError: kind "input"; one has none, or the person says another than what is saved has.
+    """
+    names = [one.name for one in inputs]
+    said = assigned(source.inputs, names)
+    kept = assigned(saved, names, file_of(source))
+    recorded = {one.name: one.type for one in inputs if one.type is not None}
+    listed = ", ".join(names)
+    types: dict[str, TensorType] = {}
+    missing = [n for n in names if n not in said and n not in kept and n not in recorded]
+    if missing and not said and not kept:
+        message = f"The file does not say what shapes its inputs have: {listed}."
+        raise EngineError("input", message, listed, hint_of(names))
+    positional = any(not n for n, _ in source.inputs) and not kept
+    if missing or (positional and len(said) != len(names)):
+        message = f"forward() takes {len(names)} inputs ({listed}), not {len(said | kept)}."
+        raise EngineError("input", message, listed, hint_of(names))
+    for name in names:
+        if name in kept:
+            types[name] = tensor_type(kept[name])
+            if name in said and tuple(said[name].shape) != tuple(types[name].shape):
+                message = f"{name} is given as {said[name]}, and saved as {types[name]}."
+                raise EngineError("input", message, file_of(source), "Leave one of them out.")
+        else:
+            types[name] = said.get(name) or recorded[name]
+    return types
+
+
+def made(
+    inputs: Sequence[Input], types: dict[str, TensorType], source: ModelSource, saved: Saved
+) -> tuple[torch.Tensor, ...]:
+    """One tensor an input: what is saved, and random ones for the rest.
+
+    Raises:
+        EngineError: kind "input"; what is saved cannot be such an input.
+    """
+    kept = assigned(saved, [one.name for one in inputs], file_of(source))
+    generator = torch.Generator().manual_seed(source.seed)
+    found = []
+    for one in inputs:
+        drawn = draw(one, types[one.name], source.dtype, generator)
+        tensor = kept.get(one.name)
+        found.append(drawn if tensor is None else fitting(one, tensor, drawn.dtype, source))
+    return tuple(found)
+
+
+def fitting(
+    one: Input, tensor: torch.Tensor, dtype: torch.dtype, source: ModelSource
+) -> torch.Tensor:
+    """A saved tensor as an input: floating ones in the dtype that is run, integers as they are.
+
+    Raises:
+        EngineError: kind "input"; it is of another kind than the input, or its integers are not
+            rows of what is looked up.
+    """
+    wanted = dtype if one.type is None else getattr(torch, one.type.dtype)
+    if wanted.is_floating_point:
+        wanted = dtype if wanted in (torch.float32, torch.float64) else wanted
+    cast = tensor.to(wanted)
+    if tensor.is_floating_point() != wanted.is_floating_point or (
+        not wanted.is_floating_point and not torch.equal(cast.to(tensor.dtype), tensor)
+    ):
+        kind = str(wanted).removeprefix("torch.")
+        message = f"{one.name} is saved as {tensor_type(tensor)}, and the model takes {kind}."
+        raise EngineError("input", message, file_of(source), f"Save it as {kind}.")
+    if one.rows is not None and not wanted.is_floating_point:
+        _check_rows(one, int(cast.min()), int(cast.max()), file_of(source))
+    return cast
+
+
+def _check_rows(one: Input, least: int, most: int, where: str) -> None:
+    if one.rows is not None and not 0 <= least <= most < one.rows:
+        off = most if most >= one.rows else least
+        message = f"{one.name} has {off}, and what the model looks up by it has {one.rows} rows."
+        raise EngineError("input", message, where, f"Give values from 0 to {one.rows - 1}.")
+
+
+def file_of(source: ModelSource) -> str:
+    """The name of the file of the set that is run; "" without one."""
+    return source.tensors[0][0].rpartition("/")[2] if source.tensors else ""
+
+
+def range_of(one: Input, kind: TensorType) -> TensorType:
+    """The type of an input with the range that is drawn, where it is known to be of integers that
+    are no mask."""
+    if "int" not in kind.dtype or isinstance(kind, InputType) or _is_mask(one.name, kind):
+        return kind
+    # Both are rows of whatever it is.
+    ends = one.seen or (0, 1) if one.rows is None else (0, one.rows - 1)
+    return InputType(kind.shape, kind.dtype, *ends)
+
+
+def described(
+    inputs: Sequence[Input],
+    types: dict[str, TensorType],
+    source: ModelSource,
+    saved: Saved,
+    sizes: tuple[OpenSize, ...],
+) -> ModelInputs:
+    """What a model's inputs are, for people."""
+    kept = assigned(saved, [one.name for one in inputs], file_of(source))
+    texts, words = [], []
+    for one in inputs:
+        kind = types[one.name]
+        texts.append(input_text(one.name, kind if one.name in kept else range_of(one, kind)))
+        words.append(_says(one, kind, source, one.name in kept))
+    return ModelInputs(tuple(texts), tuple(words), sizes)
+
+
+def _says(one: Input, kind: TensorType, source: ModelSource, saved: bool) -> str:
+    """Where the values of an input come from, in words.
+
+    Args:
+        kind: as `types_of` has it.
+        saved: whether it is.
+    """
+    if saved:
+        return f"saved in {file_of(source)}"
+    if isinstance(kind, InputType):
+        return "as given"
+    if _is_mask(one.name, kind):
+        return "a mask, open in a part of each row"
+    if "int" not in kind.dtype:
+        return "normal"
+    if one.rows is not None:
+        return f"the model looks up {one.rows:,} rows by it"
+    return "0 or 1" if one.seen is None else "as in the file's example"
+
+
+def _is_mask(name: str, kind: TensorType) -> bool:
+    return kind.dtype == "bool" or "mask" in name.lower()
+
+
+def draw(one: Input, kind: TensorType, dtype: str, generator: torch.Generator) -> torch.Tensor:
+    """A random input.
+
+    Args:
+        kind: its type; an `InputType` says the range.
+        dtype: of floating inputs that are float32 or float64.
+    """
+    own, shape = getattr(torch, kind.dtype), [int(d) for d in kind.shape]
+    if own.is_floating_point and kind.dtype in ("float32", "float64"):
+        own = getattr(torch, dtype)
+    ranged = range_of(one, kind)
+    if isinstance(ranged, InputType):
+        _check_rows(one, ranged.least, ranged.most, one.name)
+        return torch.randint(
+            ranged.least, ranged.most + 1, shape, generator=generator, dtype=torch.int64
+        ).to(own)
+    if not _is_mask(one.name, kind):
+        return torch.randn(shape, generator=generator).to(own)
+    last = shape[-1] if shape else 1
+    # Some call the open places true, and some the closed ones.
+    lengths = torch.randint(1, max(last, 2), shape[:-1], generator=generator)
+    return (torch.arange(last) < lengths[..., None]).reshape(shape).to(own)
+
+
+_VIEW_NAMES = """
+    to view reshape unsqueeze squeeze expand expand_as contiguous slice select transpose permute t
+    flatten clone detach alias long int type_as _to_copy _unsafe_view narrow _reshape_alias
+"""
+_VIEWS = frozenset(_VIEW_NAMES.split())
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """How a graph's values are read, of either kind of graph.
+
+    Args:
+        name: of the operator that makes a value, without its space and overload.
+        first: what that operator takes first.
+        shape: of a tensor; empty where it is not known.
+        fixed: the value of a number.
+        items: of a list.
+    """
+
+    name: Callable[[Any], str]
+    first: Callable[[Any], Any]
+    shape: Callable[[Any], Sequence[Any]]
+    fixed: Callable[[Any], Any]
+    items: Callable[[Any], Iterable[Any]]
+
+    def rows(self, operator: str, args: list[Any]) -> Iterator[tuple[Any, Any]]:
+        """(value, rows) for what an operator looks up by the value."""
+        if operator in ("embedding", "embedding_bag"):
+            yield args[1], self.shape(args[0])[0]
+        elif operator in ("index_select", "gather"):
+            yield args[2], self.shape(args[0])[self.fixed(args[1])]
+        elif operator in ("nll_loss", "nll_loss_nd", "cross_entropy_loss"):
+            yield args[1], self.shape(args[0])[:2][-1]
+        elif operator == "one_hot" and self.fixed(args[1]) > 0:
+            yield args[0], self.fixed(args[1])
+        elif operator == "index":
+            yield from zip(self.items(args[1]), self.shape(args[0]), strict=False)
+
+    def bases(self, operator: str, args: list[Any]) -> Iterator[tuple[Any, int]]:
+        """The same, with what the value is a view or another dtype of."""
+        with suppress(TypeError, LookupError, AttributeError):  # what is not known ends it
+            for value, rows in self.rows(operator, args):
+                while self.name(value) in _VIEWS:
+                    value = self.first(value)
+                if type(rows) is int:
+                    yield value, rows
+
+
+_TRACE = _Reader(
+    name=lambda v: v.node().kind().removeprefix("aten::"),
+    first=lambda v: v.node().inputsAt(0),
+    shape=lambda v: v.type().sizes(),
+    fixed=lambda v: v.toIValue(),
+    items=lambda v: v.node().inputs(),
+)
+_PROGRAM = _Reader(
+    name=lambda v: v.target.overloadpacket.__name__ if hasattr(v.target, "overloadpacket") else "",
+    first=lambda v: v.args[0],
+    shape=lambda v: v.meta["val"].shape,
+    fixed=lambda v: v,
+    items=lambda v: v,
+)
+
+
+def rows_of_trace(flat: FlatTrace) -> dict[str, int]:
+    """How many rows what a trace looks up by its inputs has at least, by the inputs' names."""
+    inputs = {v.debugName(): n for v, n in zip(flat.graph.inputs(), flat.input_names, strict=False)}
+    found: dict[str, int] = {}
+    for node in flat.graph.nodes():
+        operator = node.kind().removeprefix("aten::")
+        for value, rows in _TRACE.bases(operator, [*node.inputs()]):
+            _least(found, inputs.get(value.debugName()), rows)
+    return found
+
+
+def rows_of_program(graph: torch.fx.Graph) -> dict[str, int]:
+    """The same of an exported program's graph."""
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        for value, rows in _PROGRAM.bases(_PROGRAM.name(node), [*node.args]):
+            _least(found, value.name if isinstance(value, torch.fx.Node) else None, rows)
+    return found
+
+
+def _least(found: dict[str, int], name: str | None, rows: int) -> None:
+    if name is not None:
+        found[name] = min(rows, found.get(name, rows))
+
+
+def with_rows(inputs: Iterable[Input], rows: dict[str, int]) -> tuple[Input, ...]:
+    """Inputs with what is looked up by them."""
+    return tuple(replace(one, rows=rows.get(one.name)) for one in inputs)

@@ -1,0 +1,174 @@
+"""Models by name: of transformers, torchvision and timm, and a person's own code.
+
+Nothing is downloaded, and no code that lies beside a configuration is run. A configuration from a
+folder or from the local cache is a stranger's data: what it asks for is built on the meta device
+first, which allocates nothing, and counted before anything is built.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from types import ModuleType
+
+import psutil
+import torch
+from torch import nn
+
+from relascope.core.errors import EngineError
+from relascope.engine.files.archive import plainly
+from relascope.engine.files.opening import opening
+from relascope.engine.protocol.results import NamedModel
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.source import CODE, ModelSource
+from relascope.engine.pytorch.named import code, families, hub
+from relascope.samples.weights import settle, stir
+
+_LIBRARIES: dict[str, ModuleType] = {"hf": hub, "torchvision": families, "timm": families}
+_RANDOM = "The weights are random."
+
+
+def guarded(source: ModelSource) -> AbstractContextManager[None]:
+    """Where a model is built and first run; one whose configuration is a stranger's, within limits.
+
+    Raises:
+        EngineError: kind "usage"; there is no such model, no library for it, or not enough memory.
+    """
+    library, _, name = source.model.partition(":")
+    if library == CODE:
+        return nullcontext()
+    make = _maker(library, name)
+    strange = library == "hf" and hub.folder_of(name) is not None
+    shown = Path(source.model.partition("?")[0])
+    with opening(shown, "sizes", source.model, size=0) if strange else _told(source.model):
+        module = on_meta(make)
+        size = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
+    size *= 2 if source.dtype == "float64" else 1
+    free = psutil.virtual_memory().available
+    if 2 * size > free:
+        count = sum(p.numel() for p in module.parameters())
+        message = f"This model has {count:,} parameters, {size / 1e9:,.1f} GB in {source.dtype}; "
+        message += f"{free / 1e9:,.1f} GB of memory are free."
+        hint = "Make it smaller by its configuration, such as hf:NAME?num_hidden_layers=2."
+        raise EngineError("usage", message, source.model, hint if library == "hf" else "")
+    return opening(shown, source, size=size) if strange else _told(source.model)
+
+
+def build(
+    source: ModelSource, progress: Progress
+) -> tuple[nn.Module, dict[str, torch.Tensor] | None, tuple[str, ...]]:
+    """A model by its name, the inputs by theirs, and sentences for people.
+
+    Weights and inputs are drawn from the source's seed; torch's generator is left as it was.
+
+    Returns:
+        None for the inputs where a person's own code gives none.
+
+    Raises:
+        EngineError: as `guarded`; and kind "usage" where there are no weights here, and random ones
+            are not asked for.
+    """
+    library, _, name = source.model.partition(":")
+    progress(0.0, f"building {source.model}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(source.seed)
+        if library == CODE:
+            module, inputs = code.build(name, source.batch, source.tokens)
+            notes: tuple[str, ...] = ()
+        elif source.weights == "random":
+            module, notes = _maker(library, name)(), (_RANDOM,)
+            stir(module)
+            inputs = _LIBRARIES[library].inputs(module, source)
+        else:
+            module, notes = _LIBRARIES[library].with_weights(library, name)
+            inputs = _LIBRARIES[library].inputs(module, source)
+        wanted = getattr(torch, source.dtype)
+        if notes == (_RANDOM,) and len(inputs or ()) == 1 and _has_norms(module):
+            settle(module, *(inputs or {}).values())
+    module = module.to(wanted).train(source.training)
+    if inputs is not None:
+        inputs = {n: t.to(wanted) if t.is_floating_point() else t for n, t in inputs.items()}
+    return module, inputs, notes
+
+
+def listed(pattern: str, counted: bool, progress: Progress) -> tuple[NamedModel, ...]:
+    """The models that can be opened by name.
+
+    Args:
+        pattern: a name, `hf:bert`; or as of `fnmatch`; or else what names contain.
+        counted: count the parameters of each, which is built on the meta device for that; classes
+            of transformers are then looked at only where the pattern has a capital letter.
+    """
+    wild = pattern if set(pattern) & set("*?[") else f"*{pattern}*"
+    found: list[tuple[str, str, bool]] = []
+    for library, module in _LIBRARIES.items():
+        found += [
+            (f"{library}:{n}", k, here) for n, k, here in module.names(library, wild, not counted)
+        ]
+    only = [one for one in found if one[0] == pattern]
+    tries = {one: (one[0], one[0].partition(":")[2]) for one in found}
+    found = only or [o for o in found if any(fnmatch.fnmatchcase(n, wild) for n in tries[o])]
+    rows = []
+    for index, (name, kind, cached) in enumerate(found):
+        progress(index / len(found), name)
+        count = _count(_maker(*name.split(":", 1))) if counted else None
+        rows.append(NamedModel(name, kind, count, cached))
+    return tuple(rows)
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Where a library's code runs; what it raises is told."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as wrong:  # a library raises whatever it stumbles on
+        message = f"{name} cannot be built, or run on the inputs made for it: {plainly(wrong)}."
+        raise EngineError("operator", message, name) from wrong
+
+
+def on_meta(make: Callable[[], nn.Module]) -> nn.Module:
+    """A model without memory for its weights."""
+    linspace = torch.linspace
+
+    def on_cpu(*args: object, **how: object) -> torch.Tensor:  # whose values are read
+        return linspace(*args, **{"device": "cpu", **how})  # type: ignore[call-overload]
+
+    try:
+        torch.linspace = on_cpu
+        with torch.device("meta"):
+            return make()
+    finally:
+        torch.linspace = linspace
+
+
+def _count(make: Callable[[], nn.Module]) -> int | None:
+    try:
+        return sum(p.numel() for p in on_meta(make).parameters())
+    except Exception:  # a library's own code; such a model says why when it is opened
+        return None
+
+
+def _maker(library: str, name: str) -> Callable[[], nn.Module]:
+    """What builds a model with random weights.
+
+    Raises:
+        EngineError: kind "usage"; no model has this name.
+    """
+    make: Callable[[], nn.Module] | None = _LIBRARIES[library].maker(library, name)
+    if make is not None:
+        return make
+    known = [n for n, _, _ in _LIBRARIES[library].names(library, "*", True)]
+    close = difflib.get_close_matches(name.partition("?")[0], known, 3)
+    message = f"{library} has no model called {name.partition('?')[0]!r} on this machine."
+    hint = f"There is {' or '.join(close)}. " if close else ""
+    hint += "`relascope models --search TEXT` lists the names; nothing is downloaded."
+    raise EngineError("usage", message, f"{library}:{name}", hint)
+
+
+def _has_norms(module: nn.Module) -> bool:
+    return any(isinstance(m, nn.BatchNorm2d) for m in module.modules())

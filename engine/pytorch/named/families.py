@@ -1,0 +1,118 @@
+"""Models of torchvision and timm, where those are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import ModelSource
+
+_BATCH, _SIZE = 2, 224
+
+
+def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str, bool]]:
+    """(name, library, whether its weights are here) of each model."""
+    if find_spec(library) is None:
+        return
+    for name in _names(library):
+        yield name, library, _weights(library, name) is not None
+
+
+def maker(library: str, name: str) -> Callable[[], nn.Module] | None:
+    """What builds a model with random weights; None where there is no such name.
+
+    Raises:
+        EngineError: kind "engine"; the library is not installed.
+    """
+    if find_spec(library) is None:
+        message = f"{library} is not installed."
+        hint = f"Run `pip install {library}`, in the version for this torch ({torch.__version__})."
+        raise EngineError("engine", message, f"{library}:{name}", hint)
+    return partial(_made, library, name) if name in _names(library) else None
+
+
+def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
+    """A model with its default weights from the local cache.
+
+    Raises:
+        EngineError: kind "usage"; they are not there.
+    """
+    path = _weights(library, name)
+    if path is None:
+        message = f"No weights of {name} are on this machine, and none are downloaded."
+        raise EngineError("usage", message, f"{library}:{name}", "Add --random-weights.")
+    if library == "timm":
+        made: nn.Module = import_module("timm").create_model(
+            name, pretrained=True, pretrained_cfg_overlay={"file": str(path)}
+        )
+        return made, ()
+    module = _made(library, name)
+    module.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    return module, ()
+
+
+def inputs(module: Any, source: ModelSource) -> dict[str, torch.Tensor]:
+    """Images, or clips, of the size that the model's weights are made for.
+
+    Raises:
+        EngineError: kind "usage"; tokens are asked for.
+    """
+    library, _, name = source.model.partition(":")
+    if source.tokens is not None:
+        raise EngineError("usage", "Images have no tokens to choose.", source.model)
+    if library == "timm":
+        shape = module.default_cfg.get("input_size") or (3, _SIZE, _SIZE)
+    else:
+        crop = getattr(_default(name), "transforms", None)
+        size = (getattr(crop() if crop else None, "crop_size", None) or [_SIZE])[-1]
+        clip = "video" in type(module).__module__
+        shape = (3, 16, size, size) if clip else (3, size, size)
+    return {"x": torch.randn(source.batch or _BATCH, *shape)}
+
+
+def _names(library: str) -> list[str]:
+    """Those whose forward() takes one tensor."""
+    if library == "timm":
+        return list(import_module("timm").list_models())
+    models = import_module("torchvision.models")
+    rooms = (models, models.segmentation, models.video)
+    return sorted(name for room in rooms for name in models.list_models(module=room))
+
+
+def _made(library: str, name: str) -> nn.Module:
+    if library == "timm":
+        return cast(nn.Module, import_module("timm").create_model(name, pretrained=False))
+    models = import_module("torchvision.models")
+    segments = name in models.list_models(module=models.segmentation)
+    how = {"weights": None, "weights_backbone": None} if segments else {"weights": None}
+    return cast(nn.Module, models.get_model(name, **how))
+
+
+def _default(name: str) -> Any:
+    """torchvision's default weights of a model; None where it has none."""
+    try:
+        return import_module("torchvision.models").get_model_weights(name).DEFAULT
+    except (AttributeError, ValueError):
+        return None
+
+
+def _weights(library: str, name: str) -> Path | None:
+    """The file of a model's weights in the local cache."""
+    if library == "timm":
+        from huggingface_hub import try_to_load_from_cache
+
+        config = import_module("timm").get_pretrained_cfg(name, allow_unregistered=True)
+        repository = getattr(config, "hf_hub_id", None)
+        found = try_to_load_from_cache(repository, "model.safetensors") if repository else None
+        return Path(found) if isinstance(found, str) else None
+    url = getattr(_default(name), "url", None)
+    path = Path(torch.hub.get_dir(), "checkpoints", str(url).rpartition("/")[2])
+    return path if url and path.is_file() else None

@@ -1,0 +1,274 @@
+"""Models of transformers: by a type, a class, a folder with a config.json, or a cached name."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.named.arguments import called_by_name
+from relascope.engine.pytorch.named.sample_inputs import sample_inputs
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # huggingface_hub reads it when it is imported
+
+_CONFIG = "config.json"
+_LARGEST = 1 << 20  # bytes of a config.json
+_UNREAD = "auto_map attn_implementation _attn_implementation experts_implementation "
+_UNREAD += "_experts_implementation dtype torch_dtype transformers_version _name_or_path"
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+
+
+@cache
+def _types() -> dict[str, list[str]]:
+    """The classes of each type of model that transformers knows, the plain one first."""
+    from transformers.models.auto import modeling_auto
+
+    maps = {k: v for k, v in vars(modeling_auto).items() if re.fullmatch("MODEL_.*_NAMES", k)}
+    found: dict[str, list[str]] = {}
+    for _, table in sorted(maps.items(), key=lambda item: item[0] != "MODEL_MAPPING_NAMES"):
+        for kind, classes in table.items():
+            several = [classes] if isinstance(classes, str) else classes
+            found.setdefault(kind, []).extend(several)
+    return {kind: list(dict.fromkeys(filter(None, found[kind]))) for kind in sorted(found)}
+
+
+@cache
+def _classes() -> dict[str, str]:
+    """The type of each class."""
+    return {name: kind for kind, classes in reversed(_types().items()) for name in classes}
+
+
+def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str, bool]]:
+    """(name, class, whether its weights are here) of what can be opened.
+
+    Args:
+        classes: name all classes, too, of which a type has several; else those alone that match a
+            pattern with a capital letter.
+    """
+    if not _here():
+        return
+    yield from _cached_names()
+    for kind, several in _types().items():
+        yield kind, several[0], False
+    if classes or any(c.isupper() for c in pattern):
+        yield from ((name, name, False) for name in sorted(_classes()))
+
+
+def maker(library: str, name: str) -> Callable[[], nn.Module] | None:
+    """What builds a model with random weights; None where there is no such name.
+
+    Raises:
+        EngineError: kind "file" or "usage"; its configuration cannot be used.
+    """
+    found = _found(name)
+    if found is None:
+        return None
+    settings, kind, class_, _ = found
+    return partial(_built, settings, kind, class_, name)
+
+
+def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
+    """A model with the weights that lie beside its configuration, and sentences for people.
+
+    Raises:
+        EngineError: kind "usage"; there are none.
+    """
+    found = _found(name)
+    assert found is not None  # its size was asked for
+    settings, kind, class_, folder = found
+    here = folder is not None and any((folder / w).is_file() for w in _WEIGHTS)
+    if folder is None or not here:
+        message = f"No weights of {name} are on this machine, and none are downloaded."
+        if folder is None and "/" not in name:
+            message = f"{name} is an architecture, with its default settings and without weights."
+        elif folder is not None:
+            message = f"There are no weights in safetensors files beside {name}'s {_CONFIG}."
+        raise EngineError("usage", message, f"hf:{name}", "Add --random-weights.")
+    config = _config(settings, kind, name)
+    read: Any = class_.from_pretrained
+    module, info = read(
+        str(folder),
+        config=config,
+        local_files_only=True,
+        use_safetensors=True,
+        trust_remote_code=False,
+        attn_implementation="eager",
+        dtype=torch.float32,
+        output_loading_info=True,
+    )
+    missing = sorted(info["missing_keys"])
+    said = f"{len(missing)} weights are not in the files, and random: {', '.join(missing[:3])}"
+    return module, (f"{said}{', …' if missing[3:] else ''}.",) if missing else ()
+
+
+def inputs(module: Any, source: ModelSource) -> dict[str, torch.Tensor]:
+    """Inputs of the model's task, made from its configuration."""
+    made = sample_inputs(module, source.batch, source.tokens, source.model)
+    called_by_name(module, tuple(made))
+    return made
+
+
+def _here() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("transformers") is not None
+
+
+def _found(name: str) -> tuple[dict[str, Any], str, Any, Path | None] | None:
+    """The settings, type and class of a name, and the folder that they come from.
+
+    Raises:
+        EngineError: kind "file" or "usage"; they cannot be used.
+    """
+    if not _here():
+        message = "transformers is not installed, which has the models of hf:."
+        raise EngineError("engine", message, f"hf:{name}", "Run `pip install transformers`.")
+    import transformers
+
+    base, _, changes = name.partition("?")
+    folder = folder_of(name)
+    settings: dict[str, Any] = {}
+    if folder is not None:
+        settings = _read(folder / _CONFIG)
+        kind = settings.get("model_type")
+        if not isinstance(kind, str) or kind not in _types():
+            message = f"transformers knows no model type {str(kind)[:80]!r}."
+            own = "Such a model brings its own code, which is not run. "
+            hint = own if "auto_map" in settings else ""
+            hint += "`relascope models --search hf:` lists the types."
+            raise EngineError("file", message, str(folder / _CONFIG), hint)
+        if settings.get("quantization_config"):
+            message = "The weights are quantised, which is not imported."
+            raise EngineError("file", message, str(folder / _CONFIG), "Give the original model.")
+        wanted = settings.get("architectures") or [""]
+        first = wanted[0] if isinstance(wanted, list) else ""
+        chosen = first if first in _types()[kind] else _types()[kind][0]
+        settings = {k: v for k, v in settings.items() if k not in _UNREAD.split()}
+    elif base in _types():
+        kind, chosen = base, _types()[base][0]
+    elif base in _classes():
+        kind, chosen = _classes()[base], base
+    else:
+        return None
+    _change(settings, changes, f"hf:{name}")
+    try:
+        return settings, kind, getattr(transformers, chosen), folder
+    except (ImportError, AttributeError) as wrong:
+        message = f"transformers cannot load {chosen}: {str(wrong).strip().splitlines()[0]}"
+        raise EngineError("usage", message, f"hf:{name}") from wrong
+
+
+def _built(settings: dict[str, Any], kind: str, class_: Any, name: str) -> nn.Module:
+    config = _config(settings, kind, name)
+    made: nn.Module = class_._from_config(config, attn_implementation="eager", dtype=torch.float32)
+    return made
+
+
+def _config(settings: dict[str, Any], kind: str, name: str) -> Any:
+    from transformers import CONFIG_MAPPING
+
+    made = CONFIG_MAPPING[kind]
+    config = made.from_dict(json.loads(json.dumps(settings)))
+    for setting in dict(_changes(name.partition("?")[2])):
+        known: Any = made()
+        for part in setting.split("."):
+            if not hasattr(known, part):
+                message = f"{kind} has no setting {setting!r}."
+                raise EngineError("usage", message, f"hf:{name}")
+            known = getattr(known, part)
+    parts: list[Any] = [config, *(getattr(config, k, None) for k in config.sub_configs)]
+    for one in parts:
+        if hasattr(one, "use_cache"):
+            one.use_cache = False
+    return config
+
+
+def _changes(text: str) -> Iterator[tuple[str, str]]:
+    for part in filter(None, text.split("&")):
+        name, _, value = part.partition("=")
+        yield name, value
+
+
+def _change(settings: dict[str, Any], text: str, where: str) -> None:
+    """Change settings as NAME=VALUE&NAME.NAME=VALUE says; values are JSON, or else text."""
+    for name, value in _changes(text):
+        *inside, last = name.split(".")
+        into = settings
+        for part in inside:
+            into = into.setdefault(part, {})
+            if not isinstance(into, dict):
+                raise EngineError("usage", f"{part} is a setting without others in it.", where)
+        try:
+            into[last] = json.loads(value)
+        except (ValueError, RecursionError):
+            into[last] = value
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A config.json.
+
+    Raises:
+        EngineError: kind "file"; there is none, or it cannot be read.
+    """
+    hint = "Give a folder that save_pretrained wrote."
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise EngineError("file", "This config.json has more than 1 MiB.", str(path), hint)
+        settings = json.loads(data)
+    except (OSError, ValueError, RecursionError) as wrong:
+        reason = getattr(wrong, "strerror", None) or str(wrong)[:200]
+        message = f"This folder's config.json cannot be read: {reason}."
+        raise EngineError("file", message, str(path), hint) from wrong
+    if not isinstance(settings, dict):
+        raise EngineError("file", "This config.json holds no settings.", str(path), hint)
+    return settings
+
+
+def folder_of(name: str) -> Path | None:
+    """Where the configuration of a name lies; None where it is that of a type or a class."""
+    base = name.partition("?")[0]
+    return Path(base) if Path(base).is_absolute() else _cached(base)
+
+
+def _cached(name: str) -> Path | None:
+    """The folder of a model in the local cache; None where it is not there."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        path = try_to_load_from_cache(name, _CONFIG)
+    except HFValidationError:
+        return None
+    return Path(path).parent if isinstance(path, str) else None
+
+
+def _cached_names() -> Iterator[tuple[str, str, bool]]:
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repositories = scan_cache_dir().repos
+    except CacheNotFound:
+        return
+    for one in sorted(repositories, key=lambda r: r.repo_id):
+        folder = _cached(one.repo_id) if one.repo_type == "model" else None
+        if folder is None:
+            continue
+        try:
+            found = _found(one.repo_id)
+        except EngineError:
+            continue
+        if found is not None:
+            cached = any((folder / w).is_file() for w in _WEIGHTS)
+            yield one.repo_id, found[2].__name__, cached

@@ -1,0 +1,146 @@
+"""Inputs for a model of transformers, made from its configuration."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from relascope.core.errors import EngineError
+
+_TOKENS, _IMAGE, _FRAMES, _WAVE = 14, 224, 64, 8000
+_MOST = 1 << 28  # elements of one input
+
+
+def sample_inputs(
+    module: Any, batch: int | None, tokens: int | None, where: str
+) -> dict[str, torch.Tensor]:
+    """One tensor an input of forward(), by name, drawn from torch's generator.
+
+    Ids are in range and none of those with a meaning of their own, such as padding's. Masks close
+    the last quarter of the tokens, and leave at least one open. Images, clips and sound have the
+    sizes of the configuration.
+
+    Args:
+        batch: 1 where it is None; of images 2.
+        tokens: 14 where it is None, or as many as there are positions.
+
+    Raises:
+        EngineError: kind "usage" or "input"; there are no tokens to choose, or it takes what cannot
+            be made up.
+    """
+    config = module.config
+    accepts = set(inspect.signature(module.forward).parameters)
+    main = module.main_input_name
+    main = main if main in accepts else next((n for n in _MAKERS if n in accepts), main)
+    if main not in _MAKERS or main not in accepts:
+        listed = ", ".join(sorted(accepts - {"self", "kwargs"}))
+        message = f"No inputs can be made up for {type(module).__name__}, which takes {listed}."
+        hint = "Write a file.py with a function that returns (module, inputs), and open that."
+        raise EngineError("input", message, where, hint)
+    wanted = [main]
+    both = {"input_ids", "pixel_values"}
+    if hasattr(module, "logit_scale") and both <= accepts:  # it compares texts with images
+        wanted = ["input_ids", "pixel_values"]
+    if "decoder_input_ids" in accepts and getattr(config, "is_encoder_decoder", False):
+        wanted.append("decoder_input_ids")
+    texts = [n for n in wanted if n.endswith("input_ids")]
+    if tokens is not None and not texts:
+        raise EngineError("usage", "This model has no tokens to choose.", where)
+    text = config.get_text_config(decoder=True) if "decoder_input_ids" in texts else None
+    text = text or config.get_text_config()
+    positions = getattr(text, "max_position_embeddings", None)
+    most = positions - 2 if isinstance(positions, int) and positions > 3 else _TOKENS
+    sizes = {"batch": batch or (1 if texts else 2), "tokens": tokens or min(_TOKENS, most)}
+    result: dict[str, torch.Tensor] = {}
+    for name in wanted:
+        result[name] = _MAKERS[name](config, sizes)
+        if name == "input_ids" and "attention_mask" in accepts:
+            mask = torch.ones(sizes["batch"], sizes["tokens"], dtype=torch.int64)
+            mask[:, sizes["tokens"] - sizes["tokens"] // 4 :] = 0
+            result["attention_mask"] = mask
+    return result
+
+
+def _normal(*shape: int) -> torch.Tensor:
+    elements = 1
+    for size in shape:
+        elements *= int(size)
+    if elements > _MOST:
+        message = f"An input of {' x '.join(map(str, shape))} is too large."
+        raise EngineError("input", message, "config.json", "Give smaller sizes.")
+    return torch.randn(*map(int, shape))
+
+
+def _ids(config: Any, sizes: Mapping[str, int]) -> torch.Tensor:
+    text = config.get_text_config()
+    count = int(text.vocab_size)
+    special: set[int] = set()
+    for one in (config, text):
+        for name, value in one.to_dict().items():
+            if name.endswith(("_token_id", "_token_index", "_token_ids")):
+                several = value if isinstance(value, list) else [value]
+                special.update(v for v in several if isinstance(v, int))
+    shape = sizes["batch"], sizes["tokens"]
+    ids = torch.randint(0, count, shape)
+    free = next((i for i in range(count) if i not in special), 0)
+    return torch.where(torch.isin(ids, torch.tensor([*special] or [-1])), free, ids)
+
+
+def _images(config: Any, sizes: Mapping[str, int]) -> torch.Tensor:
+    vision = _part(config, "vision_config")
+    size = _first(vision, "image_size crop_size input_size img_size", _IMAGE)
+    if isinstance(size, dict):
+        size = [*size.values()]
+    height, width = (size * 2)[:2] if isinstance(size, list | tuple) else (size, size)
+    channels = _first(vision, "num_channels in_channels in_chans", 3)
+    frames = _first(vision, "num_frames frames_per_clip", 0)
+    clip = () if not frames or hasattr(vision, "text_config") else (frames,)
+    return _normal(sizes["batch"], *clip, channels, height, width)
+
+
+def _sound(config: Any, sizes: Mapping[str, int]) -> torch.Tensor:
+    """A wave, or a spectrogram where the model takes that in its place."""
+    audio = _part(config, "audio_config")
+    if bins := _first(audio, "num_mel_bins", 0):
+        return _normal(sizes["batch"], _first(audio, "max_length", _FRAMES), bins)
+    channels = _first(audio, "audio_channels", 0)
+    return _normal(sizes["batch"], *((channels,) if channels else ()), _WAVE)
+
+
+def _features(config: Any, sizes: Mapping[str, int]) -> torch.Tensor:
+    audio = _part(config, "audio_config")
+    if width := _first(audio, "input_feat_per_channel feature_projection_input_dim", 0):
+        return _normal(sizes["batch"], _FRAMES, width)
+    positions = _first(audio, "max_source_positions", 0)
+    bins = _first(audio, "num_mel_bins", 80)
+    if positions:
+        return _normal(sizes["batch"], bins, 2 * positions)
+    return _normal(sizes["batch"], _FRAMES, bins)
+
+
+def _series(config: Any, sizes: Mapping[str, int]) -> torch.Tensor:
+    length = _first(config, "context_length", _FRAMES)
+    return _normal(sizes["batch"], length, _first(config, "num_input_channels input_size", 1))
+
+
+def _part(config: Any, name: str) -> Any:
+    return getattr(config, name, None) or config
+
+
+def _first(config: Any, names: str, default: Any) -> Any:
+    """The first of these settings that is set."""
+    found = (getattr(config, name, None) for name in names.split())
+    return next((value for value in found if value), default)
+
+
+_MAKERS: dict[str, Callable[[Any, Mapping[str, int]], torch.Tensor]] = {
+    "input_ids": _ids,
+    "pixel_values": _images,
+    "input_values": _sound,
+    "input_features": _features,
+    "past_values": _series,
+    "decoder_input_ids": _ids,
+}

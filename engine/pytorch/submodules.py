@@ -1,0 +1,405 @@
+"""A submodule of a model alone, on the inputs that it gets when the whole model runs.
+
+The whole is run once with hooks, which go afterwards; a trace from a file runs no hooks, so its
+flat graph is run up to the calls. What is cut out is the same module with the same weights, under
+its own paths; the whole is not changed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy, deepcopy
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from relascope.core.errors import EngineError, lines_of
+from relascope.engine.protocol.results import ModuleRow
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.flat_trace import TraceCall, calls_in
+from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.model import Model, Opened, kept_buffers, load_model, seeded
+
+_LIST = "`relascope modules MODEL` lists the modules."
+_LATER = re.compile(r"@\d+")  # torch.export's name for a later call of a module
+_HOOKS = [
+    *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
+    *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"),
+]
+_QUICK = 1.0  # s; a run that takes no longer is done once before it is timed
+
+
+def load(source: ModelSource, progress: Progress, whole: Callable[[], Opened]) -> Model:
+    """A model, or the submodule of it that a source names, traced.
+
+    Args:
+        whole: gives the whole model, as `open_model` does.
+
+    Raises:
+        EngineError: as `load_model` and `cut_out`.
+    """
+
+    def opened() -> Opened:
+        found = whole()
+        if not source.module:
+            return found
+        progress(0.4, "running the whole model once")
+        return cut_out(found, source)
+
+    return load_model(source, progress, opened)
+
+
+def cut_out(whole: Opened, source: ModelSource) -> Opened:
+    """The submodule that a source names, with the inputs of the call that it names.
+
+    Tensors in nested tuples, lists, dicts and dataclasses become inputs, one that is given twice
+    one of them; everything else is fixed as it was in that call. Of what it returns the tensors
+    are its outputs.
+
+    Args:
+        whole: is not changed.
+
+    Raises:
+        EngineError: kind "input"; there is no such module, no such call of it, no tensor among
+            what it gets, or something that cannot be kept; names the module.
+    """
+    path = source.module
+    modules = _called(whole.module, path)
+    if isinstance(whole.module, torch.jit.ScriptModule):
+        try:
+            with _running(path):
+                found = calls_in(whole.module, whole.names, whole.inputs, whole.allowed, path)
+        except EngineError as wrong:
+            said = f"The module {path} cannot be cut out of the trace. {wrong.message}"
+            raise EngineError(wrong.kind, said, wrong.where, wrong.hint) from wrong
+        call = found[source.call - 1] if 0 < source.call <= len(found) else None
+        _check_calls(whole.module, path, len(found), source.call)
+        assert call is not None
+        tensors: dict[int, torch.Tensor] = {}
+        _mapped(call.arguments, lambda v: tensors.setdefault(id(v), v) if _is_tensor(v) else v)
+        formal = list(_body(modules[0], call.method).inputs())[1:]
+        names = [v.debugName().partition(".")[0] for v in formal]
+        bound = dict(zip(_unlike(names), call.arguments, strict=True))
+        return _opened(whole, modules[0], tensors, bound, len(found), path, call)
+    watch = _Watch(source.call, path)
+    with _running(path), _hooked(modules, watch.before, None):
+        _run(whole, source)
+    _check_calls(whole.module, path, watch.calls, source.call)
+    assert watch.module is not None
+    piece = _piece(watch.module, watch.kept, path)
+    return _opened(whole, piece, watch.tensors, watch.bound, watch.calls, path, None)
+
+
+def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
+    """Every module of a model: what it is, what it gets and returns, and the time that it takes.
+
+    Raises:
+        EngineError: kind "input"; the model does not run.
+    """
+    seen: dict[str, list[_Seen]] = defaultdict(list)
+    paths = {m: _LATER.sub("", p) for p, m in whole.module.named_modules()}
+    with _running(source.model):
+        if isinstance(whole.module, torch.jit.ScriptModule):
+            for one in calls_in(whole.module, whole.names, whole.inputs, whole.allowed):
+                types = _types(one.arguments), _types(one.results)
+                seen[one.path].append(_Seen(*types, one.seconds))
+        else:
+            begun: list[float] = []
+
+            def before(module: Any, args: Any, kwargs: Any) -> None:
+                begun.append(time.perf_counter())
+
+            def after(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+                seconds = time.perf_counter() - begun.pop()
+                types = _types((args, kwargs)), _types(output)
+                seen[paths[module]].append(_Seen(*types, seconds))
+
+            with _hooked([*paths], before, after):
+                _run(whole, source)
+                if seen[""][0].seconds <= _QUICK:
+                    seen.clear()
+                    _run(whole, source)
+    rows = []
+    for path, module in whole.module.named_modules(remove_duplicate=False):
+        if _LATER.search(path):
+            continue
+        calls = seen.get(paths[module], [])
+        kind = _kind(module)
+        count = sum(p.numel() for p in module.parameters())
+        types = (calls[0].inputs, calls[0].outputs) if calls else ((), ())
+        seconds = sum(c.seconds for c in calls) if calls else None
+        rows.append(ModuleRow(path, kind, count, len(calls), *types, seconds))
+    return tuple(rows)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A call of a module."""
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """Stands for an input among what a call was given."""
+
+    index: int
+
+
+@dataclass
+class _Watch:
+    """Keeps what one call was given.
+
+    Args:
+        call: which, 1 the first.
+        path: of the module.
+    """
+
+    call: int
+    path: str
+    calls: int = 0
+    module: torch.nn.Module | None = None
+    tensors: dict[int, torch.Tensor] = field(default_factory=dict)
+    bound: dict[str, Any] = field(default_factory=dict)
+    kept: Any = None
+
+    def before(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        self.calls += 1
+        if self.calls == self.call:
+            self.module = module
+            self.bound = _bound(module, args, kwargs)
+            self.kept = _mapped((args, kwargs), self.keep)
+
+    def keep(self, value: Any) -> Any:
+        if not _is_tensor(value):
+            return _copied(value, self.path)
+        self.tensors.setdefault(id(value), value)
+        return _Slot([*self.tensors].index(id(value)))
+
+
+def _opened(
+    whole: Opened,
+    module: torch.nn.Module,
+    tensors: dict[int, torch.Tensor],
+    bound: dict[str, Any],
+    calls: int,
+    path: str,
+    call: TraceCall | None,
+) -> Opened:
+    """A submodule with its inputs, named by its arguments.
+
+    Args:
+        tensors: by their ids, in order.
+        bound: the arguments by name.
+    """
+    if not tensors:
+        message = "This module gets no tensor, so there is nothing to run it on."
+        raise EngineError("input", message, path, "Open the module around it.")
+    named: dict[int, str] = {}
+    fixed = []
+    for name, value in bound.items():
+        inside = [v for v in _leaves(value) if _is_tensor(v)]
+        for index, tensor in enumerate(inside):
+            named.setdefault(id(tensor), name if tensor is value else f"{name}_{index}")
+        if not inside and value is not None and value is not inspect.Parameter.empty:
+            fixed.append(f"{name}={str(value)[:40]}")
+    names = _unlike([named[i] for i in tensors])
+    notes = [*whole.notes]
+    if calls > 1:
+        notes.append(f"The model calls this module {calls} times.")
+    if fixed:
+        notes.append(f"Arguments that are no tensors are fixed as they were: {', '.join(fixed)}.")
+    inputs = tuple(t if call else t.detach().clone() for t in tensors.values())
+    about: Any = {"call": call, "calls": calls, "notes": tuple(notes)}
+    return replace(whole, module=module, names=names, inputs=inputs, **about)
+
+
+def _piece(module: torch.nn.Module, kept: Any, path: str) -> torch.nn.Module:
+    """The module as one that takes tensors and returns a tuple of tensors.
+
+    It shares all with the module but its hooks.
+
+    Args:
+        kept: (args, kwargs) of its forward(), with `_Slot` for tensors.
+    """
+    piece: torch.nn.Module = type(module).__new__(type(module))
+    hooks = {name: copy(module.__dict__[name]) for name in _HOOKS}
+    piece.__dict__.update({**module.__dict__, **hooks})
+
+    def given(module: Any, tensors: tuple[torch.Tensor, ...], _: Any) -> Any:
+        def fill(value: Any) -> Any:
+            return tensors[value.index] if isinstance(value, _Slot) else deepcopy(value)
+
+        return _mapped(kept, fill)
+
+    def flat(module: Any, args: Any, output: Any) -> tuple[torch.Tensor, ...]:
+        tensors = tuple(v for v in _leaves(output) if _is_tensor(v))
+        if not tensors:
+            message = f"This module returns a {type(output).__name__} without tensors."
+            raise EngineError("input", message, path, "Open the module around it.")
+        return tensors
+
+    piece.register_forward_pre_hook(given, prepend=True, with_kwargs=True)
+    piece.register_forward_hook(flat)
+    return piece
+
+
+def _called(whole: torch.nn.Module, path: str) -> list[torch.nn.Module]:
+    """The module of a path; more than one where torch.export made one for each call."""
+    known = list(whole.named_modules(remove_duplicate=False))
+    found = dict.fromkeys(m for p, m in known if p and _LATER.sub("", p) == path)
+    if not found:
+        close = difflib.get_close_matches(path, [p for p, _ in known], 3)
+        hint = f"There is {' or '.join(close)}. {_LIST}" if close else _LIST
+        raise EngineError("input", f"The model has no module {path!r}.", path, hint)
+    return list(found)
+
+
+def _check_calls(whole: torch.nn.Module, path: str, count: int, wanted: int) -> None:
+    if 0 < wanted <= count:
+        return
+    if count:
+        times = "once" if count == 1 else f"{count} times"
+        message = f"The model calls this module {times}, and has no call {wanted}."
+        raise EngineError("input", message, path, f"Choose a call from 1 to {count}.")
+    module = dict(whole.named_modules(remove_duplicate=False))[path]
+    message = f"The model never calls forward() of this {_kind(module)}."
+    inside = [f"{path}.{name}" for name, _ in module.named_children()]
+    around = path.rpartition(".")[0]
+    choices = [*inside[:1], *inside[-1:], *([around] if around else [])]
+    hint = f"Open {' or '.join(dict.fromkeys(choices))}." if choices else "Open the whole model."
+    raise EngineError("input", message, path, hint)
+
+
+def _kind(module: torch.nn.Module) -> str:
+    """A module's class, as far as a file tells."""
+    told = getattr(module, "original_name", None) or getattr(module, "_ty", None)
+    if told is None and type(module).__module__.startswith("torch.export"):
+        return "module"
+    return (told or type(module).__name__).rpartition(".")[2]
+
+
+def _bound(module: torch.nn.Module, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The arguments of a call by name; one that is at its default is empty."""
+    if names := getattr(module, "arg_names", None):  # of an exported program
+        return {**dict(zip(names, args, strict=False)), **kwargs}
+    signature = inspect.signature(module.forward)
+    result: dict[str, Any] = {}
+    try:
+        bound = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # a decorator changes the call
+        return {**{f"input_{i}": v for i, v in enumerate(args)}, **kwargs}
+    for name, value in bound.items():
+        kind, default = signature.parameters[name].kind, signature.parameters[name].default
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            result |= value
+        elif value is default or (isinstance(value, bool | int | float) and value == default):
+            result[name] = inspect.Parameter.empty
+        else:
+            result[name] = value
+    return result
+
+
+def _unlike(names: list[str]) -> tuple[str, ...]:
+    """Names that are words, each once."""
+    result: list[str] = []
+    for name in names:
+        name = re.sub(r"\W", "_", name)
+        name = name if re.match(r"[A-Za-z_]", name) else f"input_{name}"
+        while name in result:
+            name += "_"
+        result.append(name)
+    return tuple(result)
+
+
+def _copied(value: Any, path: str) -> Any:
+    """What is no tensor, as it is now."""
+    if isinstance(value, torch.nn.Module):
+        message = f"This module is given a module, {type(value).__name__}, which is no input."
+        raise EngineError("input", message, path, "Open the module around it.")
+    try:
+        return deepcopy(value)
+    except Exception as wrong:  # whatever a class does
+        message = f"This module is given a {type(value).__name__}, which cannot be copied: "
+        hint = "Open the module around it."
+        raise EngineError("input", message + f"{lines_of(wrong)[0]}.", path, hint) from wrong
+
+
+def _mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """The same nesting with other leaves; what torch takes for one may be a dataclass."""
+
+    def inside(one: Any) -> Any:
+        if not is_dataclass(one) or isinstance(one, type | _Slot):
+            return leaf(one)
+        made = copy(one)
+        for part in fields(one):
+            object.__setattr__(made, part.name, _mapped(getattr(one, part.name), leaf))
+        return made
+
+    return pytree.tree_map(inside, value)
+
+
+def _leaves(value: Any) -> list[Any]:
+    found: list[Any] = []
+    _mapped(value, found.append)
+    return found
+
+
+def _types(value: Any) -> tuple[Any, ...]:
+    return tuple(tensor_type(v) for v in _leaves(value) if _is_tensor(v))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _body(module: Any, method: str) -> Any:
+    return module.graph if method == "forward" else getattr(module, method).graph
+
+
+def _run(whole: Opened, source: ModelSource) -> None:
+    """Run a model on its inputs, as its source says; what it changes is put back."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # it passes the modules in it by
+    try:
+        with torch.no_grad(), seeded(source.seed), kept_buffers(whole.module):
+            whole.module(*(t.clone() for t in whole.inputs))
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextmanager
+def _running(where: str) -> Iterator[None]:
+    """Where a model runs; what it raises is told."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as wrong:  # the model's own code
+        message = f"The whole model does not run with its inputs: {lines_of(wrong)[-1]}"
+        raise EngineError("input", message, where, "Give inputs that it takes.") from wrong
+
+
+@contextmanager
+def _hooked(
+    modules: list[torch.nn.Module], before: Callable[..., None], after: Callable[..., None] | None
+) -> Iterator[None]:
+    hooks = [m.register_forward_pre_hook(before, with_kwargs=True) for m in modules]
+    if after is not None:
+        hooks += [m.register_forward_hook(after, with_kwargs=True) for m in modules]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,226 @@
+"""Relax modules from files: TVMScript, and TVM's JSON. Nothing of a file is run to read it."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import tvm
+from tvm import relax
+from tvm.script.parser import relax as words
+
+from relascope.core.errors import EngineError, lines_of
+from relascope.core.graph import TensorType
+from relascope.engine.files.formats import format_of
+from relascope.engine.files.program_file import Pieces, check_params, not_read, taken_apart
+from relascope.engine.files.script import check_script
+from relascope.engine.files.tvm_json import check_relax_json, is_relax_json
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.relax.draw.to_graph import tensor_types
+from relascope.engine.server import onnx_program
+from relascope.engine.server.program_model import Imported, argument_notes
+from relascope.passes.relax.ir.program import RelaxProgram
+
+_CODE = {"ExternFunc", "If", "Then", "Else", "SeqExpr", "macro", "function", "rewriter", "emit_te"}
+_CODE |= {"make_closure", "invoke_closure", "invoke_pure_closure", "print", "assert_op"}
+_FAMILIES = ("nn", "image", "vision", "grad")
+_NUMBERS = ("int64", "int32", "float32", "float64", "min", "max")
+_FOREIGN_NAMES = """
+    call_ invoke_ vm. memory. builtin. ccl. dist. make_closure
+    print assert_op hint_on_device to_vdevice inspect. run_codegen
+"""
+_FOREIGN = tuple(_FOREIGN_NAMES.split())
+_ATTRS = {"global_symbol", "num_input", "Primitive", "Composite", "relax.force_pure"}
+_HINT = "Give the module as it was before it was compiled."
+
+
+def known(path: tuple[str, ...]) -> bool:
+    """Whether a path in TVMScript is an operator, type or number that a file may use."""
+    match path:
+        case ("T", name):
+            return name in _NUMBERS
+        case ("R", name):
+            plain = name not in _CODE and not name.startswith(("call_", "emit", "func_ret"))
+            value = getattr(words, name, None) if name in words.__all__ else None
+            return plain and value is not None and not isinstance(value, types.ModuleType)
+        case ("R", family, name) if family in _FAMILIES and not name.startswith("_"):
+            value = getattr(getattr(words, family), name, None)
+            return str(getattr(value, "__module__", "")).startswith("tvm.relax.op")
+    return False
+
+
+def read_program(path: Path, source: ModelSource, progress: Progress) -> Imported:
+    """A Relax module, or an ONNX model, as a program.
+
+    Raises:
+        EngineError: kind "file"; it is none, or has code of its own; kind "input" where sizes are
+            left open.
+    """
+    found = format_of(path)
+    if found is not None and found.name == "onnx":
+        # The importer is large, and rarely needed.
+        from relascope.engine.relax.frontend.onnx import import_onnx, known
+
+        return onnx_program.read_program(path, source, progress, "relax", known(), import_onnx)
+    progress(0.0, "reading the module")
+    pieces = taken_apart(path)
+    try:
+        mod = _read(pieces, path.name)
+        _check(mod, path.name)
+        main = _main(mod, path.name)
+        mod = tvm.IRModule({"main": main.with_attr("global_symbol", "main"), **_others(mod, main)})
+        mod = _pinned(relax.transform.Normalize()(mod), source)
+        mod = _one_block(mod, path.name)
+    except EngineError:
+        raise
+    except Exception as wrong:  # TVM raises anything over a module that is not well-formed
+        raise not_read(path.name, "Relax", lines_of(wrong)) from wrong
+    return imported(mod, pieces.params, path.name)
+
+
+def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
+    """A module as a program, whose "main" is one dataflow block.
+
+    Args:
+        params: those of its arguments that have a value.
+        name: of the file.
+    """
+    main = mod["main"]
+    kinds = {str(p.name): _tensor(p, name) for p in main.params}
+    check_params(params, kinds, name)
+    inputs = tuple((n, k) for n, k in kinds.items() if n not in params)
+    order = [n for n, _ in inputs] + [n for n in kinds if n in params]
+    if order != list(kinds):  # passes take inputs first
+        variables = {str(p.name): p for p in main.params}
+        main = relax.Function(
+            [variables[n] for n in order], main.body, main.ret_ty, main.is_pure, main.attrs
+        )
+        mod = relax.transform.Normalize()(tvm.IRModule({**dict(mod.functions), "main": main}))
+    result = mod["main"].ret_ty
+    flat = isinstance(result, relax.TensorType) or (
+        isinstance(result, relax.TupleType)
+        and all(isinstance(f, relax.TensorType) for f in result.fields)
+    )
+    if not flat:
+        message = f'"main" of {name} returns {result}, and not a tensor or a tuple of tensors.'
+        raise EngineError("file", message, name, _HINT)
+    outputs = tensor_types(result)
+    tensors = {n: torch.from_numpy(params[n]) for n in order if n in params}
+    program = RelaxProgram(
+        mod=mod,
+        params={n: tvm.runtime.tensor(t.numpy()) for n, t in tensors.items()},
+        inputs=tuple(n for n, _ in inputs),
+        outputs=len(outputs),
+        buffers=tuple(n for n, t in tensors.items() if not t.is_floating_point()),
+    )
+    return Imported(program, inputs, tensors, outputs, notes=argument_notes(inputs, tensors))
+
+
+def _read(pieces: Pieces, name: str) -> Any:
+    if pieces.format == "json":
+        if not is_relax_json(pieces.text):
+            message = f"{name} is JSON of a TVM that has Relay."
+            raise EngineError("file", message, name, "Choose the engine Relay.")
+        return tvm.ir.load_json(check_relax_json(pieces.text, name))
+    if pieces.format != "script":
+        message = f"{name} is a Relay module."
+        raise EngineError("file", message, name, "Choose the engine Relay.")
+    script = check_script(pieces.text, known, name)
+    variables: dict[str, Any] = {"R": words, "I": tvm.script.parser.ir, "T": tvm.script.parser.tirx}
+    variables["TypeVar"] = TypeVar
+    if script.metadata:
+        variables["metadata"] = tvm.ir.load_json(check_relax_json(script.metadata, name))
+    return tvm.script.from_source(script.text, extra_vars=variables)
+
+
+def _check(mod: Any, name: str) -> None:
+    """Refuse what a module brings of code, or calls of code by its name."""
+    if not isinstance(mod, tvm.IRModule):
+        if not isinstance(mod, relax.Function):
+            raise not_read(name, "Relax", [f"it is a {type(mod).__name__}, and no module"])
+        mod = tvm.IRModule({"main": mod})
+    for var, function in mod.functions.items():
+        where = str(var.name_hint)
+        if not isinstance(function, relax.Function):
+            message = f"{name} has {where}, which is a kernel of its own: that is code, and is not "
+            raise EngineError("file", message + "run.", where, _HINT)
+        keys = [str(k) for k in function.attrs.keys()] if function.attrs else []  # noqa: SIM118
+        if strange := [k for k in keys if k not in _ATTRS]:
+            message = f"{where} of {name} has the attribute {strange[0]!r}, which no imported "
+            raise EngineError("file", message + "module has.", where, _HINT)
+        met: list[Any] = []
+        relax.analysis.post_order_visit(function, met.append)
+        for one in met:
+            op = str(one.name) if isinstance(one, tvm.ir.Op) else ""
+            if isinstance(one, relax.ExternFunc) or (
+                (op and not op.startswith("relax.")) or op[6:].startswith(_FOREIGN)
+            ):
+                called = op or str(one.global_symbol)
+                message = f"{where} of {name} calls {called}, which is code and no operator."
+                raise EngineError("file", message, where, _HINT)
+
+
+def _main(mod: Any, name: str) -> Any:
+    """The function that is looked at: "main", or the only one."""
+    if isinstance(mod, relax.Function):
+        return mod
+    functions = {str(v.name_hint): f for v, f in mod.functions.items()}
+    if "main" in functions:
+        return functions["main"]
+    if len(functions) == 1:
+        return next(iter(functions.values()))
+    listed = ", ".join(functions) or "none"
+    message = f'{name} has no function "main" among those that it has: {listed}.'
+    raise EngineError("file", message[:400], name, 'Call the one to look at "main".')
+
+
+def _others(mod: Any, main: Any) -> dict[Any, Any]:
+    if isinstance(mod, relax.Function):
+        return {}
+    return {v: f for v, f in mod.functions.items() if not f.same_as(main)}
+
+
+def _pinned(mod: Any, source: ModelSource) -> Any:
+    """The module with the sizes that the source's inputs give to dimensions left open."""
+    given = dict(source.inputs)
+    free: dict[str, int] = {}
+    unnamed = iter([t for n, t in source.inputs if not n])
+    for param in mod["main"].params:
+        kind = given.get(str(param.name)) or next(unnamed, None)
+        shape = getattr(param.ty, "shape", None)
+        if kind is None or not isinstance(shape, relax.ShapeExpr):
+            continue
+        for size, wanted in zip(shape.values, kind.shape, strict=False):
+            if isinstance(size, tvm.tirx.Var):
+                free.setdefault(str(size.name), int(wanted))
+    return relax.transform.BindSymbolicVars(free, "main")(mod) if free else mod
+
+
+def _tensor(param: Any, name: str) -> TensorType:
+    kinds = tensor_types(param.ty)
+    said = str(param.name)
+    if not isinstance(param.ty, relax.TensorType) or len(kinds) != 1:
+        message = f"The argument {said} of {name} is {param.ty}, and no tensor."
+        raise EngineError("input", message, said, "Take its tensors as arguments of their own.")
+    if any(not isinstance(d, int) for d in kinds[0].shape):
+        message = f"The argument {said} of {name} leaves sizes open: {kinds[0]}."
+        example = "x".join(str(d) if isinstance(d, int) else "1" for d in kinds[0].shape)
+        hint = f"Give them as an input, such as {said}={example}:{kinds[0].dtype}."
+        raise EngineError("input", message, said, hint)
+    return kinds[0]
+
+
+def _one_block(mod: Any, name: str) -> Any:
+    """The module with "main" as one dataflow block, which passes expect."""
+    for index in range(2):
+        blocks = mod["main"].body.blocks
+        if len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock):
+            return mod
+        if not index:
+            mod = relax.transform.ConvertToDataflow(1)(mod)
+    message = f'"main" of {name} is no plain computation: it branches, or has effects.'
+    raise EngineError("file", message, name, _HINT)

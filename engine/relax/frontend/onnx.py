@@ -1,0 +1,227 @@
+"""From an ONNX model to Relax, by TVM's importer.
+
+`engine.files.onnx_model` has made the model plain. Every operator's result is held against the type
+that ONNX gives it; what TVM makes otherwise of it is mended here or refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from typing import Any
+
+import tvm
+from tvm import relax, topi
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from relascope.core.errors import EngineError, lines_of
+from relascope.core.graph import TensorType
+from relascope.engine.files.onnx_model import AT_IMPORT, OnnxModel
+from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.relax.frontend.converters import NamedBuilder
+from relascope.passes.relax.ir.program import RelaxProgram
+
+_LEFT_OUT = """
+    Optional OptionalHasElement OptionalGetElement SequenceConstruct SequenceEmpty SequenceErase
+    SequenceInsert SequenceLength ConcatFromSequence SplitToSequence SequenceAt If Unique NonZero
+    Compress AllClassNMS NonMaxSuppression Attention RMSNormalization
+"""
+"""What has no static tensors, what is of another domain, and what is better written out."""
+
+
+def everything() -> frozenset[str]:
+    """The operators that TVM's importer has."""
+    return frozenset(onnx_frontend._get_convert_map()) | {"If"}
+
+
+def known() -> frozenset[str]:
+    """Those of them that a program here can hold."""
+    return everything() - frozenset(_LEFT_OUT.split())
+
+
+def _padded(mode: str) -> Any:
+    def pad(data: Any, before: Any, after: Any, value: float = 0.0) -> Any:
+        width = [int(w) for pair in zip(before, after, strict=True) for w in pair]
+        return relax.op.nn.pad(data, width, mode, float(value))
+
+    return pad
+
+
+_OPERATORS: dict[Any, Any] = {
+    topi.maximum: relax.op.maximum,
+    topi.minimum: relax.op.minimum,
+    topi.flip: relax.op.flip,
+    topi.tile: relax.op.tile,
+    topi.einsum: lambda equation, *inputs: relax.op.einsum(list(inputs), equation),
+    topi.nn.pad: _padded("constant"),
+    topi.nn.mirror_pad: lambda data, before, after, _: _padded("reflect")(data, before, after),
+    topi.nn.replicate_pad: _padded("replicate"),
+    topi.nn.circular_pad: _padded("circular"),
+}
+"""Relax's own for what TVM's importer writes as loops, which no pass and no gradient knows."""
+
+
+class Builder(NamedBuilder):
+    """Binds operators of Relax in place of loops."""
+
+    def emit_te(self, func: Any, *args: Any, **options: Any) -> Any:
+        if func not in _OPERATORS:
+            return super().emit_te(func, *args, **options)
+        return self.emit(_OPERATORS[func](*args, **options))
+
+
+class Importer(onnx_frontend.ONNXGraphImporter):
+    """TVM's, with names and origins of ours, and refusals."""
+
+    def __init__(self, given: OnnxModel) -> None:
+        inputs = {n: [int(d) for d in t.shape] for n, t in given.inputs}
+        dtypes = {n: t.dtype for n, t in given.inputs}
+        super().__init__(inputs, dtypes, keep_params_in_input=True, sanitize=False)
+        self.given = given
+        self.bb = self.builder = Builder()
+
+    def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
+        index = int(attrs["tvm_custom"]["name"] or -1)
+        node = self.given.nodes[index]
+        proto = self.given.model.graph.node[index]
+        self.builder.origin = Origin(node.scope, f"onnx::{node.operator}", index)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                kind, back = _wide(op_name, inputs)
+                if kind:
+                    at_import = AT_IMPORT.get(op_name, ())
+                    inputs = onnx_frontend.onnx_input(
+                        i if place in at_import else self._cast(i, kind)
+                        for place, i in enumerate(inputs)
+                    )
+                made = super()._convert_operator(op_name, inputs, attrs, opset)
+                made = self._bound(self._cast(made, back) if back else made)
+        except EngineError:
+            raise
+        except Exception as wrong:
+            lines = lines_of(wrong)
+            said = lines[-1] if lines else type(wrong).__name__
+            message = f"TVM's importer does not take this {op_name}: {said[:300]}"
+            raise EngineError("operator", message.rstrip(". ") + ".", node.where) from wrong
+        self._check(made, proto, node.where)
+        return made
+
+    def _cast(self, value: Any, dtype: str) -> Any:
+        if value is None or not isinstance(getattr(value, "ty", None), relax.TensorType):
+            return value
+        return (
+            value if value.ty.dtype == dtype else self.builder.emit(relax.op.astype(value, dtype))
+        )
+
+    def _bound(self, made: Any) -> Any:
+        if isinstance(made, relax.Tuple):
+            return relax.Tuple([self._bound(f) for f in made.fields])
+        if isinstance(made, relax.ShapeExpr):
+            values = [int(v) for v in made.values]
+            return relax.const(values, "int64")
+        if isinstance(made, tvm.ir.Call):
+            return self.builder.emit(made)
+        return made
+
+    def _check(self, made: Any, proto: Any, where: str) -> None:
+        """Hold the types of results against ONNX's."""
+        several = isinstance(made, relax.Tuple) or isinstance(made.ty, relax.TupleType)
+        kinds = list(made.ty.fields) if several else [made.ty]
+        for kind, name in zip(kinds, proto.output, strict=False):
+            wanted = self.given.types.get(name)
+            found = tensor_type(kind)
+            if name and wanted is not None and found != wanted:
+                message = f"TVM's importer makes {found or kind} of this {proto.op_type}, and ONNX"
+                raise EngineError("operator", f"{message} {wanted}.", where)
+
+
+_SUMS = "Conv ConvTranspose MatMul Gemm Einsum ReduceSum ReduceMean AveragePool CumSum"
+
+
+def _wide(op_name: str, inputs: Any) -> tuple[str, str]:
+    """The dtype that an operator is to compute in, and that of its result; "" for its own."""
+    kinds = [
+        i.ty.dtype if isinstance(getattr(i, "ty", None), relax.TensorType) else "" for i in inputs
+    ]
+    first = str(kinds[0]) if kinds else ""
+    if op_name in _SUMS.split() and first in ("float16", "bfloat16"):
+        return "float32", first
+    if op_name in ("ReduceMax", "ReduceMin") and first == "bool":
+        return "int8", first
+    if op_name == "Pow" and (len({str(k) for k in kinds}) > 1 or "int" in first):
+        return ("float64" if "int" in first or "64" in str(kinds) else "float32"), first
+    return "", ""
+
+
+def tensor_type(kind: Any) -> TensorType | None:
+    """A static tensor's type; None for another."""
+    if not isinstance(kind, relax.TensorType) or kind.shape is None:
+        return None
+    sizes = getattr(kind.shape, "values", None)
+    if sizes is None or not all(isinstance(d, tvm.tirx.IntImm) for d in sizes):
+        return None
+    return TensorType(tuple(int(d) for d in sizes), str(kind.dtype))
+
+
+def import_onnx(given: OnnxModel, path: str) -> RelaxProgram:
+    """Convert a plain ONNX model to a typed Relax module.
+
+    The arguments of "main" are the model's inputs, then the weights that it reads.
+
+    Raises:
+        EngineError: kind "operator"; names the operator and its node.
+    """
+    importer = Importer(given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            mod = importer.from_onnx(given.model.graph, given.opset)
+        except EngineError:
+            raise
+        except Exception as wrong:
+            said = (lines_of(wrong) or [type(wrong).__name__])[-1][:300]
+            message = f"TVM's importer does not take the model: {said}"
+            raise EngineError("operator", message, path) from wrong
+    main = mod["main"]
+    mod["main"] = relax.Function(main.params, main.body, main.ret_ty, True).with_attr(
+        "global_symbol", "main"
+    )
+    mod = relax.transform.DeadCodeElimination(["main"])(relax.transform.Normalize()(mod))
+    main = mod["main"]
+    read = {v for v in relax.analysis.free_vars(main.body)}
+    inputs = [n for n, _ in given.inputs]
+    kept = [p for p in main.params if str(p.name) in inputs or p in read]
+    function = relax.Function(kept, main.body, main.ret_ty, main.is_pure, main.attrs)
+    mod["main"] = function
+    kinds = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
+    found = tuple(tensor_type(k) for k in kinds)
+    if found != given.outputs:
+        ours, theirs = (", ".join(map(str, types)) for types in (found, given.outputs))
+        message = f"TVM's importer makes a model of {ours}, and ONNX of {theirs}."
+        raise EngineError("operator", message, path)
+    names = [str(p.name) for p in kept]
+    return RelaxProgram(
+        mod=mod,
+        params={n: tvm.runtime.tensor(v) for n, v in _values(importer).items() if n in names},
+        inputs=tuple(inputs),
+        outputs=len(found),
+        provenance=_provenance(function, importer.builder),
+    )
+
+
+def _values(importer: Importer) -> dict[str, Any]:
+    return {name: value.numpy() for name, (_, value) in importer._params.items()}
+
+
+def _provenance(function: Any, builder: NamedBuilder) -> dict[str, tuple[str, str]]:
+    """By variables' names; what TVM bound inside a converter came from what is bound next."""
+    found, waiting = {}, []
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            waiting.append(str(binding.var.name))
+            origin = builder.origins.get(waiting[-1])
+            if origin is not None:
+                found.update({n: (origin.scope, origin.operator) for n in waiting})
+                waiting = []
+    return found

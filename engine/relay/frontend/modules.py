@@ -1,0 +1,231 @@
+"""Relay modules from files: their text, and TVM's JSON. Nothing of a file is run to read it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import tvm
+from tvm import relay
+
+from relascope.core.errors import EngineError, lines_of
+from relascope.core.graph import TensorType
+from relascope.engine.files.formats import format_of
+from relascope.engine.files.program_file import Pieces, check_params, not_read, taken_apart
+from relascope.engine.files.tvm_json import check_relay_json, is_relax_json
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.relay.draw.to_graph import tensor_types
+from relascope.engine.server import onnx_program
+from relascope.engine.server.program_model import Imported, argument_notes
+from relascope.passes.relay.ir.program import RelayProgram
+
+_FOREIGN_NAMES = """
+    vm. memory. call_lowered on_device device_copy debug contrib.
+    relax. tir. relay.op.annotation annotation.compiler
+"""
+_FOREIGN = tuple(_FOREIGN_NAMES.split())
+_ATTRS = {"hash", "Primitive", "global_symbol", "Composite", "PartitionedFromPattern"}
+_METADATA = "#[metadata]"
+_HINT = "Give the module as it was before it was compiled."
+
+
+def read_program(path: Path, source: ModelSource, progress: Progress) -> Imported:
+    """A Relay module, or an ONNX model, as a program.
+
+    Raises:
+        EngineError: kind "file"; it is none, or has code of its own; kind "input" where sizes are
+            left open.
+    """
+    found = format_of(path)
+    if found is not None and found.name == "onnx":
+        # The importer is large, and rarely needed.
+        from relascope.engine.relay.frontend.onnx import import_onnx, known
+
+        return onnx_program.read_program(path, source, progress, "relay", known(), import_onnx)
+    progress(0.0, "reading the module")
+    pieces = taken_apart(path)
+    try:
+        mod = _read(pieces, path.name)
+        _check(mod, path.name)
+        mod = relay.transform.InferType()(_pinned(mod, source))
+        return imported(mod, pieces.params, path.name)
+    except EngineError:
+        raise
+    except Exception as wrong:  # TVM raises anything over a module that is not well-formed
+        raise not_read(path.name, "Relay", lines_of(wrong)) from wrong
+
+
+def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
+    """A typed module as a program.
+
+    Args:
+        params: those of its arguments that have a value.
+        name: of the file.
+    """
+    main = mod["main"]
+    kinds = {str(p.name_hint): _tensor(p, name) for p in main.params}
+    if len(kinds) < len(main.params):
+        raise EngineError("file", f'Two arguments of "main" of {name} have one name.', name)
+    check_params(params, kinds, name)
+    inputs = tuple((n, k) for n, k in kinds.items() if n not in params)
+    order = [n for n, _ in inputs] + [n for n in kinds if n in params]
+    if order != list(kinds):  # passes take inputs first
+        variables = {str(p.name_hint): p for p in main.params}
+        arguments = [variables[n] for n in order]
+        mod["main"] = relay.Function(arguments, main.body, main.ret_type, attrs=main.attrs)
+        mod = relay.transform.InferType()(mod)
+    result = mod["main"].ret_type
+    tensor = tvm.ir.TensorType
+    flat = isinstance(result, tensor) or (
+        isinstance(result, tvm.ir.TupleType) and all(isinstance(f, tensor) for f in result.fields)
+    )
+    if not flat:
+        message = f'"main" of {name} returns {result}, and not a tensor or a tuple of tensors.'
+        raise EngineError("file", message[:400], name, _HINT)
+    outputs = tensor_types(result)
+    tensors = {n: torch.from_numpy(params[n]) for n in order if n in params}
+    program = RelayProgram(
+        mod=mod,
+        params={n: tvm.nd.array(t.numpy()) for n, t in tensors.items()},
+        inputs=tuple(n for n, _ in inputs),
+        outputs=len(outputs),
+        buffers=tuple(n for n, t in tensors.items() if not t.is_floating_point()),
+    )
+    return Imported(program, inputs, tensors, outputs, notes=argument_notes(inputs, tensors))
+
+
+def _read(pieces: Pieces, name: str) -> Any:
+    if pieces.format == "json":
+        if is_relax_json(pieces.text):
+            message = f"{name} is JSON of a TVM that has no Relay."
+            raise EngineError("file", message, name, "Choose the engine Relax.")
+        return tvm.ir.load_json(check_relay_json(pieces.text, name))
+    if pieces.format != "relay":
+        message = f"{name} is TVMScript, which is Relax."
+        raise EngineError("file", message, name, "Choose the engine Relax.")
+    text, mark, metadata = pieces.text.partition(_METADATA)
+    if mark:
+        text = f"{text}{mark}\n{check_relay_json(metadata, name)}\n"
+    return _parsed(text, pieces.params)
+
+
+def _parsed(text: str, params: Mapping[str, Any]) -> Any:
+    """A module of its text, whose arguments may have names with dots: TVM writes such and does not
+    read them; before one that begins with a digit it writes a v.
+
+    Args:
+        params: by the names that the arguments had.
+    """
+    body, mark, metadata = text.partition(_METADATA)
+    dotted = dict.fromkeys(re.findall(r"%(\w+(?:\.\w+)+)\s*:", body))
+    plain = {name: f"dotted_{index}_" for index, name in enumerate(dotted)}
+    if not plain:
+        return relay.parse(text)
+    longest = "|".join(map(re.escape, sorted(plain, key=len, reverse=True)))
+    body = re.sub(rf"%({longest})(?!\w)", lambda m: f"%{plain[m[1]]}", body)
+    mod = relay.parse(body + mark + metadata)
+    names = {new: old for old, new in plain.items()}
+    names |= {n: o[1:] for n, o in names.items() if o[1:2].isdigit() and o[1:] in params}
+    for var, function in mod.functions.items():
+        instead = {
+            p: relay.var(names[str(p.name_hint)], p.type_annotation)
+            for p in function.params
+            if str(p.name_hint) in names
+        }
+        arguments = [instead.get(p, p) for p in function.params]
+        about = function.ret_type, function.type_params, function.attrs
+        mod[var] = relay.Function(arguments, relay.bind(function.body, instead), *about)
+    return mod
+
+
+def _check(mod: Any, name: str) -> None:
+    """Refuse what a module brings of code, or calls of code by its name."""
+    if not isinstance(mod, tvm.IRModule):
+        raise not_read(name, "Relay", [f"it is a {type(mod).__name__}, and no module"])
+    functions = {str(v.name_hint): f for v, f in mod.functions.items()}
+    if "main" not in functions:
+        listed = ", ".join(functions) or "none"
+        message = f'{name} has no function "main" among those that it has: {listed}.'
+        raise EngineError("file", message[:400], name, 'Call the one to look at "main".')
+    for where, function in functions.items():
+        if not isinstance(function, relay.Function):
+            message = f"{name} has {where}, which is a kernel of its own: that is code, and is not "
+            raise EngineError("file", message + "run.", where, _HINT)
+        met: list[Any] = []
+        relay.analysis.post_order_visit(function, met.append)
+        for one in met:
+            if isinstance(one, relay.Function):
+                keys = [str(k) for k in one.attrs.keys()] if one.attrs else []  # noqa: SIM118
+                if strange := [k for k in keys if k not in _ATTRS]:
+                    message = f"{where} of {name} has the attribute {strange[0]!r}, which no "
+                    raise EngineError("file", message + "imported module has.", where, _HINT)
+            elif isinstance(one, tvm.ir.Op) and str(one.name).startswith(_FOREIGN):
+                message = f"{where} of {name} calls {one.name}, which is code and no operator."
+                raise EngineError("file", message, where, _HINT)
+            elif isinstance(one, relay.Call) and one.attrs is not None:
+                _check_attributes(one, name)
+
+
+_WANTED = (
+    ("Array", (tvm.ir.Array,)),
+    ("IntImm", (tvm.tir.IntImm,)),
+    ("PrimExpr", (tvm.ir.PrimExpr,)),
+    ("runtime.String", (str,)),
+)
+_PLAIN = (int, float, str, bool, tvm.ir.PrimExpr, tvm.ir.Array, type(None))
+
+
+def _check_attributes(call: Any, name: str) -> None:
+    """Refuse an attribute of another type than its operator expects: TVM takes it for what it
+    expects."""
+    if not hasattr(call.attrs, "list_field_info"):
+        return
+    for field in call.attrs.list_field_info():
+        value, kind = getattr(call.attrs, field.name), str(field.type_info)
+        wanted = next((w for begin, w in _WANTED if kind.startswith(begin)), _PLAIN)
+        todo = [value]
+        fits = value is None or isinstance(value, wanted)
+        while fits and todo:
+            one = todo.pop()
+            fits = isinstance(one, _PLAIN) or "virtual" in field.name
+            todo += list(one) if isinstance(one, tvm.ir.Array) else []
+        if not fits:
+            message = f"{name}: {call.op} has an attribute {field.name} that is none."
+            raise EngineError("file", message[:300], str(field.name), _HINT)
+
+
+def _pinned(mod: Any, source: ModelSource) -> Any:
+    """The module with the sizes that the source's inputs give to dimensions left open."""
+    if not source.inputs:
+        return mod
+    given, main = dict(source.inputs), mod["main"]
+    unnamed = iter([t for n, t in source.inputs if not n])
+    instead = {}
+    for param in main.params:
+        kind = given.get(str(param.name_hint)) or next(unnamed, None)
+        known = tensor_types(param.type_annotation) if param.type_annotation is not None else ()
+        if kind is not None and any(not isinstance(d, int) for t in known for d in t.shape):
+            instead[param] = relay.var(param.name_hint, shape=kind.shape, dtype=kind.dtype)
+    if not instead:
+        return mod
+    arguments = [instead.get(p, p) for p in main.params]
+    mod["main"] = relay.Function(arguments, relay.bind(main.body, instead))
+    return relay.transform.DynamicToStatic()(relay.transform.InferType()(mod))
+
+
+def _tensor(param: Any, name: str) -> TensorType:
+    said, kind = str(param.name_hint), param.checked_type
+    kinds = tensor_types(kind)
+    if not isinstance(kind, tvm.ir.TensorType) or len(kinds) != 1:
+        message = f"The argument {said} of {name} is {kind}, and no tensor."
+        raise EngineError("input", message, said, "Take its tensors as arguments of their own.")
+    if any(not isinstance(d, int) for d in kinds[0].shape):
+        message = f"The argument {said} of {name} leaves sizes open: {kinds[0]}."
+        example = "x".join(str(d) if isinstance(d, int) else "1" for d in kinds[0].shape)
+        hint = f"Give them as an input, such as {said}={example}:{kinds[0].dtype}."
+        raise EngineError("input", message, said, hint)
+    return kinds[0]

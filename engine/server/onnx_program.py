@@ -1,0 +1,62 @@
+"""An ONNX file as a program: read, made plain, imported, and held against ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from relascope.core.errors import lines_of
+from relascope.engine.files.onnx_model import OnnxModel, prepare, read_onnx
+from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.baselines import onnx_runtime
+from relascope.engine.server.program_model import IMPORTED, Imported
+
+
+def read_program(
+    path: Path,
+    source: ModelSource,
+    progress: Progress,
+    ir: str,
+    known: Collection[str],
+    convert: Callable[[OnnxModel, str], Any],
+) -> Imported:
+    """An ONNX file as an engine's program.
+
+    Args:
+        known: operators that the engine's importer has.
+        convert: imports a plain model, of a file of that name.
+
+    Raises:
+        EngineError: kind "file", "input" or "operator".
+    """
+    progress(0.0, "reading the model")
+    model = prepare(read_onnx(path), known, ir, path.name, source.inputs)
+    progress(0.3, "converting operators")
+    program = convert(model, path.name)
+    run, against, notes = None, IMPORTED, list(model.notes)
+    if not onnx_runtime.is_installed():
+        notes.append("ONNX Runtime is not installed (pip install relascope[onnxruntime]).")
+    else:
+        try:
+            run = onnx_runtime.runner(model.given.SerializeToString(), model.names)
+            against = onnx_runtime.NAME
+            if source.training:
+                notes.append(
+                    "Gradients are held against the imported program: ONNX Runtime has none."
+                )
+        except Exception as wrong:  # its errors have no common base
+            said = (lines_of(wrong) or [type(wrong).__name__])[0][:200]
+            notes.append(f"ONNX Runtime does not take the model: {said}")
+    return Imported(
+        program=program,
+        inputs=model.inputs,
+        tensors={n: torch.from_numpy(model.weights[n].copy()) for n in program.params},
+        outputs=model.outputs,
+        run=run,
+        against=against,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,197 @@
+"""A program that came without PyTorch, as the model that its numbers are held against.
+
+Whatever brought it: a file of TVM's, or of another framework that TVM has an importer for. Knows
+torch and no TVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.protocol.results import ModelInputs
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.flat_trace import FlatTrace
+from relascope.engine.pytorch.inputs import Input, described, made, types_of
+from relascope.engine.pytorch.model import Model, saved_in
+
+IMPORTED = "the imported program"
+
+Arrays = Mapping[str, np.ndarray]
+Run = Callable[[], Collection[np.ndarray]]
+"""A program with its arguments in place; runs it once. Results are flat."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A program as a file brought it.
+
+    Args:
+        program: the engine's own; has no masks, updates or gradients yet.
+        inputs: (name, type) of each input.
+        tensors: values of the parameters and buffers by name; those that float are parameters.
+        outputs: types of what it returns, flat.
+        run: gives the outputs for inputs by name; None for the program's own, built as it was
+            imported, without optimisation.
+        against: who that is, as it stands behind "against".
+        notes: sentences for people.
+    """
+
+    program: Any
+    inputs: tuple[tuple[str, TensorType], ...]
+    tensors: Mapping[str, torch.Tensor]
+    outputs: tuple[TensorType, ...]
+    run: Callable[[Arrays], Collection[np.ndarray]] | None = None
+    against: str = IMPORTED
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class ProgramModel(Model):
+    """An imported program as a model. It is run on the CPU alone; only its tensors move.
+
+    Args:
+        imported: the program.
+        plain: builds it without optimisation for values of its arguments; with True together with
+            its gradients, whose names it returns, and which follow the outputs. Masks and
+            grad_outs are its own to draw.
+    """
+
+    imported: Imported = field(kw_only=True)
+    plain: Callable[[bool, Arrays], tuple[Run, tuple[str, ...]]] = field(kw_only=True)
+
+    @property
+    def against(self) -> str:
+        return self.imported.against
+
+    @property
+    def baseline(self) -> str:
+        return self.imported.against
+
+    @property
+    def parameter_elements(self) -> int:
+        return sum(t.numel() for t in self.parameters.values())
+
+    def on(self, device: str) -> Model:
+        def moved(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            return {n: t.to(device) for n, t in tensors.items()}
+
+        inputs = tuple(t.to(device) for t in self.inputs)
+        about: Any = {"parameters": moved(self.parameters), "buffers": moved(self.buffers)}
+        return replace(self, inputs=inputs, **about)
+
+    def forward(self) -> tuple[torch.Tensor, ...]:
+        if self.imported.run is not None:
+            made = self.imported.run(_arrays(dict(zip(self.input_names, self.inputs, strict=True))))
+        else:
+            made = self._run(False)[0]()
+        return self._tensors(made)
+
+    def updated(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+        return {}
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        run, names = self._run(True)
+        found = self._tensors(run())[len(self.outputs_flat) :]
+        return dict(zip(names, found, strict=True))
+
+    def eager(
+        self, backward: bool, module: Callable[..., Any] | None = None
+    ) -> Callable[[], object]:
+        if module is not None:
+            raise EngineError("usage", f"{self.source.model} is no model of PyTorch's.", "baseline")
+        if self.imported.run is not None and not backward:
+            given, run = dict(zip(self.input_names, self.inputs, strict=True)), self.imported.run
+            arrays = _arrays(given)
+            return lambda: run(arrays)
+        return self._run(backward)[0]
+
+    def _run(self, gradients: bool) -> tuple[Run, tuple[str, ...]]:
+        inputs = dict(zip(self.input_names, self.inputs, strict=True))
+        return self.plain(gradients, _arrays({**inputs, **self.parameters, **self.buffers}))
+
+    def _tensors(self, arrays: Collection[np.ndarray]) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.tensor(a, device=self.device) for a in arrays)
+
+
+def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    return {n: t.detach().cpu().numpy() for n, t in tensors.items()}
+
+
+def program_model(
+    imported: Imported,
+    source: ModelSource,
+    plain: Callable[[bool, Arrays], tuple[Run, tuple[str, ...]]],
+) -> ProgramModel:
+    """An imported program with random inputs of its types, drawn from the source's seed.
+
+    Raises:
+        EngineError: kind "usage"; the source asks for what a program has not.
+    """
+    hint = "Leave it out: a program has the modules and dtypes that its file gives it."
+    for asked, text in ((source.module, "submodules"), (source.dtype != "float32", "--dtype")):
+        if asked:
+            message = f"A program that came without PyTorch has no {text} to choose."
+            raise EngineError("usage", message, source.model, hint)
+    names, inputs = tuple(n for n, _ in imported.inputs), _inputs(imported)
+    given, saved = replace(source, inputs=()), saved_in(source)
+    model = ProgramModel(
+        source=replace(source, inputs=imported.inputs),
+        module=torch.nn.Module(),
+        inputs=made(inputs, types_of(inputs, given, saved), given, saved),
+        input_names=names,
+        traced=torch.jit.ScriptModule(),
+        flat=FlatTrace(None, names),
+        parameters={n: t for n, t in imported.tensors.items() if t.is_floating_point()},
+        buffers={n: t for n, t in imported.tensors.items() if not t.is_floating_point()},
+        unread=(),
+        outputs_flat=imported.outputs,
+        differentiable=source.training,
+        no_gradient=None,
+        imported=imported,
+        plain=plain,
+    )
+    for text in imported.notes:
+        model.note(text)
+    unlike = "" if imported.run else ", built without optimisation"
+    model.note(
+        f"There is no PyTorch behind it: numbers are held against {imported.against}{unlike}."
+    )
+    return model
+
+
+def _inputs(imported: Imported) -> tuple[Input, ...]:
+    return tuple(Input(n, t) for n, t in imported.inputs)
+
+
+def input_words(model: Model) -> ModelInputs:
+    """What the inputs of a program are, for people."""
+    assert isinstance(model, ProgramModel)
+    inputs, source, saved = _inputs(model.imported), model.source, saved_in(model.source)
+    return described(inputs, types_of(inputs, source, saved), source, saved, ())
+
+
+def argument_notes(
+    inputs: Sequence[tuple[str, TensorType]], tensors: Mapping[str, torch.Tensor]
+) -> tuple[str, ...]:
+    """What is to be said of where a program's arguments have their values from."""
+    if tensors or len(inputs) < 2:
+        return ()
+    text = f"No parameters came with it: all its {len(inputs)} arguments are inputs, with random "
+    return (f"{text}values.",)
+
+
+def no_pytorch(source: ModelSource, what: str) -> EngineError:
+    """That something of PyTorch's is asked for where there is none.
+
+    Args:
+        what: goes on after "This program".
+    """
+    message = f"This program came without PyTorch, and {what}."
+    return EngineError("usage", message, source.model, "Open the model of PyTorch's for that.")
