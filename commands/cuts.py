@@ -22,6 +22,9 @@ from relascope.commands.shared import (
 from relascope.engine.jobs.cut import forward_times, joint_of, measure
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.results import PYTORCH
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline, gradients
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.viz.rows import tables
@@ -41,7 +44,7 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
             **about(args, source, pipeline, built=False),
             **tables.cut_document(chosen),
             "seconds": time.perf_counter() - started,
-            "rivals": tables.torch_saved_document(ask("torch_saved", source)),
+            "rivals": _rivals(ask, source),
         }
         if args.frontier:
             document |= tables.frontier_document(chosen.joint)
@@ -77,3 +80,10 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
         "dtype": args.dtype,
         "gradients": rows,
     }
+
+
+def _rivals(ask: Ask, source: ModelSource) -> Document | None:
+    """What PyTorch keeps; None of a program that came without it."""
+    if ask("load", source).against != PYTORCH:
+        return None
+    return tables.torch_saved_document(ask("torch_saved", source))

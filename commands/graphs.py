@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from relascope.commands.shared import Connect, Document, Engine, pipeline_of, source_of, write
 from relascope.core.errors import EngineError
@@ -20,8 +21,45 @@ from relascope.viz.rows import Row, tables
 
 
 def models(args: argparse.Namespace, connect: Connect) -> Document:
-    """The built-in samples."""
-    return {"models": tables.model_rows(SAMPLES.values(), ENGINES)}
+    """The built-in samples; with --search, what transformers, torchvision and timm have here.
+
+    Parameters are counted without building the weights. A search with a capital letter finds the
+    classes of transformers, too: such as hf:BertForMaskedLM.
+    """
+    if args.search is None:
+        return {"models": tables.model_rows(SAMPLES.values(), ENGINES)}
+    with Engine(args, connect) as ask:
+        return {"search": args.search, "models": tables.named_rows(ask("models", args.search))}
+
+
+def modules(args: argparse.Namespace, connect: Connect) -> Document:
+    """The modules of a model: what each is, what it gets and returns, and the time it takes.
+
+    The whole model is run for that, and not imported. With --module, that one and those in it.
+    """
+    args.gradient = "tvm"
+    source = source_of(args)
+    with Engine(args, connect) as ask:
+        rows = ask("modules", source)
+    inside = f"{source.module}."
+    own = [r for r in rows if not source.module or f"{r.path}.".startswith(inside)]
+    return {"model": source.model, "engine": args.engine, "modules": tables.module_rows(own)}
+
+
+def inputs(args: argparse.Namespace, connect: Connect) -> Document:
+    """What the inputs of a file's model are, which is not imported: types, ranges, open sizes."""
+    args.gradient = "tvm"
+    source = source_of(args)
+    with Engine(args, connect) as ask:
+        found = ask("inputs", source)
+    rows = [{"input": t, "values": s} for t, s in zip(found.inputs, found.says, strict=True)]
+    return {
+        "model": source.model,
+        "engine": args.engine,
+        "inputs": rows,
+        "sizes": plain(found.sizes),
+        "sets": [Path(path).name for path, _ in source.tensors],
+    }
 
 
 def passes(args: argparse.Namespace, connect: Connect) -> Document:

@@ -11,7 +11,7 @@ from relascope.engine.jobs import variants
 from relascope.engine.jobs.bisect import FACTOR
 from relascope.engine.jobs.bisect import KINDS as FAULTS
 from relascope.engine.limits import KINDS, calls_of
-from relascope.engine.protocol.source import INPUTS
+from relascope.engine.protocol.source import INPUTS, set_of
 from relascope.engine.protocol.times import BASELINES
 from relascope.passes.catalogue import GRADIENTS
 from relascope.passes.cuts.budget import parse_budget
@@ -29,16 +29,47 @@ def model(command: ArgumentParser) -> None:
     add(
         "model",
         metavar="MODEL",
-        help="a sample's name, a TorchScript trace (.pt) or an exported program (.pt2)",
+        help="a sample's name, a TorchScript trace (.pt), an exported program (.pt2), an ONNX "
+        "model (.onnx), a Relay or Relax module as text, TVM's JSON or an archive of it with "
+        "parameters (.tar), a name such "
+        "as hf:bert, torchvision:resnet18 or timm:NAME, a folder with a config.json, or your own "
+        "code, which is run: FILE.py:FUNCTION or MODULE:FUNCTION",
     )
+    about = "parameters of a Relay or Relax module, as tvm.runtime.save_param_dict writes them"
+    add("--params", type=Path, metavar="FILE", help=about)
     add("--training", **_SWITCH, help="train mode, with the gradient")
-    add("--batch", **count, help="batch size of a sample")
-    add("--tokens", **count, help="tokens of a sample")
+    add("--batch", **count, help="batch size of a sample or a named model")
+    add("--tokens", **count, help="tokens of a sample or a named model")
+    about = "of a named model: random ones, in place of those on this machine"
+    add(
+        "--random-weights",
+        dest="weights",
+        action="store_const",
+        const="random",
+        default="",
+        help=about,
+    )
     add("--seed", type=int, default=0, metavar="N", help="of all random values")
     about = "of parameters and floating inputs"
     add("--dtype", choices=("float32", "float64"), default="float32", help=about)
     about = "one input of a file, such as hidden=1x14x768:float32; repeat in order"
     add("--input", **_REPEATED, metavar="NAME=SHAPE:DTYPE", help=about)
+    about = "size of a dimension that an exported program leaves open, such as x.0=4; repeat"
+    add("--pin", **_REPEATED, metavar="NAME=N", help=about)
+    about = "saved inputs (.npy, .npz, .safetensors, .pt); of several such files each is a set; "
+    about += "repeat"
+    add("--tensors", **_REPEATED, metavar="FILE", help=about)
+    about = "a submodule alone, such as encoder.layer.3, on what it gets when the whole model runs"
+    add("--module", default="", metavar="PATH", help=about)
+    about = "which of the submodule's calls, where there are several"
+    add("--call", **count, default=1, help=about)
+
+
+def search(command: ArgumentParser) -> None:
+    """Which models are listed."""
+    about = "models of the installed libraries whose names contain this or match it (*bert*), with "
+    about += "their parameters"
+    command.add_argument("--search", metavar="TEXT", help=about)
 
 
 def gradient(command: ArgumentParser) -> None:
@@ -91,8 +122,9 @@ def tolerance(command: ArgumentParser) -> None:
 
 def values(command: ArgumentParser) -> None:
     """What a model is run on."""
-    about = "which values the inputs have; the sample's own otherwise"
-    command.add_argument("--inputs", dest="values", choices=INPUTS, default=INPUTS[0], help=about)
+    about = f"which values the inputs have: {', '.join(INPUTS)}, or set2 of several --tensors"
+    own: dict[str, Any] = {"type": _value, "default": INPUTS[0]}
+    command.add_argument("--inputs", dest="values", **own, metavar="KIND", help=about)
 
 
 def bisect(command: ArgumentParser) -> None:
@@ -165,9 +197,9 @@ def accuracy(command: ArgumentParser) -> None:
     strategy(command)
     command.set_defaults(dtype=None, strategy=None)
     about = "which values the inputs have: some of "
-    about += f"{', '.join(INPUTS)}, separated by commas, or all; a line for each"
-    own = (INPUTS[0],)
-    command.add_argument("--inputs", type=_kinds, default=own, metavar="KINDS", help=about)
+    about += f"{', '.join(INPUTS)}, and set2 of several --tensors, separated by commas, or all; "
+    about += "a line for each"
+    command.add_argument("--inputs", type=_kinds, default=(), metavar="KINDS", help=about)
 
 
 def target(command: ArgumentParser) -> None:
@@ -262,11 +294,19 @@ def _budget(text: str) -> float | int:
 
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = INPUTS if text == "all" else tuple(dict.fromkeys(k.strip() for k in text.split(",")))
-    if strange := [k for k in kinds if k not in INPUTS]:
+    kinds = tuple(INPUTS[0] if set_of(k) == 1 else k for k in kinds)
+    if strange := [k for k in kinds if k not in INPUTS and not set_of(k)]:
         known = ", ".join(INPUTS)
         hint = "the shape of a file's input is --input" if set("=:") & set(text) else "all for all"
         raise ArgumentTypeError(f"no inputs are called {strange[0]!r}; known: {known}; {hint}")
     return kinds
+
+
+def _value(text: str) -> str:
+    (kind, *more) = _kinds(text)
+    if more:
+        raise ArgumentTypeError("one kind of inputs at a time")
+    return kind
 
 
 def _calls(text: str) -> dict[str, float]:

@@ -34,7 +34,8 @@ def replay(args: argparse.Namespace, connect: Connect) -> Document:
         with Engine(args, connect) as ask:
             version = ask("describe").version
             results = again(ask, session, path)
-    found = list(differences(session.results, results)) if session.results else []
+    then = {name: part for name, part in session.results.items() if name in results}
+    found = list(differences(then, results)) if then else []
     return {
         "file": str(args.file),
         "engine": session.ir,
@@ -42,7 +43,7 @@ def replay(args: argparse.Namespace, connect: Connect) -> Document:
         "pipeline": pipeline_text(session),
         "versions": {"then": session.engines.get(session.ir), "now": version},
         "session": {n: asdict(getattr(session, n)) for n in ("model", "cut", "build")},
-        "compared": sorted(session.results),
+        "compared": sorted(then),
         "same": not found,
         "differences": found,
         "results": results,

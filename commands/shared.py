@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from relascope.core.errors import EngineError, refusing
+from relascope.core.scratch import Scratch
 from relascope.engine.client import EngineClient
+from relascope.engine.files.formats import is_program
 from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.limits import NO_LIMITS, Limits
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import INPUTS, ModelSource, source_from_file
+from relascope.engine.protocol.source import (
+    CODE,
+    INPUTS,
+    ModelSource,
+    bundled,
+    by_name,
+    parse_inputs,
+    source_from_file,
+    with_tensors,
+)
 from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue import default_pipeline, read_pipeline
 from relascope.passes.cuts.cut import Cut, Joint, cut
@@ -28,6 +41,7 @@ from relascope.viz.rows.formats import duration
 
 Connect = Callable[[str], EngineClient]
 Document = dict[str, Any]
+_PIECE = ("module", "call")
 
 
 class Engine:
@@ -99,21 +113,60 @@ def source_of(args: argparse.Namespace) -> ModelSource:
     if args.gradient != "tvm" and not args.training:
         said = "Without training there is no gradient to choose."
         raise EngineError("usage", said, "--gradient", "Add --training.")
-    if args.model in SAMPLES:
-        if args.input:
-            said = f"The sample {args.model} brings its own inputs."
+    args.model = model = _named(args.model)
+    if model in SAMPLES or by_name(model):
+        own = model.startswith(f"{CODE}:")
+        if args.input and not own:
+            said = f"The model {args.model} brings its own inputs."
             hint = "Use --batch and --tokens, or give a file."
             raise EngineError("usage", said, "--input", hint)
-        names = ("batch", "tokens", "seed", "training", "dtype", "gradient", "values")
-        given = {name: getattr(args, name) for name in names if hasattr(args, name)}
-        return ModelSource(args.model, **given)
+        if args.pin:
+            said = f"The model {args.model} leaves no size open."
+            raise EngineError("usage", said, "--pin", "Use --batch and --tokens.")
+        names = ("batch", "tokens", "seed", "training", "dtype", "gradient", "values", "weights")
+        given = {n: getattr(args, n) for n in (*names, *_PIECE) if hasattr(args, n)}
+        source = ModelSource(model, **given, inputs=parse_inputs("\n".join(args.input)))
+        return with_tensors(source, args.tensors)
+    if args.weights:
+        said = "Only models by a name have random weights."
+        raise EngineError("usage", said, "--random-weights", "Leave it out.")
     if not Path(args.model).exists():
-        samples = f"Samples: {', '.join(SAMPLES)}."
+        samples = f"Samples: {', '.join(SAMPLES)}. More names: relascope models --search TEXT."
         raise EngineError("file", "No sample and no file has this name.", args.model, samples)
     source = source_from_file(
-        args.model, "\n".join(args.input), seed=args.seed, training=args.training, dtype=args.dtype
+        bundled((args.model, args.params), _scratch().name) if args.params else args.model,
+        "\n".join(args.input),
+        seed=args.seed,
+        training=args.training,
+        dtype=args.dtype,
+        pins="\n".join(args.pin),
     )
-    return replace(source, gradient=args.gradient, values=getattr(args, "values", INPUTS[0]))
+    source = with_tensors(source, args.tensors)
+    more = {name: getattr(args, name) for name in ("gradient", *_PIECE)}
+    return replace(source, **more, values=getattr(args, "values", INPUTS[0]))
+
+
+@cache
+def _scratch() -> Scratch:
+    """A folder for the length of the command."""
+    return Scratch()
+
+
+def _named(text: str) -> str:
+    """What was typed as `ModelSource.model` has it: paths of folders and of code in full."""
+    path = Path(text)
+    if (path / "config.json").is_file():
+        return f"hf:{path.resolve()}"
+    if text in SAMPLES or by_name(text):
+        return text
+    if path.is_file() and (path.suffix != ".py" or is_program(path)):  # TVMScript is not run
+        return text
+    file, _, name = text.partition(".py:") if ".py:" in text else (text, "", "model")
+    file = f"{file.removesuffix('.py')}.py"
+    if text.endswith(".py") or ".py:" in text:
+        return f"{CODE}:{Path(file).resolve()}:{name}" if Path(file).is_file() else text
+    own = re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text)
+    return f"{CODE}:{Path.cwd() / text}" if own else text
 
 
 def pipeline_of(args: argparse.Namespace) -> Pipeline:
@@ -172,6 +225,7 @@ def about(
 ) -> Document:
     """The head of a document: which program it is of, and of what was built, its strategy."""
     head: Document = {"model": source.model, "engine": args.engine, "pipeline": str(pipeline)}
+    head |= {name: getattr(source, name) for name in _PIECE if source.module}
     return head | ({"strategy": args.strategy if source.training else None} if built else {})
 
 

@@ -24,8 +24,9 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
 from relascope.engine.jobs.step import step as run_steps
 from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.source import INPUTS, ModelSource, inputs_known
 from relascope.passes.catalogue import last_built
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
@@ -77,12 +78,17 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
         args.engine, source_of(args), inference, training, strategies, args.budget, dtypes
     )
     stages = [replace(stage, tolerance=tolerance_of(args)) for stage in planned]
-    stages = [*accuracy.with_inputs(stages, args.inputs)]
+    known = inputs_known(planned[0].source)
+    own = (known[0], *known[len(INPUTS) :])  # every set
+    stages = [*accuracy.with_inputs(stages, args.inputs or own)]
     with Engine(args, connect) as ask:
-        ask("load", planned[0].source)  # what cannot be opened is no row of the table
+        info = ask("load", planned[0].source)  # what cannot be opened is no row of the table
+        if info.against != PYTORCH:  # such a program has one precision
+            stages = [s for s in stages if s.source.dtype == accuracy.DTYPES[0]]
         target = target_of(args, ask)
         rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
-    return kept(args, tables.accuracy_document(args.model, args.engine, target, rows))
+    document = tables.accuracy_document(args.model, args.engine, target, rows)
+    return kept(args, {**document, "against": info.against})
 
 
 def _check_steps(

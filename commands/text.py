@@ -46,7 +46,35 @@ def install_relay(document: Document) -> str:
 
 def models(document: Document) -> str:
     """What `models` says."""
+    if "search" in document:
+        rows = [{**r, "weights": "here" if r["weights"] else "random"} for r in document["models"]]
+        table = text_table(rows, ["name", "class", "parameters", "weights"])
+        return table if rows else "No model is called so here. Another TEXT may be, or `*`."
     return text_table(document["models"], ["name", "parameters", "training", "engines", "summary"])
+
+
+def modules(document: Document) -> str:
+    """What `modules` says."""
+    rows = [{**row, "module": row["path"] or "(the whole)"} for row in document["modules"]]
+    columns = ["module", "class", "parameters", "calls", "inputs", "outputs", "seconds"]
+    return text_table(
+        [{**r, **{n: "; ".join(r[n]) for n in ("inputs", "outputs")}} for r in rows], columns
+    )
+
+
+def inputs(document: Document) -> str:
+    """What `inputs` says."""
+    lines = [text_table(document["inputs"], ["input", "values"])]
+    if document["sizes"]:
+        rows = [
+            {"dimension": "; ".join(r["places"]), **r, "most": r["most"] or "no end"}
+            for r in document["sizes"]
+        ]
+        columns = ["dimension", "size", "least", "most", "symbol"]
+        lines += ["", "Sizes that are open; set one with --pin:", text_table(rows, columns)]
+    if document["sets"]:
+        lines += ["", f"Sets of saved inputs: {', '.join(document['sets'])}"]
+    return "\n".join(lines)
 
 
 def passes(document: Document) -> str:
@@ -88,12 +116,17 @@ def _one_pass(entry: Document, example: Document | None) -> str:
 def graph(document: Document) -> str:
     """What `graph` says."""
     rows = [{"operator": o, "calls": n} for o, n in document["operators"].items()]
+    name = f"{document['module']} of {document['model']}" if "module" in document else None
     head = (
-        f"{document['model']} ({document['engine']}): {document['nodes']} nodes, "
+        f"{name or document['model']} ({document['engine']}): {document['nodes']} nodes, "
         f"{document['edges']} edges, {document['parameters']} parameters, "
         f"imported in {document['seconds']:.1f} s"
     )
-    return "\n".join([head, *document["notes"], "", text_table(rows, ["operator", "calls"])])
+    tables_ = [text_table(rows, ["operator", "calls"])]
+    if document["changes"]:
+        done = [{**c, "import": c["kind"], "of": c["operator"]} for c in document["changes"]]
+        tables_ += ["", text_table(done, ["import", "count", "of", "what"])]
+    return "\n".join([head, *document["notes"], "", *tables_])
 
 
 def step(document: Document) -> str:
@@ -172,12 +205,13 @@ def captures(document: Document) -> str:
         f"{document['prices']} time"
     )
     rivals = document["rivals"]
-    beside = (
+    beside = rivals and (
         f"PyTorch eager keeps {size(rivals['pytorch_eager_bytes'])}, its min-cut "
         f"partitioner {size(rivals['pytorch_min_cut_bytes'])}"
     )
+    note = rivals and rivals["note"]
     columns = ["id", "op", "shape", "dtype", "size", "scope", "readers", "reason"]
-    parts = ["\n".join(line for line in (head, document["cap"], beside, rivals["note"]) if line)]
+    parts = ["\n".join(line for line in (head, document["cap"], beside, note) if line)]
     parts.append(text_table(rows, columns))
     if "frontier" in document:
         points = [{**p, "strategy": None} for p in document["frontier"]] + document["strategies"]
@@ -222,7 +256,7 @@ def time(document: Document) -> str:
     """What `time` says."""
     head = (
         f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
-        f"built in {document['build_seconds']:.1f} s"
+        f"built in {document['build_seconds']:.1f} s; errors against {document['against']}"
     )
     rows = [
         {
@@ -274,7 +308,8 @@ def check(document: Document) -> str:
     columns += ["stage", "strategy", "dtype", "passed", "max_abs", "max_rel", "limit", "worst"]
     columns += [c for c in ("first bad", "in", "failure") if any(r[c] for r in rows)]
     parts += [text_table(rows, columns)] if rows else []
-    return "\n\n".join([*parts, document["verdict"]])
+    verdict = document["verdict"].replace("PyTorch", document["against"])
+    return "\n\n".join([*parts, verdict])
 
 
 def bisect(document: Document) -> str:

@@ -7,8 +7,8 @@ from torch import nn
 from progress import quiet
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BASELINES
-from relascope.engine.pytorch import compile as compiled
-from relascope.engine.pytorch.compile import CannotCompile, error_of, first_run
+from relascope.engine.pytorch.baselines import compile as compiled
+from relascope.engine.pytorch.baselines.compile import CannotCompile, error_of, first_run
 from relascope.engine.pytorch.model import model_from_module
 
 

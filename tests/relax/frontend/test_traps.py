@@ -108,6 +108,18 @@ def test_all_three_results_of_layer_norm(dtype):
     assert len(found) == program.outputs == 3
 
 
+def test_layer_norm_with_a_scale_and_no_shift():
+    weight = draw(6)
+    check(Function(lambda x: torch.layer_norm(x, [6], weight, None, 1e-3)), draw(2, 3, 6))
+
+
+# Numbers in a row that fall are two too many.
+
+
+def test_numbers_in_a_row_that_fall():
+    check(Function(lambda x: x + torch.arange(7, -7, -2)), draw(2, 7))
+
+
 # Products are computed in float32, whatever their operands are.
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from examples import Run, apply, assert_close, documented, printed, quiet
+from examples import Run, apply, assert_close, documented, printed, quiet, stepwise
 from relascope.core.errors import EngineError
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import info, names
@@ -121,3 +121,7 @@ def test_what_is_named_lies_on_the_device_and_copies_stand_between():
         "subtract": ["llvm"],
         "exp": ["cuda"],
     }
+
+
+def test_a_script_runs_passes_one_by_one():
+    stepwise("relax")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tvm
 
-from examples import Run, apply, assert_close, documented, printed, quiet
+from examples import Run, apply, assert_close, documented, printed, quiet, stepwise
 from quick import QUICK
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.relay.building import runtime
@@ -127,3 +127,7 @@ def test_values_are_copied_where_they_cross_between_devices():
 
 def _behind(expr):
     return expr.args[0] if op_name(expr) == "on_device" else expr
+
+
+def test_a_script_runs_passes_one_by_one():
+    stepwise("relay")

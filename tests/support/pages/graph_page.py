@@ -3,7 +3,7 @@
 import streamlit as st
 
 from graphs import GRAPHS
-from relascope.viz.component import graph_view
+from relascope.viz.component import View, graph_view
 
 st.set_page_config(layout="wide")
 name = st.selectbox("Graph", list(GRAPHS), key="graph", bind="query-params") or "layer"
@@ -14,6 +14,11 @@ def made(name: str):
     return GRAPHS[name]()
 
 
-state = graph_view(made(name), key="view")
+def alone(module: str) -> None:
+    st.session_state.alone = module
+
+
+state = graph_view(made(name), View(open_alone=alone), key="view")
+st.write(f"alone: {st.session_state.get('alone')}")
 st.write(f"selected: {state.selected}")
 st.write(f"open: {len(state.open_groups)}")

@@ -15,7 +15,15 @@ from relascope.core.graph import Graph, Kind, Node, Role, TensorType
 from relascope.engine.protocol.accuracy import Comparison, NodeError
 from relascope.engine.protocol.artefact import Artefact, KernelCode
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
-from relascope.engine.protocol.results import ModelInfo, PassExample, SplitResult, StepRecord
+from relascope.engine.protocol.results import (
+    ImportChange,
+    ModelInfo,
+    ModuleRow,
+    NamedModel,
+    PassExample,
+    SplitResult,
+    StepRecord,
+)
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.times import TimeResult, TimeRow, TorchSaved
 
@@ -171,6 +179,11 @@ class PageSession(FakeTuning):
             ),
         )
 
+    def models(self, pattern, counted=True, *, progress):
+        names = ("hf:bert", "hf:distilbert", "torchvision:resnet18")
+        rows = (NamedModel(n, "Net", 1234 if counted else None, False) for n in names)
+        return tuple(r for r in rows if pattern in ("*", r.name))
+
     def load(self, source, *, progress):
         if source.seed == BROKEN_SEED:
             raise EngineError(
@@ -184,7 +197,19 @@ class PageSession(FakeTuning):
         graph = forward_graph()
         arguments = tuple((graph.by_id[i].name, graph.by_id[i].outputs[0]) for i in graph.inputs)
         progress(0.5, "importing")
-        return ModelInfo(source, graph, 640, arguments, 1, 0.012, ("A note of the import.",))
+        notes = ("A note of the import.",)
+        if source.module:
+            notes = (f"What the whole gives it: {source.module}, call {source.call}.",)
+        change = ImportChange("dropped", "Left out", "aten::dropout", 1, (), ("layers.1.drop",))
+        about = source, graph, 640, arguments, 1, 0.012, notes
+        return ModelInfo(*about, 2 if source.module else 1, (change,))
+
+    def modules(self, source, *, progress):
+        rows = (("", "Net", 16, 4), ("layers.0", "Linear", 16, 32), ("layers.1", "ReLU", 32, 32))
+        return tuple(
+            ModuleRow(path, kind, 640, 1, (tensor(8, width),), (tensor(8, out),), 0.001)
+            for path, kind, width, out in rows
+        )
 
     def step(self, source, pipeline, *, progress):
         records, before = [], self._graph(source, pipeline, -1)

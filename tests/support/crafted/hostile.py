@@ -15,9 +15,12 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
+import numpy as np
 import torch
+from safetensors.torch import save
 from torch import nn
 
+import hostile_onnx
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.sessions import replay
 from relascope.viz.sessions.state import Model, Session
@@ -44,19 +47,36 @@ _RESULTS = {
     "graphs": {"-1": {"nodes": 3, "edges": 2, "hash": "0" * 32}, "0": {"error": {"message": "no"}}},
     "cut": {"captures": ["a", "b"], "bytes": 64, "measured": [[["a"], 0.5]]},
     "errors": {"target": "llvm", "comparisons": [_COMPARED]},
+    "accuracy": {"target": "llvm", "inputs": ["usual"], "rows": [{"stage": "cut", "max_abs": 0.5}]},
+    "bisection": {"asked": "", "kind": "wrong", "suspects": ["fold"], "rows": [{"worst": "x"}]},
+    "profile": {"captures": [], "rows": [{"kernel": "k", "median_ms": 0.5, "nodes": ["a"]}]},
 }
+
+
+TENSORS = {
+    ".npy": lambda file, tensors: np.save(file, tensors["x"].numpy()),
+    ".npz": lambda file, tensors: np.savez(file, **{n: t.numpy() for n, t in tensors.items()}),
+    ".safetensors": lambda file, tensors: file.write(save(tensors)),
+    ".tensors": lambda file, tensors: torch.save(tensors, file),
+}
+"""How saved tensors are written, by the end of the file's name; the last as torch does."""
 
 
 @cache
 def honest(kind):
-    """The bytes of an honest file: ".pt", ".pt2", or ".zip", which is a session with the first."""
+    """The bytes of an honest file: ".pt", ".pt2", ".onnx", ".zip", which is a session with the
+    first, or of saved tensors, in `TENSORS`."""
     data, module, x = io.BytesIO(), Small().eval(), torch.ones(2, 4)
+    if kind == ".onnx":
+        return bytes(hostile_onnx.honest().SerializeToString())
     if kind == ".zip":
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "model.pt")
             path.write_bytes(honest(".pt"))
             model = Model(path.name, file_digest(path))
             replay.write(data, replace(Session(), model=model, results=_RESULTS), path)
+    elif kind in TENSORS:
+        TENSORS[kind](data, {"x": torch.arange(8.0).reshape(2, 4), "ids": torch.arange(6)})
     elif kind == ".pt":
         torch.jit.save(torch.jit.trace(module, x), data)
     else:
@@ -90,7 +110,7 @@ def changed(kind, mark, **new):
                 parts.pop(one, None)
             else:
                 parts[one] = made.replace(MARK.encode(), mark.encode())
-    return packed(parts, new.get("method", zipfile.ZIP_STORED))
+    return packed(parts, new.get("method", zipfile.ZIP_STORED), new.get("folder", "archive"))
 
 
 def _saved(value):
@@ -418,13 +438,13 @@ _PT2_PICKLED = {
 
 
 def _bomb(kind, member, mark):
-    parts = members(honest(kind))
+    parts, folder = members(honest(kind)), "" if kind == ".zip" else "archive/"
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in parts.items():
             if name != member:
-                archive.writestr(f"archive/{name}", content)
-        with archive.open(f"archive/{member}", "w") as file:
+                archive.writestr(f"{folder}{name}", content)
+        with archive.open(f"{folder}{member}", "w") as file:
             for _ in range(BOMB >> 20):
                 file.write(bytes(1 << 20))
     return data.getvalue()
@@ -489,6 +509,95 @@ _ARCHIVES = {
 }
 
 
+def _with(path, value):
+    """A change of `session.json`: the value at a path is another."""
+
+    def change(data):
+        document = json.loads(data)
+        *outer, last = path.split(".")
+        place = document
+        for name in outer:
+            place = place[name]
+        place[last] = value
+        return json.dumps(document).encode()
+
+    return {"session.json": change}
+
+
+_EVIL = f"__import__('os').system('touch {MARK}')"
+_ZIP = {
+    "another model": {"model": b"PK\x03\x04"},
+    "no model": {"model": None},
+    "a member beyond the folder": {"../../outside": b"x"},
+    "a member at the root": {"/tmp/outside": b"x"},
+    "no session": {"session.json": None},
+    "a pickled session": {"session.json": pickle.dumps(_At(_EVIL), protocol=2)},
+    "deep lists": {"session.json": b"[" * 500_000},
+    "deep results": _with("results", json.loads("[" * 200 + "]" * 200)),
+    "a name that is a path": _with("model.name", "../../../outside.pt"),
+    "a name that ends": _with("model.name", "a\0.pt"),
+    "a name in half": _with("model.name", "\udc00"),
+    "code for a model": _with("model", {"name": "py:/tmp/outside.py:model"}),
+    "a folder for a model": _with("model", {"name": "hf:/etc"}),
+    "a hash that is a path": _with("model.digest", "../" * 10 + "aa"),
+    "code in inputs": _with("model.inputs", _EVIL),
+    "large inputs": _with("model.inputs", "x=999999999,999999999:float64"),
+    "code in the pipeline": _with("pipeline", _EVIL),
+    "a long pipeline": _with("pipeline", "|".join(["cse"] * 1_000_000)),
+    "a long number": {"session.json": b'{"version": 1, "results": {"a": ' + b"9" * 10**6 + b"}}"},
+    "a batch of many": _with("model.batch", 10**18),
+    "captures that are none": _with("results.cut", {"captures": 3}),
+    "rows that are none": _with("results.accuracy", {"rows": [[1]]}),
+    "a search of nothing": _with("results.bisection", "x"),
+    "kernels without times": _with("results.profile", {"rows": [{"median_ms": "x"}]}),
+    "timings of nothing": _with("timings", [{"title": "x"}]),
+    "an object for a text": _with("ir", {"relay": 1}),
+}
+"""Hostile sessions: what is changed of an honest one."""
+
+
+def crafted_sessions():
+    """As `crafted`, of sessions."""
+    found = [(n, ".zip", partial(changed, ".zip", parts=p, folder="")) for n, p in _ZIP.items()]
+    found += [(n, ".zip", lambda mark, b=b: b(".zip")) for n, b in _ARCHIVES.items()]
+    bombs = [(f"bomb in {m}", m) for m in ("session.json", "model")]
+    return found + [(n, ".zip", partial(_bomb, ".zip", m)) for n, m in bombs]
+
+
+def _array(descr, shape, kind, mark, then=_MAKES):
+    """An array whose header says what follows it."""
+    head = b"\x93NUMPY\x01\0v\0{'descr': '%s', 'fortran_order': False, 'shape': (%s), }"
+    data = (head % (descr, shape)).ljust(127) + b"\n" + then(mark)
+    return data if kind == ".npy" else packed({"x.npy": data}, zipfile.ZIP_DEFLATED, "")
+
+
+def _many(kind, mark):
+    one = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    text = json.dumps({f"t{i}": one for i in range(50_000)}).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+_SAVED = {
+    **{
+        (f"array {name}", kind): partial(_array, *about)
+        for name, about in {
+            "of objects": (b"|O", b"1,"),
+            "without end": (b"<f4", b"1152921504606846976, 1024"),
+            "in brackets": (b"<f4", b"(" * 40),
+            "less than none": (b"<f4", b"-1, -4"),
+        }.items()
+        for kind in (".npy", ".npz")
+    },
+    ("bomb", ".npz"): partial(_array, b"<f4", b"104857600,", then=lambda mark: bytes(BOMB)),
+    ("many", ".safetensors"): _many,
+    ("long header", ".safetensors"): lambda kind, mark: struct.pack("<Q", 2**60) + b"{}",
+    ("pickle", ".tensors"): lambda kind, mark: packed(
+        {**members(honest(kind)), "data.pkl": _MAKES(mark)}
+    ),
+    ("wide", ".tensors"): lambda kind, mark: _saved({"x": torch.ones(1).expand(1 << 40)}),
+}
+
+
 def crafted():
     """Each hostile file: (name, suffix, a function from the mark's path to its bytes)."""
     found = []
@@ -523,4 +632,7 @@ def crafted():
         "extra/a",
     ):
         found.append((f"bomb in {member}", ".pt2", partial(_bomb, ".pt2", member)))
+    found += [(name, kind, partial(build, kind)) for (name, kind), build in _SAVED.items()]
+    for name, build in hostile_onnx.CRAFTED.items():
+        found.append((name, ".onnx", lambda mark, b=build: b().SerializeToString()))
     return found

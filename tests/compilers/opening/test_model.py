@@ -14,7 +14,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.source import INPUTS, ModelSource, parse_inputs, source_from_file
-from relascope.engine.pytorch.input_sets import inputs_of
+from relascope.engine.pytorch.inputs.sets import inputs_of
 from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module
 from traces import forget_inputs, net, save
 
@@ -391,6 +391,7 @@ class Applied(nn.Module):
         (lambda x: torch.full((3,), True) + x, "knows no aten::full", "forward()"),
         (lambda x: x.clone().resize_(3), "sees no way", "forward()"),
         (lambda x: x @ x, "shapes cannot be multiplied", "1"),
+        (lambda x: torch.nn.functional.embedding(x.long() - 9, x), "out of range", "1"),
     ],
 )
 def test_what_no_trace_holds_is_refused_with_its_place(function, said, where):

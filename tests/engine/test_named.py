@@ -1,0 +1,164 @@
+"""Models by name: configurations as a stranger's data, inputs made from them, one's own code."""
+
+import json
+
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from progress import quiet
+from relascope.commands.shared import _named
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import ModelSource, by_name, linkable
+from relascope.engine.pytorch import named
+from relascope.engine.pytorch.model import load_model
+
+SMALL = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "vocab_size": 20,
+}
+CHANGES = "&".join(f"{k}={v}" for k, v in SMALL.items())
+
+
+def load(model, weights="random", **more):
+    return load_model(ModelSource(model, weights=weights, **more), quiet)
+
+
+def folder(tmp_path, **settings):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", **SMALL, **settings}))
+    return f"hf:{tmp_path}"
+
+
+def refused(model, **more):
+    with pytest.raises(EngineError) as caught, named.guarded(ModelSource(model)):
+        load(model, **more)
+    return caught.value
+
+
+def test_a_type_is_opened_with_inputs_that_its_settings_allow():
+    model = load(f"hf:bert?{CHANGES}", batch=2, tokens=7)
+    assert dict(model.source.inputs)["input_ids"].shape == (2, 7)
+    ids, mask = model.inputs
+    assert ids.max() < 20
+    assert 0 not in ids  # padding's
+    assert mask.sum(1).tolist() == [6, 6]
+    assert [list(t.shape) for t in model.outputs_flat] == [[2, 7, 16], [2, 16]]
+    assert "The weights are random." in model.notes
+    again = load(f"hf:bert?{CHANGES}", batch=2, tokens=7)
+    assert all(torch.equal(a, b) for a, b in zip(model.forward(), again.forward(), strict=True))
+
+
+def test_a_class_is_a_name_and_one_that_knows_none_says_what_is_near():
+    assert load(f"hf:BertForMaskedLM?{CHANGES}").outputs_flat[0].shape == (1, 14, 20)
+    assert "bert" in refused("hf:brt").hint
+    assert "setting 'nix'" in refused("hf:bert?nix=3").message
+
+
+def test_weights_come_from_the_folder_or_are_asked_for(tmp_path):
+    made = BertForSequenceClassification(BertConfig(**SMALL)).eval()
+    made.save_pretrained(tmp_path)
+    model = load(f"hf:{tmp_path}", weights="")
+    ids, mask = model.inputs
+    with torch.no_grad():
+        assert torch.allclose(model.forward()[0], made(ids, mask).logits, atol=1e-6)
+    assert not any("random" in note for note in model.notes)
+    (tmp_path / "model.safetensors").unlink()
+    error = refused(f"hf:{tmp_path}", weights="")
+    assert "no weights" in error.message
+    assert "--random-weights" in error.hint
+    assert "architecture" in refused(f"hf:bert?{CHANGES}", weights="").message
+
+
+def test_what_would_run_or_fetch_code_is_left_out_of_a_configuration(tmp_path, monkeypatch):
+    (tmp_path / "evil.py").write_text("raise SystemExit('run')")
+    bad = {"auto_map": {"AutoModel": "evil.Evil"}, "_attn_implementation": "kernels/nobody"}
+    assert load(folder(tmp_path, **bad, dtype="bfloat16")).parameter_elements > 0
+    error = refused(folder(tmp_path, **bad, model_type="evil"))
+    assert "its own code, which is not run" in error.hint
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model_type": 3},
+        {"model_type": "../bert"},
+        {"hidden_size": -4},
+        {"hidden_size": "x" * 100},
+        {"vocab_size": 10**15},
+        {"num_hidden_layers": [[1]]},
+        {"max_position_embeddings": 10**12},
+        {"hidden_act": {"a": 1}},
+        {"architectures": {"a": 1}, "hidden_size": None},
+        {"quantization_config": {"quant_method": "gptq"}},
+        {"to_dict": 1, "get_text_config": 2},
+        {"text_config": {"hidden_size": 1}, "vocab_size": 0},
+    ],
+)
+def test_a_bad_configuration_is_a_sentence(tmp_path, settings):
+    assert refused(folder(tmp_path, **settings)).message.endswith(".")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, "{" + " " * (1 << 20), '{"a": NaN'])
+def test_a_config_that_is_none_is_a_sentence(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    assert "config.json" in refused(f"hf:{tmp_path}").message
+
+
+def test_a_model_that_is_too_large_is_not_built():
+    assert "GB of memory are free" in refused("hf:llama?num_hidden_layers=400").message
+
+
+CODE = """
+import torch
+Net = lambda: torch.nn.Linear(4, 3)
+def model(batch=2): return torch.nn.Linear(4, 3), torch.ones(batch, 4)
+def by_name(): return torch.nn.Linear(4, 3), {"input": torch.ones(1, 4)}
+def bad(): raise ValueError("no")
+wrong = print
+"""
+
+
+def test_ones_own_code_makes_a_model(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    file = f"python:{tmp_path}/mine.py"
+    assert _named("mine.py") == f"{file}:model"
+    assert _named("mine.py:bad") == f"{file}:bad"
+    assert _named("pack.mine:bad") == f"python:{tmp_path}/pack.mine:bad"
+    assert load(_named("mine.py"), "", batch=5).inputs[0].shape == (5, 4)
+    assert load(f"{file}:by_name", "").input_names == ("input",)
+    typed = load_model(ModelSource(f"{file}:Net", inputs=(("", model_type()),)), quiet)
+    assert typed.outputs_flat[0].shape == (3, 3)
+    for name, said in (("bad", "ValueError: no"), ("wrong", "no module"), ("nix", "no attribute")):
+        with pytest.raises(EngineError, match=said):
+            load(f"{file}:{name}", "")
+
+
+def model_type():
+    from relascope.core.graph import TensorType
+
+    return TensorType((3, 4), "float32")
+
+
+def test_models_are_searched_and_counted_without_building():
+    found = {m.name: m for m in named.listed("distilbert", True, quiet)}
+    assert found["hf:distilbert"].parameters == 66_362_880
+    assert not found["hf:distilbert"].weights
+    assert [m.name for m in named.listed("hf:bert", False, quiet)] == ["hf:bert"]
+    assert "hf:BertForMaskedLM" in [m.name for m in named.listed("BertFor*", False, quiet)]
+
+
+def test_a_link_says_neither_paths_nor_code():
+    for name in (
+        "hf:bert",
+        "hf:google/vit-base.1",
+        "timm:resnet18.a1_in1k",
+        f"hf:bert?{CHANGES}&depths=[1,2]",
+    ):
+        assert linkable(name)
+        assert by_name(name)
+    for name in ("python:/a.py:b", "hf:/etc", "hf:../a", "hf:a/../b", "hf:a//b", "file.pt", "hf:"):
+        assert not linkable(name)

@@ -1,0 +1,83 @@
+"""ONNX files: what is in one is checked before an importer has it, and made plain."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from hostile_onnx import CRAFTED, _model, _node, external, honest
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.files.formats import is_onnx
+from relascope.engine.files.onnx_model import FOLDED, prepare, read_onnx
+
+KNOWN = FOLDED | {"MatMul", "Relu"}
+
+
+def read(path, model, types=(), known=KNOWN):
+    path.write_bytes(model.SerializeToString())
+    return prepare(read_onnx(path), known, "relax", path.name, types)
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_a_hostile_model_ends_in_a_sentence(name, tmp_path):
+    (tmp_path.parent / "canary").write_bytes(bytes(64))
+    with pytest.raises(EngineError) as refused:
+        read(tmp_path / "model.onnx", CRAFTED[name]())
+    assert refused.value.kind in ("file", "operator", "input")
+    assert "Traceback" not in refused.value.message and refused.value.message.endswith(".")
+
+
+def test_a_model_is_made_plain(tmp_path):
+    made = read(tmp_path / "model.onnx", honest())
+    ops = [n.op_type for n in made.model.graph.node]
+    assert ops == ["Constant", "MatMul", "Add", "Reshape", "Relu"]
+    assert made.nodes[1].scope == "layer" and set(made.weights) == {"w"}
+    assert made.inputs == (("x", TensorType((2, 4), "float32")),)
+    assert made.outputs == (TensorType((2, 2, 2), "float32"),)
+    x = np.ones((2, 4), np.float32)
+    one, other = (ReferenceEvaluator(m).run(None, {"x": x}) for m in (made.model, made.given))
+    np.testing.assert_array_equal(one[0], other[0])
+
+
+def test_data_in_the_same_folder_is_read(tmp_path):
+    (tmp_path / "w.bin").write_bytes(bytes(4) + np.ones(16, np.float32).tobytes())
+    made = read(tmp_path / "model.onnx", external("w.bin", offset=4, length=64))
+    assert (made.weights["w"] == 1).all()
+    (tmp_path / "away.bin").symlink_to("/etc/hostname")
+    with pytest.raises(EngineError, match=r"is to be read from 'away\.bin'"):
+        read(tmp_path / "model.onnx", external("away.bin"))
+
+
+def test_all_unknown_operators_are_named_with_counts(tmp_path):
+    with pytest.raises(EngineError, match=r"com.own.Shell \(2 times\), Frob"):
+        read(tmp_path / "model.onnx", CRAFTED["operators that nobody knows"]())
+
+
+def test_sizes_that_are_open_are_given(tmp_path):
+    model = _model([_node("Relu", "x", "y")])
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "rows"
+    with pytest.raises(EngineError, match="sizes of the input x open: rowsx4"):
+        read(tmp_path / "model.onnx", model)
+    given = (("x", TensorType((3, 4), "float32")),)
+    assert read(tmp_path / "model.onnx", model, given).outputs == (given[0][1],)
+    with pytest.raises(EngineError, match="in the file, not"):
+        read(tmp_path / "model.onnx", model, (("x", TensorType((3, 5), "float32")),))
+
+
+def test_an_input_that_decides_a_shape_is_refused(tmp_path):
+    model = _model([_node("Reshape", "x s", "y")])
+    model.graph.input.append(helper.make_tensor_value_info("s", TensorProto.INT64, [2]))
+    with pytest.raises(EngineError, match=r"depends on values|that the input 's' decides"):
+        read(tmp_path / "model.onnx", model)
+
+
+def test_what_is_not_known_is_written_out_where_onnx_says_how(tmp_path):
+    model = _model([_node("HardSwish", "x", "y")])
+    made = read(tmp_path / "model.onnx", model, known=KNOWN | {"HardSigmoid"})
+    assert {n.op_type for n in made.model.graph.node} == {"HardSigmoid", "Mul"}
+
+
+def test_files_are_told_by_their_first_bytes():
+    assert is_onnx(honest().SerializeToString()[:64])
+    assert not any(map(is_onnx, (b"PK\x03\x04", b"{}", b"\x7fELF", b"", b"def @main")))

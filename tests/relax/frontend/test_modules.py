@@ -1,0 +1,123 @@
+"""Relax modules from files: the graph that the live module gives, and what is refused."""
+
+import tarfile
+
+import numpy as np
+import pytest
+import tvm
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import silent
+from relascope.engine.protocol.source import ModelSource, parse_inputs, source_from_file
+from relascope.engine.relax.draw.to_graph import to_graph
+from relascope.engine.relax.frontend.modules import read_program
+from relascope.engine.relax.session import RelaxSession
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.relax.ir.program import RelaxProgram
+
+WEIGHT = np.linspace(-1, 1, 16, dtype="float32").reshape(4, 4)
+
+
+@I.ir_module
+class Plain:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            product = R.matmul(x, w)
+            moved = R.add(product, R.const([[1.0, 2.0, 3.0, 4.0]], "float32"))
+            result = R.nn.softmax(R.tanh(R.reshape(moved, R.shape([2, 4]))), axis=-1)
+            R.output(result)
+        return result
+
+
+@I.ir_module
+class Open:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")):
+        parts = R.split(x, 2, axis=1)
+        return (parts[0], R.multiply(parts[1], R.const(2.0, "float32")))
+
+
+def saved(folder, suffix, mod=None):
+    """The module with its parameters, in one archive."""
+    mod = Plain if mod is None else mod
+    text = mod.script(show_meta=True) if suffix == "py" else tvm.ir.save_json(mod)
+    (folder / f"mod.{suffix}").write_text(text)
+    params = tvm.runtime.save_param_dict({"w": tvm.runtime.tensor(WEIGHT)})
+    (folder / "mod.params").write_bytes(params)
+    with tarfile.open(folder / "mod.tar", "w") as archive:
+        for name in (f"mod.{suffix}", "mod.params"):
+            archive.add(folder / name, name)
+    return folder / "mod.tar"
+
+
+@pytest.mark.parametrize("suffix", ["py", "json"])
+def test_a_saved_module_gives_the_graph_of_the_live_one(tmp_path, suffix):
+    found = read_program(saved(tmp_path, suffix), ModelSource("mod.tar"), silent)
+    live = RelaxProgram(Plain, {"w": tvm.runtime.tensor(WEIGHT)}, ("x",), 1)
+    assert to_graph(found.program)[0] == to_graph(live)[0]
+    assert [n for n, _ in found.inputs] == ["x"]
+    assert np.array_equal(found.tensors["w"].numpy(), WEIGHT)
+
+
+@pytest.mark.parametrize("suffix", ["py", "json"])
+def test_sizes_left_open_are_given_by_inputs(tmp_path, suffix):
+    saved(tmp_path, suffix, Open)
+    path = tmp_path / f"mod.{suffix}"
+    with pytest.raises(EngineError, match="leaves sizes open") as refused:
+        read_program(path, ModelSource(""), silent)
+    assert "x=1x4:float32" in refused.value.hint
+    given = ModelSource("", inputs=parse_inputs("x=3x4:float32"))
+    found = read_program(path, given, silent)
+    assert [t.shape for t in found.outputs] == [(3, 2), (3, 2)]
+
+
+def test_its_numbers_and_gradients_are_held_against_itself(tmp_path):
+    session = RelaxSession()
+    source = source_from_file(saved(tmp_path, "json"), training=True)
+    pipeline = default_pipeline("relax", True)
+    info = session.load(source, progress=silent)
+    assert (info.against, info.input_count) == ("the imported program", 1)
+    found = session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
+    assert [c.name for c in found] == ["output 0", "gradient of x", "gradient of w"]
+    assert all(c.scale > 0 and c.max_rel < 1e-4 for c in found)
+
+
+HOSTILE = {
+    "R.add(x, __import__('os').system('touch MARK'))": "no operator or type",
+    "R.add(x, R.const.__globals__)": "no operator or type",
+    "R.call_packed('runtime.ModuleLoadFromFile', x)": "no operator or type",
+    "R._relax.tvm.ir.load_json('{}')": "no operator or type",
+    "R.full(R.shape([9 ** 9 ** 9]), x)": "no use for",
+    "R.add(x, [y for y in x])": "no use for",
+    "R.add(x, 'a(1)')": "no dtype",
+    "R.add(x, tvm)": "no variable",
+}
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_nothing_of_a_script_is_evaluated(tmp_path, value):
+    text = f"""
+from tvm.script import ir as I
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32")):
+        y = {value}
+        return y
+"""
+    (tmp_path / "mod.py").write_text(text.lstrip())
+    with pytest.raises(EngineError, match=HOSTILE[value]):
+        read_program(tmp_path / "mod.py", ModelSource(""), silent)
+
+
+def test_code_in_json_is_refused(tmp_path):
+    for name in ("runtime.Module", "relax.expr.ExternFunc", "tirx.PrimFunc"):
+        text = f'{{"root_index": 0, "nodes": [{{"type": "{name}", "data": {{}}}}]}}'
+        (tmp_path / "mod.json").write_text(text)
+        with pytest.raises(EngineError, match="is of the type"):
+            read_program(tmp_path / "mod.json", ModelSource(""), silent)

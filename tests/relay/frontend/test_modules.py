@@ -1,0 +1,107 @@
+"""Relay modules from files: the graph that the live module gives, and what is refused."""
+
+import json
+import tarfile
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import silent
+from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.relay.draw.to_graph import to_graph
+from relascope.engine.relay.frontend.modules import read_program
+from relascope.engine.relay.session import RelaySession
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.relay.ir.program import RelayProgram
+
+WEIGHTS = {
+    "conv.weight": np.linspace(-1, 1, 108, dtype="float32").reshape(4, 3, 3, 3),
+    "1.weight": np.linspace(-0.1, 0.1, 1280, dtype="float32").reshape(5, 256),
+}
+
+
+def module():
+    """Of a convolution and a product."""
+    x = relay.var("x", shape=(2, 3, 8, 8))
+    first, second = (relay.var(n, shape=w.shape) for n, w in WEIGHTS.items())
+    made = relay.nn.conv2d(x, first, padding=(1, 1), channels=4, kernel_size=(3, 3))
+    made = relay.nn.relu(relay.nn.bias_add(made, relay.const(np.arange(4, dtype="float32"))))
+    made = relay.nn.dense(relay.reshape(made, (2, -1)), second)
+    function = relay.Function([x, first, second], relay.tanh(made * relay.const(0.1)))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
+
+
+def product():
+    x = relay.var("x", shape=(2, 256))
+    weight = relay.var("1.weight", shape=(5, 256))
+    made = relay.tanh(relay.nn.dense(x, weight) * relay.const(0.1))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, weight], made)))
+
+
+def saved(folder, suffix, mod=None):
+    """The module with its parameters, in one archive."""
+    mod = module() if mod is None else mod
+    text = mod.astext() if suffix == "relay" else tvm.ir.save_json(mod)
+    (folder / f"mod.{suffix}").write_text(text)
+    names = {str(p.name_hint) for p in mod["main"].params}
+    arrays = {n: tvm.nd.array(w) for n, w in WEIGHTS.items() if n in names}
+    (folder / "mod.params").write_bytes(tvm.runtime.save_param_dict(arrays))
+    with tarfile.open(folder / "mod.tar", "w") as archive:
+        for name in (f"mod.{suffix}", "mod.params"):
+            archive.add(folder / name, name)
+    return folder / "mod.tar"
+
+
+@pytest.mark.parametrize("suffix", ["relay", "json"])
+def test_a_saved_module_gives_the_graph_of_the_live_one(tmp_path, suffix):
+    found = read_program(saved(tmp_path, suffix), ModelSource("mod.tar"), silent)
+    params = {n: tvm.nd.array(w) for n, w in WEIGHTS.items()}
+    live = RelayProgram(module(), params, ("x",), 1)
+    assert to_graph(found.program)[0] == to_graph(live)[0]
+    assert [n for n, _ in found.inputs] == ["x"]
+    assert all(np.array_equal(found.tensors[n].numpy(), w) for n, w in WEIGHTS.items())
+
+
+def test_its_numbers_and_gradients_are_held_against_itself(tmp_path):
+    session = RelaySession()
+    source = source_from_file(saved(tmp_path, "relay", product()), training=True)
+    pipeline = default_pipeline("relay", True)
+    info = session.load(source, progress=silent)
+    assert (info.against, info.input_count) == ("the imported program", 1)
+    found = session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
+    assert [c.name for c in found] == ["output 0", "gradient of x", "gradient of 1.weight"]
+    assert all(c.scale > 0 and c.max_rel < 1e-4 for c in found)
+
+
+def changed(folder, change):
+    document = json.loads(tvm.ir.save_json(module()))
+    change(document["nodes"])
+    (folder / "mod.json").write_text(json.dumps(document))
+    return folder / "mod.json"
+
+
+def test_what_could_run_code_or_confuse_tvm_is_refused(tmp_path):
+    def first(nodes, kind):
+        return next(n for n in nodes if n["type_key"] == kind)
+
+    def circle(nodes):
+        call = first(nodes, "relay.Call")
+        args = nodes[int(call["attrs"]["args"])]
+        args["data"][0] = nodes.index(call)
+
+    def first_operator(nodes):
+        first(nodes, "relay.Call")["attrs"]["op"] = str(nodes.index(first(nodes, "IntImm")))
+
+    cases = {
+        "is of the type": lambda ns: ns.append({"type_key": "runtime.Module"}),
+        "has IntImm as its op": first_operator,
+        "circle": circle,
+        "calls vm.shape_of": lambda ns: first(ns, "Op").update(repr_str="vm.shape_of"),
+    }
+    for said, change in cases.items():
+        with pytest.raises(EngineError, match=said):
+            read_program(changed(tmp_path, change), ModelSource("mod.json"), silent)
