@@ -71,7 +71,7 @@ def _where(taken: list[str], every: list[str], model: list[str]) -> str:
     for known, words in ((model, "with a MODEL"), (every, "all")):
         but = [n for n in known if n not in taken]
         more = [n for n in taken if n not in known]
-        if len(but) + len(more) < 4 and len(taken) > 4:
+        if len(but) + len(more) < 5 and len(taken) > 4:
             listed = [*(f"`{n}`" for n in more), words]
             return ", ".join(listed) + (f" but {', '.join(f'`{n}`' for n in but)}" if but else "")
     return ", ".join(f"`{n}`" for n in taken)

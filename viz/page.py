@@ -60,11 +60,15 @@ def main() -> None:
         st.warning(plain_text(sentence))
     if screen is not None:
         keeping.settle(screen)
+    above = st.container()
     tabs = st.tabs(list(TABS), key="keep_tab", on_change="rerun")
     for tab, show in zip(tabs, _SHOWN, strict=True):
         if tab.open and screen is not None:
             with tab, boundary(cache):
                 show(screen)
+    if screen is not None:
+        with above:  # last, for only then it is known how often a submodule is called
+            sidebar.piece(screen)
     with status:
         if cache.running is not None:
             waiting(cache)

@@ -240,7 +240,7 @@ def test_a_file_of_ones_own_and_files_that_are_none(journey, tmp_path, script):
     journey.choose("Model", "A file of your own")
     bad = tmp_path / "notes.pt"
     bad.write_text("this is no trace")
-    page.locator("input[type=file]").set_input_files(str(bad))
+    page.locator("input[type=file]").first.set_input_files(str(bad))
     journey.settle()
     assert "TorchScript" in journey.error()
     journey.shot("bad-file")
@@ -255,7 +255,7 @@ def test_a_file_of_ones_own_and_files_that_are_none(journey, tmp_path, script):
 
     own = tmp_path / "own.pt"
     torch.jit.trace(Own().eval(), torch.randn(3, 12)).save(str(own))
-    page.locator("input[type=file]").set_input_files(str(own))
+    page.locator("input[type=file]").first.set_input_files(str(own))
     journey.settle()
     inputs = page.get_by_role("textbox", name="Inputs, one a line")
     inputs.fill("x=3x11")  # the wrong shape

@@ -133,9 +133,17 @@ def test_groups_open_and_close_where_they_are(streamlit_page):
     assert view.spot(group, dx=0.0, dy=0.0) == pytest.approx(corner, abs=1)
     page.mouse.dblclick(*view.spot(group, dx=80.0, dy=15.0))
     view.wait("d.box.open[v.index.get(a[0])] === a[1]", [group, state])
+    mark = "(([g]) => { const m = v.aloneMark(v.index.get(g)), i = v.index.get(g); "
+    mark += "return [m.x + 7 * m.scale - d.box.x[i], m.y - d.box.y[i]]; })(a)"
+    dx, dy = view.ask(mark, [group])
+    view.click(group, dx=dx, dy=dy)  # the arrow at its frame
+    page.get_by_text("alone: encoder.layer.0.attention", exact=True).wait_for()
     page.get_by_role("button", name="Close all").click()
     view.wait("v.open.length === 0")
     page.get_by_text("open: 0", exact=True).wait_for()
+    view.ask("v.select('group:encoder.layer')")
+    page.get_by_role("button", name="Open this module alone").click()
+    page.get_by_text("alone: encoder.layer", exact=True).wait_for()
     assert page.problems == []
 
 

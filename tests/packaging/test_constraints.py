@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 from place import ROOT
 
-FILES = ("requirements.txt", "requirements-test.txt")
+FILES = ("requirements.txt", "requirements-onnxruntime.txt", "requirements-test.txt")
 
 
 def requirements() -> list[Requirement]:

@@ -12,13 +12,18 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from browser import Server
 from place import ROOT
+from relascope.engine.protocol.source import source_from_file
+from relascope.passes.catalogue import default_pipeline
+from relascope.viz.sessions import replay
+from relascope.viz.sessions.state import Model, Session
 
 ROOMS = sorted(p.parent.name for p in ROOT.glob("*/__init__.py") if p.parent.name != "relascope")
 RELAY_WHEEL = ("bitblas", "bitblas-0.1.0.dist-info")
@@ -66,6 +71,19 @@ class Environment:
         return place
 
 
+class Saved(torch.nn.Module):
+    """A small model with dropout, for a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Sequential(
+            torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Dropout(0.1), torch.nn.Linear(16, 4)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x)
+
+
 def python(*arguments: str | Path) -> None:
     subprocess.run([sys.executable, "-m", *map(str, arguments)], check=True, stdout=sys.stderr)
 
@@ -77,7 +95,10 @@ def wheel(tmp_path_factory) -> Path:
     left = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in (*ROOMS, "relascope", ".streamlit"):
         shutil.copytree(ROOT / name, place / "source" / name, ignore=left, symlinks=True)
-    for name in ("pyproject.toml", "setup.py", "requirements.txt", "README.md", "LICENSE"):
+    files = (
+        "pyproject.toml setup.py requirements.txt requirements-onnxruntime.txt README.md LICENSE"
+    )
+    for name in files.split():
         shutil.copy(ROOT / name, place / "source")
     build = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", place)
     python("pip", "wheel", *build, place / "source")
@@ -154,6 +175,39 @@ def test_a_graph_is_printed(environment, ir):
     document = environment.document("relascope", "graph", "mlp", "--engine", ir)
     assert document["engine"] == ir
     assert document["nodes"] > 10
+
+
+@pytest.mark.exhaustive
+@pytest.mark.engine
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_a_replay_file_of_the_checkout_finds_the_same_here(environment, ir, tmp_path, monkeypatch):
+    for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+        (tmp_path / name).mkdir()
+    torch.jit.trace(Saved().train(), torch.ones(4, 8)).save(model := tmp_path / "saved.pt")
+    source = source_from_file(model, training=True)
+    model_of = Model(model.name, source.digest, inputs="x=4,8:float32", training=True)
+    last = len(default_pipeline(ir, True)) - 1
+    asked = {n: {} for n in ("cut", "errors", "accuracy", "bisection", "profile")}
+    graphs = {str(at): {} for at in range(-1, last + 1)}
+    session = Session(ir=ir, model=model_of, results={"steps": [], "graphs": graphs, **asked})
+    file = tmp_path / "session.zip"
+    replay.write(file, session, model)
+    capture = subprocess.run(
+        [sys.executable, "-m", "relascope", "replay", file, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    there = json.loads(capture.stdout)
+    assert all("error" not in part for part in there["results"].values())
+    replay.write(file, replace(session, results=there["results"]), model)
+    here = environment.document("relascope", "replay", str(file))
+    assert here["same"], here["differences"]
+    assert here["compared"] == sorted(session.results)
+    hashes = [graph["hash"] for graph in here["results"]["graphs"].values()]
+    assert hashes == [graph["hash"] for graph in there["results"]["graphs"].values()]
 
 
 @pytest.mark.exhaustive

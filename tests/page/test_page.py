@@ -354,7 +354,7 @@ def test_an_engine_that_is_killed_is_named_and_replaced(page):
     page.number_input(key="keep_repeats").set_value(page_session.SLOW_REPEATS)
     page.button(key="run").click()
     page.run()
-    os.kill(page.session_state["desk_relay"].client.pid, signal.SIGKILL)
+    os.kill(page.session_state["cache_relay"].client.pid, signal.SIGKILL)
     settle(page.run())
     assert "engine" in page.error[0].value
     page.number_input(key="keep_repeats").set_value(5)
@@ -382,10 +382,41 @@ def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
     assert str(TRAINING.switched(11, False)) in lines[1]
 
 
+def test_a_submodule_is_opened_alone_from_the_table_and_the_whole_comes_back(page):
+    assert "what it gets there" not in words(page)
+    page.button(key="modules").click()
+    settle(page.run())
+    shown = page.dataframe[-1].value
+    assert list(shown["module"]) == ["the whole model", "layers.0", "layers.1"]
+    assert list(shown["class"]) == ["Net", "Linear", "ReLU"]
+    page.session_state["keep_module"] = "layers.0"
+    settle(page.run())
+    assert "Only <code>layers.0</code> of BERT layer" in words(page)
+    assert page.query_params["module"] == "layers.0"
+    assert "What the whole gives it: layers.0, call 1" in words(page)
+    assert page.number_input(key="keep_call").label == "Call of 2"
+    page.number_input(key="keep_call").set_value(2)
+    settle(page.run())
+    assert "What the whole gives it: layers.0, call 2" in words(page)
+    open_tab(page, "In your code")
+    snippet, _, commands = (c.value for c in page.code)
+    assert 'part = module.get_submodule("layers.0")' in snippet
+    compile(snippet, "snippet", "exec")
+    assert all("--module layers.0 --call 2" in line for line in commands.splitlines())
+    page.button(key="whole").click()
+    settle(page.run())
+    assert "what it gets there" not in words(page) and "module" not in page.query_params
+    page.session_state["keep_module"] = "layers.0"
+    settle(page.run())
+    page.sidebar.selectbox(key="keep_model").set_value("mlp")
+    settle(page.run())
+    assert page.session_state["keep_module"] == ""  # another model has other modules
+
+
 def test_the_ir_is_chosen_in_the_sidebar(page):
     page.sidebar.segmented_control(key="ir").set_value("relax")
     settle(page.run())
-    assert "desk_relax" in page.session_state
+    assert "cache_relax" in page.session_state
 
 
 def test_whose_gradient_is_chosen_in_relax_and_both_are_held_together(page):
@@ -444,7 +475,7 @@ class Client:
         pass
 
 
-def test_a_desk_asks_once_and_remembers():
+def test_a_request_cache_asks_once_and_remembers():
     client = Client()
     cache = RequestCache(client)
     with pytest.raises(Waiting):
@@ -457,7 +488,7 @@ def test_a_desk_asks_once_and_remembers():
     assert len(client.jobs) == 1
 
 
-def test_a_desk_starts_the_next_job_only_when_it_is_still_wanted():
+def test_a_request_cache_starts_the_next_job_only_when_it_is_still_wanted():
     client = Client()
     cache = RequestCache(client)
     for model in (1, 2, 3):
@@ -471,7 +502,7 @@ def test_a_desk_starts_the_next_job_only_when_it_is_still_wanted():
     assert cache.running.request == Request("load", (3,))
 
 
-def test_a_desk_keeps_an_error_until_it_is_told_to_forget():
+def test_a_request_cache_keeps_an_error_until_it_is_told_to_forget():
     client = Client()
     cache = RequestCache(client)
     with pytest.raises(Waiting):
@@ -487,7 +518,7 @@ def test_a_desk_keeps_an_error_until_it_is_told_to_forget():
     assert len(client.jobs) == 2
 
 
-def test_a_desk_cancels_what_runs_and_starts_what_comes_next():
+def test_a_request_cache_cancels_what_runs_and_starts_what_comes_next():
     client = Client()
     cache = RequestCache(client)
     with pytest.raises(Waiting):
@@ -502,7 +533,7 @@ def test_a_desk_cancels_what_runs_and_starts_what_comes_next():
     assert len(client.jobs) == 2
 
 
-def test_a_desk_keeps_so_many_answers_and_no_more():
+def test_a_request_cache_keeps_so_many_answers_and_no_more():
     client = Client()
     cache = RequestCache(client)
     for number in range(KEPT + 1):

@@ -11,6 +11,7 @@ from page import INFERENCE, LONG, open_tab, settle, words
 from page_session import WRONG_SEED
 from place import PAGES
 from relascope.commands.main import main
+from relascope.viz.panels.shell.sidebar import NAMED
 from relascope.viz.sessions import replay, store
 from relascope.viz.sessions.state import Compile, Look, Model, Session
 
@@ -47,6 +48,31 @@ def test_an_address_brings_the_screen_back(page):
     assert "Step 1 of 2" in words(again)
 
 
+def test_a_model_is_chosen_by_name_and_an_address_brings_it_back(page):
+    page.sidebar.selectbox(key="keep_model").set_value(NAMED)
+    settle(page.run())
+    assert "hf:distilbert" in page.sidebar.selectbox(key="keep_name").options
+    page.sidebar.selectbox(key="keep_name").set_value("hf:bert")
+    settle(page.run())
+    assert "Net, 1\u202f234 parameters by default." in [c.value for c in page.sidebar.caption]
+    page.sidebar.text_input(key="keep_changes_hf:bert").set_value("num_hidden_layers=2")
+    settle(page.run())
+    said = dict(page.query_params)
+    said.pop("session")
+    assert said == {"model": "hf:bert?num_hidden_layers=2", "weights": "random"}
+    again = opened(**said)
+    assert again.sidebar.selectbox(key="keep_name").value == "hf:bert"
+    assert again.sidebar.text_input(key="keep_changes_hf:bert").value == "num_hidden_layers=2"
+    assert again.sidebar.checkbox(key="keep_random").value
+    again.sidebar.text_input(key="keep_changes_hf:bert").set_value("/etc")
+    assert "changes no settings" in words(settle(again.run()))
+
+
+def test_an_address_names_neither_code_nor_folders(page):
+    for model in ("python:/tmp/evil.py:model", "hf:/etc"):
+        assert "no model is called" in words(opened(model=model))
+
+
 def test_a_bad_address_is_said_in_a_sentence(page):
     page = opened(model="nothing", step="x", tab="Passes", batch="7", node="no_such")
     assert "step=x" in page.warning[0].value.replace("\\", "")
@@ -69,8 +95,13 @@ def timed(page):
     page = open_tab(page, "Compile & time")
     page.number_input(key="keep_repeats").set_value(7)
     settle(page.run())
-    page.button(key="run").click()
-    return settle(page.run())
+    for button in ("run", "profile", "check_all"):
+        page.button(key=button).click()
+        settle(page.run())
+    open_tab(page, "Passes")
+    page.button(key="bisect_button").click()
+    settle(page.run())
+    return open_tab(page, "Compile & time")
 
 
 def test_what_was_found_is_kept_with_the_session(page):
@@ -85,6 +116,16 @@ def test_what_was_found_is_kept_with_the_session(page):
     assert [t.title for t in again.session_state["history"].values()] == ["bert_layer, training"]
     assert again.get("arrow_vega_lite_chart") is not None
     assert store.get(entry.id).timings == kept.timings
+    tables = [d.value for d in again.dataframe]
+    kernels = next(t for t in tables if "kernel" in t)
+    assert list(kernels["kernel"]) == ["fused_add", "dense", "fused_relu_dense"]
+    stages = next(t for t in tables if "worst tensor" in t)
+    assert set(stages["outcome"]) == {"right"}
+    open_tab(again, "Passes")
+    assert "Found before. Nothing to find" in words(again)
+    again.sidebar.number_input(key="keep_seed").set_value(5)
+    settle(again.run())
+    assert "Found before" not in words(again), "that is another screen"
 
 
 def test_a_session_is_run_again_from_its_file(page, tmp_path, capsys):
@@ -95,7 +136,8 @@ def test_a_session_is_run_again_from_its_file(page, tmp_path, capsys):
     assert main(["replay", str(file), "--json"], shared_fake) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["same"], document["differences"]
-    assert document["compared"] == ["cut", "errors", "graphs", "steps"]
+    parts = ["accuracy", "bisection", "cut", "errors", "graphs", "profile", "steps"]
+    assert document["compared"] == parts
     kept = store.get(entry.id)
     replay.write(file, replace(kept, model=replace(kept.model, seed=WRONG_SEED)), None)
     assert main(["replay", str(file)], shared_fake) == 1

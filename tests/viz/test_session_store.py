@@ -90,6 +90,25 @@ def test_a_file_has_session_and_model(file, tmp_path):
     assert Path(path).read_bytes() == b"a model"
 
 
+def test_a_file_has_the_saved_inputs_too(file, tmp_path):
+    tensors = tmp_path / "x.npy"
+    tensors.write_bytes(b"some")
+    digest, data, folder = file_digest(tensors), io.BytesIO(), tmp_path / "taken"
+    kept = of_file(file)
+    kept = replace(kept, model=replace(kept.model, tensors=(digest,), pins="x.0=4"))
+    replay.write(data, kept, file, [tensors])
+    folder.mkdir()
+    session, path = replay.read(data, folder)
+    source = session.model.source(path)
+    assert session == kept and source.pins == (("x.0", 4),)
+    assert [(Path(p).read_bytes(), d) for p, d in source.tensors] == [(b"some", digest)]
+    tensors.write_bytes(b"others")
+    replay.write(data := io.BytesIO(), kept, file, [tensors])
+    (again := tmp_path / "again").mkdir()
+    with pytest.raises(EngineError, match="its saved inputs are not what the session names"):
+        replay.read(data, again)
+
+
 def archive(**members):
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as out:

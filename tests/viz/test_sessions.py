@@ -4,10 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relascope.core.errors import EngineError
-from relascope.viz.sessions import address
-from relascope.viz.sessions.state import Compile, Cut, Look, Model, Session, from_text
+from relascope.viz.sessions import address, facts
+from relascope.viz.sessions.state import Compile, Cut, Look, Model, Session, from_text, problems
 
 NEW = Session(model=Model(batch=1, tokens=14))
 FULL = Session(
@@ -101,3 +103,43 @@ def test_a_text_that_is_no_json_is_refused(text):
     with pytest.raises(EngineError) as refused:
         from_text(text)
     assert refused.value.kind == "session"
+
+
+NASTY = st.sampled_from(
+    ["", "-1", "9" * 400, "1e3", "nan", "../x", "\x00", "\ud800", "a|b", "cse|fold", "Passes"]
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from([*query(FULL), "session", "file", "module", "call", "weights", "inputs"]),
+        st.lists(NASTY | st.text(max_size=12), max_size=3),
+    )
+)
+def test_any_address_gives_a_session_that_is_one(strange):
+    found, _ = address.said({**query(FULL), **strange})
+    assert problems(found) == []
+    assert address.said(query(found)) == (found, [])
+
+
+def test_a_session_in_words():
+    steps = [
+        {"pass_name": "cse", "enabled": True, "nodes": 9, "added": 0, "removed": 2, "changed": 1},
+        {"pass_name": "fold", "enabled": False},
+        {"pass_name": "bind", "error": {"message": "No."}},
+    ]
+    cut = {"captures": ["a"], "bytes": 12}
+    graphs = {"-1": {"nodes": 9, "edges": 8, "hash": "0123456789"}, "2": {"error": {}}}
+    errors = {"comparisons": [{"name": "output 0", "max_abs": 0.5}]}
+    results = {"steps": steps, "cut": cut, "graphs": graphs, "errors": errors}
+    said = facts.of(replace(FULL, results=results, engines={"relay": "0.9"}))
+    assert said["IR"] == "Relay" and said["TVM"] == "0.9"
+    assert list(said["step"].values()) == ["9 nodes, 0 added, 2 removed, 1 changed", "off", "No."]
+    assert said["graph"]["imported"] == "9 nodes, 8 edges (01234567)"
+    assert "after step 3" in said["graph"]
+    assert said["captures"] == "1, 12 bytes" and said["error of"] == {"output 0": "0.5"}
+    assert said["cut"]["save"] == "a, b" and said["time of"] == {}
+    assert facts.of(NEW)["captures"] is None
+    wrong = facts.of(replace(NEW, results={"cut": {"error": {"message": "No."}}}))
+    assert wrong["captures"] == "No."

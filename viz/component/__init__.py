@@ -14,6 +14,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,8 @@ class View:
         keep_places: where another graph of the family was drawn before, leave the boxes of both
             where they were (`viz.drawing.stable_places`); new nodes named here stand by the node
             that is named with them. None lays each graph out by itself.
+        open_alone: called with a module's path when the person opens it alone; None where none can
+            be.
     """
 
     height: int = 640
@@ -97,6 +100,7 @@ class View:
     notes: Mapping[str, str] = field(default_factory=dict)
     shines_through: Sequence[str] = ()
     keep_places: Mapping[str, str] | None = None
+    open_alone: Callable[[str], None] | None = None
 
 
 def graph_view(
@@ -128,6 +132,7 @@ def graph_view(
         default={"selected": None, "toggles": None},
         on_selected_change=on_select or _nothing,
         on_toggles_change=_nothing,
+        on_alone_change=partial(_alone, key, view.open_alone),
     )
     selected = result.get("selected")
     group = group_of(selected)
@@ -191,6 +196,13 @@ def focus_on(module: str) -> str:
 def group_of(selected: str | None) -> str | None:
     """The group's id in what a view keeps as "selected" in the session's state, or None."""
     return selected[len(_GROUP) :] if selected and selected.startswith(_GROUP) else None
+
+
+def _alone(key: str, opening: Callable[[str], None] | None) -> None:
+    """Where the person asked for a module alone."""
+    group = (st.session_state.get(key) or {}).get("alone")
+    if group and opening is not None:
+        opening(group.removeprefix(BACKWARD))
 
 
 def _nothing() -> None:
@@ -302,7 +314,8 @@ class _Drawing:
         self, drawn: Layout, opened: Sequence[str], toggles: Mapping[str, bool], view: View
     ) -> bytes:
         """Everything the browser's side needs: JSON, deflated."""
-        asked = (opened, dict(toggles), replace(view, open_groups=None, keep_places=None))
+        plain = replace(view, open_groups=None, keep_places=None, open_alone=None)
+        asked = (opened, dict(toggles), plain, view.open_alone is None)
         if self._last is None or self._last[0] != asked or self._last[1] is not drawn:
             data = self._data(drawn, set(opened), view)
             data["node"]["note"] = [view.notes.get(n.id, "") for n in self.graph.nodes]
@@ -410,6 +423,7 @@ class _Drawing:
                     "path": g.id.replace(":", " ").strip() if g.id.endswith(":") else g.id,
                     "parent": g.parent,
                     "open": g.id in opened,
+                    "alone": view.open_alone is not None and not g.id.endswith(":"),
                     "nodes": g.nodes,
                     "bytes": g.bytes,
                     "parameterBytes": g.parameter_bytes,

@@ -9,6 +9,7 @@ import streamlit as st
 
 from relascope.core.graph import Graph, TensorType
 from relascope.engine.protocol.results import ModelInfo
+from relascope.engine.protocol.source import by_name
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts import cut as cuts
 from relascope.samples import SAMPLES
@@ -39,7 +40,7 @@ def show(screen: Screen) -> None:
 def snippet(screen: Screen, info: ModelInfo) -> str:
     """Python code that sends the current model through TVM."""
     source = screen.source
-    inputs = info.arguments[: info.input_count]
+    made = ", ".join(tensor(t) for _, t in info.arguments[: info.input_count])
     if source.model in SAMPLES:
         sizes = {"batch": source.batch, "tokens": source.tokens, "training": source.training}
         options = "".join(f", {k}={v}" for k, v in sizes.items() if v is not None)
@@ -50,20 +51,28 @@ def snippet(screen: Screen, info: ModelInfo) -> str:
             f'module, inputs = build("{source.model}"{options})',
         ]
     else:
-        made = ", ".join(tensor(t) for _, t in inputs)
+        given = "..." if source.module else f"({made},)"
         head = [
             "import torch",
             "",
             "from relascope import add_tvm_dispatch, remove_tvm_dispatch",
             "",
-            f"module = ...  # the nn.Module that {screen.label} was traced from",
-            f"inputs = ({made},)",
+            f"module = ...  # the nn.Module that {screen.label} was made from",
+            f"inputs = {given}",
+        ]
+    name, samples = "module", "inputs"
+    if source.module:
+        name, samples = "part", "like"
+        head = head if "import torch" in head else ["import torch", "", *head]
+        head += [
+            f'part = module.get_submodule("{source.module}")',
+            f"like = ({made},)  # the first arguments of its forward()",
         ]
     end = [
         "# Calls with the same shapes, dtypes and device go through TVM, all others as before.",
-        f"add_tvm_dispatch(module, inputs{_options(screen)})",
+        f"add_tvm_dispatch({name}, {samples}{_options(screen)})",
         "output = module(*inputs)",
-        "remove_tvm_dispatch(module)",
+        f"remove_tvm_dispatch({name})",
     ]
     return "\n".join([*head, "", *end])
 
@@ -91,16 +100,21 @@ def tensor(kind: TensorType) -> str:
 def commands(screen: Screen) -> list[str]:
     """The command lines that do what the tabs show."""
     source = screen.source
-    model = source.model if source.model in SAMPLES else screen.label
+    named = source.model in SAMPLES or by_name(source.model)
+    model = source.model if named else screen.label
     common: list[str] = []
     for name, value, default in (
         ("--batch", source.batch, None),
         ("--tokens", source.tokens, None),
         ("--seed", source.seed, 0),
         ("--dtype", source.dtype, "float32"),
+        ("--module", source.module, ""),
+        ("--call", source.call, 1),
     ):
         if value != default:
             common += [name, str(value)]
+    if source.weights:
+        common.append("--random-weights")
     for name, kind in source.inputs:
         text = "x".join(map(str, kind.shape)) or "scalar"
         common += ["--input", f"{name + '=' if name else ''}{text}:{kind.dtype}"]

@@ -17,7 +17,7 @@ from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import gradients, info
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.align import Alignment, Confidence, Counterpart, Group, align
-from relascope.viz.component import View, focus_on, graph_view, group_of
+from relascope.viz.component import focus_on, graph_view, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, heading, one_of, side_by_side, strip
@@ -201,12 +201,8 @@ def _work(graph: Graph, nodes: tuple[str, ...]) -> str | None:
 def _view(graph: Graph, screen: Screen, side: int, look: _Look) -> None:
     view = graph_view(
         graph,
-        View(
-            HEIGHT,
-            screen.fewer_than,
-            details=False,
-            highlight=dict.fromkeys(look.marked, "aligned"),
-            focus=look.focus,
+        screen.view(
+            HEIGHT, details=False, highlight=dict.fromkeys(look.marked, "aligned"), focus=look.focus
         ),
         key=_view_key(side),
         on_select=lambda: _picked(side),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.source import ModelSource, by_name, input_text
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.samples import SAMPLES
@@ -17,7 +17,8 @@ def script(ir: str, source: ModelSource, pipeline: Pipeline, label: str = "") ->
     Args:
         label: the name of a model's file, where `source.model` is no sample.
     """
-    name = source.model if source.model in SAMPLES else label or source.model
+    named = source.model in SAMPLES or by_name(source.model)
+    name = source.model if named else label or source.model
     mode = "training" if source.training else "inference"
     return "\n".join([_head(ir, source, pipeline, name, mode), *_steps(ir, pipeline), *_END])
 
@@ -39,18 +40,20 @@ run = Stepwise("{ir}", {source})
 
 
 def _head(ir: str, source: ModelSource, pipeline: Pipeline, name: str, mode: str) -> str:
-    sample = source.model in SAMPLES
+    sample = source.model in SAMPLES or by_name(source.model)
     files = sorted({f for f in (_file(ir, s) for s in pipeline) if f})
+    made = _source(source, name)
+    kind = "ModelSource, parse_inputs" if source.inputs else "ModelSource"
     named = f"from relascope.passes.catalogue.user import name_files\n\nname_files({files!r})\n"
     return _HEAD.format(
         name=repr(name)[1:-1].replace('"', "'"),
         title=ir.capitalize(),
         mode=mode,
-        more="" if sample or source.gradient == "tvm" else "from dataclasses import replace\n",
-        kind="ModelSource" if sample else "source_from_file",
+        more="from dataclasses import replace\n" if made.startswith("replace(") else "",
+        kind=kind if sample else "source_from_file",
         own=named if files else "",
         ir=ir,
-        source=_source(source, name),
+        source=made,
     )
 
 
@@ -64,21 +67,26 @@ def _source(source: ModelSource, name: str) -> str:
         "training": (source.training, False),
         "dtype": (source.dtype, "float32"),
         "gradient": (source.gradient, "tvm"),
+        "module": (source.module, ""),
+        "call": (source.call, 1),
+        "weights": (source.weights, ""),
+        "pins": (source.pins, ()),
+        "tensors": (tuple((p.rpartition("/")[2], digest) for p, digest in source.tensors), ()),
     }
-    if source.model in SAMPLES:
+    kinds = [input_text(*one) for one in source.inputs]
+    types = _quoted("\n".join(kinds))
+    if source.model in SAMPLES or by_name(source.model):
         given = {"batch": (source.batch, None), "tokens": (source.tokens, None), **given}
         said = [f"{k}={_quoted(v)}" for k, (v, default) in given.items() if v != default]
+        said += [f"inputs=parse_inputs({types})"] if kinds else []
         return f"ModelSource({', '.join([_quoted(name), *said])})"
-    kinds = [
-        f"{n + '=' if n else ''}{'x'.join(map(str, t.shape)) or 'scalar'}:{t.dtype}"
-        for n, t in source.inputs
-    ]
-    del given["gradient"]
-    said = [f"{k}={_quoted(v)}" for k, (v, default) in given.items() if v != default]
-    made = f"source_from_file({', '.join([_quoted(name), _quoted(chr(10).join(kinds)), *said])})"
-    if source.gradient != "tvm":
-        return f"replace({made}, gradient={_quoted(source.gradient)})"
-    return made
+    of_file = ("seed", "training", "dtype")
+    said, more = (
+        [f"{k}={_quoted(v)}" for k, (v, default) in given.items() if v != default and chosen(k)]
+        for chosen in (of_file.__contains__, lambda k: k not in of_file)
+    )
+    made = f"source_from_file({', '.join([_quoted(name), types, *said])})"
+    return f"replace({', '.join([made, *more])})" if more else made
 
 
 def _steps(ir: str, pipeline: Pipeline) -> Iterator[str]:

@@ -16,7 +16,7 @@ from relascope.engine.jobs.bisect import Bisection, Try
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
-from relascope.engine.protocol.results import ModelInfo, StepRecord
+from relascope.engine.protocol.results import ModelInfo, ModuleRow, NamedModel, StepRecord
 from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.catalogue import CATALOGUE, PassInfo
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut
@@ -54,6 +54,24 @@ def model_rows(samples: Iterable[Sample], engines: Sequence[str]) -> list[Row]:
     ]
 
 
+def named_rows(models: Iterable[NamedModel]) -> list[Row]:
+    """One row a model, as `models --search` prints them."""
+    return [{**fields(m, "name parameters weights"), "class": m.kind} for m in models]
+
+
+def module_rows(modules: Iterable[ModuleRow]) -> list[Row]:
+    """One row a module, as `modules MODEL` prints them; types as text."""
+    return [
+        {
+            **fields(m, "path parameters calls seconds"),
+            "class": m.kind,
+            "inputs": [str(t) for t in m.inputs],
+            "outputs": [str(t) for t in m.outputs],
+        }
+        for m in modules
+    ]
+
+
 def model_document(
     info: ModelInfo, ir: str, graph: Graph | None = None, pipeline: Pipeline | None = None
 ) -> Row:
@@ -65,13 +83,20 @@ def model_document(
     graph = graph or info.graph
     return {
         "model": info.source.model,
+        **(fields(info.source, "module call") if info.source.module else {}),
         "engine": ir,
         **fields(info, "parameters seconds notes"),
         "arguments": argument_rows(info),
+        "changes": import_rows(info),
         "pipeline": str(pipeline or ""),
         **facts(graph),
         "graph": graph.to_json(),
     }
+
+
+def import_rows(info: ModelInfo) -> list[Row]:
+    """What the import did, one row an operator of PyTorch's or a sort of tensors."""
+    return [fields(c, "kind what operator count nodes modules became") for c in info.changes]
 
 
 def argument_rows(info: ModelInfo) -> list[Row]:

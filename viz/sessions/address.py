@@ -12,11 +12,13 @@ from relascope.viz.sessions.state import Session, get, pipeline_text, problems
 # A parameter's name, and the field that it says. Only what is not as on a new page is said.
 _FIELDS = (
     "ir:ir model:model.name file:model.digest batch:model.batch tokens:model.tokens "
-    "inputs:model.inputs seed:model.seed dtype:model.dtype mode:model.training "
-    "gradient:model.gradient pipeline:pipeline tab:look.tab step:look.step "
-    "node:look.selected below:look.fewer_than strategy:cut.strategy budget:cut.budget "
-    "frontier:cut.frontier prices:cut.prices save:cut.save recompute:cut.recompute "
-    "target:build.target threads:build.threads repeats:build.repeats"
+    "inputs:model.inputs pins:model.pins tensors:model.tensors "
+    "seed:model.seed dtype:model.dtype mode:model.training "
+    "gradient:model.gradient module:model.module call:model.call weights:model.weights "
+    "pipeline:pipeline tab:look.tab step:look.step node:look.selected below:look.fewer_than "
+    "strategy:cut.strategy budget:cut.budget frontier:cut.frontier prices:cut.prices "
+    "save:cut.save recompute:cut.recompute target:build.target "
+    "threads:build.threads repeats:build.repeats"
 )
 _NAMES = dict(pair.split(":") for pair in _FIELDS.split())
 _UNSAID = "build.baselines build.variants look.choices engines results timings"

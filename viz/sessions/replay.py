@@ -9,7 +9,7 @@ import lzma
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +20,7 @@ from relascope.viz.sessions.state import Session, from_text
 
 _SESSION, _MODEL = "session.json", "model"
 _LIMITS = {_SESSION: 32 << 20, _MODEL: 1 << 30}
+_TENSORS = "tensors/"
 _BLOCK = 1 << 20
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError),
@@ -28,16 +29,24 @@ _BROKEN = (
 """What zipfile raises of archives; of names that no file can have, ValueError."""
 
 
-def write(file: str | Path | IO[bytes], session: Session, model: str | Path | None) -> None:
+def write(
+    file: str | Path | IO[bytes],
+    session: Session,
+    model: str | Path | None,
+    tensors: Iterable[str | Path] = (),
+) -> None:
     """Write a session's file.
 
     Args:
         model: the path of the model's file; None of a sample.
+        tensors: of the files of saved inputs.
     """
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_SESSION, session.text())
         if model is not None:
             archive.write(model, _MODEL)
+        for digest, one in zip(session.model.tensors, tensors, strict=True):
+            archive.write(one, f"{_TENSORS}{digest}")
 
 
 def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
@@ -52,28 +61,39 @@ def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
     named = "" if not isinstance(file, str | Path) else str(file)
     with _refusing(named), zipfile.ZipFile(file) as archive:
         members = {entry.filename: entry for entry in archive.infolist()}
-        if _SESSION not in members or not set(members) <= set(_LIMITS):
+        others = [n for n in members if n not in _LIMITS and not n.startswith(_TENSORS)]
+        if _SESSION not in members or others:
             raise _error(f"it holds {', '.join(sorted(members))[:80] or 'nothing'}", named)
         with archive.open(_SESSION) as stream:
             session = from_text(b"".join(_blocks(stream, _SESSION, named)))
+        for digest in session.model.tensors:
+            (folder / _TENSORS).mkdir(exist_ok=True)
+            if (name := f"{_TENSORS}{digest}") in members:
+                _unpack(archive, name, folder / name, digest, named)
         if not session.model.digest or _MODEL not in members:
             return session, ""
         path = folder / (Path(session.model.name).name or "model.pt")
-        with archive.open(_MODEL) as stream, path.open("wb") as out:
-            for block in _blocks(stream, _MODEL, named):
-                out.write(block)
-    if file_digest(path) != session.model.digest:
-        path.unlink()
-        raise _error("its model is not the one that the session names", named)
+        _unpack(archive, _MODEL, path, session.model.digest, named)
     return session, str(path)
 
 
+def _unpack(archive: zipfile.ZipFile, name: str, path: Path, digest: str, named: str) -> None:
+    """Put a member where it is to be, if it is what the session names."""
+    with archive.open(name) as stream, path.open("wb") as out:
+        for block in _blocks(stream, name, named):
+            out.write(block)
+    if file_digest(path) != digest:
+        path.unlink()
+        what = "model is" if name == _MODEL else "saved inputs are"
+        raise _error(f"its {what} not what the session names", named)
+
+
 def _blocks(stream: Any, name: str, named: str) -> Iterator[bytes]:
-    left = _LIMITS[name]
+    most = left = _LIMITS.get(name, _LIMITS[_MODEL])
     while block := stream.read(_BLOCK):
         left -= len(block)
         if left < 0:
-            raise _error(f"{name} has more than {_LIMITS[name] >> 20} MiB", named)
+            raise _error(f"{name} has more than {most >> 20} MiB", named)
         yield block
 
 

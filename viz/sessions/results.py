@@ -9,29 +9,47 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
-from relascope.engine.jobs.accuracy import LIMITS
+from relascope.engine.jobs import accuracy, bisect
+from relascope.engine.jobs.accuracy import LIMITS, Tolerance
+from relascope.engine.jobs.bisect import Question
 from relascope.engine.jobs.cut import joint_of
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.profile import Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.catalogue import read_pipeline
+from relascope.passes.catalogue import default_pipeline, read_pipeline
 from relascope.passes.cost import MeasuredKernels
 from relascope.passes.cuts import cut as cuts
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.sessions.state import Cut, Session, pipeline_text, read
+from relascope.samples import SAMPLES
+from relascope.viz.sessions.state import (
+    FOUND,
+    Accuracy,
+    Cut,
+    Finding,
+    Kernels,
+    KernelTime,
+    Search,
+    Session,
+    pipeline_text,
+    read,
+)
 
 Results = dict[str, Any]
 _CLOSE = 0.01  # relative, of an error that is over its limit
+_SKIPPED = ("where", "hint", "target", "measured", "median_ms", "share", "verdict")
+_OF_ROWS = ("stage", "strategy", "inputs", "dtype", "max_abs", "limit", "worst")
+_OF_TRIES = ("outcome", "worst", "max_abs", "max_rel", "limit")
+_NUMBERS = ("max_abs", "max_rel", "scale", "spread", "limit", "worst", "dtype")
 
 
 def part(make: Callable[[], Any]) -> Any:
@@ -71,6 +89,62 @@ def cut_facts(cut: cuts.Cut) -> Results:
 def error_facts(target: str, comparisons: tuple[Comparison, ...]) -> Results:
     """How far what was built is from PyTorch."""
     return {"target": target, "comparisons": plain(comparisons)}
+
+
+def stages_of(
+    ir: str, source: ModelSource, pipeline: Pipeline, kinds: tuple[str, ...]
+) -> tuple[accuracy.Stage, ...]:
+    """The accuracy report's stages: the source's mode with its pipeline, the other mode with the
+    default one."""
+    sample = SAMPLES.get(source.model)
+    trains = source.training or sample is None or sample.training
+    inference, training = pipeline, default_pipeline(ir, True) if trains else None
+    if source.training:
+        inference, training = default_pipeline(ir, False), pipeline
+    return accuracy.with_inputs(accuracy.plan(ir, source, inference, training), kinds)
+
+
+def accuracy_found(target: str, kinds: Iterable[str], rows: Iterable[accuracy.Row]) -> Accuracy:
+    """An accuracy report as a session has it."""
+    return Accuracy(target, tuple(kinds), tuple(map(_row, rows)))
+
+
+def _row(row: accuracy.Row) -> Finding:
+    bad, failure = row.first_bad, row.failure
+    return Finding(
+        **{n: getattr(row, n) for n in _OF_ROWS},
+        outcome="right" if row.passed else "wrong",
+        max_rel=row.error,
+        node=bad.title if bad else "",
+        scope=bad.scope if bad else "",
+        failure=failure.message if failure else "",
+    )
+
+
+def search_found(ir: str, result: bisect.Bisection) -> Search:
+    """A bisection as a session has it."""
+    asked, rows = result.question, []
+    for one in result.log:
+        about = {n: getattr(one, n) for n in _OF_TRIES}
+        failure = one.error.message if one.error else ""
+        dtype = asked.source.dtype
+        rows.append(Finding(pipeline=str(one.pipeline), dtype=dtype, failure=failure, **about))
+    names = ["import", *(s.name for s in asked.pipeline)]
+    return Search(
+        *(asked.target, asked.kind, asked.factor, asked.tolerance.relative),
+        *(asked.tolerance.absolute, result.kind),
+        tuple(names[i + 1] for i in result.found.suspects),
+        bisect.verdict(ir, result),
+        tuple(rows),
+    )
+
+
+def profile_found(request: BuildRequest, profile: Profile) -> Kernels:
+    """A profile as a session has it."""
+    rows = (
+        KernelTime(k.name, k.phase, k.median_ms, 100 * k.share, k.nodes) for k in profile.kernels
+    )
+    return Kernels(request.target, request.captures, tuple(rows))
 
 
 def cut_with(joint: cuts.Joint, chosen: Cut) -> cuts.Cut:
@@ -121,20 +195,47 @@ def again(ask: Ask, session: Session, path: str) -> Results:
     def cut() -> cuts.Cut:
         return cut_with(joint_of(ask, source, pipeline, kept), session.cut)
 
-    def errors() -> Results:
+    def here(name: str) -> str:
         engine = ask("describe")
-        here = [t.name for t in engine.targets if t.runs_here]
-        request = BuildRequest(source, pipeline, target if target in here else engine.best)
-        request = replace(request, threads=session.build.threads)
-        if source.training:
-            request = request.split_at(cut().ids)
-        return error_facts(request.target, ask("check", request))
+        return name if name in [t.name for t in engine.targets if t.runs_here] else engine.best
+
+    def request(name: str) -> BuildRequest:
+        about = here(name), session.build.threads, session.build.repeats
+        built = BuildRequest(source, pipeline, *about)
+        return built.split_at(cut().ids) if source.training else built
+
+    def errors() -> Results:
+        return error_facts(here(target), ask("check", request(target)))
+
+    def report(one: Accuracy) -> Accuracy:
+        name, stages = here(one.target), stages_of(session.ir, source, pipeline, one.inputs)
+        rows = [row for stage in stages for row in accuracy.run(ask, stage, name)]
+        return accuracy_found(name, one.inputs, rows)
+
+    def search(one: Search) -> Search:
+        tolerance = Tolerance(one.relative, one.absolute)
+        asked = Question(source, pipeline, here(one.target), one.asked, tolerance=tolerance)
+        return search_found(session.ir, bisect.bisect(ask, session.ir, asked))
+
+    def profile(one: Kernels) -> Kernels:
+        return profile_found(built := request(one.target), ask("profile", built))
+
+    anew: dict[str, Callable[[Any], Any]]
+    anew = {"accuracy": report, "bisection": search, "profile": profile}
 
     if "cut" in then:
         now["cut"] = part(lambda: cut_facts(cut()))
     if "errors" in then:
         now["errors"] = part(errors)
+    for name, kind in FOUND.items():
+        if name in then and then[name].get("asked") != "slow":  # which is a matter of times alone
+            before = read(kind, then[name], name)
+            now[name] = part(partial(_plainly, anew[name], before))
     return now
+
+
+def _plainly(make: Callable[[Any], Any], before: Any) -> Any:
+    return plain(make(before))
 
 
 def _noted(then: Results) -> tuple[MeasuredKernels | None, tuple[str, ...], str]:
@@ -169,12 +270,14 @@ def differences(then: Any, now: Any, where: str = "") -> Iterator[Results]:
     no more than a hundredth: processors round otherwise. Of errors in words the place may differ.
     """
     if isinstance(then, Mapping) and isinstance(now, Mapping):
+        measured: tuple[str, ...] = _SKIPPED
         if "max_abs" in then and "max_abs" in now and then.get("name") == now.get("name"):
             if not _as_wrong(then, now):
-                yield {"where": f"{where} {then['name']}", "then": _error(then), "now": _error(now)}
-            return
+                of = f"{where} {then.get('name', '')}".rstrip()
+                yield {"where": of, "then": _error(then), "now": _error(now)}
+            measured += _NUMBERS
         for name in dict.fromkeys((*then, *now)):
-            if name in ("where", "hint", "target", "measured"):
+            if name in measured:
                 continue
             yield from differences(then.get(name), now.get(name), f"{where} {name}".strip())
     elif isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
@@ -189,7 +292,9 @@ def _as_wrong(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     one, other = (float(c.get("max_rel") or 0.0) for c in (then, now))
     if then.get("dtype") != now.get("dtype"):
         return False
-    within = one <= limit, other <= limit
+    within = [one <= limit, other <= limit]
+    if "outcome" in then:  # of a row that has a limit of its own
+        within = [c.get("outcome") in ("right", "good") for c in (then, now)]
     if all(within):
         return True
     nan = math.isnan(one), math.isnan(other)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from math import isfinite
+from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from relascope.core.errors import EngineError, refusing
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.source import ModelSource, parse_inputs
+from relascope.engine.protocol.source import ModelSource, linkable, parse_inputs, parse_pins
 from relascope.engine.protocol.times import BASELINES, TimeResult
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import default_pipeline, gradients, read_pipeline
@@ -33,9 +35,13 @@ class Model:
     """Which model, with which inputs; as of a `ModelSource`.
 
     Args:
-        name: a sample's, or that of a file without its folder.
+        name: a sample's, that of a file without its folder, or one such as `hf:bert`.
         digest: of a file, as `engine.protocol.source.file_digest` has it; "" of a sample.
         inputs: of a file, as typed.
+        module, call: of the submodule that is looked at alone.
+        pins: of an exported program, as `engine.protocol.source.parse_pins` reads them.
+        tensors: of files of saved inputs, their digests.
+        weights: of a model of a library, "random" or "" for those on this machine.
     """
 
     name: str = FIRST
@@ -47,13 +53,25 @@ class Model:
     dtype: str = "float32"
     training: bool = False
     gradient: str = "tvm"
+    module: str = ""
+    call: int = 1
+    weights: str = ""
+    pins: str = ""
+    tensors: tuple[str, ...] = ()
 
     def source(self, path: str = "") -> ModelSource:
-        """The model as an engine takes it; `path` is where a file stands."""
+        """The model as an engine takes it; `path` is where a file stands, with those
+        of saved inputs in the folder `tensors` beside it, each under its digest."""
         types = parse_inputs(self.inputs) if self.digest else ()
         sizes = (None, None) if self.digest else (self.batch, self.tokens)
         known = (self.seed, self.training, self.dtype, types, self.digest, self.gradient)
-        return ModelSource(path if self.digest else self.name, sizes[0], sizes[1], *known)
+        name = path if self.digest else self.name
+        piece = self.module, self.call
+        values = ModelSource.values
+        beside = Path(path).parent / "tensors"
+        tensors = tuple((str(beside / digest), digest) for digest in self.tensors)
+        more = parse_pins(self.pins), tensors
+        return ModelSource(name, sizes[0], sizes[1], *known, values, *piece, self.weights, *more)
 
 
 @dataclass(frozen=True)
@@ -111,6 +129,85 @@ class Timing:
     request: BuildRequest
     result: TimeResult
     document: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A row of an accuracy report, or a try of a bisection: what was compared, and how far off.
+
+    Args:
+        pipeline: what was tried; "" in a report.
+        outcome: of a try; in a report "right" or "wrong".
+        node, scope: where the error first jumps; "" where that is not known.
+        failure: why it could not be run.
+    """
+
+    stage: str = ""
+    strategy: str = ""
+    inputs: str = ""
+    pipeline: str = ""
+    dtype: str = ""
+    outcome: str = ""
+    max_abs: float | None = None
+    max_rel: float | None = None
+    limit: float | None = None
+    worst: str = ""
+    node: str = ""
+    scope: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """A kernel of a profile; milliseconds, percent, and ids of the nodes that it computes."""
+
+    kernel: str = ""
+    phase: str = ""
+    median_ms: float = 0.0
+    share: float = 0.0
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """An accuracy report: on which inputs, for which target."""
+
+    target: str = ""
+    inputs: tuple[str, ...] = ()
+    rows: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Search:
+    """A bisection: what was asked, as of `engine.jobs.bisect.Question`, and what was found.
+
+    Args:
+        suspects: names of the steps that are to blame.
+        verdict: the same in sentences.
+    """
+
+    target: str = ""
+    asked: str = ""
+    factor: float = 0.0
+    relative: float | None = None
+    absolute: float = 0.0
+    kind: str = ""
+    suspects: tuple[str, ...] = ()
+    verdict: str = ""
+    rows: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """A profile; `captures` are those that the program was split at."""
+
+    target: str = ""
+    captures: tuple[str, ...] = ()
+    rows: tuple[KernelTime, ...] = ()
+
+
+FOUND: dict[str, type] = {"accuracy": Accuracy, "bisection": Search, "profile": Kernels}
+"""Results that were asked for by a button: by their name, what they are."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +294,9 @@ def _check_results(results: dict[str, Any]) -> None:
     read(tuple[anything, ...] | anything | None, results.get("steps"), "steps")
     read(tuple[Any, ...] | None, parts["cut"].get("captures"), "captures")
     rows = read(tuple[anything, ...] | None, parts["errors"].get("comparisons"), "comparisons")
+    for name, kind in FOUND.items():
+        if (one := results.get(name)) is not None and "error" not in read(anything, one, name):
+            read(kind, one, name)
     for row in rows or ():
         for name in ("max_abs", "max_rel"):
             read(float | None, row.get(name), f"{name} of comparisons")
@@ -246,11 +346,15 @@ def _within(low: int, high: int, maybe: bool = False) -> Callable[[Any], bool]:
     return lambda value: (maybe and value is None) or (value is not None and low <= value <= high)
 
 
+_DIGEST = re.compile(r"[0-9a-f]{32}")
 _RANGES: dict[str, Callable[[Any], bool]] = {
     "ir": ENGINES.__contains__,
     "model.digest": lambda v: not v or (len(v) == 32 and set(v) <= set("0123456789abcdef")),
+    "model.tensors": lambda v: len(v) < 100 and all(map(_DIGEST.fullmatch, v)),
     "model.batch": _within(1, 1024, True),
     "model.tokens": _within(1, 4096, True),
+    "model.call": _within(1, 2**31 - 1),
+    "model.weights": ("", "random").__contains__,
     "model.seed": _within(0, 2**31 - 1),
     "model.dtype": ("float32", "float64").__contains__,
     "cut.strategy": STRATEGIES.__contains__,
@@ -282,8 +386,8 @@ def problems(session: Session) -> list[tuple[str, str]]:
         if not fits(get(session, path))
     ]
     model = session.model
-    if not model.digest and model.name not in SAMPLES:
-        found.append(("model.name", f"no sample is called {model.name[:40]!r}"))
+    if not model.digest and model.name not in SAMPLES and not linkable(model.name):
+        found.append(("model.name", f"no model is called {model.name[:40]!r}"))
     if session.ir in ENGINES and model.gradient not in gradients(session.ir):
         found.append(("model.gradient", f"gradient is {model.gradient[:40]!r}"))
     if session.ir in ENGINES and session.pipeline:

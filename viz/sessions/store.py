@@ -97,13 +97,15 @@ def rename(ident: str, name: str) -> None:
 
 
 def delete(ident: str) -> None:
-    """Forget a session, and the model's file that none other has."""
+    """Forget a session, and the files that none other has."""
     with _database() as base:
         base.execute("DELETE FROM session WHERE id = ?", (ident,))
-        used = {row[0] for row in base.execute("SELECT DISTINCT digest FROM session")}
+        texts = [row[0] for row in base.execute("SELECT text FROM session")]
     models = folder() / "models"
     for kept in models.iterdir() if models.is_dir() else ():
-        if len(kept.name) == 32 and kept.name not in used:  # others are being copied
+        if len(kept.name) == 32 and not any(
+            kept.name in t for t in texts
+        ):  # others are being copied
             shutil.rmtree(kept, ignore_errors=True)
 
 

@@ -34,6 +34,23 @@ export class Camera extends Picture {
     return wx <= box.x[i] + 32 && (box.open[i] ? wy <= box.y[i] + HEADER : true);
   }
 
+  // Where a module's mark for opening it alone stands: left, middle and size; null without one.
+  aloneMark(i) {
+    const { box, groups } = this.drawing;
+    if (!box.kind[i] || !groups[box.group[i]].alone || this.zoom < 0.25) return null;
+    const scale = box.open[i] ? this.headerScale(i) : 1;
+    const middle = box.open[i] ? HEADER / 2 * scale : box.h[i] / 2;
+    return { x: box.x[i] + box.w[i] - 24 * scale, y: box.y[i] + middle, scale };
+  }
+
+  onAlone(i, wx, wy) {
+    const at = this.aloneMark(i);
+    return at !== null && wx >= at.x - 5 * at.scale && Math.abs(wy - at.y) <= 12 * at.scale;
+  }
+
+  // A large group keeps its name readable when zoomed out, as far as its width allows.
+  headerScale(i) { return clamp(0.75 / this.zoom, 1, clamp(this.drawing.box.w[i] / 170, 1, 2)); }
+
   resize() {
     const box = this.stage.getBoundingClientRect();
     const ratio = window.devicePixelRatio || 1;

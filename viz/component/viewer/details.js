@@ -125,6 +125,12 @@ export class Details extends Part {
       else v.focus("group:" + id);
     } }, element("span", {}, group.open ? "Close this group" : "Open this group"));
     body.append(toggle);
+    if (group.alone) {
+      body.append(element("button", {
+        class: "link", title: "The module by itself, on the inputs that it gets in the whole model",
+        onclick: () => v.openAlone(id),
+      }, element("span", {}, "Open this module alone")));
+    }
     if (group.operators.length) {
       body.append(element("h3", {}, "Operators"),
         this.facts(group.operators.map(([op, count]) => [`${count} ×`, op, true])));

@@ -116,6 +116,7 @@ export class Gestures extends Part {
     const i = v.hit(wx, wy);
     if (i < 0) { v.select(null); return; }
     if (v.onToggle(i, wx, wy)) { v.toggle(i); return; }
+    if (v.onAlone(i, wx, wy)) { v.openAlone(v.drawing.box.group[i]); return; }
     v.select(v.keyOf(i));
     this.uncover(i);
   }
@@ -135,7 +136,8 @@ export class Gestures extends Part {
     if (!v.drawing) return;
     const [wx, wy] = v.toWorld(...this.local(e));
     const i = v.hit(wx, wy);
-    if (i >= 0 && v.drawing.box.kind[i] && !v.onToggle(i, wx, wy)) v.toggle(i);
+    const mark = i >= 0 && (v.onToggle(i, wx, wy) || v.onAlone(i, wx, wy));
+    if (i >= 0 && v.drawing.box.kind[i] && !mark) v.toggle(i);
   }
 
   wheel(e) {

@@ -68,21 +68,40 @@ export class Painter extends Part {
     ctx.textAlign = "left"; ctx.textBaseline = "middle";
     for (const i of v.open) {
       if (!seen(i)) continue;
-      // A large group keeps its name readable when zoomed out, as far as its width allows.
-      const scale = clamp(0.75 / zoom, 1, clamp(box.w[i] / 170, 1, 2));
+      const scale = v.headerScale(i);
       if (TITLE * scale * zoom < 6) continue;
       ctx.save();
       ctx.translate(box.x[i], box.y[i]);
       ctx.scale(scale, scale);
       this.sign(10, HEADER / 2, true);
       ctx.font = `600 ${TITLE}px ${v.theme.font}`;
-      const name = this.short(box.lines[i][0], box.w[i] / scale - 44, ctx.font);
+      const beside = v.aloneMark(i) ? 74 : 44;
+      const name = this.short(box.lines[i][0], box.w[i] / scale - beside, ctx.font);
       ctx.strokeStyle = v.theme.ground; ctx.lineWidth = 3; ctx.lineJoin = "round";
       ctx.strokeText(name, 30, HEADER / 2 + 0.5); // edges may pass behind it
       ctx.fillStyle = colours.groupText;
       ctx.fillText(name, 30, HEADER / 2 + 0.5);
       ctx.restore();
+      this.aloneSign(i, colours.groupText);
     }
+    if (v.hover >= 0 && box.kind[v.hover] && !box.open[v.hover]) {
+      this.aloneSign(v.hover, colours.closedText);
+    }
+  }
+
+  // An arrow out of its frame: opens the module alone. A closed one has it under the pointer.
+  aloneSign(i, colour) {
+    const { viewer: v, ctx } = this;
+    const at = v.aloneMark(i);
+    if (!at) return;
+    ctx.save();
+    ctx.translate(at.x, at.y);
+    ctx.scale(at.scale, at.scale);
+    ctx.lineWidth = 1.2; ctx.strokeStyle = colour; ctx.fillStyle = v.theme.ground;
+    ctx.beginPath(); ctx.roundRect(0, -7, 14, 14, 3.5); ctx.fill(); ctx.stroke();
+    ctx.beginPath(); ctx.moveTo(4, 3.5); ctx.lineTo(10, -3); ctx.moveTo(5.5, -3.5);
+    ctx.lineTo(10.5, -3.5); ctx.lineTo(10.5, 1.5); ctx.stroke();
+    ctx.restore();
   }
 
   sign(x, y, minus) {

@@ -19,7 +19,8 @@ export class Tooltip extends Part {
       const group = groups[box.group[i]];
       lines.push(group.path, `${group.nodes.toLocaleString("en")} nodes`,
         group.operators.slice(0, 4).map(([op, count]) => `${count} × ${op}`).join(", "),
-        "double-click to " + (box.open[i] ? "close" : "open"));
+        "double-click to " + (box.open[i] ? "close" : "open"),
+        group.alone ? "the arrow at its right opens it alone" : "");
     } else {
       const n = v.nodeIndex.get(box.id[i]);
       lines.push(node.full[n], node.types[n].map((t) => strings[t]).join(", "),

@@ -19,6 +19,7 @@ export default function (component) {
     viewer = parentElement.relascopeViewer = new Viewer(parentElement);
   }
   viewer.tell = component.setStateValue;
+  viewer.trigger = component.setTriggerValue;
   viewer.receive(data);
   return () => viewer.destroy();
 }
@@ -176,6 +177,12 @@ class Viewer extends Camera {
     this.details.show();
     this.live.textContent = key === null ? "Nothing selected" : `Selected ${this.title(key)}`;
     this.redraw();
+  }
+
+  openAlone(group) {
+    this.busy.classList.add("on");
+    this.tooltip.hide();
+    this.trigger("alone", group);
   }
 
   readTheme() {

@@ -6,7 +6,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
-from relascope.viz.component import View, graph_view
+from relascope.viz.component import graph_view
 from relascope.viz.drawing.modules import module_groups
 from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
 from relascope.viz.panels.shell import cut_prices
@@ -51,9 +51,8 @@ def show(screen: Screen) -> None:
         if view == _VIEWS[0]:
             graph_view(
                 coloured,
-                View(
+                screen.view(
                     HEIGHT,
-                    screen.fewer_than,
                     focus=captures.focus(cut),
                     open_groups=screen.derive(lambda: _overview(coloured), "overview"),
                     highlight=by_hand.highlight(cut, node_id),
@@ -64,7 +63,7 @@ def show(screen: Screen) -> None:
             split = screen.cache.ask("split", screen.source, screen.pipeline, cut.ids)
             graph_view(
                 split.forward if view == _VIEWS[1] else split.backward,
-                View(HEIGHT, screen.fewer_than),
+                screen.view(HEIGHT),
                 key=f"{view}_view",
             )
     document = screen.derive(

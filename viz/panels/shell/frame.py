@@ -30,6 +30,9 @@ _KINDS = {
 _DOING = {
     "describe": "Asking the engine what it can compile for",
     "load": "Importing the model",
+    "models": "Looking for models",
+    "modules": "Listing the modules",
+    "inputs": "Opening the file",
     "step": "Running the passes",
     "graph_after": "Running the passes",
     "example": "Running the pass on a small program",

@@ -12,12 +12,16 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.step import step
+from relascope.engine.protocol.plain import plain
 from relascope.viz.panels.shell.cut_choice import cut_of
+from relascope.viz.panels.shell.frame import plain_text
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.table import table
 from relascope.viz.sessions import results
 from relascope.viz.sessions.state import Session
 
+_FOUND, _PLACE = "found_here", "found_at"
 _WITH_CUT = ("Gradient & cut", "Compile & time")
 
 
@@ -37,7 +41,44 @@ def noted(screen: Screen, session: Session, before: Session | None) -> Session:
         engines = {**engines, screen.ir: _known(screen.cache, "describe").version}
     parts = {name: part for name, part in parts.items() if "error" not in part}
     _note(parts, screen, session)
+    for name, (place, result) in st.session_state.get(_FOUND, {}).items():
+        if place == screen.place:
+            parts[name] = plain(result)
+    captures = parts.get("cut", {}).get("captures")
+    if screen.training and parts.get("profile", {}).get("captures") != captures:
+        parts.pop("profile", None)
+    st.session_state[_PLACE] = screen.place
     return replace(session, engines=engines, results=parts)
+
+
+def found(screen: Screen, name: str, result: Any) -> None:
+    """Have what a button found noted with this screen.
+
+    Args:
+        name, result: one of `viz.sessions.state.FOUND`.
+    """
+    st.session_state.setdefault(_FOUND, {})[name] = screen.place, result
+
+
+def show_kept(screen: Screen, name: str, columns: str) -> None:
+    """Draw the rows that were found of this screen in an earlier run of the app, if any.
+
+    Args:
+        name: as of `found`.
+        columns: as of a `table`.
+    """
+    session, place = st.session_state.get("session"), st.session_state.get(_PLACE)
+    if session is None or place not in (None, screen.place):
+        return
+    result = session.results.get(name) or {}
+    if rows := result.get("rows"):
+        st.caption(plain_text(f"Found before. {result.get('verdict', '')}"))
+        table(rows, columns, key=f"kept_{name}")
+
+
+def entered() -> None:
+    """Another session is gone to, whose screen is drawn next."""
+    st.session_state.pop(_PLACE, None)
 
 
 def _subject(session: Session) -> tuple[Any, ...]:

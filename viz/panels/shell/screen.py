@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from relascope.core.graph import Graph
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import last_built
 from relascope.passes.pipeline import Pipeline
+from relascope.viz.component import View
+from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.request_cache import RequestCache, Value
+
+
+def look_at(module: str, call: int = 1) -> None:
+    """Look at a submodule alone from the next run of the page on; "" for the whole model."""
+    put("keep_module", module)
+    put("keep_call", call)
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,22 @@ class Screen:
     def upto(self, index: int) -> Screen:
         """The same with the steps up to this one alone; -1 leaves none."""
         return replace(self, pipeline=self.pipeline.upto(index))
+
+    def view(self, height: int, **more: Any) -> View:
+        """How a graph of it is drawn, whose modules can be opened alone.
+
+        Args:
+            more: of the `View`.
+        """
+        own = f"{self.ir}:{self.label}:{self.source.module}" if self.source.module else None
+        return View(
+            height, self.fewer_than, **{"family": own, "open_alone": self.open_alone, **more}
+        )
+
+    def open_alone(self, module: str) -> None:
+        """Look at a submodule of this one alone from the next run of the page on."""
+        around = self.source.module
+        look_at(f"{around}.{module}" if around else module)
 
     @property
     def last(self) -> int:

@@ -69,7 +69,8 @@ def _this(session: Session, mine: store.Entry | None) -> None:
         st.rerun(scope="fragment")
     model = st.session_state.get("upload_path") if session.model.digest else None
     data = io.BytesIO()
-    replay.write(data, session, model)
+    kept = st.session_state.get("tensor_paths") or ()
+    replay.write(data, session, model, kept if session.model.tensors else ())
     help_ = "Model, settings and results in one file: open it here or elsewhere, or run it with "
     help_ += "`relascope replay FILE`."
     label = "Replay file"
@@ -133,6 +134,8 @@ def _open_file(upload: io.BytesIO) -> None:
         session, path = replay.read(upload, Path(folder))
         if path:
             store.keep_model(path, session.model.digest)
+        for file in Path(folder, "tensors").glob("*"):
+            store.keep_model(str(file), file.name)
     ident = store.new_id()
     store.put(ident, session, keeping.about(session))
     keeping.go_to(session, ident)

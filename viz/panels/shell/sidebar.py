@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import replace
 from html import escape
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch
-from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.protocol.results import ModelInfo, ModelInputs, NamedModel
+from relascope.engine.protocol.source import (
+    ModelSource,
+    bundled,
+    linkable,
+    parse_pins,
+    source_from_file,
+    with_tensors,
+)
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import GRADIENTS, default_pipeline, gradients, read_pipeline
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
-from relascope.viz.panels.shell.frame import boundary, one_of, show_error
-from relascope.viz.panels.shell.request_cache import RequestCache
-from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.frame import boundary, one_of, plain_text, show_error
+from relascope.viz.panels.shell.holding import put
+from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
+from relascope.viz.panels.shell.screen import Screen, look_at
 from relascope.viz.panels.shell.settings import recall, remember
 from relascope.viz.panels.shell.spare import limit_key, limits
 from relascope.viz.rows import formats
 from relascope.viz.sessions.state import FIRST
 
 FILE = "A file of your own"
+NAMED = "A model of a library, by name"
 MODES = ("Inference", "Training")
 _UPLOAD_LIMIT_MB = 1024
 
@@ -79,12 +91,16 @@ def show(cache: RequestCache, ir: str) -> Screen | None:
     state.setdefault("keep_fewer_than", 10)
     choice = st.selectbox(
         "Model",
-        [*SAMPLES, FILE],
+        [*SAMPLES, NAMED, FILE],
         key="keep_model",
         format_func=lambda name: SAMPLES[name].title if name in SAMPLES else name,
     )
+    below = None
     if choice is None or choice == FILE:
         source, label = _file()
+        below = st.container()
+    elif choice == NAMED:
+        source, label = _named(cache)
     else:
         source, label = _sample(choice), choice
     mode = one_of(
@@ -119,11 +135,45 @@ def show(cache: RequestCache, ir: str) -> Screen | None:
             st.number_input(kind.capitalize(), 0, 1_000_000, key=limit_key(kind))
     if source is None:
         return None
+    if state.setdefault("keep_piece_of", (label, source.digest)) != (label, source.digest):
+        state.keep_piece_of = label, source.digest
+        look_at("")
     source = replace(
-        source, training=mode == MODES[1], dtype=dtype, seed=int(seed), gradient=gradient
+        source,
+        training=mode == MODES[1],
+        dtype=dtype,
+        seed=int(seed),
+        gradient=gradient,
+        module=state.get("keep_module") or "",
+        call=int(state.get("keep_call") or 1),
     )
+    if below is not None:
+        with below:
+            _guessed(cache, source)
     pipeline = pipeline_of(ir, source.training, gradient)
     return Screen(ir, source, label, pipeline, int(fewer_than), cache)
+
+
+def piece(screen: Screen) -> None:
+    """Above the tabs: which submodule is looked at alone, and the way back to the whole model."""
+    source = screen.source
+    if not source.module:
+        return
+    calls, name = 1, screen.label
+    name = SAMPLES[name].title if name in SAMPLES and not source.digest else name
+    with suppress(EngineError):
+        info: ModelInfo | None = screen.cache.known("load", source)
+        calls = source.call if info is None else info.calls
+    with st.container(horizontal=True, key="piece", vertical_alignment="center"):
+        st.button(
+            "Whole model", key="whole", icon=":material/arrow_back:", on_click=look_at, args=("",)
+        )
+        st.html(
+            f"<div class='rs-piece'>Only <code>{escape(source.module)}</code> of "
+            f"{escape(name)}, on what it gets there</div>"
+        )
+        if calls > 1:
+            st.number_input(f"Call of {calls}", 1, calls, key="keep_call", width=110)
 
 
 def _gradient(ir: str) -> str:
@@ -176,26 +226,78 @@ def _sample(name: str) -> ModelSource:
     return ModelSource(name, batch=int(batch), tokens=tokens)
 
 
+def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
+    """A model of transformers, torchvision or timm; nothing is downloaded."""
+    state = st.session_state
+    known: tuple[NamedModel, ...] = ()
+    with boundary(cache), suppress(Waiting):
+        known = cache.ask("models", "*", False, patience=0.2)
+    chosen = state.get("keep_name")
+    names = [m.name for m in known]
+    name = st.selectbox(
+        "Name",
+        names if chosen in (None, *names) else [chosen, *names],
+        index=None,
+        key="keep_name",
+        placeholder="Type to search, such as bert" if known else "Looking for models",
+        help="hf: types and classes of transformers, and models in its local cache; torchvision: "
+        "and timm: where they are installed.",
+    )
+    state.setdefault("keep_random", True)
+    random = st.checkbox(
+        "Random weights",
+        key="keep_random",
+        help="Else those that are on this machine; nothing is downloaded.",
+    )
+    if not name:
+        st.caption("Choose a model to look at.")
+        return None, ""
+    with boundary(cache), suppress(Waiting):
+        for one in cache.ask("models", name, patience=0.2):
+            count = f", {formats.number(one.parameters)} parameters" if one.parameters else ""
+            st.caption(f"{one.kind}{count}{' by default' if name.startswith('hf:') else ''}.")
+    if name.startswith("hf:"):
+        changes = st.text_input(
+            "Changed settings",
+            key=f"keep_changes_{name}",
+            placeholder="num_hidden_layers=2&hidden_size=64",
+            help="Of the configuration: NAME=VALUE, several with & between them.",
+        ).strip()
+        full = f"{name}?{changes}" if changes else name
+    else:
+        full = name
+    if not linkable(full):
+        said = f"{changes[:80]!r} changes no settings."
+        show_error(EngineError("usage", said, "", "Write NAME=VALUE, several with & between."))
+        return None, name
+    left, right = st.columns(2)
+    size: dict[str, Any] = {"min_value": 1, "value": None, "placeholder": "its own"}
+    batch = left.number_input("Batch", max_value=1024, key=f"keep_batch_{full}", **size)
+    tokens = right.number_input("Tokens", max_value=4096, key=f"keep_tokens_{full}", **size)
+    weights = "random" if random else ""
+    return ModelSource(full, batch=batch, tokens=tokens, weights=weights), full
+
+
 def _file() -> tuple[ModelSource | None, str]:
     """An uploaded trace, kept in a folder of this session. It is not unpickled in this process."""
-    upload = st.file_uploader(
-        "TorchScript trace (.pt) or exported program (.pt2)",
+    uploads = st.file_uploader(
+        "TorchScript trace (.pt), exported program (.pt2), ONNX model (.onnx), module of TVM's",
         key="upload",
+        accept_multiple_files=True,
         max_upload_size=_UPLOAD_LIMIT_MB,
-        help="Saved with torch.jit.save or torch.export.save. Opening a file runs code of torch: "
-        "open only files that you trust.",
+        help="Saved with torch.jit.save or torch.export.save; or a Relay or Relax module as text "
+        "or TVM's JSON, with the file of its parameters beside it. Opening a file runs code of "
+        "torch or TVM: open only files that you trust.",
     )
     state = st.session_state
-    if upload is not None and state.get("upload_id") != upload.file_id:
-        if "upload_folder" not in state:
-            state.upload_folder = Scratch()
-        name = Path(upload.name).name or "model.pt"
-        folder = (
-            Path(state.upload_folder.name) / hashlib.sha256(upload.file_id.encode()).hexdigest()
-        )
-        folder.mkdir(exist_ok=True)
-        (folder / name).write_bytes(upload.getbuffer())
-        state.upload_id, state.upload_path = upload.file_id, str(folder / name)
+    ident = " ".join(upload.file_id for upload in uploads)
+    if uploads and state.get("upload_id") != ident:
+        paths = [Path(_kept(upload, "model.pt", ident)) for upload in uploads]
+        if len(paths) > 1:  # a program before its parameters, which gives the archive its name
+            paths.sort(key=lambda path: path.suffix == ".params")
+            paths = [bundled(paths, paths[0].parent)]
+        state.upload_id, state.upload_path = ident, str(paths[0])
+        state.keep_pins, state.tensor_paths = "", ()
     path = state.get("upload_path")
     state.setdefault("keep_inputs", "")
     inputs = st.text_area(
@@ -204,17 +306,99 @@ def _file() -> tuple[ModelSource | None, str]:
         height=96,
         placeholder="hidden=1x14x768:float32\nmask=1x1x1x14:float32",
         help="Name, shape and dtype of each argument of forward(), in order. The name may be "
-        "left out.",
+        "left out. Integers may have a range: `ids=1x14:int64:0..99`.",
     )
+    _tensors()
     if path is None:
         st.caption("Choose a file to look at.")
         return None, ""
     label = Path(path).name
     try:
-        return source_from_file(path, inputs), label
+        tensors = state.get("tensor_paths") or ()
+        # Shapes that are given say all sizes.
+        pins = "" if inputs.strip() or tensors else state.get("keep_pins") or ""
+        return with_tensors(source_from_file(path, inputs, pins=pins), tensors), label
     except EngineError as error:
         show_error(error)
         return None, label
+
+
+def _kept(upload: Any, name: str, ident: str = "") -> str:
+    """The path of an uploaded file in a folder of this session, that of those of one `ident`."""
+    state = st.session_state
+    if "upload_folder" not in state:
+        state.upload_folder = Scratch()
+    folder = (
+        Path(state.upload_folder.name)
+        / hashlib.sha256((ident or upload.file_id).encode()).hexdigest()
+    )
+    folder.mkdir(exist_ok=True)
+    path = folder / (Path(upload.name).name or name)
+    path.write_bytes(upload.getbuffer())
+    return str(path)
+
+
+def _tensors() -> None:
+    """Saved inputs: each file is a set."""
+    state = st.session_state
+    uploads = st.file_uploader(
+        "Saved inputs (.npy, .npz, .safetensors, .pt)",
+        key="tensors",
+        accept_multiple_files=True,
+        max_upload_size=_UPLOAD_LIMIT_MB,
+        help="By the names of forward()'s arguments, or in order; what is missing is drawn. Of "
+        "several files each is a set: the first is what the model is opened on, and all can be "
+        "chosen where it is checked. Nothing in them is unpickled but plain tensors.",
+    )
+    ids = tuple(u.file_id for u in uploads)
+    if ids != state.get("tensor_ids", ()):
+        state.tensor_ids = ids
+        state.tensor_paths = tuple(_kept(u, "tensors") for u in uploads)
+    if not uploads and state.get("tensor_paths"):
+        names = ", ".join(Path(p).name for p in state.tensor_paths)
+        st.caption(plain_text(f"Saved inputs: {names}"))
+        st.button("Without them", key="no_tensors", on_click=_without_tensors)
+
+
+def _without_tensors() -> None:
+    st.session_state.tensor_paths = ()
+
+
+def _guessed(cache: RequestCache, source: ModelSource) -> None:
+    """What a file says of its inputs, and a field for each size that it leaves open. Where it
+    cannot be opened, the tabs say why."""
+    state = st.session_state
+    whole = replace(source, module="", call=1, gradient="tvm")
+    try:
+        found: ModelInputs = cache.ask("inputs", replace(whole, pins=()), patience=0.2)
+        pins = dict(source.pins)
+        for size in found.sizes if not (source.inputs or source.tensors) else ():
+            names = (size.symbol, *size.places)
+            wanted = next((pins[n] for n in names if n in pins), size.size)
+            key, most = f"pin_{size.symbol}", size.most or 2**31 - 1
+            if state.get(key) != wanted and size.least <= wanted <= most:
+                state[key] = wanted
+            label = f"{', '.join(size.places)}: {size.least} to {size.most or 'any'}"
+            about = (key, size.symbol, size.size, names)
+            st.number_input(label, size.least, most, key=key, on_change=_pin, args=about)
+        if pins:
+            found = cache.ask("inputs", whole, patience=0.2)
+    except (Waiting, EngineError):
+        return
+    said = zip(found.inputs, found.says, strict=True)
+    st.caption("  \n".join(f"`{text}`: {plain_text(says)}" for text, says in said))
+    if not state.keep_inputs.strip():
+        text = ("keep_inputs", "\n".join(found.inputs))
+        st.button("Edit these inputs", key="edit_inputs", on_click=put, args=text)
+
+
+def _pin(key: str, symbol: str, usual: int, names: tuple[str, ...]) -> None:
+    """Keep the size that was chosen; the example's own is not said."""
+    state = st.session_state
+    pins = {n: v for n, v in parse_pins(state.get("keep_pins") or "") if n not in names}
+    if state[key] != usual:
+        pins[symbol] = state[key]
+    state.keep_pins = ", ".join(f"{n}={v}" for n, v in pins.items())
 
 
 def engine_status(cache: RequestCache) -> None:

@@ -6,6 +6,7 @@ is lost by that: a request cache keeps its answers, and asks in full when the pe
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -47,6 +48,7 @@ class Engines:
         self._wanted: tuple[str, ModelSource] | None = None  # for the next spare
         self._refill_at = 0.0
         PLACES.most = most_of_page()
+        gc.freeze()  # what the page has imported stays, and need not be looked at again
         threading.Thread(target=_look_after, args=(weakref.ref(self),), daemon=True).start()
 
     def take(self, ir: str, first: ModelSource, session: str) -> RequestCache:
@@ -114,7 +116,7 @@ def cache_of_session(ir: str, first: ModelSource) -> RequestCache:
         first: the model that the page opens with. Engines load it while they wait, which imports
             all that loading needs.
     """
-    key = f"desk_{ir}"
+    key = f"cache_{ir}"
     if key not in st.session_state:
         context = get_script_run_ctx()
         session = context.session_id if context is not None else ""

@@ -13,7 +13,7 @@ from relascope.viz.rows.columns import renamed
 _FORMATS = {
     "%.1e": "max abs error; relative to scale; limit; max abs; mean abs; median abs; max rel; "
     "mean rel; median rel",
-    "%.3f ms": "median; q1; q3; forward; forward + backward",
+    "%.3f ms": "median; q1; q3; forward; forward + backward; takes",
     "%.4f ms": "without; best",
     "%.4g ms": "costs",
     "%.4g": "FLOPs a byte; min; max; mean",
@@ -23,7 +23,7 @@ _FORMATS = {
     "%.1f %%": "share",
     "%.0f %%": "of peak",
     "%+d": "difference",
-    "localized": "bytes",
+    "localized": "bytes; parameters",
     "percent": "work again, estimated; work again, measured",
 }
 _BY_NAME = {name: written for written, names in _FORMATS.items() for name in names.split("; ")}

@@ -15,7 +15,7 @@ from relascope.engine.jobs import step
 from relascope.engine.protocol.results import ModelInfo, StepRecord
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.changes import start_of
-from relascope.viz.component import View, graph_view
+from relascope.viz.component import graph_view
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import boundary, show_error, side_by_side
 from relascope.viz.panels.shell.request_cache import Waiting
@@ -169,9 +169,8 @@ def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo) -> None:
         return
     graph_view(
         changes.picture(screen.cache, place, before, matched),
-        View(
+        screen.view(
             HEIGHT,
-            screen.fewer_than,
             highlight={
                 **dict.fromkeys(matched.changed, "changed"),
                 **dict.fromkeys(matched.added, "added"),

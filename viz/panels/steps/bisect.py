@@ -12,6 +12,7 @@ from relascope.engine.jobs.accuracy import OURS, Tolerance
 from relascope.engine.jobs.bisect import FACTOR, Bisection, Question, Try
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
+from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import plain_text, show_error, waiting
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
@@ -19,6 +20,7 @@ from relascope.viz.panels.shell.table import table
 from relascope.viz.panels.steps import reduce
 from relascope.viz.rows import tables
 from relascope.viz.rows.columns import renamed
+from relascope.viz.sessions import results
 
 _WISHES = {"wrong or crashing": "", "slow": "slow"}
 
@@ -96,6 +98,8 @@ def show(screen: Screen, found: Search | None) -> None:
         st.session_state.bisect = Asked(screen.source, screen.pipeline, *wish)
         st.rerun()
     if found is None:
+        judged = "relative to scale: max_rel; limit; worst tensor: worst; failure"
+        noting.show_kept(screen, "bisection", f"pipeline; outcome; {judged}")
         return
     _table(screen, found)
     if found.wait is not None:
@@ -105,6 +109,7 @@ def show(screen: Screen, found: Search | None) -> None:
         if found.error.kind == "cancelled":
             st.session_state.bisect = None
     elif found.result is not None:
+        noting.found(screen, "bisection", results.search_found(screen.ir, found.result))
         say = st.error if found.result.kind else st.success
         say(plain_text(bisect.verdict(screen.ir, found.result)))
         reduce.show(screen, found.result)

@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from relascope.engine.jobs import node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
-from relascope.viz.component import View, graph_view
+from relascope.viz.component import graph_view
 from relascope.viz.drawing import palette
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
 from relascope.viz.panels.shell.screen import Screen
@@ -57,9 +57,8 @@ def show(
     compared = node_accuracy.compared_step(screen.ir, screen.pipeline, index)
     graph_view(
         inside.graph,
-        View(
+        screen.view(
             height,
-            screen.fewer_than,
             highlight={n.id: palette.error(inside.ratio(n.id)) for n in inside.graph},
             notes=looked.derive(
                 lambda: {i: tables.error_text(inside, i) for i in inside.errors}, "error notes"

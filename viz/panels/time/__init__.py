@@ -177,7 +177,7 @@ def _about(screen: Screen, repeats: int) -> dict[str, Any]:
 
 def _baselines(place: DeltaGenerator, target: str) -> tuple[str, ...]:
     """What else is timed, beside PyTorch eager."""
-    offered = BASELINES if target.startswith("cuda") else BASELINES[:1]
+    offered = BASELINES[:2] if target.startswith("cuda") else (BASELINES[0], BASELINES[2])
     picked = place.pills(
         "Time beside PyTorch eager, too",
         offered,
@@ -320,6 +320,6 @@ def _table(result: TimeResult, compared: bool) -> None:
 
 
 def _comparisons(result: TimeResult) -> None:
-    heading("Against PyTorch, tensor by tensor")
+    heading(f"Against {result.against}, tensor by tensor")
     names = "tensor: name; max abs error: max_abs; relative to scale: max_rel; scale; dtype"
     table(plain(result.comparisons), names)

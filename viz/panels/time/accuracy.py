@@ -9,14 +9,14 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.plain import plain
-from relascope.engine.protocol.source import INPUTS
-from relascope.passes.catalogue import default_pipeline
-from relascope.samples import SAMPLES
-from relascope.viz.component import View, graph_view
+from relascope.engine.protocol.source import INPUTS, inputs_known
+from relascope.viz.component import graph_view
+from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, plain_text, section, show_error, waiting
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
+from relascope.viz.sessions import results
 
 _HEIGHT = 480
 
@@ -27,8 +27,12 @@ def show(screen: Screen, target: str) -> None:
     Args:
         target: of TVM, which runs on this machine.
     """
-    kinds = st.session_state.get("keep_check_inputs") or INPUTS[:1]
-    stages = accuracy.with_inputs(_stages(screen), kinds)
+    known = inputs_known(screen.source)
+    chosen = [k for k in st.session_state.get("keep_check_inputs") or () if k in known]
+    if len(chosen) < len(st.session_state.get("keep_check_inputs") or ()):
+        st.session_state.keep_check_inputs = chosen
+    kinds = chosen or (known[0], *known[len(INPUTS) :])  # every saved set
+    stages = results.stages_of(screen.ir, screen.source, screen.pipeline, tuple(kinds))
     about = (
         "Compares the forward, the gradient, and the cut and split of each strategy with PyTorch, "
         "in float32 and float64, and names the node where an error first jumps."
@@ -37,13 +41,20 @@ def show(screen: Screen, target: str) -> None:
     pressed = section(title, label, "check_all", about, of, screen.cache.forget_errors)
     st.multiselect(
         "Inputs",
-        INPUTS,
+        known,
         key="keep_check_inputs",
-        placeholder=INPUTS[0],
+        placeholder=", ".join(kinds),
         help="The sample's own values, or others of its types: normal, large and tiny ones, "
-        "neighbours that cancel, and values at which operators change their mind.",
+        "neighbours that cancel, and values at which operators change their mind; set2 and so on "
+        "are of several saved inputs.",
     )
     if not pressed:
+        noting.show_kept(
+            screen,
+            "accuracy",
+            "inputs; stage; strategy; dtype; outcome; relative to scale: max_rel; limit; "
+            "worst tensor: worst; first bad node: node; in: scope; failure",
+        )
         return
     rows: list[accuracy.Row] = []
     shown: list[accuracy.Stage] = []
@@ -62,19 +73,10 @@ def show(screen: Screen, target: str) -> None:
     if complete:
         say = st.success if all(r.passed for r in rows) else st.error
         say(plain_text(accuracy.verdict(rows)))
+        noting.found(screen, "accuracy", results.accuracy_found(target, kinds, rows))
     at = _table(rows)
     if at is not None and rows[at].first_bad is not None:
         _node(screen, shown[at], rows[at].first_bad)
-
-
-def _stages(screen: Screen) -> tuple[accuracy.Stage, ...]:
-    """The mode on the screen with its pipeline, and the other mode with the default one."""
-    sample = SAMPLES.get(screen.source.model)
-    trains = sample is None or sample.training
-    inference, training = screen.pipeline, default_pipeline(screen.ir, True) if trains else None
-    if screen.training:
-        inference, training = default_pipeline(screen.ir, False), screen.pipeline
-    return accuracy.plan(screen.ir, screen.source, inference, training)
 
 
 def _run(cache: RequestCache, stage: accuracy.Stage, target: str) -> tuple[accuracy.Row, ...]:
@@ -106,6 +108,6 @@ def _node(screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode | None) -
         at = replace(screen, source=stage.source, pipeline=stage.pipeline)
         graph_view(
             at.graph_after(at.last),
-            View(_HEIGHT, screen.fewer_than, focus=bad.id, highlight={bad.id: "changed"}),
+            screen.view(_HEIGHT, focus=bad.id, highlight={bad.id: "changed"}),
             key="accuracy_view",
         )

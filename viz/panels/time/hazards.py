@@ -10,7 +10,7 @@ from relascope.engine.protocol.profile import Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.passes.lint import LINTERS
 from relascope.passes.lint.rules.adding import with_remedy
-from relascope.viz.component import View, graph_view
+from relascope.viz.component import graph_view
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, section, strip
 from relascope.viz.panels.shell.screen import Screen
@@ -56,9 +56,8 @@ def _show(screen: Screen, request: BuildRequest) -> None:
         return
     graph_view(
         graph,
-        View(
+        screen.view(
             _HEIGHT,
-            screen.fewer_than,
             highlight=dict.fromkeys(chosen["nodes"], "hazard"),
             shines_through=("hazard",),
             focus=chosen["nodes"][0],

@@ -9,8 +9,9 @@ import streamlit as st
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.charts.roofline import CHOICE, roofline
-from relascope.viz.component import View, graph_view
+from relascope.viz.component import graph_view
 from relascope.viz.drawing import palette
+from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, download, plain_text, section, strip
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
@@ -19,6 +20,7 @@ from relascope.viz.rows import Row, formats
 from relascope.viz.rows.chrome_trace import trace_json
 from relascope.viz.rows.columns import renamed
 from relascope.viz.rows.profile import heat, peaks_text, phase_text, profile_document
+from relascope.viz.sessions import results
 
 _HEIGHT = 560
 _CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked last
@@ -45,10 +47,14 @@ def show(screen: Screen, request: BuildRequest) -> None:
     if section(title, label, "profile", about, request, forget):
         with boundary(screen.cache, "_profile"):
             _show(screen, request)
+    else:
+        columns = "kernel; phase; median: median_ms; share; computes: nodes"
+        noting.show_kept(screen, "profile", columns)
 
 
 def _show(screen: Screen, request: BuildRequest) -> None:
     profile: Profile = screen.cache.ask("profile", request)
+    noting.found(screen, "profile", results.profile_found(request, profile))
     graph = screen.graph_after(screen.built)
     peaks = _peaks(screen.cache, profile, request)
     measured = replace(profile, peaks=peaks)
@@ -82,9 +88,8 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     shares = heat(profile)
     graph_view(
         graph,
-        View(
+        screen.view(
             _HEIGHT,
-            screen.fewer_than,
             highlight={n.id: palette.heat(shares.get(n.id)) for n in graph},
             focus=chosen["nodes"][-1] if chosen and chosen["nodes"] else None,
         ),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import streamlit as st
-
 from relascope.engine.protocol.results import ModelInfo
-from relascope.viz.component import View, drawn, graph_view
-from relascope.viz.panels.shell.frame import heading, plain_text, side_by_side, strip
+from relascope.viz.component import drawn, graph_view
+from relascope.viz.panels.graph import imported, modules
+from relascope.viz.panels.shell.frame import heading, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tables
@@ -29,7 +28,7 @@ def show(screen: Screen) -> None:
         (formats.size(facts["parameter_bytes"]), "of weights"),
         (formats.milliseconds(info.seconds), "to import"),
     )
-    graph_view(graph, View(HEIGHT, screen.fewer_than), key="graph_view")
+    graph_view(graph, screen.view(HEIGHT, **imported.marked(screen, info)), key="graph_view")
     left, right = side_by_side("tables", [2, 3])
     with left:
         heading("Operators")
@@ -39,5 +38,5 @@ def show(screen: Screen) -> None:
         kinds = {True: "input", False: "parameter"}
         rows = [{**a, "kind": kinds[a["input"]]} for a in tables.argument_rows(info)]
         table(rows, "name; kind; shape; dtype; bytes")
-    for note in info.notes:
-        st.info(plain_text(note))
+    imported.show(screen, info)
+    modules.show(screen)

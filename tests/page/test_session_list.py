@@ -1,0 +1,69 @@
+"""The dialog of sessions, without a browser."""
+
+import io
+from dataclasses import replace
+
+import pytest
+import streamlit
+from streamlit.testing.v1 import AppTest
+
+from page import words
+from relascope.viz.panels.shell import session_list
+from relascope.viz.sessions import replay, store
+from relascope.viz.sessions.state import Model, Session
+
+NEW = Session(model=Model(batch=1, tokens=14))
+
+
+def script():
+    from relascope.viz.panels.shell.session_list import _content
+
+    _content()
+
+
+@pytest.fixture
+def dialog(monkeypatch, tmp_path):
+    """The dialog in a tab whose session is `a`, beside one of Relax."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    again = streamlit.rerun
+    monkeypatch.setattr(streamlit, "rerun", lambda scope="app": again())
+    store.put("b", replace(NEW, ir="relax"), "in Relax")
+    store.put("a", NEW, "in Relay")
+    page = AppTest.from_function(script)
+    page.session_state.session, page.session_state.session_id = NEW, "a"
+    return page.run()
+
+
+def choose(dialog, *rows):
+    dialog.session_state.session_table = {"selection": {"rows": list(rows), "columns": []}}
+    return dialog.run()
+
+
+def test_sessions_are_named_compared_opened_and_deleted(dialog):
+    assert not dialog.exception
+    assert list(dialog.dataframe[0].value["session"]) == ["in Relay (this tab)", "in Relax"]
+    dialog.text_input(key="session_name").set_value("mine").run()
+    assert store.entries()[0].name == "mine"
+    choose(dialog, 0, 1)
+    assert "First: mine. Second: in Relax." in words(dialog).replace("\\", "")
+    assert list(dialog.dataframe[1].value["first"])[:1] == ["Relay"]
+    assert dialog.button(key="session_open").disabled
+    choose(dialog, 1).button(key="session_open").click().run()
+    assert dialog.session_state.session_id == "b"
+    assert dialog.session_state.session_to_open.ir == "relax"
+    choose(dialog, 1).button(key="session_delete").click().run()
+    assert [e.id for e in store.entries()] == ["a"]
+    assert dialog.session_state.session_id != "b", "what is done now is another session"
+
+
+def test_a_replay_file_is_opened_and_a_strange_one_is_refused(dialog, monkeypatch, capsys):
+    data = io.BytesIO()
+    replay.write(data, replace(NEW, ir="relax"), None)
+    files = [None, data]
+    monkeypatch.setattr(streamlit, "file_uploader", lambda *_, **__: files.pop() if files else None)
+    dialog.run()
+    assert not dialog.exception
+    opened = dialog.session_state.session_to_open
+    assert opened.ir == "relax" and len(store.entries()) == 3
+    with pytest.raises(session_list.EngineError, match="no replay file"):
+        session_list._open_file(io.BytesIO(b"nonsense"))
