@@ -14,6 +14,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch
+from relascope.engine.files.formats import is_program
 from relascope.engine.protocol.results import ModelInfo, ModelInputs, NamedModel
 from relascope.engine.protocol.source import (
     ModelSource,
@@ -293,10 +294,11 @@ def _file() -> tuple[ModelSource | None, str]:
     ident = " ".join(upload.file_id for upload in uploads)
     if uploads and state.get("upload_id") != ident:
         paths = [Path(_kept(upload, "model.pt", ident)) for upload in uploads]
-        if len(paths) > 1:  # a program before its parameters, which gives the archive its name
-            paths.sort(key=lambda path: path.suffix == ".params")
-            paths = [bundled(paths, paths[0].parent)]
-        state.upload_id, state.upload_path = ident, str(paths[0])
+        others = [path for path in paths if path.suffix == ".params"]
+        model = [path for path in paths if path not in others or len(others) == len(paths)][-1]
+        if others and model not in others and is_program(model):
+            model = bundled((model, others[-1]), model.parent)
+        state.upload_id, state.upload_path = ident, str(model)
         state.keep_pins, state.tensor_paths = "", ()
     path = state.get("upload_path")
     state.setdefault("keep_inputs", "")
