@@ -42,14 +42,34 @@ def screen(page):
     )
 
 
+def look_elsewhere(page):
+    """Close a module, zoom and pan; what is then seen of the graph."""
+    group = ask(page, 0, "Object.keys(d.groups).find(g => d.groups[g].open)")
+    token = ask(page, 0, "v.root.dataset.ready")
+    ask(page, 0, "v.setToggles({[a]: false})", group)
+    wait(page, 0, "v.root.dataset.ready !== a", token)
+    ask(page, 0, "(v.zoomBy(0.7), v.x += 31, v.y -= 17, v.redraw())")
+    wait(page, 0, "v.x === JSON.parse(sessionStorage.getItem('relascope step_view')).x")
+    settle(page)
+    return seen(page)
+
+
+def seen(page):
+    return ask(
+        page, 0, "[v.zoom, v.x, v.y, ...Object.keys(d.groups).filter(g => d.groups[g].open)]"
+    )
+
+
 def test_a_reload_brings_the_screen_back(streamlit_page):
     page = streamlit_page(PAGE)
     opened(page)
     choose(page)
+    looked_at = look_elsewhere(page)
     before = screen(page)
     page.reload()
     opened(page)
     assert screen(page) == before
+    assert seen(page) == looked_at
 
 
 @pytest.mark.exhaustive
@@ -93,6 +113,7 @@ def test_the_app_ends_and_starts_again(chromium, tmp_path, end):
         page.goto(server.url)
         opened(page)
         choose(page)
+        looked_at = look_elsewhere(page)
         before = screen(page)
         server.process.send_signal(end)
         server.process.wait()
@@ -101,4 +122,5 @@ def test_the_app_ends_and_starts_again(chromium, tmp_path, end):
                 "() => !document.querySelector('[data-testid=stConnectionStatus]')"
             )
             assert screen(page) == before
+            assert seen(page) == looked_at
             context.close()

@@ -115,20 +115,20 @@ def graph_view(
     Returns:
         The selection and the open groups, as of this run.
     """
-    state = st.session_state.get(key) or {}
     drawing = _drawing(graph, view.fewer_than)
     focus = drawing.focus(view.focus)
-    if focus is None and (kept := _kept_selection(key)) is not None:
+    kept = _kept_selection(key) if focus is None else None
+    if kept is not None:
         focus = kept and drawing.focus(kept)
         if focus is None:
             st.session_state.pop(f"{key}_kept")
     view = replace(view, focus=focus, family=view.family or drawing.family)
-    asked = state.get("toggles") or {}
-    toggles = dict(asked.get("groups") or {}) if asked.get("family") == view.family else {}
+    toggles = _toggles(key, view.family or "")
     opened, drawn = _laid_out(drawing, view, toggles, key)
+    told = {"view": key, "recalled": kept is not None}
     result = _component()(
         key=key,
-        data=drawing.encode(drawn, opened, toggles, view),
+        data=drawing.encode(drawn, opened, toggles, view, told),
         default={"selected": None, "toggles": None},
         on_selected_change=on_select or _nothing,
         on_toggles_change=_nothing,
@@ -157,6 +157,40 @@ def selected_of(key: str) -> str:
     if kept is not None:
         return kept
     return (st.session_state.get(key) or {}).get("selected") or ""
+
+
+def toggle(key: str, groups: Mapping[str, bool]) -> None:
+    """Have a view open (True) and close modules by their ids ("*": all) when it is drawn next."""
+    before = (st.session_state.get(key) or {}).get("toggles")
+    st.session_state[f"{key}_toggled"] = _KeptToggles(dict(groups), before)
+
+
+def toggled(key: str) -> dict[str, bool]:
+    """What `toggle` takes, of what the person opened and closed in a view, or will find so."""
+    kept: _KeptToggles | None = st.session_state.get(f"{key}_toggled")
+    asked = (st.session_state.get(key) or {}).get("toggles")
+    if kept is not None and kept.before == asked:
+        return kept.groups
+    return dict((asked or {}).get("groups") or {})
+
+
+def _toggles(key: str, family: str) -> dict[str, bool]:
+    """What the person opened and closed in graphs of a family, or `toggle` did."""
+    asked = (st.session_state.get(key) or {}).get("toggles")
+    kept: _KeptToggles | None = st.session_state.get(f"{key}_toggled")
+    if kept is not None and kept.before == asked:
+        kept.family = kept.family or family
+        return kept.groups if kept.family == family else {}
+    return dict(asked.get("groups") or {}) if asked and asked.get("family") == family else {}
+
+
+@dataclass
+class _KeptToggles:
+    """Modules to open and close, what the person had before, and the graphs that it is of."""
+
+    groups: dict[str, bool]
+    before: Any
+    family: str = ""
 
 
 def _kept_selection(key: str) -> str | None:
@@ -311,11 +345,16 @@ class _Drawing:
         self._laid_out: tuple[tuple[tuple[str, ...], Direction], Layout] | None = None
 
     def encode(
-        self, drawn: Layout, opened: Sequence[str], toggles: Mapping[str, bool], view: View
+        self,
+        drawn: Layout,
+        opened: Sequence[str],
+        toggles: Mapping[str, bool],
+        view: View,
+        more: Mapping[str, Any],
     ) -> bytes:
         """Everything the browser's side needs: JSON, deflated."""
         plain = replace(view, open_groups=None, keep_places=None, open_alone=None)
-        asked = (opened, dict(toggles), plain, view.open_alone is None)
+        asked = (opened, dict(toggles), plain, view.open_alone is None, more)
         if self._last is None or self._last[0] != asked or self._last[1] is not drawn:
             data = self._data(drawn, set(opened), view)
             data["node"]["note"] = [view.notes.get(n.id, "") for n in self.graph.nodes]
@@ -326,6 +365,7 @@ class _Drawing:
                 "details": view.details,
                 "focus": view.focus,
                 "family": view.family,
+                **more,
             }
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
             raw = text.encode()

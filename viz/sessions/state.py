@@ -112,6 +112,7 @@ class Look:
         selected: the node or module that is selected in the tab's graph; "" where none is.
         fewer_than: constants with fewer elements are written into their readers' labels.
         choices: of switches within tabs, by their names.
+        modules: by a graph's name, the modules that were opened (True) and closed in it.
     """
 
     tab: str = TABS[0]
@@ -119,6 +120,7 @@ class Look:
     selected: str = ""
     fewer_than: int = 10
     choices: dict[str, bool | str] = field(default_factory=dict)
+    modules: dict[str, dict[str, bool]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

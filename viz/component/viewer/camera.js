@@ -123,6 +123,28 @@ export class Camera extends Picture {
     this.redraw();
   }
 
+  // The browser keeps for this tab what part of which drawing is seen, over reloads of the page.
+  rememberView() {
+    const { view, family, width, height } = this.drawing ?? {};
+    if (!view || !width) return;
+    const kept = { family, width, height, zoom: this.zoom, x: this.x, y: this.y };
+    try {
+      sessionStorage.setItem("relascope " + view, JSON.stringify(kept));
+    } catch { /* it has no room, or is not allowed: the next load starts at the first view */ }
+  }
+
+  // Whether this very drawing was seen before; then it is seen so again.
+  recallView() {
+    const d = this.drawing;
+    let kept = null;
+    try {
+      kept = JSON.parse(sessionStorage.getItem("relascope " + d.view));
+    } catch { /* as above */ }
+    if (!kept || ["family", "width", "height"].some((name) => kept[name] !== d[name])) return false;
+    this.zoom = kept.zoom; this.x = kept.x; this.y = kept.y;
+    return true;
+  }
+
   // Width of the stage that the details card leaves free.
   free() {
     const shown = !this.side.classList.contains("hidden") && this.wide > 560;

@@ -52,6 +52,7 @@ class Viewer extends Camera {
     this.gestures.end();
     this.tooltip.hide();
     cancelAnimationFrame(this.frame);
+    clearTimeout(this.resting);
   }
 
   async receive(bytes) {
@@ -75,9 +76,11 @@ class Viewer extends Camera {
     this.resize(); // after the legend, whose lines take room from the picture
     this.finder.find(this.input.value, false);
     this.keepView(before);
+    const asBefore = !before && this.recallView(); // the page was loaded again
     if (d.focus !== this.focused) {
       this.focused = d.focus;
       if (d.focus === "") this.select(null);
+      else if (asBefore || d.recalled && d.focus === this.selected) this.select(d.focus);
       else if (d.focus !== null) this.focus(d.focus);
     }
     this.details.show();
@@ -226,7 +229,11 @@ class Viewer extends Camera {
     this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
   }
 
-  draw() { this.painter.draw(); }
+  draw() {
+    this.painter.draw();
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => this.rememberView(), 200);
+  }
 
   // What stays bright while something is selected: boxes, edges in, edges out.
   lit() {

@@ -13,7 +13,7 @@ from relascope.engine.jobs.variants import WAYS
 from relascope.engine.protocol.source import ModelSource, by_name
 from relascope.engine.protocol.times import BASELINES
 from relascope.samples import SAMPLES
-from relascope.viz.component import select, selected_of
+from relascope.viz.component import select, selected_of, toggle, toggled
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, forced_by_hand
 from relascope.viz.panels.shell.holding import put
@@ -49,6 +49,7 @@ _VIEWS = {
     "Gradient & cut": ("joint_view",),
 }
 """The graphs of a tab, of which one is drawn."""
+_VIEW_KEYS = [view for views in _VIEWS.values() for view in views]
 _CHOICES = (
     "keep_hide_idle keep_only_to_chosen keep_layout keep_show_removed keep_cut_view "
     "keep_change_view keep_step_colours keep_error_dtype keep_both_rows"
@@ -173,6 +174,9 @@ def enter(session: Session) -> list[str]:
             state[name] = session.look.choices[name]
     for view in _VIEWS.get(session.look.tab, ()):
         select(view, session.look.selected)
+    for view, groups in session.look.modules.items():
+        if view in _VIEW_KEYS:
+            toggle(view, groups)
     state.session = session
     noting.entered()
     return missing
@@ -239,6 +243,7 @@ def current(screen: Screen) -> Session:
             selected,
             screen.fewer_than,
             {n: state[n] for n in _SWITCHES if state.get(n) is not None},
+            {v: groups for v in _VIEW_KEYS if (groups := toggled(v))},
         ),
     )
     default = pipeline_text(replace(session, pipeline=""))
