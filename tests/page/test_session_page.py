@@ -128,6 +128,15 @@ def test_what_was_found_is_kept_with_the_session(page):
     assert "Found before" not in words(again), "that is another screen"
 
 
+def test_the_pipeline_of_another_mode_is_kept(page):
+    page.session_state["pipeline_relay_training"] = "cse"
+    page.sidebar.number_input(key="keep_seed").set_value(4)
+    settle(page.run())
+    (entry,) = store.entries()
+    assert store.get(entry.id).pipelines == {"pipeline_relay_training": "cse"}
+    assert opened(session=entry.id).session_state["pipeline_relay_training"] == "cse"
+
+
 def test_a_session_is_run_again_from_its_file(page, tmp_path, capsys):
     timed(page)
     (entry,) = store.entries()

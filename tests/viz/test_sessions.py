@@ -37,6 +37,12 @@ def test_the_address_of_a_new_page_is_empty():
     assert address.written(NEW) == {}
 
 
+def test_more_than_an_address_says_is_in_the_text():
+    look = replace(FULL.look, modules={"joint_view": {"*": False, "forward:layers": True}})
+    session = replace(FULL, look=look, pipelines={"pipeline_relax_inference": "canonicalize"})
+    assert from_text(session.text()) == session
+
+
 def test_what_an_address_cannot_say_comes_from_the_session_before():
     base = replace(FULL, build=replace(FULL.build, variants=("library",)), engines={"relay": "1"})
     found, wrong = address.said({"step": ["2"]}, base)
@@ -82,7 +88,10 @@ def test_what_cannot_be_read_is_left_out_and_said(name, value):
         (("model", "batch"), True),
         (("model", "digest"), "../.."),
         (("pipeline",), "cse|nothing_such"),
+        (("pipelines",), {"pipeline_relay_inference": "cse|nothing_such"}),
+        (("pipelines",), {"ir": "cse"}),
         (("cut", "save"), [1]),
+        (("look", "modules"), {"graph_view": {"layers": "open"}}),
         (("look", "choices"), {"keep_layout": {}}),
         (("results",), []),
     ],

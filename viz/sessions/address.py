@@ -21,7 +21,9 @@ _FIELDS = (
     "threads:build.threads repeats:build.repeats"
 )
 _NAMES = dict(pair.split(":") for pair in _FIELDS.split())
-_UNSAID = "build.baselines build.variants look.choices look.modules engines results timings"
+_UNSAID = (
+    "build.baselines build.variants look.choices look.modules pipelines engines results timings"
+)
 _MOST, _LONGEST = 1000, 10_000  # parameters of a name, and characters of one
 _MODES = ("inference", "training")
 Query = dict[str, str | list[str]]

@@ -218,6 +218,7 @@ class Session:
 
     Args:
         pipeline: its text; "" for the default one.
+        pipelines: those of other IRs and modes that were changed, as `pipeline_key` names them.
         engines: by IR, the version of the TVM that answered.
         results: what was found of this screen, as `viz.sessions.results.found` has it.
         timings: the oldest first, of whatever was timed.
@@ -227,6 +228,7 @@ class Session:
     ir: str = ENGINES[0]
     model: Model = Model()
     pipeline: str = ""
+    pipelines: dict[str, str] = field(default_factory=dict)
     cut: Cut = Cut()
     build: Compile = Compile()
     look: Look = Look()
@@ -397,7 +399,30 @@ def problems(session: Session) -> list[tuple[str, str]]:
             read_pipeline(session.ir, session.pipeline)
         except ValueError as wrong:
             found.append(("pipeline", str(wrong)[:300]))
+    for name, text in session.pipelines.items():
+        if name not in PIPELINES:
+            found.append(("pipelines", f"no pipeline is called {name[:40]!r}"))
+            continue
+        try:
+            read_pipeline(PIPELINES[name], text)
+        except ValueError as wrong:
+            found.append(("pipelines", str(wrong)[:300]))
     return found
+
+
+def pipeline_key(ir: str, training: bool, gradient: str = "tvm") -> str:
+    """Where the pipeline of a mode is remembered."""
+    mode = "training" if training else "inference"
+    return f"pipeline_{ir}_{mode}" if gradient == "tvm" else f"pipeline_{ir}_{mode}_{gradient}"
+
+
+PIPELINES = {
+    pipeline_key(ir, training, gradient): ir
+    for ir in ENGINES
+    for training in (False, True)
+    for gradient in (gradients(ir) if training else ("tvm",))
+}
+"""The IR of each pipeline that is remembered, by its key."""
 
 
 def pipeline_text(session: Session) -> str:

@@ -19,9 +19,19 @@ from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, forced_by_han
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.settings import recall
-from relascope.viz.panels.shell.sidebar import FILE, MODES, NAMED, pipeline_key
+from relascope.viz.panels.shell.sidebar import FILE, MODES, NAMED
 from relascope.viz.sessions import address, store
-from relascope.viz.sessions.state import Compile, Cut, Look, Model, Session, get, pipeline_text
+from relascope.viz.sessions.state import (
+    PIPELINES,
+    Compile,
+    Cut,
+    Look,
+    Model,
+    Session,
+    get,
+    pipeline_key,
+    pipeline_text,
+)
 
 # A field, and the key of its control. What is not here has no control of its own.
 _KEYS = {
@@ -160,6 +170,7 @@ def enter(session: Session) -> list[str]:
         if size is not None and not model.digest:
             put(f"keep_{name}_{model.name}", size)
     key = pipeline_key(session.ir, model.training, model.gradient if model.training else "tvm")
+    state.update(session.pipelines)
     state[key] = session.pipeline or None
     if session.look.step is None:
         state.pop(step_key(model), None)
@@ -247,7 +258,10 @@ def current(screen: Screen) -> Session:
         ),
     )
     default = pipeline_text(replace(session, pipeline=""))
-    return replace(session, pipeline="" if session.pipeline == default else session.pipeline)
+    here = pipeline_key(screen.ir, model.training, model.gradient if model.training else "tvm")
+    others = {n: text for n in PIPELINES if n != here and (text := state.get(n))}
+    text = "" if session.pipeline == default else session.pipeline
+    return replace(session, pipeline=text, pipelines=others)
 
 
 def keep(screen: Screen) -> None:

@@ -35,7 +35,7 @@ from relascope.viz.panels.shell.screen import Screen, look_at
 from relascope.viz.panels.shell.settings import recall, remember
 from relascope.viz.panels.shell.spare import limit_key, limits
 from relascope.viz.rows import formats
-from relascope.viz.sessions.state import FIRST
+from relascope.viz.sessions.state import FIRST, pipeline_key
 
 FILE = "A file of your own"
 NAMED = "A model of a library, by name"
@@ -205,12 +205,6 @@ def set_pipeline(screen: Screen, pipeline: Pipeline | None) -> None:
     """Remember the pipeline of a mode; None goes back to the default."""
     key = pipeline_key(screen.ir, screen.training, screen.source.gradient)
     st.session_state[key] = None if pipeline is None else str(pipeline)
-
-
-def pipeline_key(ir: str, training: bool, gradient: str = "tvm") -> str:
-    """Where the pipeline of a mode is remembered."""
-    mode = "training" if training else "inference"
-    return f"pipeline_{ir}_{mode}" if gradient == "tvm" else f"pipeline_{ir}_{mode}_{gradient}"
 
 
 def _sample(name: str) -> ModelSource:
