@@ -6,6 +6,7 @@ is lost by that: a request cache keeps its answers, and asks in full when the pe
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import threading
@@ -27,6 +28,7 @@ _log = logging.getLogger("relascope.page")
 
 REFILL_AFTER = 20.0  # seconds; a new process must not take the cores from the first model
 LOOK = 3.0  # seconds; how often it is looked who is still there
+_ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # of <malloc.h>
 GONE = 25.0  # seconds; a page that is reloaded, or a network that falters, is back by then
 
 
@@ -48,6 +50,7 @@ class Engines:
         self._wanted: tuple[str, ModelSource] | None = None  # for the next spare
         self._refill_at = 0.0
         PLACES.most = most_of_page()
+        _keep_heaps_few()
         gc.freeze()  # what the page has imported stays, and need not be looked at again
         threading.Thread(target=_look_after, args=(weakref.ref(self),), daemon=True).start()
 
@@ -87,6 +90,20 @@ class Engines:
         elif now > self._refill_at:
             ir, first = self._wanted
             STANDBY.keep(ir, ("describe", ()), ("load", (first,)))
+
+
+def _keep_heaps_few() -> None:
+    """Have glibc keep two heaps, and give what is large back to the system.
+
+    Each run of the page is a thread of its own. As glibc is set, there may be a heap for 8 threads
+    a core, none of which shrinks below what stands at its end.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another library's heap
+        return
+    mallopt(_ARENA_MAX, 2)
+    mallopt(_MMAP_THRESHOLD, 256 << 10)
 
 
 def _look_after(engines: weakref.ref[Engines]) -> None:
