@@ -1,13 +1,14 @@
 """Use the page in several browsers at once for a while, and see that nothing is mixed up or lost.
 
 Run `python bench/soak.py` from the project's root; `--minutes M` (15 otherwise), `--browsers N`
-(8). Each browser is a session of its own, with batch sizes that no other has. It chooses models and
+(8), `--warm-up M` (half of the minutes), which comes before them: the page keeps each session's
+last answers, and until there are as many as it keeps, memory grows by what is asked. Each browser is a session of its own, with batch sizes that no other has. It chooses models and
 batches, steps the passes, takes the gradient, compiles and times, cancels and reloads, and after
 each, once the page says that it is done, looks whether what is shown is its own: model and batch
 stand in the sidebar, and the batch in the table of arguments. Counted are errors on the page and in
-the browser, results that are not this browser's, and the app's own memory: the mean of the last
-fifth over that of the first fifth behind the warm-up, which is the first third. Then the tabs are
-closed, and the engines are counted until there are none. Returns 1 where there is an error, a
+the browser, results that are not this browser's, and the app's own memory (anonymous; pages of files
+come and go with the system): the mean of the last fifth of the minutes over that of the first
+fifth. Then the tabs are closed, and the engines are counted until there are none. Returns 1 where there is an error, a
 result of somebody else, more than 5 % more memory, or an engine a minute later.
 """
 
@@ -28,7 +29,6 @@ from playwright.async_api import TimeoutError, async_playwright
 
 from browser import CHROMIUM, LONG, Server
 from faults import MARK, marked
-from relascope.engine.limits import resident
 from relascope.samples import SAMPLES
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Counts:
     actions: int = 0
     errors: list[str] = field(default_factory=list)
     mixed: list[str] = field(default_factory=list)
-    memory: list[tuple[float, float]] = field(default_factory=list)  # s, MiB
+    memory: list[tuple[float, float]] = field(default_factory=list)  # s since the warm-up, MiB
 
 
 class Visitor:
@@ -170,15 +170,21 @@ class Visitor:
         self.counts.mixed.append(said[:300])
 
 
-async def soak(server: Server, browsers: int, minutes: float) -> Counts:
+def own_memory(pid: int) -> float:
+    """MiB of a process's own memory."""
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        kib = next(line.split()[1] for line in file if line.startswith("RssAnon:"))
+    return int(kib) / 2**10
+
+
+async def soak(server: Server, browsers: int, warm_up: float, minutes: float) -> Counts:
     """Let so many browsers work for so long."""
-    counts, ends = Counts(), time.monotonic() + 60 * minutes
-    began = time.monotonic()
+    counts, warm = Counts(), time.monotonic() + 60 * warm_up
+    ends = warm + 60 * minutes
 
     async def weigh() -> None:
-        while time.monotonic() < ends:
-            now = time.monotonic() - began
-            counts.memory.append((now, resident(server.process.pid) / 2**20))
+        while (now := time.monotonic()) < ends:
+            counts.memory.append((now - warm, own_memory(server.process.pid)))
             await asyncio.sleep(2)
 
     async with async_playwright() as playwright:
@@ -221,20 +227,23 @@ def main() -> int:
     """Soak, print, and return 0 where all bars are met."""
     parser = common.options(__doc__, samples=False, repeats=0)
     parser.add_argument("--minutes", type=float, default=15.0, metavar="M")
+    parser.add_argument("--warm-up", type=float, metavar="M")
     parser.add_argument("--browsers", type=int, default=8, metavar="N")
     args = parser.parse_args()
+    warm_up = args.minutes / 2 if args.warm_up is None else args.warm_up
     os.environ[MARK] = uuid.uuid4().hex
     with Server(ROOT / "app.py") as server:
-        counts = asyncio.run(soak(server, args.browsers, args.minutes))
+        counts = asyncio.run(soak(server, args.browsers, warm_up, args.minutes))
         closed, most = time.monotonic(), engines()
         while (left := engines()) and time.monotonic() - closed < ENDED:
             time.sleep(0.5)
         took = time.monotonic() - closed
     last = counts.memory[-1][0]
-    warm = [m for at, m in counts.memory if last / 3 <= at < last * 8 / 15]
+    warm = [m for at, m in counts.memory if 0 <= at < last * 0.2]
     grown = [m for at, m in counts.memory if at >= last * 0.8]
     growth = statistics.mean(grown) / statistics.mean(warm)
     row = {
+        "warm_up": warm_up,
         "minutes": args.minutes,
         "browsers": args.browsers,
         "actions": counts.actions,
