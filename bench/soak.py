@@ -1,15 +1,16 @@
 """Use the page in several browsers at once for a while, and see that nothing is mixed up or lost.
 
 Run `python bench/soak.py` from the project's root; `--minutes M` (15 otherwise), `--browsers N`
-(8), `--warm-up M` (half of the minutes), which comes before them: the page keeps each session's
-last answers, and until there are as many as it keeps, memory grows by what is asked. Each browser is a session of its own, with batch sizes that no other has. It chooses models and
-batches, steps the passes, takes the gradient, compiles and times, cancels and reloads, and after
-each, once the page says that it is done, looks whether what is shown is its own: model and batch
-stand in the sidebar, and the batch in the table of arguments. Counted are errors on the page and in
-the browser, results that are not this browser's, and the app's own memory (anonymous; pages of files
-come and go with the system): the mean of the last fifth of the minutes over that of the first
-fifth. Then the tabs are closed, and the engines are counted until there are none. Returns 1 where there is an error, a
-result of somebody else, more than 5 % more memory, or an engine a minute later.
+(8), `--warm-up M` (half of the minutes), which comes before them: the page keeps the last answers
+of each session, and until there are as many as it keeps, memory grows with what is asked. Each
+browser is a session of its own, with batch sizes that no other has. It chooses models and batches,
+steps the passes, takes the gradient, compiles and times, cancels and reloads, and after each, once
+the page says that it is done, looks whether what is shown is its own: model and batch stand in the
+sidebar, and the batch in the table of arguments. Counted are errors on the page and in the browser,
+results that are not this browser's, and the app's own memory (anonymous: pages of files come and go
+with the system): the mean of the last fifth of the minutes over that of the first fifth. Then the
+tabs are closed, and the engines are counted until there are none. Returns 1 where there is an
+error, a result of somebody else, more than 5 % more memory, or an engine a minute later.
 """
 
 from __future__ import annotations
