@@ -445,10 +445,20 @@ def _constants(onnx: Any, model: Any) -> dict[str, np.ndarray]:
 
 
 def _check_forms(onnx: Any, model: Any, types: Mapping[str, TensorType], ir: str) -> None:
+    """Refuse what TVM's importer makes wrong, all of it at once, and what has no elements."""
     constants = _constants(onnx, model)
+    forms = [(refused(ir, Form(node, types, constants)), node) for node in model.graph.node]
+    if named := Counter(form for form, _ in forms if form):
+        listed = ", ".join(f"{f} ({n} times)" if n > 1 else f for f, n in named.most_common())
+        message = f"TVM's importer of ONNX for {ir.title()} makes something else of {listed}."
+        where = next(_node_of(node).where for form, node in forms if form)
+        raise EngineError("operator", message, where)
     for node in model.graph.node:
-        if why := refused(ir, Form(node, types, constants)):
-            raise EngineError("operator", why, _node_of(node).where)
+        made = next((t for o in node.output if (t := types.get(o)) and 0 in t.shape), None)
+        if made and node.op_type != "Constant":
+            message = f"This {node.op_type} makes {made}, and a tensor without elements (a"
+            message += " dimension of 0) cannot be built."
+            raise EngineError("operator", message, _node_of(node).where)
 
 
 def _check_at_import(model: Any) -> None:

@@ -112,17 +112,18 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
     ),
     "Resize": (("both", "by such scales, sizes or options", _resize),),
     "RoiAlign": (("relax", "by the maximum", lambda f: f.has("mode") == "max"),),
+    "SpaceToDepth": (("both", "of CRD order", lambda f: f.has("mode", "DCR") == "CRD"),),
+    "TopK": (("both", "of uint64", lambda f: f.dtype(0) == "uint64"),),
 }
 
 
 def refused(ir: str, form: Form) -> str:
-    """Why a node is refused, as a sentence; "" where it is not, as far as is known.
+    """What a node is that is refused; "" where it is not, as far as is known.
 
     Args:
         ir: "relay" or "relax".
     """
     for of, what, is_it in _RULES.get(form.node.op_type, ()):
         if of in (ir, "both") and is_it(form):
-            operator = f"{form.node.op_type} {what}"
-            return f"TVM's importer of ONNX for {ir.title()} makes something else of {operator}."
+            return f"{form.node.op_type} {what}"
     return ""

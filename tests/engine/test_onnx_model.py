@@ -72,6 +72,24 @@ def test_an_input_that_decides_a_shape_is_refused(tmp_path):
         read(tmp_path / "model.onnx", model)
 
 
+def test_all_that_an_importer_makes_wrong_is_named(tmp_path):
+    nodes = [_node("SpaceToDepth", "x", "a", blocksize=1, mode="CRD"), _node("Mod", "a x", "b")]
+    nodes.append(_node("SpaceToDepth", "b", "y", blocksize=1, mode="CRD"))
+    model = _model(nodes, shape=(1, 2, 4, 4))
+    known = KNOWN | {"SpaceToDepth", "Mod"}
+    wanted = r"of SpaceToDepth of CRD order \(2 times\), Mod of floating numbers with fmod=0\."
+    with pytest.raises(EngineError, match=wanted):
+        read(tmp_path / "model.onnx", model, known=known)
+
+
+def test_a_tensor_without_elements_is_refused(tmp_path):
+    model = _model([_node("Slice", "x from to", "y")])
+    for name, value in (("from", 4), ("to", 4)):
+        model.graph.initializer.append(helper.make_tensor(name, TensorProto.INT64, [1], [value]))
+    with pytest.raises(EngineError, match=r"This Slice makes .* without elements"):
+        read(tmp_path / "model.onnx", model, known=KNOWN | {"Slice"})
+
+
 def test_what_is_not_known_is_written_out_where_onnx_says_how(tmp_path):
     model = _model([_node("HardSwish", "x", "y")])
     made = read(tmp_path / "model.onnx", model, known=KNOWN | {"HardSigmoid"})
