@@ -99,9 +99,8 @@ def opened(ir: str, names: list[str], folder: Path) -> list[Row]:
     """A row for each model in one engine."""
     rows: list[Row] = []
     with EngineClient(ir) as client:
-        client.call(
-            "load", source_from_file(saved(folder, "mlp 250"))
-        )  # imports what loading takes
+        # All that loading needs is imported then.
+        client.call("load", source_from_file(saved(folder, "mlp 250")))
         for name in names:
             # Another seed, so that nothing is known of the file.
             source = source_from_file(saved(folder, name), seed=1)
