@@ -5,9 +5,14 @@ An archive of tar holds both: TVM's Model Library Format, or the two files in on
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import re
+import resource
+import signal
+import sys
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +26,7 @@ from relascope.engine.files.tvm_arrays import read_params
 
 _TEXT, _MEMBERS = 256 * MIB, 10_000
 _ORDER = ("relay", "script", "json")
+_SAVE_AGAIN = "Save the module again, by the TVM that reads it here (`relascope engines`)."
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,34 @@ class Pieces:
     format: str
     text: str
     params: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def tried_apart(read: Callable[[], object], name: str) -> None:
+    """Let a copy of this process read a file first: over some, TVM's readers end their process.
+
+    Raises:
+        EngineError: kind "file"; the copy has crashed. What it raises is left to who reads then.
+    """
+    if sys.platform != "linux":  # elsewhere, a copy of a process with threads is none to work with
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    copy = os.fork()
+    if not copy:
+        try:
+            faulthandler.disable()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1)
+            os.dup2(nowhere, 2)
+            read()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(copy, 0)
+    if os.WIFSIGNALED(status):
+        how = signal.Signals(os.WTERMSIG(status)).name
+        message = f"{name} cannot be read: it is damaged, and TVM's own reader crashes over it"
+        raise EngineError("file", f"{message} ({how}).", name, _SAVE_AGAIN)
 
 
 def taken_apart(path: Path) -> Pieces:

@@ -15,7 +15,13 @@ from tvm.script.parser import relax as words
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
 from relascope.engine.files.formats import format_of
-from relascope.engine.files.program_file import Pieces, check_params, not_read, taken_apart
+from relascope.engine.files.program_file import (
+    Pieces,
+    check_params,
+    not_read,
+    taken_apart,
+    tried_apart,
+)
 from relascope.engine.files.script import check_script
 from relascope.engine.files.tvm_json import check_relax_json, is_relax_json
 from relascope.engine.protocol.session import Progress
@@ -68,13 +74,18 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         return onnx_program.read_program(path, source, progress, "relax", known(), import_onnx)
     progress(0.0, "reading the module")
     pieces = taken_apart(path)
-    try:
+
+    def plain() -> Any:
         mod = _read(pieces, path.name)
         _check(mod, path.name)
         main = _main(mod, path.name)
         mod = tvm.IRModule({"main": main.with_attr("global_symbol", "main"), **_others(mod, main)})
         mod = _pinned(relax.transform.Normalize()(mod), source)
-        mod = _one_block(mod, path.name)
+        return _one_block(mod, path.name)
+
+    tried_apart(plain, path.name)
+    try:
+        mod = plain()
     except EngineError:
         raise
     except Exception as wrong:  # TVM raises anything over a module that is not well-formed

@@ -14,7 +14,13 @@ from tvm import relay
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
 from relascope.engine.files.formats import format_of
-from relascope.engine.files.program_file import Pieces, check_params, not_read, taken_apart
+from relascope.engine.files.program_file import (
+    Pieces,
+    check_params,
+    not_read,
+    taken_apart,
+    tried_apart,
+)
 from relascope.engine.files.tvm_json import check_relay_json, is_relax_json
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
@@ -48,11 +54,15 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         return onnx_program.read_program(path, source, progress, "relay", known(), import_onnx)
     progress(0.0, "reading the module")
     pieces = taken_apart(path)
-    try:
+
+    def typed() -> Any:
         mod = _read(pieces, path.name)
         _check(mod, path.name)
-        mod = relay.transform.InferType()(_pinned(mod, source))
-        return imported(mod, pieces.params, path.name)
+        return relay.transform.InferType()(_pinned(mod, source))
+
+    tried_apart(typed, path.name)
+    try:
+        return imported(typed(), pieces.params, path.name)
     except EngineError:
         raise
     except Exception as wrong:  # TVM raises anything over a module that is not well-formed

@@ -1,5 +1,6 @@
 """Relax modules from files: the graph that the live module gives, and what is refused."""
 
+import json
 import tarfile
 
 import numpy as np
@@ -121,3 +122,12 @@ def test_code_in_json_is_refused(tmp_path):
         (tmp_path / "mod.json").write_text(text)
         with pytest.raises(EngineError, match="is of the type"):
             read_program(tmp_path / "mod.json", ModelSource(""), silent)
+
+
+def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
+    document = json.loads(tvm.ir.save_json(Plain))
+    binding = next(n for n in document["nodes"] if n["type"] == "relax.expr.VarBinding")
+    binding["data"]["var"] = 0  # where None stands
+    (tmp_path / "mod.json").write_text(json.dumps(document))
+    with pytest.raises(EngineError, match=r"damaged, and TVM's own reader crashes .*SIGSEGV"):
+        read_program(tmp_path / "mod.json", ModelSource(""), silent)

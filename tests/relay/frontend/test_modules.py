@@ -105,3 +105,13 @@ def test_what_could_run_code_or_confuse_tvm_is_refused(tmp_path):
     for said, change in cases.items():
         with pytest.raises(EngineError, match=said):
             read_program(changed(tmp_path, change), ModelSource("mod.json"), silent)
+
+
+def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
+    def nowhere(nodes):
+        next(n for n in nodes if n["type_key"] == "relay.attrs.Conv2DAttrs")["attrs"].update(
+            padding="-2147483648"
+        )
+
+    with pytest.raises(EngineError, match=r"damaged, and TVM's own reader crashes .*SIGSEGV"):
+        read_program(changed(tmp_path, nowhere), ModelSource("mod.json"), silent)
