@@ -24,7 +24,7 @@ import numpy as np
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import HINT
-from relascope.engine.files.onnx_refused import Form, refused
+from relascope.engine.files.onnx_forms import Form, refused, rewritten
 
 OLDEST = 7
 """The first set of operators that is opened: before it, operators broadcast by other rules."""
@@ -271,10 +271,10 @@ def prepare(
     _check_known(model, known, ir, may_go)  # before types are sought, which fails over others
     types_of, model = _folded(onnx, model, opset, name)
     bodies = _without_functions(onnx, model, known, opset, name, ir, types_of)
-    if bodies is not model:
+    if _rewrite(onnx, bodies, types_of, opset) or bodies is not model:
         types_of, model = _folded(onnx, bodies, opset, name)
     _check_known(model, known, ir)
-    _check_forms(onnx, model, types_of, ir)
+    _check_forms(onnx, model, types_of, ir, opset)
     _check_at_import(model)
     weights = _weights(onnx, model, types_of)
     nodes = []
@@ -385,7 +385,7 @@ def _without_functions(
             unknown |= {
                 (n.domain, n.op_type)
                 for n in graph.node
-                if not _has(n, known) or refused(ir, Form(n, types, constants))
+                if not _has(n, known) or refused(ir, Form(n, types, constants, opset))
             }
         wanted = [u for u in unknown if _is_function(onnx, *u, opset, model)]
         if not wanted:
@@ -444,10 +444,28 @@ def _constants(onnx: Any, model: Any) -> dict[str, np.ndarray]:
     }
 
 
-def _check_forms(onnx: Any, model: Any, types: Mapping[str, TensorType], ir: str) -> None:
+def _rewrite(onnx: Any, model: Any, types: Mapping[str, TensorType], opset: int) -> bool:
+    """Write operators that importers make wrong as others, where that is known; whether any."""
+    constants, nodes, changed = _constants(onnx, model), [], False
+    prefix = "_"
+    while any(o.startswith(prefix) for n in model.graph.node for o in n.output):
+        prefix += "_"
+    for index, node in enumerate(model.graph.node):
+        written = rewritten(Form(node, types, constants, opset), f"{prefix}{index}_")
+        changed = changed or bool(written)
+        nodes += written or [node]
+    if changed:
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+    return changed
+
+
+def _check_forms(
+    onnx: Any, model: Any, types: Mapping[str, TensorType], ir: str, opset: int
+) -> None:
     """Refuse what TVM's importer makes wrong, all of it at once, and what has no elements."""
     constants = _constants(onnx, model)
-    forms = [(refused(ir, Form(node, types, constants)), node) for node in model.graph.node]
+    forms = [(refused(ir, Form(node, types, constants, opset)), node) for node in model.graph.node]
     if named := Counter(form for form, _ in forms if form):
         listed = ", ".join(f"{f} ({n} times)" if n > 1 else f for f, n in named.most_common())
         message = f"TVM's importer of ONNX for {ir.title()} makes something else of {listed}."
@@ -600,9 +618,21 @@ def _folded(onnx: Any, model: Any, opset: int, name: str) -> tuple[dict[str, Ten
         for t in model.graph.initializer:
             if t.data_type in DTYPES:
                 types[t.name] = TensorType(tuple(t.dims), DTYPES[t.data_type])
+        _plain_casts(onnx, model.graph, types)
         if not _fold_once(onnx, model, types, opset):
             break
     return types, model
+
+
+def _plain_casts(onnx: Any, graph: Any, types: Mapping[str, TensorType]) -> None:
+    """Write a cast to another tensor's type as one to that type, which reads nothing of it."""
+    kinds = {d: i for i, d in DTYPES.items()}
+    for node in graph.node:
+        like = types.get(node.input[1]) if node.op_type == "CastLike" else None
+        if like is not None and node.domain in ("", "ai.onnx"):
+            node.op_type = "Cast"
+            del node.input[1:]
+            node.attribute.append(onnx.helper.make_attribute("to", kinds[like.dtype]))
 
 
 def _type(value: Any) -> TensorType | None:

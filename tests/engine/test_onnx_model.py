@@ -82,6 +82,40 @@ def test_all_that_an_importer_makes_wrong_is_named(tmp_path):
         read(tmp_path / "model.onnx", model, known=known)
 
 
+OVER = [[-8, 4, -1, 7], [32, -33, 100, 1]]
+
+
+@pytest.mark.parametrize(
+    ("node", "inputs", "wanted"),
+    [
+        (_node("BitShift", "x by", "y", direction="RIGHT"), OVER, [-1, 0, -1, 3]),
+        (_node("BitShift", "x by", "y", direction="LEFT"), OVER, [0, 0, 0, 14]),
+        (
+            _node("IsInf", "x", "y", detect_negative=0),
+            [[np.inf, -np.inf, 1.0]],
+            [True, False, False],
+        ),
+        (_node("Dropout", "x", "dropped y"), [[1.0, 2.0]], [True, True]),
+    ],
+    ids=lambda given: given.op_type if hasattr(given, "op_type") else "",
+)
+def test_what_importers_make_wrong_is_written_as_others(node, inputs, wanted, tmp_path):
+    arrays = {
+        n: np.array(v, np.int32 if isinstance(v[0], int) else np.float32)
+        for n, v in zip(node.input, inputs, strict=True)
+    }
+    kinds = {n: helper.np_dtype_to_tensor_dtype(a.dtype) for n, a in arrays.items()}
+    given = [helper.make_tensor_value_info(n, kinds[n], a.shape) for n, a in arrays.items()]
+    kind = TensorProto.BOOL if isinstance(wanted[0], bool) else TensorProto.INT32
+    result = helper.make_tensor_value_info("y", kind, [len(wanted)])
+    graph = helper.make_graph([node], "one", given, [result])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    made = read(tmp_path / "model.onnx", model, known=KNOWN | {"BitShift", "IsInf", "Dropout"})
+    assert len(made.model.graph.node) > 1
+    (found,) = ReferenceEvaluator(made.model).run(None, arrays)
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_a_tensor_without_elements_is_refused(tmp_path):
     model = _model([_node("Slice", "x from to", "y")])
     for name, value in (("from", 4), ("to", 4)):

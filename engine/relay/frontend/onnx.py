@@ -20,15 +20,17 @@ from tvm.relay.frontend.common import infer_type
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
 from relascope.engine.files.onnx_model import DTYPES, OnnxModel
+from relascope.engine.relay.frontend.onnx_operators import OPERATORS
 from relascope.passes.relay.ir.program import RelayProgram
 
 _LEFT_OUT = """
     Optional OptionalHasElement OptionalGetElement SequenceConstruct SequenceEmpty SequenceErase
     SequenceInsert SequenceLength ConcatFromSequence SplitToSequence SequenceAt If Loop Scan Unique
     NonZero Compress NonMaxSuppression ATen Adagrad Adam Momentum LinearRegressor Attention
-    Bernoulli RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial
+    Bernoulli RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial DFT
 """
-"""What has no static tensors, what draws numbers, and what TVM knows under the name of another."""
+"""What has no static tensors, what draws numbers, what TVM knows under the name of another, and
+what it computes with less than float32's digits."""
 
 
 def everything() -> frozenset[str]:
@@ -55,7 +57,10 @@ class Importer(onnx_frontend.GraphProto):
         node = self.given.nodes[index]
         proto = self.given.model.graph.node[index]
         try:
-            made = super()._convert_operator(op_name, inputs, attrs, opset)
+            if own := OPERATORS.get(op_name):
+                made = own(inputs, attrs)
+            else:
+                made = super()._convert_operator(op_name, inputs, attrs, opset)
             kind = infer_type(made.astuple() if hasattr(made, "astuple") else made).checked_type
         except EngineError:
             raise
