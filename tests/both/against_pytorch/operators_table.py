@@ -48,6 +48,17 @@ def test_an_operator_is_right_or_refused(name):
     assert any(r.get("verdict") == "right" for r in rows)
 
 
+def test_the_command_keeps_and_prints_what_it_finds(tmp_path):
+    program = [sys.executable, operators.__file__, "--engine", engine(), "--op", "sigmoid"]
+    asked = [*program, "--samples", "1", "--folder", tmp_path]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "forward float32: right 1" in done.stdout
+    rows = operators.tried(tmp_path / f"{engine()}.jsonl")
+    assert {r["phase"] for r in rows} == set(operators.PHASES) and not faults(rows)
+    assert "sigmoid` | right | right |" in operators.page({engine(): rows})
+
+
 @pytest.mark.exhaustive
 def test_all_operators_are_right_or_refused(tmp_path):
     phases = [word for p in operators.PHASES[:2] for word in ("--phase", p)]
