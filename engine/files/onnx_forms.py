@@ -171,7 +171,8 @@ class _Written:
     """
 
     def __init__(self, form: Form, prefix: str) -> None:
-        self.form, self.nodes, self._prefix = form, [], prefix
+        self.form, self._prefix = form, prefix
+        self.nodes: list[Any] = []
         self.data = form.node.input[0]
 
     def op(self, operator: str, *inputs: str, place: int | None = None, **attributes: Any) -> str:
