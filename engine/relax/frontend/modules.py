@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from relascope.engine.files.tvm_json import check_relax_json, is_relax_json
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.draw.to_graph import tensor_types
+from relascope.engine.relax.frontend.from_relay import from_relay
 from relascope.engine.server import onnx_program
 from relascope.engine.server.program_model import Imported, argument_notes
 from relascope.passes.relax.ir.program import RelaxProgram
@@ -90,7 +92,14 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         raise
     except Exception as wrong:  # TVM raises anything over a module that is not well-formed
         raise not_read(path.name, "Relax", lines_of(wrong)) from wrong
-    return imported(mod, pieces.params, path.name)
+    found = imported(mod, pieces.params, path.name)
+    if pieces.format == "json" and not is_relax_json(pieces.text):
+        calls = sum(isinstance(b.value, tvm.ir.Call) for b in mod["main"].body.blocks[0].bindings)
+        note = (
+            f"A Relay module, told in Relax by {calls} calls: its numbers are held against these."
+        )
+        found = replace(found, notes=(note, *found.notes))
+    return found
 
 
 def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
@@ -134,12 +143,12 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
 def _read(pieces: Pieces, name: str) -> Any:
     if pieces.format == "json":
         if not is_relax_json(pieces.text):
-            message = f"{name} is JSON of a TVM that has Relay."
-            raise EngineError("file", message, name, "Choose the engine Relay.")
+            return from_relay(pieces.text, name)
         return tvm.ir.load_json(check_relax_json(pieces.text, name))
     if pieces.format != "script":
-        message = f"{name} is a Relay module."
-        raise EngineError("file", message, name, "Choose the engine Relay.")
+        message = f"{name} is a Relay module as text."
+        hint = "Choose the engine Relay, or save it as JSON (tvm.ir.save_json): that is translated."
+        raise EngineError("file", message, name, hint)
     script = check_script(pieces.text, known, name)
     variables: dict[str, Any] = {"R": words, "I": tvm.script.parser.ir, "T": tvm.script.parser.tirx}
     variables["TypeVar"] = TypeVar

@@ -1,0 +1,599 @@
+"""A Relay module in TVM's JSON as a Relax module, operator by operator.
+
+What stands here has a counterpart in Relax that computes the same; all that does not is named. The
+type of every result is held against the one that the file gives it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.files.tvm_arrays import read_array
+from relascope.engine.files.tvm_json import Node, check_relay_json
+
+_TYPED = "Save it after relay.transform.InferType()."
+
+
+class _Unlike(Exception):
+    """A form of an operator that Relax does not have; continues "nn.pad "."""
+
+
+class _Call:
+    """A call of an operator, with its attributes as Python's numbers, texts and lists.
+
+    Args:
+        args: of Relax; a tuple's fields are bound to variables, too.
+        kinds: types of what it makes, flat.
+    """
+
+    def __init__(
+        self, nodes: list[Node], attrs: Node, args: list[Any], kinds: list[TensorType]
+    ) -> None:
+        self.args, self.kinds = args, kinds
+        self._nodes, self._attrs = nodes, attrs
+
+    @property
+    def shape(self) -> list[int]:
+        """Of what it makes."""
+        return [int(d) for d in self.kinds[0].shape]
+
+    def of(self, index: int) -> list[int]:
+        """The shape of an argument."""
+        return [int(d) for d in self.args[index].ty.shape.values]
+
+    def value(self, index: int) -> Any:
+        """An argument that is a constant, as an array.
+
+        Raises:
+            _Unlike: it is none.
+        """
+        if not isinstance(self.args[index], tvm.ir.GenericConst):
+            raise _Unlike("of a value that is not constant")
+        return self.args[index].value.numpy()
+
+    def has(self, name: str, default: Any = None) -> Any:
+        """An attribute: a number, a text, a list of such, or None."""
+        text = self._attrs.get(name)
+        if text is None:
+            return default
+        return self._plain(text)
+
+    def number(self, name: str, default: Any) -> Any:
+        """An attribute that stands in its field, as Python's number of the default's type."""
+        text = self._attrs.get(name)
+        return default if text is None else type(default)(float(text))
+
+    def text(self, name: str, default: str = "") -> str:
+        """An attribute that is a text, in its field or in a node."""
+        text = self._attrs.get(name, default)
+        return str(self._plain(text) or "") if text.isdecimal() else text
+
+    def _plain(self, text: Any) -> Any:
+        node = self._nodes[int(text)]
+        kind, attrs = node["type_key"], node.get("attrs", {})
+        if kind in ("IntImm", "FloatImm"):
+            return (int if kind == "IntImm" else float)(attrs["value"])
+        if kind == "runtime.String":
+            return node.get("repr_str", "")
+        if kind == "Array":
+            return [self._plain(one) for one in node.get("data", [])]
+        if kind == "":
+            return None
+        raise _Unlike(f"with a {kind}")
+
+    def need(self, holds: Any, what: str) -> None:
+        """Refuse a form.
+
+        Raises:
+            _Unlike: it does not hold.
+        """
+        if not holds:
+            raise _Unlike(what)
+
+
+_Made = Callable[[_Call], Any]
+op = relax.op
+
+
+def _plainly(name: str) -> _Made:
+    return lambda c: getattr(op, name)(*c.args)
+
+
+def _nn(name: str) -> _Made:
+    return lambda c: getattr(op.nn, name)(*c.args)
+
+
+def _reduced(name: str) -> _Made:
+    return lambda c: getattr(op, name)(c.args[0], _axes(c), bool(c.number("keepdims", 0)))
+
+
+def _axes(c: _Call) -> list[int]:
+    rank, axes = len(c.of(0)), c.has("axis")
+    named = [a % rank for a in (axes if isinstance(axes, list) else [axes])] if axes else []
+    if axes == 0:
+        named = [0]
+    if c.number("exclude", 0):
+        return [a for a in range(rank) if a not in named]
+    return named if axes is not None else list(range(rank))
+
+
+def _arg(name: str) -> _Made:
+    def made(c: _Call) -> Any:
+        axes = _axes(c)
+        c.need(not c.number("select_last_index", 0), "of the last index")
+        whole = len(axes) == len(c.of(0))
+        c.need(len(axes) == 1 or whole, "over some axes")
+        keep = bool(c.number("keepdims", 0))
+        c.need(len(axes) == 1 or not keep, "over all axes, which are kept")
+        data = c.args[0] if len(axes) == 1 else op.reshape(c.args[0], [-1])
+        axis = axes[0] if len(axes) == 1 else 0
+        return op.astype(getattr(op, name)(data, axis, keep), c.kinds[0].dtype)
+
+    return made
+
+
+def _conv(name: str) -> _Made:
+    def made(c: _Call) -> Any:
+        options = {"strides": c.has("strides"), "padding": c.has("padding")}
+        if "transpose" in name:
+            options["output_padding"] = c.has("output_padding")
+        return getattr(op.nn, name)(
+            *c.args,
+            dilation=c.has("dilation"),
+            groups=c.number("groups", 1),
+            data_layout=c.text("data_layout"),
+            kernel_layout=c.text("kernel_layout"),
+            out_layout=c.text("out_layout") or None,
+            out_dtype=c.text("out_dtype") or None,
+            **options,
+        )
+
+    return made
+
+
+def _pool(name: str) -> _Made:
+    def made(c: _Call) -> Any:
+        options: dict[str, Any] = {}
+        if name.startswith("avg"):
+            options["count_include_pad"] = bool(c.number("count_include_pad", 0))
+        return getattr(op.nn, name)(
+            c.args[0],
+            c.has("pool_size"),
+            c.has("strides"),
+            c.has("padding"),
+            c.has("dilation"),
+            bool(c.number("ceil_mode", 0)),
+            layout=c.text("layout"),
+            **options,
+        )
+
+    return made
+
+
+def _adaptive(c: _Call) -> Any:
+    layout = c.text("layout", "NCHW")
+    c.need(layout == "NCHW", f"in {layout}")
+    return op.nn.adaptive_avg_pool2d(c.args[0], c.shape[2:])
+
+
+def _global_max(c: _Call) -> Any:
+    c.need(c.text("layout", "NCHW") == "NCHW", "in another layout than NCHW")
+    return op.max(c.args[0], [2, 3], True)
+
+
+def _turned(value: Any) -> Any:
+    rank = len(value.ty.shape.values)
+    return op.permute_dims(value, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _matmul(a: int, b: int) -> _Made:
+    """A product of matrices; whether each is turned where the attributes do not say."""
+
+    def made(c: _Call) -> Any:
+        left, right = c.args
+        left = _turned(left) if c.number("transpose_a", a) else left
+        right = _turned(right) if c.number("transpose_b", b) else right
+        return op.matmul(left, right, c.text("out_dtype") or None)
+
+    return made
+
+
+def _bias(c: _Call) -> Any:
+    rank, axis = len(c.of(0)), c.number("axis", 1)
+    wide = [1] * rank
+    wide[axis] = c.of(1)[0]
+    return op.add(c.args[0], op.reshape(c.args[1], wide))
+
+
+def _dropout(c: _Call) -> Any:
+    return relax.Tuple([c.args[0], op.ones_like(c.args[0])])
+
+
+def _batch_norm(c: _Call) -> Any:
+    about = _about(c)
+    return op.nn.batch_norm(*c.args, axis=c.number("axis", 1), training=False, **about)
+
+
+def _about(c: _Call) -> dict[str, Any]:
+    return {
+        "epsilon": c.number("epsilon", 1e-5),
+        "center": bool(c.number("center", 1)),
+        "scale": bool(c.number("scale", 1)),
+    }
+
+
+def _group_norm(c: _Call) -> Any:
+    axis = c.number("axis", 1) % len(c.of(0))
+    axes = [a for a in range(1, len(c.of(0))) if a != axis]
+    return op.nn.group_norm(*c.args, c.number("num_groups", 0), axis, axes, **_about(c))
+
+
+def _pad(c: _Call) -> Any:
+    mode = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}.get(
+        c.text("pad_mode"), ""
+    )
+    c.need(mode, f"by the mode {c.text('pad_mode')}")
+    width = [int(w) for pair in c.has("pad_width") for w in pair]
+    c.need(min(width) >= 0, "by less than nothing")
+    return op.nn.pad(c.args[0], width, mode, float(c.value(1)))
+
+
+def _take(c: _Call) -> Any:
+    c.need(not c.has("batch_dims", 0), "in batches")
+    axis = c.has("axis")
+    data = c.args[0] if axis is not None else op.reshape(c.args[0], [-1])
+    return op.take(data, c.args[1], axis or 0, c.text("mode", "clip"))
+
+
+def _slice(c: _Call) -> Any:
+    begin, end = c.has("begin"), c.has("end")
+    strides, axes = c.has("strides"), c.has("axes")
+    c.need(len(c.args) == 1 and begin is not None and end is not None, "by values")
+    axes = list(range(len(begin))) if axes is None else axes
+    strides = [1] * len(begin) if strides is None else strides
+    strides = strides * len(begin) if len(strides) == 1 else strides
+    if c.text("slice_mode") == "size":
+        sizes = [c.of(0)[a] for a in axes]
+        end = [s if e < 0 else (b % s) + e for b, e, s in zip(begin, end, sizes, strict=True)]
+        strides = [1] * len(begin)
+    end = end + [c.of(0)[a] for a in axes[len(end) :]]
+    return op.strided_slice(c.args[0], axes, begin, end, strides)
+
+
+def _split(c: _Call) -> Any:
+    return op.split(c.args[0], c.has("indices_or_sections"), c.number("axis", 0))
+
+
+def _expand(c: _Call) -> Any:
+    axis, count = c.number("axis", 0), c.number("num_newaxis", 1)
+    axis = axis if axis >= 0 else axis + len(c.of(0)) + 1
+    return op.expand_dims(c.args[0], [axis + i for i in range(count)])
+
+
+def _filled(value: float) -> _Made:
+    return lambda c: op.full(c.shape, relax.const(value, c.kinds[0].dtype), c.kinds[0].dtype)
+
+
+def _arange(c: _Call) -> Any:
+    start, stop, step = (c.value(i).item() for i in range(3))
+    dtype = c.kinds[0].dtype
+    numbers = np.arange(start, stop, step).astype(dtype)
+    c.need(list(numbers.shape) == c.shape, "of such limits")
+    return relax.const(numbers, dtype)
+
+
+def _one_hot(c: _Call) -> Any:
+    on, off = (tvm.tirx.const(c.value(i).item(), c.kinds[0].dtype) for i in (1, 2))
+    given = (relax.prim_value(on), relax.prim_value(off))
+    return op.one_hot(c.args[0], *given, c.number("depth", 1), c.number("axis", -1))
+
+
+def _round(c: _Call) -> Any:
+    """Halves away from zero, which Relax rounds to even numbers."""
+    (data,) = c.args
+    whole = op.trunc(data)
+    far = op.greater_equal(op.abs(op.subtract(data, whole)), relax.const(0.5, c.kinds[0].dtype))
+    return op.where(far, op.add(whole, op.sign(data)), whole)
+
+
+def _variance(c: _Call) -> Any:
+    apart = op.subtract(*c.args)
+    axes, keep = _axes(c), bool(c.number("keepdims", 0))
+    found = op.mean(op.multiply(apart, apart), axes, keep)
+    if c.number("unbiased", 0):
+        count = 1
+        for a in axes:
+            count *= c.of(0)[a]
+        c.need(count > 1, "of one value, without bias")
+        found = op.multiply(found, relax.const(count / (count - 1), c.kinds[0].dtype))
+    return found
+
+
+def _gather_nd(c: _Call) -> Any:
+    rank = len(c.of(1))
+    indices = op.astype(op.permute_dims(c.args[1], [*range(1, rank), 0]), "int64")
+    c.need(not c.has("batch_dims", 0), "in batches")
+    return op.gather_nd(c.args[0], indices)
+
+
+def _topk(c: _Call) -> Any:
+    return op.topk(
+        c.args[0],
+        c.has("k"),
+        c.number("axis", -1),
+        c.text("ret_type", "both"),
+        not c.number("is_ascend", 0),
+        c.text("dtype") or "int32",
+    )
+
+
+def _resize(c: _Call) -> Any:
+    return op.image.resize2d(
+        c.args[0],
+        tuple(c.has("size")),
+        tuple(c.has("roi") or (0.0,) * 4),
+        c.text("layout"),
+        c.text("method"),
+        c.text("coordinate_transformation_mode"),
+        c.text("rounding_method"),
+        c.number("cubic_alpha", -0.5),
+        c.number("cubic_exclude", 0),
+        c.number("extrapolation_value", 0.0),
+        c.text("out_dtype") or None,
+    )
+
+
+_ALIKE = """
+    abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh erf exp floor isfinite isinf
+    isnan log logical_not negative rsqrt sigmoid sign sin sinh sqrt tan tanh trunc
+    add subtract multiply divide power floor_mod floor_divide maximum minimum equal not_equal less
+    less_equal greater greater_equal logical_and logical_or logical_xor bitwise_and bitwise_or
+    bitwise_xor left_shift right_shift where zeros_like ones_like full_like
+"""
+_OPERATORS: dict[str, _Made] = {
+    **{name: _plainly(name) for name in _ALIKE.split()},
+    **{name: _reduced(name) for name in ("sum", "mean", "max", "min", "prod")},
+    **{f"nn.{n}": _conv(n) for n in ("conv1d", "conv2d", "conv3d", "conv2d_transpose")},
+    **{f"nn.{k}_pool{d}d": _pool(f"{k}_pool{d}d") for k in ("max", "avg") for d in (1, 2, 3)},
+    "arange": _arange,
+    "argmax": _arg("argmax"),
+    "argmin": _arg("argmin"),
+    "broadcast_to": lambda c: op.broadcast_to(c.args[0], c.shape),
+    "broadcast_to_like": lambda c: op.broadcast_to(c.args[0], c.shape),
+    "cast": lambda c: op.astype(c.args[0], c.kinds[0].dtype),
+    "cast_like": lambda c: op.astype(c.args[0], c.kinds[0].dtype),
+    "clip": lambda c: op.clip(c.args[0], c.number("a_min", 0.0), c.number("a_max", 0.0)),
+    "collapse_sum_like": lambda c: op.collapse_sum_to(c.args[0], c.shape),
+    "collapse_sum_to": lambda c: op.collapse_sum_to(c.args[0], c.shape),
+    "concatenate": lambda c: op.concat(list(c.args[0].fields), c.number("axis", 0)),
+    "copy": lambda c: c.args[0],
+    "cumsum": lambda c: op.cumsum(
+        c.args[0], c.has("axis"), c.kinds[0].dtype, bool(c.has("exclusive", 0))
+    ),
+    "expand_dims": _expand,
+    "full": lambda c: op.full(c.shape, c.args[0], c.kinds[0].dtype),
+    "gather": lambda c: op.gather_elements(*c.args, c.has("axis")),
+    "gather_nd": _gather_nd,
+    "image.resize2d": _resize,
+    "nn.adaptive_avg_pool2d": _adaptive,
+    "nn.batch_flatten": lambda c: op.reshape(c.args[0], c.shape),
+    "nn.batch_matmul": _matmul(0, 1),
+    "nn.batch_norm": _batch_norm,
+    "nn.bias_add": _bias,
+    "nn.dense": _matmul(0, 1),
+    "nn.dropout": _dropout,
+    "nn.global_avg_pool2d": _adaptive,
+    "nn.global_max_pool2d": _global_max,
+    "nn.group_norm": _group_norm,
+    "nn.layer_norm": lambda c: op.nn.layer_norm(*c.args, c.number("axis", -1), **_about(c)),
+    "nn.leaky_relu": lambda c: op.nn.leakyrelu(c.args[0], c.number("alpha", 0.25)),
+    "nn.log_softmax": lambda c: op.nn.log_softmax(c.args[0], c.number("axis", -1)),
+    "nn.matmul": _matmul(0, 0),
+    "nn.pad": _pad,
+    "nn.prelu": lambda c: op.nn.prelu(*c.args, c.number("axis", 1)),
+    "nn.relu": _nn("relu"),
+    "nn.softmax": lambda c: op.nn.softmax(c.args[0], c.number("axis", -1)),
+    "one_hot": _one_hot,
+    "ones": _filled(1),
+    "repeat": lambda c: op.repeat(c.args[0], c.has("repeats"), c.has("axis")),
+    "reshape": lambda c: op.reshape(c.args[0], c.shape),
+    "reshape_like": lambda c: op.reshape(c.args[0], c.shape),
+    "reverse": lambda c: op.flip(c.args[0], c.has("axis")),
+    "round": _round,
+    "scatter_elements": lambda c: op.scatter_elements(
+        *c.args, c.has("axis"), c.text("reduction", "update")
+    ),
+    "split": _split,
+    "squeeze": lambda c: op.reshape(c.args[0], c.shape),
+    "stack": lambda c: op.stack(list(c.args[0].fields), c.has("axis")),
+    "strided_slice": _slice,
+    "take": _take,
+    "tile": lambda c: op.tile(c.args[0], c.has("reps")),
+    "topk": _topk,
+    "transpose": lambda c: op.permute_dims(c.args[0], c.has("axes")),
+    "variance": _variance,
+    "zeros": _filled(0),
+}
+"""What computes the same in Relax, of Relay's operators by name."""
+
+_VALUES = {"relay.Call", "relay.Tuple", "relay.TupleGetItem", "relay.Constant", "relay.Var"}
+
+
+class _Reader:
+    """Reads a checked document."""
+
+    def __init__(self, document: Node, name: str) -> None:
+        self.nodes: list[Node] = document["nodes"]
+        self.arrays: list[str] = document["b64ndarrays"]
+        self.root: int = document["root"]
+        self.name = name
+
+    def main(self) -> int:
+        """The function that is looked at: "main", or the only one."""
+        root = self.nodes[self.root]
+        if root["type_key"] == "relay.Function":
+            return self.root
+        if root["type_key"] != "IRModule":
+            raise self.refused("it holds no module")
+        pairs = self.nodes[int(root["attrs"]["functions"])].get("data", [])
+        named = {
+            self.text(self.nodes[var]["attrs"]["name_hint"]): function
+            for var, function in zip(pairs[::2], pairs[1::2], strict=True)
+        }
+        if len(named) == 1:
+            return int(next(iter(named.values())))
+        if "main" not in named:
+            raise self.refused('it has no function "main"')
+        raise self.refused(f"it has {len(named)} functions, and programs here have one")
+
+    def refused(self, why: str) -> EngineError:
+        """That the module is not translated."""
+        message = f"{self.name} is a Relay module, and cannot be told in Relax: {why}."
+        hint = "Choose the engine Relay, which takes it as it is."
+        return EngineError("operator", message, self.name, hint)
+
+    def text(self, index: Any) -> str:
+        return str(self.nodes[int(index)].get("repr_str", ""))
+
+    def args(self, index: int) -> list[int]:
+        """The values that a node reads."""
+        node = self.nodes[index]
+        attrs, kind = node.get("attrs", {}), node["type_key"]
+        if kind == "relay.Call":
+            return list(self.nodes[int(attrs["args"])].get("data", []))
+        if kind == "relay.Tuple":
+            return list(self.nodes[int(attrs["fields"])].get("data", []))
+        return [int(attrs["tuple_value"])] if kind == "relay.TupleGetItem" else []
+
+    def ordered(self, body: int) -> list[int]:
+        """The values of a function, each behind those that it reads."""
+        order: list[int] = []
+        seen, todo = set(), [(body, False)]
+        while todo:
+            index, read = todo.pop()
+            if read:
+                order.append(index)
+            elif index not in seen:
+                seen.add(index)
+                todo.append((index, True))
+                todo += [(a, False) for a in reversed(self.args(index))]
+        return order
+
+    def operator(self, index: int) -> str:
+        """What a call calls."""
+        called = self.nodes[int(self.nodes[index]["attrs"]["op"])]
+        named = called["type_key"] == "Op"
+        return str(called.get("repr_str", "")) if named else f"a {called['type_key']}"
+
+    def types(self, index: Any) -> list[TensorType]:
+        """Of a value, flat."""
+        node = self.nodes[int(index)]
+        attrs = node.get("attrs", {})
+        if node["type_key"] == "TupleType":
+            fields = self.nodes[int(attrs["fields"])].get("data", [])
+            return [kind for one in fields for kind in self.types(one)]
+        if node["type_key"] != "relay.TensorType":
+            raise self.refused(f"its types are not inferred. {_TYPED[:-1]}")
+        sizes = [self.nodes[d] for d in self.nodes[int(attrs["shape"])].get("data", [])]
+        if any(s["type_key"] != "IntImm" for s in sizes):
+            raise self.refused("it leaves sizes open")
+        return [TensorType(tuple(int(s["attrs"]["value"]) for s in sizes), attrs["dtype"])]
+
+    def check(self, order: list[int]) -> None:
+        """Name all that has no counterpart, with counts."""
+        kinds = Counter(self.nodes[i]["type_key"] for i in order)
+        missing = Counter(k.removeprefix("relay.") for k in kinds if k not in _VALUES)
+        calls = [self.operator(i) for i in order if self.nodes[i]["type_key"] == "relay.Call"]
+        missing.update(o for o in calls if o not in _OPERATORS)
+        if missing:
+            listed = (f"{o} ({n} times)" if n > 1 else o for o, n in missing.most_common())
+            raise self.refused(f"Relax has no counterpart here of {', '.join(listed)}")
+
+
+def from_relay(text: str, name: str) -> Any:
+    """A Relay module in TVM's JSON as a Relax module.
+
+    Raises:
+        EngineError: kind "file"; it is no such module; kind "operator": it has what Relax has no
+            counterpart of; names all of it.
+    """
+    reader = _Reader(json.loads(check_relay_json(text, name)), name)
+    nodes = reader.nodes
+    main = nodes[reader.main()]["attrs"]
+    order = reader.ordered(int(main["body"]))
+    reader.check(order)
+    builder = relax.BlockBuilder()
+    made: dict[int, Any] = {}
+    params = []
+    for index in nodes[int(main["params"])].get("data", []):
+        attrs = nodes[index]["attrs"]
+        told = attrs["type_annotation"] if attrs["type_annotation"] != "0" else None
+        (kind,) = reader.types(told or attrs["_checked_type_"])
+        hint = reader.text(nodes[int(attrs["vid"])]["attrs"]["name_hint"])
+        made[index] = relax.Var(hint, relax.TensorType(list(kind.shape), kind.dtype))
+        params.append(made[index])
+    with builder.function("main", params):
+        with builder.dataflow():
+            for index in order:
+                if index not in made:
+                    made[index] = _value(reader, builder, index, made)
+            result = builder.emit_output(made[int(main["body"])])
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def _value(reader: _Reader, builder: Any, index: int, made: dict[int, Any]) -> Any:
+    node = reader.nodes[index]
+    attrs, kind = node.get("attrs", {}), node["type_key"]
+    args = [made[a] for a in reader.args(index)]
+    if kind == "relay.Constant":
+        return relax.const(read_array(base64.b64decode(reader.arrays[int(attrs["data"])])))
+    if kind == "relay.Var":
+        raise reader.refused("it reads a variable that nothing binds")
+    if kind == "relay.Tuple":
+        return relax.Tuple(args)
+    if kind == "relay.TupleGetItem":
+        whole, place = args[0], int(attrs["index"])
+        if isinstance(whole, relax.Tuple):
+            return whole.fields[place]
+        return builder.emit(relax.TupleGetItem(whole, place))
+    name = reader.operator(index)
+    kinds = reader.types(attrs["_checked_type_"])
+    about = reader.nodes[int(attrs["attrs"])].get("attrs", {})
+    try:
+        found = builder.normalize(_OPERATORS[name](_Call(reader.nodes, about, args, kinds)))
+    except _Unlike as unlike:
+        raise reader.refused(f"Relax has no counterpart here of {name} {unlike}") from unlike
+    except EngineError:
+        raise
+    except Exception as wrong:  # TVM raises anything over what does not fit
+        raise reader.refused(f"Relax does not take its {name}") from wrong
+    if isinstance(found, relax.Tuple):
+        found = relax.Tuple([_bound(builder, f) for f in found.fields])
+    else:
+        found = _bound(builder, found)
+    ours = _types(found)
+    if ours != list(kinds):
+        said = ", ".join(map(str, ours)), ", ".join(map(str, kinds))
+        raise reader.refused(f"{name} makes {said[0]} in Relax, and {said[1]} in Relay")
+    return found
+
+
+def _bound(builder: Any, value: Any) -> Any:
+    return builder.emit(value) if isinstance(value, tvm.ir.Call) else value
+
+
+def _types(value: Any) -> list[TensorType]:
+    kind = value.ty
+    fields = kind.fields if isinstance(kind, relax.TupleType) else [kind]
+    return [TensorType(tuple(int(d) for d in f.shape.values), str(f.dtype)) for f in fields]
