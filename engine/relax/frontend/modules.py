@@ -92,14 +92,14 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         raise
     except Exception as wrong:  # TVM raises anything over a module that is not well-formed
         raise not_read(path.name, "Relax", lines_of(wrong)) from wrong
-    found = imported(mod, pieces.params, path.name)
+    made = imported(mod, pieces.params, path.name)
     if pieces.format == "json" and not is_relax_json(pieces.text):
         calls = sum(isinstance(b.value, tvm.ir.Call) for b in mod["main"].body.blocks[0].bindings)
         note = (
             f"A Relay module, told in Relax by {calls} calls: its numbers are held against these."
         )
-        found = replace(found, notes=(note, *found.notes))
-    return found
+        made = replace(made, notes=(note, *made.notes))
+    return made
 
 
 def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
