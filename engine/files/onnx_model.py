@@ -25,6 +25,7 @@ from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import HINT
 from relascope.engine.files.onnx_forms import Form, refused, rewritten
+from relascope.engine.files.program_file import onnx_parts
 
 OLDEST = 7
 """The first set of operators that is opened: before it, operators broadcast by other rules."""
@@ -131,9 +132,10 @@ def read_onnx(path: Path) -> Any:
             where the package onnx is not installed.
     """
     onnx = _onnx()
+    data, packed = onnx_parts(path)
     model = onnx.ModelProto()
     try:
-        model.ParseFromString(path.read_bytes())
+        model.ParseFromString(data)
     except Exception as wrong:  # protobuf has an error class for each of its implementations
         message = f"{path.name} is not opened: it is no ONNX model, or cut short."
         raise EngineError("file", message, path.name, "Write it again.") from wrong
@@ -141,7 +143,7 @@ def read_onnx(path: Path) -> Any:
         message = f"{path.name} is not opened: it has no graph with an output."
         raise EngineError("file", message, path.name, "Write it again.")
     for tensor in _tensors(model.graph, path.name):
-        _load_external(tensor, path)
+        _load_external(tensor, path, packed)
     return model
 
 
@@ -186,8 +188,12 @@ def _tensors(graph: Any, name: str) -> Iterator[Any]:
                 yield from attribute.tensors
 
 
-def _load_external(tensor: Any, path: Path) -> None:
-    """Read a tensor's data from a file in the model's folder, and check what it declares."""
+def _load_external(tensor: Any, path: Path, packed: Mapping[str, bytes]) -> None:
+    """Read a tensor's data from a file in the model's folder, and check what it declares.
+
+    Args:
+        packed: the files that came with the model in one archive.
+    """
     elements = math.prod(tensor.dims)
     where = f"{path.name}: {tensor.name[:200]}"
     if min(tensor.dims, default=0) < 0 or elements > _MOST_ELEMENTS:
@@ -201,24 +207,29 @@ def _load_external(tensor: Any, path: Path) -> None:
     if not place or "\0" in place or Path(place).is_absolute() or ".." in parts or "\\" in place:
         raise _refused(path.name, f"its data is to be read from {place[:200]!r}", where)
     folder, file = path.parent.resolve(), path.parent / place
-    if not file.exists():
+    if place not in packed and not file.exists():
         message = f"{path.name} has its weights in another file, {place[:200]!r}, which is not in"
         message += " its folder."
         hint = "Put both into one folder and open it there, or save it with the weights inside."
         raise EngineError("file", message, where, hint)
-    if not file.resolve().is_relative_to(folder) or not stat.S_ISREG(os.stat(file).st_mode):
+    plain = place in packed or stat.S_ISREG(os.stat(file).st_mode)
+    if not plain or not file.resolve().is_relative_to(folder):
         raise _refused(path.name, f"its data is to be read from {place[:200]!r}", where)
     try:
-        offset, size = int(about.get("offset", 0)), file.stat().st_size
+        offset = int(about.get("offset", 0))
+        size = len(packed[place]) if place in packed else file.stat().st_size
         length = int(about.get("length", size - offset))
     except ValueError as wrong:
         raise _refused(path.name, "the place of its data is no number", where) from wrong
     item = _item_bytes(tensor.data_type)
     if offset < 0 or length < 0 or offset + length > size or length != math.ceil(elements * item):
         raise _refused(path.name, f"its data is not where it says, in {place[:200]!r}", where)
-    with file.open("rb") as data:
-        data.seek(offset)
-        tensor.raw_data = data.read(length)
+    if place in packed:
+        tensor.raw_data = packed[place][offset : offset + length]
+    else:
+        with file.open("rb") as data:
+            data.seek(offset)
+            tensor.raw_data = data.read(length)
     del tensor.external_data[:]
     tensor.data_location = tensor.DEFAULT
 

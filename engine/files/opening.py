@@ -7,6 +7,7 @@ import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 
 from relascope.core.errors import EngineError
@@ -32,7 +33,7 @@ def opening(path: Path, *about: object, size: int | None = None) -> Iterator[Non
     Raises:
         EngineError: of the block; kind "file" for everything else that is raised in it.
     """
-    has = os.path.getsize(path) if size is None else size
+    has = _bytes(path) if size is None else size
     seconds = float(os.environ.get(SECONDS) or 7 + has / (20 * MIB))
     memory = int(float(os.environ.get(MEMORY) or 0) * MIB) or 1024 * MIB + 6 * has
     watched = limited(f"Opening {path.name}", path.name, "file", *about, seconds=seconds)
@@ -45,6 +46,12 @@ def opening(path: Path, *about: object, size: int | None = None) -> Iterator[Non
             message = f"{path.name} cannot be opened: {plainly(wrong)}."
             hint = f"Limits are {seconds:.0f} s and {memory // MIB:,} MiB ({SECONDS}, {MEMORY})."
             raise EngineError("file", message, path.name, hint) from wrong
+
+
+def _bytes(path: Path) -> int:
+    """Of a file; of an ONNX model with the data beside it, which exporters name after it."""
+    beside = path.parent.glob(f"{escape(path.stem)}*") if path.suffix == ".onnx" else [path]
+    return sum(one.stat().st_size for one in beside if one.is_file())
 
 
 @contextmanager

@@ -72,6 +72,28 @@ def tried_apart(read: Callable[[], object], name: str) -> None:
         raise EngineError("file", f"{message} ({how}).", name, _SAVE_AGAIN)
 
 
+def is_onnx_file(path: Path) -> bool:
+    """Whether a file is an ONNX model, or an archive of one with its data, the model first."""
+    kind = format_of(path)
+    if kind is not None and kind.name == "tar":
+        first = next(_members(path), ("", b""))
+        kind = format_in(first[1][:ANY])
+    return kind is not None and kind.name == "onnx"
+
+
+def onnx_parts(path: Path) -> tuple[bytes, dict[str, bytes]]:
+    """An ONNX model's bytes, and by name those of the files that are packed with it.
+
+    Raises:
+        EngineError: kind "file"; the archive cannot be read.
+    """
+    kind = format_of(path)
+    if kind is None or kind.name != "tar":
+        return path.read_bytes(), {}
+    (_, model), *rest = _members(path)
+    return model, {re.sub(r"^\d+-", "", name): data for name, data in rest}
+
+
 def taken_apart(path: Path) -> Pieces:
     """A program's file, not read further.
 

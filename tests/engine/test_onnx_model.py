@@ -10,6 +10,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.formats import is_onnx
 from relascope.engine.files.onnx_model import FOLDED, prepare, read_onnx
+from relascope.engine.protocol.source import bundled
 
 KNOWN = FOLDED | {"MatMul", "Relu"}
 
@@ -44,6 +45,9 @@ def test_data_in_the_same_folder_is_read(tmp_path):
     (tmp_path / "w.bin").write_bytes(bytes(4) + np.ones(16, np.float32).tobytes())
     made = read(tmp_path / "model.onnx", external("w.bin", offset=4, length=64))
     assert (made.weights["w"] == 1).all()
+    (tmp_path / "apart").mkdir()
+    packed = bundled((tmp_path / "model.onnx", tmp_path / "w.bin"), tmp_path / "apart")
+    assert (read_onnx(packed).graph.initializer[0].raw_data) == np.ones(16, np.float32).tobytes()
     (tmp_path / "away.bin").symlink_to("/etc/hostname")
     with pytest.raises(EngineError, match=r"is to be read from 'away\.bin'"):
         read(tmp_path / "model.onnx", external("away.bin"))

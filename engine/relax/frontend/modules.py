@@ -15,10 +15,10 @@ from tvm.script.parser import relax as words
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
-from relascope.engine.files.formats import format_of
 from relascope.engine.files.program_file import (
     Pieces,
     check_params,
+    is_onnx_file,
     not_read,
     taken_apart,
     tried_apart,
@@ -68,8 +68,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         EngineError: kind "file"; it is none, or has code of its own; kind "input" where sizes are
             left open.
     """
-    found = format_of(path)
-    if found is not None and found.name == "onnx":
+    if is_onnx_file(path):
         # The importer is large, and rarely needed.
         from relascope.engine.relax.frontend.onnx import import_onnx, known
 

@@ -14,7 +14,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch
-from relascope.engine.files.formats import is_program
+from relascope.engine.files.formats import format_of, is_program
 from relascope.engine.protocol.results import ModelInfo, ModelInputs, NamedModel
 from relascope.engine.protocol.source import (
     ModelSource,
@@ -281,7 +281,8 @@ def _file() -> tuple[ModelSource | None, str]:
         accept_multiple_files=True,
         max_upload_size=_UPLOAD_LIMIT_MB,
         help="Saved with torch.jit.save or torch.export.save; or a Relay or Relax module as text "
-        "or TVM's JSON, with the file of its parameters beside it. Opening a file runs code of "
+        "or TVM's JSON, with the file of its parameters beside it; an ONNX model with the files of "
+        "its data. Opening a file runs code of "
         "torch or TVM: open only files that you trust.",
     )
     state = st.session_state
@@ -289,9 +290,11 @@ def _file() -> tuple[ModelSource | None, str]:
     if uploads and state.get("upload_id") != ident:
         paths = [Path(_kept(upload, "model.pt", ident)) for upload in uploads]
         others = [path for path in paths if path.suffix == ".params"]
-        model = [path for path in paths if path not in others or len(others) == len(paths)][-1]
-        if others and model not in others and is_program(model):
-            model = bundled((model, others[-1]), model.parent)
+        models = [path for path in paths if path not in others and format_of(path)]
+        model = (models or paths)[-1]  # what is no model is data beside one
+        beside = [path for path in paths if path not in models] if models else []
+        if beside and is_program(model):
+            model = bundled((model, *beside), model.parent)
         state.upload_id, state.upload_path = ident, str(model)
         state.keep_pins, state.tensor_paths = "", ()
     path = state.get("upload_path")
