@@ -94,7 +94,13 @@ def _is_part(node: ast.AST) -> bool:
     return isinstance(node, _PARTS)
 
 
+LIBRARY = "torch.ops.transformers.grouped_mm_fallback.default"
+"""The one operator of a library's that a program may have: experts of transformers' mixtures."""
+
+
 def _is_operator(text: str) -> bool:
+    if text == LIBRARY:
+        return True
     aten = _ATEN.fullmatch(text)
     return allowed(f"aten::{aten[1]}") if aten else bool(_OPERATOR.fullmatch(text))
 

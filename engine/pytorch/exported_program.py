@@ -14,7 +14,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.core.place import variables
 from relascope.engine.files.archive import Archive, plainly
-from relascope.engine.files.exported import check_program, open_sizes
+from relascope.engine.files.exported import LIBRARY, PROGRAM, check_program, open_sizes
 from relascope.engine.protocol.results import OpenSize
 from relascope.engine.pytorch.inputs import Input, rows_of_program, with_rows
 
@@ -49,9 +49,13 @@ class Exported:
         archive = Archive(path)
         check_program(archive)
         load_pt2 = reader()
+        if grouped := LIBRARY.encode() in archive.read(PROGRAM):
+            self._learn_library()
         with self._reading(), variables(_TENSORS_ONLY):
             # torch.export.load would try once more, with another reader, what this one refuses.
             self.program = load_pt2(str(path)).exported_programs["model"]
+        if grouped:
+            self._replace_library()
         program = self.program
         named = program.example_inputs[1] if program.example_inputs else {}
         if program.call_spec.in_spec is not None and named:
@@ -71,6 +75,24 @@ class Exported:
             rows_of_program(program.graph),
         )
         self.sizes = self._sizes(open_sizes(archive))
+
+    def _learn_library(self) -> None:
+        """Register transformers' operator, with which torch reads the program."""
+        try:
+            import transformers.integrations.moe  # noqa: F401
+        except ImportError as missing:
+            message = f"{self.path.name} has an operator of transformers, which is not installed."
+            hint = "Install it: pip install transformers."
+            raise EngineError("file", message, self.path.name, hint) from missing
+
+    def _replace_library(self) -> None:
+        """Put PyTorch's own operator for transformers', which stands in for it in an export."""
+        for node in self.program.graph.nodes:
+            if node.op == "call_function" and str(node.target) == LIBRARY.removeprefix(
+                "torch.ops."
+            ):
+                node.target = torch.ops.aten._grouped_mm.default
+        self.program.graph_module.recompile()
 
     def _seen(self, name: str) -> tuple[int, int] | None:
         """The least and the greatest of the example's integers."""

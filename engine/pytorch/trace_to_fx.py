@@ -237,6 +237,9 @@ class _Writer:
         )
 
     def call(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
+        if op is torch.ops.aten.repeat_interleave.self_Tensor and self.is_small(args[1:2]):
+            op = torch.ops.aten.repeat_interleave.self_int  # a number that a trace has as a tensor
+            args = [args[0], int(args[1]), *args[2:]]
         args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
         if lacks_axes(op, self.value(args)):
             return self.decomposed(op, partial(with_an_axis, op), args, kwargs)

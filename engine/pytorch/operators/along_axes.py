@@ -114,6 +114,13 @@ def _kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[
     return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
 
 
+def _topk(
+    x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Tensor, Tensor]:
+    values, index = _aten.sort.default(x, dim, largest)
+    return values.narrow(dim, 0, k), index.narrow(dim, 0, k)
+
+
 def _median(skip: bool) -> Callable[..., Any]:
     """Args:
     skip: NaN; otherwise one NaN makes the median NaN.
@@ -388,4 +395,5 @@ ALONG: dict[str, Callable[..., Any]] = {
     "searchsorted.Tensor": _searchsorted,
     "sort.stable": _sort,
     "take.default": _take,
+    "topk.default": _topk,
 }

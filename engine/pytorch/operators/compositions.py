@@ -609,8 +609,46 @@ def _index_reduce(
     return x.scatter_reduce(dim, places, source, reduce, include_self=include_self)
 
 
+def _histogram(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    low, high = float(min), float(max)
+    if low >= high:
+        raise NotImplementedError("limits that the values decide")
+    flat = x.detach().reshape(-1, 1)
+    place = ((flat - low) * bins / (high - low)).clamp(max=bins - 1).trunc()
+    among = (flat >= low) & (flat <= high)
+    numbers = torch.arange(bins, device=x.device, dtype=x.dtype)
+    return ((place == numbers) & among).to(x.dtype).sum(0)
+
+
+def _grouped_product(
+    x: Tensor,
+    y: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Rows of x by the matrix of their group; `offs` are the groups' ends.
+
+    All groups' products are taken of all rows, for which rows are a group's is not known before.
+    Rows behind the last end are zero; PyTorch leaves them as memory is.
+    """
+    if bias is not None or out_dtype not in (None, x.dtype):
+        raise NotImplementedError("a bias, or another dtype")
+    if offs is None:
+        return torch.matmul(x, y)
+    if (x.dim(), y.dim()) != (2, 3):
+        raise NotImplementedError("groups along another axis than the rows")
+    row = torch.arange(x.shape[0], device=x.device).reshape(1, -1)
+    ends = offs.reshape(-1, 1)
+    starts = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
+    inside = ((row >= starts) & (row < ends)).unsqueeze(-1)
+    products = torch.matmul(x, y)
+    return torch.where(inside, products, torch.zeros_like(products)).sum(0)
+
+
 _OURS: dict[str, Callable[..., Any]] = {
     "_cdist_forward": _cdist,
+    "_grouped_mm": _grouped_product,
     "_safe_softmax": _safe_softmax,
     "_softmax_backward_data": _softmax_gradient,
     "_trilinear": _trilinear,
@@ -625,6 +663,7 @@ _OURS: dict[str, Callable[..., Any]] = {
     "div.Tensor_mode": _divide,
     "floor_divide": _floor_divide,
     "floor_divide.Scalar": _floor_divide,
+    "histc": _histogram,
     "huber_loss": _huber,
     "log_sigmoid": _log_sigmoid,
     "log_sigmoid_forward": lambda x: (_log_sigmoid(x), x.new_empty(0)),

@@ -65,7 +65,7 @@ _WRITTEN_OUT = (
 """Of these TVM takes some forms only, or has no gradient: a trace has them written with others."""
 
 _WRITTEN_OUT_IN_TRAINING = (
-    "clamp.Tensor clamp_max.Tensor clamp_min.Tensor linalg_vector_norm.default "
+    "clamp.Tensor clamp_max.Tensor clamp_min.Tensor linalg_vector_norm.default topk.default "
     "upsample_bilinear2d.vec upsample_bicubic2d.vec"
 )
 """TVM knows no gradient of these, or another."""
