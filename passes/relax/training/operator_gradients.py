@@ -504,6 +504,16 @@ def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [grad]
 
 
+def _avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """TVM's, but where a last window hangs over the edge: TVM's counts what is not there."""
+    attrs = call.attrs
+    if bool(attrs.ceil_mode) and bool(attrs.count_include_pad):
+        return _pooled(variable, call, grad, builder)
+    window = (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)
+    how = (bool(attrs.ceil_mode), bool(attrs.count_include_pad), attrs.layout, attrs.out_layout)
+    return [op.grad.avg_pool2d_backward(grad, call.args[0], *window, *how)]
+
+
 def _share(attrs: Any, axis: int, rank: int, extent: int, count: int) -> Any:
     """(places, extent): the part that each element has of each mean along one axis."""
     places = np.arange(count)
@@ -589,6 +599,7 @@ OWN: dict[str, Gradient] = {
     "scatter_elements": _scatter_elements,
     "index_put": _index_put,
     "slice_scatter": _slice_scatter,
+    "nn.avg_pool2d": _avg_pool2d,
     "nn.prelu": _prelu,
     "nn.conv1d_transpose": _conv_transpose(1),
     "nn.conv2d_transpose": _conv_transpose(2),

@@ -235,6 +235,10 @@ GROUPS = {
             lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False).tanh(),
             (draw(*IMAGE),),
         ),
+        "average pool, to the end": (
+            lambda x: F.avg_pool2d(x, (2, 1), (2, 1), ceil_mode=True).tanh(),
+            (draw(1, 2, 7, 4),),
+        ),
         "adaptive": (lambda x: F.adaptive_avg_pool2d(x, (2, 3)).tanh(), (draw(2, 4, 8, 9),)),
         "adaptive to one": (lambda x: F.adaptive_avg_pool2d(x, 1).tanh(), (draw(*IMAGE),)),
         "nearest": (lambda x: F.interpolate(x, scale_factor=2).tanh(), (draw(2, 2, 3, 4),)),
