@@ -152,6 +152,8 @@ def look(
             of = dict(module.double().named_parameters())
             given = [t.requires_grad_(t.is_floating_point()) for t in _double(inputs)]
             of |= dict(zip(opened.input_names, given, strict=True))
+            for name in expected:
+                of[name].requires_grad_(True)  # a frozen parameter's is asked for, too
             results = [o for o in flat_tensors(module(*given)) if o.requires_grad]
             seeds = [g.double() for g in opened.grad_outs()]
             found = torch.autograd.grad(

@@ -46,12 +46,14 @@ class FlatTrace:
         input_names: of the model's own inputs.
         tensors: parameters and buffers that the graph reads, by name, in the graph's order.
         origins: by the debug name of any of its results, where each operator comes from.
+        changed: inputs and parameters that are written, each with where.
     """
 
     graph: Any
     input_names: tuple[str, ...]
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
+    changed: list[tuple[str, str]] = field(default_factory=list)
 
     @cached_property
     def function(self) -> Callable[..., Any]:

@@ -1,87 +1,88 @@
-"""Operators of a trace that change a tensor in place, and whether they may be taken as pure.
+"""What a trace writes into tensors in place, as operators that make new tensors.
 
-A trace names the result of `x.add_(1)` anew and reads that from there on, so as a pure operator it
-means the same, unless something else still sees the storage: another view of it, taken before.
-TVM's IRs have pure operators only, so both importers convert all of them as pure.
+TVM's IRs have pure operators only. A trace names the result of `x.add_(1)` anew and reads that from
+there on, so as a pure operator it means the same, unless something else still sees the storage:
+another view of it, taken before. Then the written tensor is put back into what it is a view of, and
+what is read later is taken from there anew, as torch.func.functionalize does.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
+import torch
+
 from relascope.core.errors import EngineError
-from relascope.engine.pytorch.flat_trace import FlatTrace
-from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.flat_trace import FlatTrace, Origin
 
 # Any operator with a new result serves to stand between an input and its readers.
 _COPY = "aten::neg"
-# The importers follow an in-place copy into a tensor through these, and no other views.
-FOLLOWED = ("aten::slice", "aten::select", "aten::unsqueeze")
+_SCATTERS = {
+    "aten::narrow": "aten::slice_scatter",
+    "aten::slice": "aten::slice_scatter",
+    "aten::select": "aten::select_scatter",
+    "aten::diagonal": "aten::diagonal_scatter",
+}
+"""By a view of a part of a tensor, what puts such a part back; the same arguments follow."""
+_SAME_ELEMENTS = ("view", "view_as", "unsqueeze", "squeeze", "unflatten", "reshape", "flatten")
+_RESHAPED = tuple(f"aten::{name}" for name in _SAME_ELEMENTS)
+"""Views of all elements in their order; the last two only where memory allows."""
+_TURNED = ("aten::transpose", "aten::t", "aten::permute")
+_READ = ("aten::expand", "aten::expand_as", "aten::detach")
+"""Views through which nothing is written here."""
+_VIEWS = (*_SCATTERS, *_RESHAPED, *_TURNED, *_READ)
+_DRAWS = "normal uniform bernoulli random exponential geometric log_normal cauchy dropout"
+_NO_WRITES = "set resize resize_as t transpose squeeze unsqueeze detach requires_grad swapaxes"
+_IMPURE = {f"aten::{name}_" for name in f"{_DRAWS} {_NO_WRITES}".split()}
+_SAME_VALUE = tuple(
+    f"aten::{name}" for name in ("lift_fresh", "lift_fresh_copy", "detach", "clone")
+)
+_OF_BOOL = "eq ne lt le gt ge less greater less_equal greater_equal not_equal logical_not"
+_OF_BOOL += " logical_and logical_or logical_xor"
+"""Operators whose result is bool, and is cast where they write it."""
 _HINT = (
     "Write it without changing a tensor in place (x = x + y for x += y, torch.cat, torch.where)."
 )
+LEFT = (
+    "The model changes {name} in place ({where}). The program computes with the change, but leaves "
+    "the tensor as it was."
+)
 
 
-def check_in_place(model: Model, follows_copies: bool) -> None:
-    """Refuse a change in place that something reads through another view.
+def changes_in_place(kind: str) -> bool:
+    """Whether an operator of a trace changes its argument."""
+    return kind.startswith("aten::") and kind.endswith("_") and not kind.endswith("__")
 
-    A change of an input is noted: the program computes with it, but does not carry it out. So is
-    one of a part of a buffer; see `changed_buffers` for the others.
 
-    Args:
-        model: its trace is read, and not changed.
-        follows_copies: whether the importer redirects later reads of a tensor of which a part was
-            written, as TVM's own frontend of Relay does.
+def seen_elsewhere(flat: FlatTrace) -> Iterator[tuple[str, str, str, str]]:
+    """What reads a tensor that was changed in place by another name than the change's result.
 
-    Raises:
-        EngineError: kind "operator"; names the changing operator and its module.
+    Yields:
+        The debug name of the change's result; that of what is read afterwards, with the reading
+        operator, or "" and "" where only an argument of the trace is changed; the name of that
+        argument, or "".
     """
-    flat = model.flat
-    if not any(map(changes_in_place, flat.graph.nodes())):
-        return
     graph, arguments = _with_copied_inputs(flat)
     nodes = list(graph.nodes())
-    changing = [i for i, n in enumerate(nodes) if changes_in_place(n)]
     aliases = graph.alias_db()
-    buffers = changed_buffers(model)
     order = {v.debugName(): i for i, n in enumerate(nodes) for v in n.outputs()}
-    for index in changing:
-        node = nodes[index]
-        target = node.inputsAt(0)
-        for name, argument in arguments.items():
-            if buffers.get(node.output().debugName()) == name:
-                continue
-            if aliases.may_contain_alias(argument, target):
-                model.note(
-                    f"The model changes {name} in place ({flat.origin(node).where}). The program "
-                    "computes with the change, but leaves the tensor as it was."
-                )
-        base = _followed(node) if follows_copies else None
+    own = {a.debugName(): a.node().inputsAt(0).debugName() for a in arguments.values()}
+    for index, node in enumerate(nodes):
+        if not changes_in_place(node.kind()):
+            continue
+        name, target = node.output().debugName(), node.inputsAt(0)
+        into = (n for n, a in arguments.items() if aliases.may_contain_alias(a, target))
+        if changed := next(into, ""):
+            yield name, "", "", changed
         for later in (*nodes[index + 1 :], graph.return_node()):
             for value in later.inputs():
-                before = value.debugName() != base and order.get(value.debugName(), -1) < index
-                if before and _is_tensor(value) and aliases.may_contain_alias(value, target):
-                    message = f"{node.kind()} changes a tensor in place that {later.kind()} reads"
-                    message += " afterwards through another view; TVM's IRs have no such change."
-                    raise EngineError("operator", message, flat.origin(node).where, _HINT)
-
-
-def changed_buffers(model: Model) -> dict[str, str]:
-    """The operators that change a whole buffer in place, such as a counter of batches.
-
-    Returns:
-        By the debug name of the operator's result, which is the new value, the buffer's name.
-    """
-    flat = model.flat
-    arguments = zip((*flat.input_names, *flat.tensors), flat.graph.inputs(), strict=True)
-    owner = {value.debugName(): name for name, value in arguments if name in model.buffers}
-    found = {}
-    for node in flat.graph.nodes():
-        if changes_in_place(node) and node.kind() != "aten::copy_":
-            name = owner.get(node.inputsAt(0).debugName())
-            if name is not None:
-                found[node.output().debugName()] = owner[node.output().debugName()] = name
-    return found
+                before = _is_tensor(value) and order.get(value.debugName(), -1) < index
+                if before and aliases.may_contain_alias(value, target):
+                    read = own.get(value.debugName(), value.debugName())
+                    yield name, read, later.kind(), changed
 
 
 def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
@@ -102,23 +103,289 @@ def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
     return graph, copies
 
 
-def changes_in_place(node: Any) -> bool:
-    """Whether an operator of a trace changes its argument."""
-    kind = node.kind()
-    return kind.startswith("aten::") and kind.endswith("_") and not kind.endswith("__")
-
-
 def _is_tensor(value: Any) -> bool:
     return bool(value.type().kind() == "TensorType")
 
 
-def _followed(node: Any) -> str | None:
-    """The tensor that a copy writes into, by name, if the importers redirect later reads of it."""
-    if node.kind() != "aten::copy_" or node.output().uses():
+def check_in_place(flat: FlatTrace, buffers: Collection[str], note: Callable[[str], None]) -> None:
+    """Refuse a change in place that something reads through another view.
+
+    A change of an input is noted: the program computes with it, but does not carry it out.
+
+    Args:
+        buffers: by name; what becomes of them is known.
+        note: takes a sentence for people.
+
+    Raises:
+        EngineError: kind "operator"; names the changing operator and its module.
+    """
+    changing = [n for n in flat.graph.nodes() if changes_in_place(n.kind())]
+    if not changing:
+        return
+    nodes = {n.output().debugName(): n for n in changing}
+    known = changed_buffers(flat, buffers)
+    for name, read, reader, changed in seen_elsewhere(flat):
+        node = nodes[name]
+        where = flat.origin(node).where
+        if read:
+            message = f"{node.kind()} changes a tensor in place that {reader} reads"
+            message += " afterwards through another view; TVM's IRs have no such change."
+            raise EngineError("operator", message, where, _HINT)
+        if known.get(name) != changed:
+            note(LEFT.format(name=changed, where=where))
+
+
+def changed_buffers(flat: FlatTrace, buffers: Collection[str]) -> dict[str, str]:
+    """The operators that change a whole buffer in place, such as a counter of batches.
+
+    Returns:
+        By the debug name of the operator's result, which is the new value, the buffer's name.
+    """
+    arguments = zip((*flat.input_names, *flat.tensors), flat.graph.inputs(), strict=True)
+    owner = {value.debugName(): name for name, value in arguments if name in buffers}
+    found = {}
+    for node in flat.graph.nodes():
+        if changes_in_place(node.kind()):
+            name = owner.get(node.inputsAt(0).debugName())
+            if name is not None:
+                found[node.output().debugName()] = owner[node.output().debugName()] = name
+    return found
+
+
+def without_writes(flat: FlatTrace, buffers: Collection[str]) -> None:
+    """Write a trace's changes in place as pure operators, where something else sees the storage.
+
+    A trace with one that cannot be written so stays as it is. A buffer of which a part is written
+    is changed as a whole, at the end.
+    """
+    if any(changes_in_place(n.kind()) for n in flat.graph.nodes()):
+        _Rewriter(flat, buffers).run()
+
+
+class _Rewriter:
+    """Walks a trace once.
+
+    Attributes:
+        steps: by the debug name of a view, the node that makes it and what it views; of a change
+            in place, which is another name of what it changes, the same.
+        now: by debug name, what a tensor that was written is by now; valid where `at` says so.
+        at: by debug name, the count of writes into the root that `now` knows.
+        writes: by a root's debug name, how many writes into it were passed.
+        first: by a root's debug name, where the first write into it comes from.
+    """
+
+    def __init__(self, flat: FlatTrace, buffers: Collection[str]) -> None:
+        self.flat, self.graph, self.buffers = flat, flat.graph, buffers
+        arguments = zip((*flat.input_names, *flat.tensors), flat.graph.inputs(), strict=True)
+        self.arguments = {v.debugName(): n for n, v in arguments}
+        self.nodes = list(self.graph.nodes())
+        self.values = {v.debugName(): v for n in self.nodes for v in n.outputs()}
+        self.values |= {v.debugName(): v for v in self.graph.inputs()}
+        self.steps = {n: s for n, v in self.values.items() if (s := _step(v)) is not None}
+        self.now: dict[str, Any] = {}
+        self.at: dict[str, int] = {}
+        self.writes: Counter[str] = Counter()
+        self.first: dict[str, Origin] = {}
+        self.ordinal = 1 + max((o.ordinal for o in flat.origins.values()), default=0)
+
+    def run(self) -> None:
+        wanted = self.wanted()
+        into = {n: n.inputsAt(0).debugName() for n in self.nodes if changes_in_place(n.kind())}
+        ways = {n: t for n, t in into.items() if self.root(t) in wanted}
+        if not all(_pure(n.kind()) and self.is_writable(t) for n, t in ways.items()):
+            return
+        for node in (*self.nodes, self.graph.return_node()):
+            self.refresh(node)
+            if node in ways:
+                self.write(node, ways[node])
+            for value in node.outputs():
+                if (root := self.root(value.debugName())) is not None:
+                    self.at.setdefault(value.debugName(), self.writes[root])
+        for node in reversed(ways):
+            node.destroy()
+        for root in self.writes:
+            owner = self.arguments.get(root)
+            if owner in self.buffers:
+                end = self.graph.return_node()
+                waits = self.constant(False, end)
+                given = [self.values[root], self.now[root], waits]
+                self.add("aten::copy_", given, None, end, self.first[root])
+            elif owner is not None:
+                self.flat.changed.append((str(owner), self.first[root].where))
+
+    def wanted(self) -> set[str]:
+        """The roots of what is written and seen elsewhere; none where that is not understood."""
+        found = set()
+        for name, read, _, changed in seen_elsewhere(self.flat):
+            target = self.values[name].node().inputsAt(0).debugName()
+            root = self.root(target)
+            if read and (root is None or self.root(read) != root):
+                return set()
+            if root is not None and (read or (changed in self.buffers and root != target)):
+                found.add(root)
+        copies = (n for n in self.nodes if n.kind() == "aten::copy_")
+        found |= {r for n in copies if (r := self.root(n.inputsAt(0).debugName())) is not None}
+        return found
+
+    def root(self, name: str) -> str | None:
+        """What a tensor is a view of; None where that is not known."""
+        while name in self.steps:
+            _, parent = self.steps[name]
+            if parent is None:
+                return None
+            name = parent
+        return name
+
+    def is_writable(self, name: str) -> bool:
+        while name in self.steps:
+            node, parent = self.steps[name]
+            if parent is None or node.kind() in _READ:
+                return False
+            name = parent
+        return True
+
+    def refresh(self, node: Any) -> None:
+        """Let a node read what its arguments are by now."""
+        for index, value in enumerate(list(node.inputs())):
+            made = value.node()
+            if made.kind() == "prim::ListConstruct":
+                parts = [(v, self.read(v, node)) for v in made.inputs()]
+                if any(new is not old for old, new in parts):
+                    listed = self.add(made.kind(), [new for _, new in parts], value, node)
+                    node.replaceInput(index, listed)
+            elif (new := self.read(value, node)) is not value:
+                node.replaceInput(index, new)
+
+    def is_stale(self, value: Any) -> bool:
+        root = self.root(value.debugName())
+        if root is None or root not in self.writes:
+            return False
+        return self.at.get(value.debugName(), 0) != self.writes[root]
+
+    def read(self, value: Any, before: Any) -> Any:
+        """What a tensor of the trace is by now."""
+        name = value.debugName()
+        if not self.is_stale(value):
+            return self.now.get(name, value)
+        node, parent = self.steps[name]
+        source = self.read(self.values[parent], before)
+        if node.kind() in _VIEWS:
+            source = self.add(node.kind(), [source, *list(node.inputs())[1:]], value, before)
+        elif node.kind() == "aten::unbind":
+            source = self.add("aten::select", self.selected(source, node, value), value, before)
+        self.now[name], self.at[name] = source, self.writes[self.root(name) or ""]
+        return source
+
+    def selected(self, source: Any, unbind: Any, part: Any) -> list[Any]:
+        names = [v.debugName() for v in part.node().outputs()]
+        self.graph.setInsertPoint(part.node())
+        index = self.graph.insertConstant(names.index(part.debugName()))
+        return [source, unbind.inputsAt(1), index]
+
+    def write(self, node: Any, target: str) -> None:
+        """Replace a change in place of `target`."""
+        path, name = [], target
+        while name in self.steps:
+            step, parent = self.steps[name]
+            path.append((name, step, self.read(self.values[str(parent)], node)))
+            name = str(parent)
+        root = name
+        self.first.setdefault(root, self.flat.origin(node))
+        made = self.changed(node)
+        self.writes[root] += 1
+        path.insert(0, (node.output().debugName(), node, self.values[target]))
+        for name, step, whole in path:
+            self.now[name], self.at[name] = made, self.writes[root]
+            made = self.put_back(step, self.values[name], whole, made, node)
+        self.now[root], self.at[root] = made, self.writes[root]
+        node.output().replaceAllUsesWith(self.values[target])
+
+    def changed(self, node: Any) -> Any:
+        """What a change in place makes of its first argument, as a new tensor of its dtype."""
+        old, *rest = node.inputs()
+        kind, given = node.kind(), rest[0] if rest else self.constant(0, node)
+        if kind in ("aten::copy_", "aten::fill_", "aten::zero_"):
+            source = given
+            while source.node().kind() in _SAME_VALUE:
+                source = source.node().inputsAt(0)
+            number = source.toIValue()
+            if isinstance(number, torch.Tensor) and not number.dim():
+                number = number.item()
+                given = self.constant(number, node)
+            if not isinstance(number, bool | int | float):
+                made = self.add("aten::expand_as", [given, old], None, node)
+                return self.add("aten::type_as", [made, old], old, node)
+            none = self.constant(None, node)
+            return self.add("aten::full_like", [old, given, *[none] * 5], old, node)
+        dtypes = {v.type().dtype() for v in (old, *rest) if _is_tensor(v)}
+        if len(dtypes) == 1 and None not in dtypes and kind[6:-1] not in _OF_BOOL.split():
+            return self.add(kind[:-1], [old, *rest], old, node)
+        made = self.add(kind[:-1], [old, *rest], None, node)
+        return self.add("aten::type_as", [made, old], old, node)
+
+    def put_back(self, step: Any, part: Any, whole: Any, made: Any, before: Any) -> Any:
+        """`whole` with `made` in place of its view `part`, which `step` made of it."""
+        kind, rest = step.kind(), list(step.inputs())[1:]
+        if kind == "aten::narrow":
+            begin, length = rest[1].toIValue(), rest[2].toIValue()
+            bounds = [self.constant(n, before) for n in (begin + length, 1)]
+            rest = [rest[0], rest[1], *bounds]
+        if kind in _SCATTERS:
+            return self.add(_SCATTERS[kind], [whole, made, *rest], whole, before)
+        if kind == "aten::unbind":
+            whole_and = self.selected(whole, step, part)
+            return self.add("aten::select_scatter", [whole, made, *whole_and[1:]], whole, before)
+        if kind in _RESHAPED:
+            return self.add("aten::reshape_as", [made, whole], whole, before)
+        if kind == "aten::permute":
+            given = rest[0].toIValue() or [v.toIValue() for v in rest[0].node().inputs()]
+            axes = [int(a) for a in given]
+            back = sorted(range(len(axes)), key=lambda i: axes[i] % len(axes))
+            listed = [self.constant(axis, before) for axis in back]
+            turned = self.add("prim::ListConstruct", listed, rest[0], before)
+            return self.add(kind, [made, turned], whole, before)
+        return self.add(kind, [made, *rest], whole, before) if kind in _TURNED else made
+
+    def constant(self, value: Any, before: Any) -> Any:
+        self.graph.setInsertPoint(before)
+        return self.graph.insertConstant(value)
+
+    def add(
+        self, kind: str, inputs: list[Any], like: Any, before: Any, origin: Origin | None = None
+    ) -> Any:
+        """A new node's result, of the type of `like` where that is known."""
+        node = self.graph.create(kind, inputs, 1)
+        node.insertBefore(before)
+        made = node.output()
+        if like is not None:
+            made.setType(like.type())
+        origin = replace(origin or self.flat.origin(before), ordinal=self.ordinal)
+        made.setDebugName(f"n{self.ordinal}_0")
+        self.flat.origins[made.debugName()] = origin
+        self.ordinal += 1
+        return made
+
+
+def _step(value: Any) -> tuple[Any, str | None] | None:
+    """The node that makes a view, and of what; None for what is no view."""
+    node = value.node()
+    if node.kind() == "prim::ListUnpack":
+        node = node.input().node()
+        return (node, node.inputsAt(0).debugName()) if node.kind() == "aten::unbind" else None
+    if not (changes_in_place(node.kind()) or node.kind() in _VIEWS):
         return None
-    value = node.inputsAt(0)
-    while value.node().kind() in FOLLOWED:
-        value = value.node().inputsAt(0)
-    source = value.node()
-    made_here = source.kind() != _COPY or source.inputsAt(0).node().kind() != "prim::Param"
-    return str(value.debugName()) if made_here else None
+    source = node.inputsAt(0)
+    if node.kind() in ("aten::reshape", "aten::flatten"):
+        size, strides = source.type().sizes(), source.type().strides()
+        if size is None or strides is None or value.type().sizes() is None:
+            return node, None
+        lying = torch.empty_strided(size, strides, device="meta")
+        if lying.reshape(value.type().sizes())._base is None:
+            return None
+    return node, source.debugName()
+
+
+def _pure(kind: str) -> bool:
+    if kind in _IMPURE:
+        return False
+    return kind in ("aten::copy_", "aten::zero_") or hasattr(torch.ops.aten, kind[6:-1])

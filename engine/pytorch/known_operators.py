@@ -37,7 +37,7 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
     others = {flat.origin(n).ordinal for n in flat.graph.nodes() if not known(_name(n))}
     if not others:
         return flat
-    for name in changed_buffers(model):
+    for name in changed_buffers(model.flat, model.buffers):
         if (origin := flat.origins[name]).ordinal in others:
             raise EngineError("operator", *_ordered(frontend, origin))
     trace = trace_to_fx(model, known, frontend)

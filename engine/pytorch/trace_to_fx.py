@@ -138,7 +138,7 @@ class _Writer:
             self.write(node)
         results = [self.values[v.debugName()] for v in self.flat.graph.outputs()]
         self.graph.output(tuple(self.node_of(r) for r in results))
-        changed = changed_buffers(self.model)
+        changed = changed_buffers(self.model.flat, self.model.buffers)
         updates = {name: self.values[value] for value, name in changed.items()}
         return FxTrace(self.graph, self.arguments, self.constants, updates, self.values)
 

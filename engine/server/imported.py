@@ -43,7 +43,7 @@ def changes(
         if origin.ordinal < 0 or not node.kind().startswith("aten::"):
             continue
         kind = "changed"
-        if changes_in_place(node):
+        if changes_in_place(origin.operator):
             what = "Changes a tensor in place in PyTorch; is a pure operator here"
         elif origin.ordinal in model.composed:
             what = "Written with other operators: TVM's importer has none for it as it is used"
@@ -55,7 +55,7 @@ def changes(
             if like := next((v for v in alike if _alike(v, node.output())), None):
                 what = "Left out: its result is its argument"
                 own = stands[node.output().debugName()] = stands.get(like.debugName(), ())
-        groups[kind, what, node.kind()].append((origin, own))
+        groups[kind, what, origin.operator].append((origin, own))
     found = []
     for (kind, what, operator), members in groups.items():
         ids = tuple(dict.fromkeys(i for _, own in members for i in own))

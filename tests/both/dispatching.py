@@ -429,6 +429,12 @@ def reassigns(m, x):
     return m.a(x) * m.mean
 
 
+def part_of_buffer(m, x):
+    with torch.no_grad():
+        m.mean[:4].mul_(2)
+    return m.a(x) * m.mean
+
+
 STOPS = {
     "no_grad": region,
     "data": lambda m, x: m.a(x) * m.a(x).data,
@@ -436,6 +442,7 @@ STOPS = {
     "several": several,
     "in place": cut_in_place,
     "buffer": updates,
+    "part of a buffer": part_of_buffer,
     "reassigned": reassigns,
     "straight through": lambda m, x: m.a(x) + (m.a(x).round() - m.a(x)).detach(),
 }
@@ -498,12 +505,6 @@ def counting(m, x):
     return m.a(x)
 
 
-def part_of_buffer(m, x):
-    with torch.no_grad():
-        m.mean[:4].mul_(2)
-    return m.a(x)
-
-
 def looked_up(m, x, **options):
     return m.a(x) + F.embedding(torch.arange(5), m.b.weight, **options)
 
@@ -514,7 +515,6 @@ REFUSED = {
     "Twice": lambda m, x: Twice.apply(m.a(x)),
     "input 0": input_changed,
     "count": counting,
-    "mean": part_of_buffer,
     "scale_grad_by_freq": lambda m, x: looked_up(m, x, scale_grad_by_freq=True),
     "embedding_renorm_": lambda m, x: looked_up(m, x, max_norm=0.1),
     "takes a gradient": lambda m, x: torch.autograd.grad(m.a(x).sum(), m.a.weight)[0],

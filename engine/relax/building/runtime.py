@@ -29,10 +29,10 @@ from relascope.engine.relax.building import apply_records
 from relascope.engine.relax.building.targets import GRAPHS, LIBRARIES, SCHEDULES, parse, processor
 from relascope.engine.relax.building.vm_memory import held
 from relascope.engine.relax.draw.to_graph import tensor_types
-from relascope.engine.relax.kernels import attention, blas, layer_norm, openblas, schedules
+from relascope.engine.relax.kernels import attention, blas, openblas, operators, schedules
 from relascope.passes.relax.ir.program import RelaxProgram
 
-layer_norm.register()
+operators.register()
 
 
 @functools.cache

@@ -13,10 +13,10 @@ import tvm
 from tvm import relax
 
 from relascope.engine.faults.replay import Values, filled
-from relascope.engine.relax.kernels import layer_norm
+from relascope.engine.relax.kernels import operators
 from relascope.passes.relax.ir.program import RelaxProgram
 
-layer_norm.register()
+operators.register()
 
 
 def version() -> str:

@@ -59,8 +59,8 @@ _WRITTEN_OUT = (
     "div.Scalar_mode div.Tensor_mode floor_divide.default grid_sampler_2d.default "
     "instance_norm.default linspace.default logaddexp.default max.dim "
     "max_pool2d_with_indices.default max_pool3d_with_indices.default "
-    "median.default median.dim meshgrid.default meshgrid.indexing outer.default remainder.Scalar "
-    "remainder.Tensor round.decimals softshrink.default take.default"
+    "median.default median.dim meshgrid.default meshgrid.indexing narrow.default outer.default "
+    "remainder.Scalar remainder.Tensor round.decimals softshrink.default take.default"
 )
 """Of these TVM takes some forms only, or has no gradient: a trace has them written with others."""
 

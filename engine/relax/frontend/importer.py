@@ -46,7 +46,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
             would be changed; names the operator and its module.
     """
     progress(0.0, "writing the trace as ATen operators")
-    check_in_place(model, follows_copies=False)
+    check_in_place(model.flat, model.buffers, model.note)
     joint = model.source.training and model.source.gradient == "pytorch"
     converter = (JointConverter if joint else Converter)(model, {})
     if joint:

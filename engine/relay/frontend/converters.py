@@ -55,7 +55,9 @@ class Converter(CoreOperators, TypedConverter):
         self.model, self.origins = model, origins
         self.updates: dict[str, Any] = {}
         # TVM's frontend gives results other debug names, so operators are known by their origins.
-        self._changed = {model.flat.origins[n]: b for n, b in changed_buffers(model).items()}
+        self._changed = {
+            model.flat.origins[n]: b for n, b in changed_buffers(model.flat, model.buffers).items()
+        }
         self._depth = 0
         super().__init__(*args, **kwargs)
 
@@ -105,7 +107,10 @@ class Converter(CoreOperators, TypedConverter):
         self._depth += 1
         for name, node in operators:
             try:
-                super().convert_operators([(name, node)], outputs, [])
+                if node.kind() == "aten::copy_":  # TVM's looks for a slice that was written
+                    outputs[name] = self.copy([outputs[v.debugName()] for v in node.inputs()])
+                else:
+                    super().convert_operators([(name, node)], outputs, [])
                 self.check(node, outputs)
                 if (buffer := self._changed.get(self.origin_of(node))) is not None:
                     self.update(buffer, outputs[name])
@@ -597,12 +602,19 @@ class Converter(CoreOperators, TypedConverter):
 
     def arange(self, inputs: Any, input_types: Any) -> Any:
         """TVM's rounds otherwise where steps are no whole numbers."""
-        numbers = inputs[: max(1, len(inputs) - 4)]
+        numbers = [_known(n) for n in inputs[: max(1, len(inputs) - 4)]]
         if not any(isinstance(n, float) for n in numbers):
             return super().arange(inputs, input_types)
+        if any(isinstance(n, relay.Expr) for n in numbers):
+            self.refuse("The ends of this arange are no constants.", unlike.REWRITE)
         code = inputs[len(numbers)]
         dtype = self.default_dtype if code is None else tvm_frontend._convert_dtype_value(code)
         return relay.const(torch.arange(*numbers, dtype=getattr(torch, dtype)).numpy(), dtype)
+
+    def copy(self, inputs: Any, input_types: Any = ()) -> Any:
+        """Of a whole tensor."""
+        into = self.infer_type(inputs[0])
+        return relay.broadcast_to(relay.cast(inputs[1], into.dtype), into.shape)
 
     def linspace(self, inputs: Any, input_types: Any) -> Any:
         """TVM's adds up steps, and rounds otherwise."""
@@ -744,6 +756,14 @@ def _mean(data: Any, axes: list[int]) -> Any:
     for axis in reversed(axes):
         data = relay.mean(data, [axis], keepdims=True)
     return data
+
+
+def _known(value: Any) -> Any:
+    """A number for what computes one of constants alone; what else it is given as it is."""
+    if not isinstance(value, relay.Expr):
+        return value
+    found, known = tvm_frontend.try_infer_value(value)
+    return found.item() if known else value
 
 
 def _number(factor: Any) -> Any:

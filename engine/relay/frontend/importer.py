@@ -59,7 +59,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
             would be changed; names the operator and its module.
     """
     progress(0.0, "converting operators to Relay")
-    check_in_place(model, follows_copies=True)
+    check_in_place(model.flat, model.buffers, model.note)
     if isinstance(model.module, torch.jit.ScriptModule):
         note_types(model)
     flat = in_known_operators(model, Converter(model, {}, None, "", False, True).knows, "Relay")

@@ -12,7 +12,6 @@ from tvm.topi.utils import get_const_tuple
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.pytorch.flat_trace import Origin
-from relascope.engine.pytorch.in_place import FOLLOWED
 from relascope.engine.pytorch.unlike import REWRITE
 
 _BY_CONDITION = ("where",)  # a condition stays one
@@ -109,7 +108,7 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         source = node.input().node() if node.kind() == "prim::ListUnpack" else node
         kind, where = source.kind(), self.origin_of(source).where
         for value in node.outputs():
-            name, wanted = value.debugName(), _type_of(written(value))
+            name, wanted = value.debugName(), _type_of(value)
             made = outputs.get(name)
             if made is None and wanted and value.uses():
                 message = f"Relay's PyTorch frontend leaves out one of the results of {kind}."
@@ -157,12 +156,3 @@ def _type_of(value: Any) -> TensorType | None:
     if kind.kind() != "TensorType" or kind.sizes() is None or kind.dtype() is None:
         return None
     return TensorType(tuple(kind.sizes()), str(kind.dtype()).removeprefix("torch."))
-
-
-def written(value: Any) -> Any:
-    """The tensor that a value is after an in-place copy into a view of it; TVM makes it whole."""
-    while value.node().kind() == "aten::copy_":
-        value = value.node().inputsAt(0)
-        while value.node().kind() in FOLLOWED:
-            value = value.node().inputsAt(0)
-    return value

@@ -1,0 +1,73 @@
+"""Kernels for operators whose own in TVM are missing or wrong.
+
+TVM's layer norm refuses float64; here it is written out for that dtype. Its slice_scatter reads
+behind the end of what it scatters, and two of them in one kernel have given what stood there.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import tvm
+from tvm import te, topi
+from tvm.relax.transform.legalize_ops import manipulate, nn
+
+
+@functools.cache
+def register() -> None:
+    """Let LegalizeOps find these kernels."""
+    tvm.ir.register_op_attr("relax.nn.layer_norm", "FLegalize", _layer_norm, level=11)
+    tvm.ir.register_op_attr("relax.slice_scatter", "FLegalize", _slice_scatter, level=11)
+
+
+def _layer_norm(builder: Any, call: Any) -> Any:
+    if str(call.args[0].ty.dtype) != "float64":
+        return nn._nn_layer_norm(builder, call)
+    axes = [int(a) for a in call.attrs.axes]
+    return builder.call_te(
+        _normalised, *call.args, axes, float(call.attrs.epsilon), primfunc_name_hint="layer_norm"
+    )
+
+
+def _normalised(
+    data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, axes: list[int], epsilon: float
+) -> te.Tensor:
+    """(data - mean) / sqrt(variance + epsilon) * gamma + beta, over the last axes."""
+    count: Any = 1
+    for axis in axes:
+        count *= data.shape[axis]
+    number = tvm.tirx.const(epsilon, data.dtype)
+    count = count.astype(data.dtype)
+    mean = topi.divide(topi.sum(data, axes, keepdims=True), count)
+    centred = topi.subtract(data, mean)
+    variance = topi.divide(topi.sum(topi.multiply(centred, centred), axes, keepdims=True), count)
+    scaled = topi.divide(centred, topi.sqrt(topi.add(variance, number)))
+    return topi.add(topi.multiply(scaled, gamma), beta)
+
+
+def _slice_scatter(builder: Any, call: Any) -> Any:
+    data, source, *bounds = call.args
+    places = [getattr(b, "value", b) for b in bounds]
+    if not all(str(p).isdecimal() for p in places):
+        return manipulate._slice_scatter(builder, call)
+    axis = int(call.attrs.axis) % len(data.ty.shape.values)
+    return builder.call_te(
+        _scattered, data, source, *map(int, places), axis, primfunc_name_hint="slice_scatter"
+    )
+
+
+def _scattered(
+    data: te.Tensor, source: te.Tensor, begin: int, end: int, step: int, axis: int
+) -> te.Tensor:
+    """`source` at every `step`-th place of `axis` from `begin` to before `end`, else `data`."""
+
+    def element(*place: Any) -> Any:
+        past = place[axis] - begin
+        inside = tvm.tirx.all(past >= 0, place[axis] < end, tvm.tirx.floormod(past, step) == 0)
+        last = source.shape[axis] - 1
+        nearest = tvm.tirx.max(tvm.tirx.min(tvm.tirx.floordiv(past, step), last), 0)
+        taken = source(*place[:axis], nearest, *place[axis + 1 :])
+        return tvm.tirx.Select(inside, taken, data(*place))
+
+    return te.compute(data.shape, element, name="slice_scatter")

@@ -1,0 +1,185 @@
+"""Changes in place of parts of tensors that something else sees, from a file, against PyTorch."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from progress import quiet
+from quick import QUICK
+from relascope.core.errors import EngineError
+from relascope.engine.in_process import LiveProgram, load_engine
+from relascope.engine.protocol.source import source_from_file, with_tensors
+from relascope.engine.pytorch.model import load_model
+
+ROW = torch.tensor([0.5, -1.0, 2.0, 3.0])
+
+
+def two_views(y, table):
+    first, second = y[:, 0], y[:, 1]
+    first[:] = second * 2
+    second[:] = y[:, 2]
+    return y
+
+
+def unbound(y, table):
+    rows = y.unbind(0)
+    y[1].copy_(rows[2] * 3)
+    return y * 1, y[1] + 1
+
+
+def view_of_a_view(y, table):
+    rows = y[1:3]
+    column = rows[:, 2]
+    y[1] = 7.0
+    rows[1].mul_(2)
+    return column * 3, y
+
+
+def listed(y, table):
+    rows = [y[0], y[1]]
+    y[0] = 5.0
+    return torch.stack(rows)
+
+
+def overlapping(y, table):
+    y[:, 1:4] += y[:, 2:5].clone()
+    return y
+
+
+def turned(y, table):
+    z = y.view(2, 2, 6).permute(2, 0, 1)
+    z[3] = 1.0
+    z.select(1, 0).exp_()
+    return z * 1, y
+
+
+def narrowed(y, table):
+    y.narrow(1, 2, 3).sigmoid_()
+    return y + y[:1]
+
+
+def integers(y, table):
+    z = (y * 3).long()
+    z[1:] = y[1:] * 2
+    z[0] //= 2
+    return z.float() + y
+
+
+def of_bools(y, table):
+    y[1].gt_(0.0)
+    return y * 2
+
+
+def part_of_a_buffer(y, table):
+    table[1] = y[0].detach()
+    return table * y
+
+
+def whole_buffer_then_a_part(y, table):
+    table.mul_(0.5)
+    table[:, 0].zero_()
+    return table + y
+
+
+def through_view(y, table):
+    y.view(-1).add_(0.5)
+    return y * 2
+
+
+def through_transposed(y, table):
+    y.t().mul_(ROW)
+    return y + y[0]
+
+
+def diagonal(y, table):
+    y.diagonal().fill_(3.0)
+    return y * y
+
+
+def squeezed(y, table):
+    y[None].squeeze(0)[2].sub_(1)
+    return y * 1
+
+
+WRITES = [
+    two_views,
+    unbound,
+    view_of_a_view,
+    listed,
+    overlapping,
+    turned,
+    narrowed,
+    integers,
+    of_bools,
+    part_of_a_buffer,
+    whole_buffer_then_a_part,
+    through_view,
+    through_transposed,
+    diagonal,
+    squeezed,
+]
+
+
+class Written(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.register_buffer("table", torch.arange(24.0).reshape(4, 6))
+
+    def forward(self, x):
+        return self.function(x * 1.5, self.table)
+
+
+def through_what_may_be_a_copy(y, table):
+    y.flatten()[3:] = 0
+    return y * 1
+
+
+def opened(ir, module, x, path):
+    """A program from a file that the module is written to."""
+    saved, own = path.with_suffix(".inputs.pt"), copy.deepcopy(module)
+    torch.save([x], saved)
+    if path.suffix == ".pt2":
+        torch.export.save(torch.export.export(own, (x,)), path)
+    else:
+        torch.jit.trace(own, x, check_trace=False).save(path)
+    model = load_model(with_tensors(source_from_file(path, training=True), [saved]), quiet)
+    return model, LiveProgram(load_engine(ir), model, ("min_cut", None), QUICK)
+
+
+def refused_where_a_copy_is_possible(ir, folder):
+    """A file does not say whether memory lets `flatten` be a view; a program does."""
+    module, x = Written(through_what_may_be_a_copy), torch.randn(4, 6)
+    with pytest.raises(EngineError, match="aten::fill_ changes a tensor in place"):
+        opened(ir, module, x, folder / "written.pt")
+    as_in_pytorch(ir, through_what_may_be_a_copy, ".pt2", folder)
+
+
+def as_in_pytorch(ir, function, ending, folder):
+    """Outputs, the buffer's new value and the gradient of a program opened from a file."""
+    torch.manual_seed(0)
+    module, x = Written(function), torch.randn(4, 6)
+    model, live = opened(ir, module, x, folder / f"written{ending}")
+    if model.buffers:  # which tracing has changed already
+        module.table = model.buffers["table"].clone()
+    plain = copy.deepcopy(module)
+    expected = module(x.clone().requires_grad_())
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    values = {model.input_names[0]: x, **model.parameters, **model.buffers}
+    outputs = live.forward(values)
+    updated = "buffer" in function.__name__
+    assert len(outputs) == len(expected) + updated
+    for ours, theirs in zip(outputs, (*expected, *[module.table] * updated), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    live.joint()
+    halves = live.step([model.input_names[0]])
+    _, captures = halves.forward(values)
+    grads = dict(zip(halves.grad_outs, model.grad_outs(), strict=True))
+    (ours,) = halves.backward({**values, **captures, **grads}).values()
+    y = x.clone().requires_grad_()
+    results = plain(y)
+    results = results if isinstance(results, tuple) else (results,)
+    (theirs,) = torch.autograd.grad(results, y, model.grad_outs())
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
