@@ -54,7 +54,9 @@ _INPUTS: dict[str, Callable[[], torch.Tensor]] = {
     "bbox": lambda: torch.randint(0, 30, (2, _TOKENS, 4)).sort(-1).values,
     "inputs": lambda: torch.randn(1, 9, 12),
 }
-_RENAMED = {"spectrogram": "input_values"}
+_INPUTS["images"] = lambda: torch.randn(2, 3, _SIDE, _SIDE)
+"""Two: of one, PyTorch 2.13 takes another gradient of a batch norm whose result is transposed."""
+_RENAMED = {"spectrogram": "input_values", "images": "pixel_values"}
 
 _TABLE = """
 Options:
@@ -174,7 +176,7 @@ Vision:
       depth_coefficient=0.2 hidden_dim=320
   segformer SegformerModel pixel_values $heads
   poolformer PoolFormerModel pixel_values $levels
-  levit LevitModel pixel_values $heads image_size=64 hidden_sizes=[16,16,32]
+  levit LevitModel images $heads image_size=64 hidden_sizes=[16,16,32]
       num_attention_heads=[2,2,2] depths=[1,1,1] key_dim=[8,8,8]
       down_ops=[['Subsample',8,2,4,2,2],['Subsample',8,2,4,2,2]]
   cvt CvtModel pixel_values embed_dim=[8,16,16] num_heads=[1,2,2] depth=[1,1,1]
@@ -427,5 +429,5 @@ def architecture(name: str) -> tuple[nn.Module, Tensors]:
     whole = of(config)
     given = [_INPUTS[n]() for n in names]
     if isinstance(side := options.get("image_size"), int):
-        given = [torch.randn(1, 3, side, side)]
+        given = [torch.randn(len(given[0]), 3, side, side)]
     return _Positional(whole, tuple(_RENAMED.get(n, n) for n in names)).eval(), tuple(given)

@@ -53,6 +53,9 @@ _STEPS = 8
 _DEAR = frozenset(("exp", "erf", "tanh", "sigmoid", "log", "pow", "sin", "cos", "rsqrt"))
 """What is not to be computed once for each of several readers."""
 
+_LONG = 300
+"""Expressions from which a step is long: each that reads another twice would double them."""
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -91,16 +94,20 @@ class Dialect:
         """The buffer of a region that is read."""
         return getattr(region, self.region)
 
-    def called(self, statement: Any) -> frozenset[str]:
-        """Names of the intrinsics that a statement calls, without their dialect's prefix."""
+    def called(self, statement: Any) -> tuple[frozenset[str], int]:
+        """Names of the intrinsics that a statement calls, without their dialect's prefix, and how
+        many expressions it has."""
         found: set[str] = set()
+        count = 0
 
         def visit(node: Any) -> None:
+            nonlocal count
+            count += 1
             if isinstance(node, self.call) and isinstance(node.op, self.tvm.ir.Op):
                 found.add(str(node.op.name).partition(".")[2])
 
         self.walk(statement, visit)
-        return frozenset(found)
+        return frozenset(found), count
 
 
 def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None:
@@ -199,7 +206,8 @@ class _Kernel:
             made = self.sch.get(block)
             if str(made.name_hint) in outputs or self._is_reduction(block):
                 continue
-            if self.tvm.called(made.body) & _DEAR and self._repeated(block):
+            called, size = self.tvm.called(made.body)
+            if (called & _DEAR or size > _LONG) and self._repeated(block):
                 continue
             try:
                 self.sch.compute_inline(block)
