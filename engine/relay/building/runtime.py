@@ -41,6 +41,7 @@ from relascope.engine.protocol import target_text
 from relascope.engine.relay.building import apply_records
 from relascope.engine.relay.building.bounded_fusion import bounded
 from relascope.engine.relay.building.targets import LIBRARIES, parse, processor
+from relascope.engine.relay.building.variances import written_out
 from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.engine.relay.kernels import (
     blas,
@@ -258,7 +259,7 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
         program = absorb_transposes(program)
     else:
         program = transposed_convolution.without_dilation(program)
-    return bounded(program).main
+    return bounded(written_out(program)).main
 
 
 def _alone(program: RelayProgram, function: Any) -> Any:

@@ -1,0 +1,38 @@
+"""Variances beside convolutions, written so that another memory layout leaves them right.
+
+TVM's AlterOpLayout gives both arguments of `variance` the layout of the first; the mean, of which
+an axis has one place, is not that, and what a layer norm behind a convolution divides by is wrong
+(0.3 % in a ConvNeXt of transformers).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm import relay
+
+from relascope.passes.relay.builtin import applied
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite
+
+
+def written_out(program: RelayProgram) -> RelayProgram:
+    """A program whose variances are means of squares, where it has convolutions, too."""
+    if not any(op_name(e).startswith("nn.conv") for e in post_order(program.main.body)):
+        return program
+    program = applied(program, relay.transform.SimplifyInference())
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) != "variance":
+            return None
+        apart = relay.subtract(*args)
+        squares, attrs = relay.multiply(apart, apart), call.attrs
+        found = relay.mean(squares, attrs.axis, attrs.keepdims, attrs.exclude)
+        if not attrs.unbiased:
+            return found
+        whole, kept = (math.prod(map(int, e.checked_type.shape)) for e in (call.args[0], call))
+        share = whole / (whole - kept)  # n / (n - 1)
+        return relay.multiply(found, relay.const(share, call.checked_type.dtype))
+
+    return rewrite(program, visit)
