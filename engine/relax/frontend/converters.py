@@ -198,6 +198,7 @@ class Converter(ExportedProgramImporter):
             self.put: "index_put.default",
             self.backwards: "arange.start_step",
             self.permuted: "permute.default",
+            self.of_one: "cat.default",
             self.by_zero: "div.Tensor mul.Tensor",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
             self.scaled: "add.Tensor add.Scalar sub.Tensor sub.Scalar",
@@ -368,6 +369,18 @@ class Converter(ExportedProgramImporter):
         if mode is not None:
             self.refuse(node, "A truncating division of integers cannot be imported.")
         return self.op.divide(left, right)
+
+    def of_one(self, theirs: Convert) -> Convert:
+        """TVM's gradient of a concatenation takes no single tensor."""
+
+        def convert(node: Node) -> Any:
+            parts: Any = node.args[0]
+            if len(parts) != 1:
+                return theirs(node)
+            _ = node.args[1:]  # whatever the axis
+            return self.env[parts[0]]
+
+        return convert
 
     def permuted(self, theirs: Convert) -> Convert:
         """TVM has no gradient where there are no axes."""

@@ -142,6 +142,7 @@ GROUPS = {
         "permute": (lambda x: x.permute(2, 0, 1).tanh(), (draw(2, 3, 4),)),
         "expand": (lambda x, w: w.expand(2, 3, 4) * x, (draw(2, 3, 4), (3, 1))),
         "stack": (lambda x, w: torch.stack([x, w * x, x], -1).tanh(), (draw(2, 3), (2, 3))),
+        "cat of one": (lambda x: torch.cat([x], 1).tanh(), (draw(2, 3),)),
         "stack of one": (lambda x: torch.stack([x], 1).tanh(), (draw(2, 3),)),
         "cat": (lambda x, w: torch.cat([x, w, x], 1).tanh(), (draw(2, 3), (2, 2))),
         "split": (
