@@ -50,6 +50,10 @@ _HINT = "Make the file with torch.jit.trace, and let no branch depend on a tenso
 _NUMBERS = ["Int", "Float", "Bool", "IntImplicit", "FloatImplicit", "ScalarImplicit", "item"]
 
 
+_SIZES = 8
+"""As many integers at most are taken for sizes."""
+
+
 @dataclass(frozen=True)
 class FxTrace:
     """What a trace became.
@@ -230,10 +234,12 @@ class _Writer:
         return getattr(pure, overload if overload in same else same[0])
 
     def is_small(self, args: list[Any]) -> bool:
-        """Whether this computes a shape: of single numbers that are known, and of nothing else."""
+        """Whether this computes a shape: of a few numbers that are known, and of nothing else."""
         tensors = [a for a in _flat(args) if isinstance(a, torch.Tensor | Node)]
         return bool(tensors) and all(
-            isinstance(t, torch.Tensor) and t.numel() == 1 and t.dim() == 0 for t in tensors
+            isinstance(t, torch.Tensor)
+            and (not t.dim() or (t.numel() <= _SIZES and not t.is_floating_point()))
+            for t in tensors
         )
 
     def call(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:

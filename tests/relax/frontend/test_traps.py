@@ -273,3 +273,7 @@ def test_a_shape_that_depends_on_values_is_refused_by_name():
     with pytest.raises(EngineError, match="depends on values") as caught:
         imported(nn.Sequential(Function(torch.nonzero)), draw(3))
     assert "nonzero" in caught.value.where
+
+
+def test_the_smallest_of_several_known_numbers_is_a_size():
+    check(Function(lambda x: x[..., : int(torch.tensor([7, 3]).min())] * 2), draw(2, 5))
