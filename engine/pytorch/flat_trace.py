@@ -24,11 +24,16 @@ _TRACE_HINT = "Make the file with torch.jit.trace, which records what runs and n
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an operator of the trace stands: its module's path, its name, its place in time."""
+    """Where an operator of the trace stands: its module's path, its name, its place in time.
+
+    Args:
+        further: it is one of several that stand for an operator, and not the first.
+    """
 
     scope: str
     operator: str
     ordinal: int
+    further: bool = False
 
     @property
     def where(self) -> str:
@@ -46,14 +51,12 @@ class FlatTrace:
         input_names: of the model's own inputs.
         tensors: parameters and buffers that the graph reads, by name, in the graph's order.
         origins: by the debug name of any of its results, where each operator comes from.
-        changed: inputs and parameters that are written, each with where.
     """
 
     graph: Any
     input_names: tuple[str, ...]
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
-    changed: list[tuple[str, str]] = field(default_factory=list)
 
     @cached_property
     def function(self) -> Callable[..., Any]:

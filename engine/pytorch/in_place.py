@@ -8,9 +8,10 @@ what is read later is taken from there anew, as torch.func.functionalize does.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -66,23 +67,54 @@ def seen_elsewhere(flat: FlatTrace) -> Iterator[tuple[str, str, str, str]]:
         argument, or "".
     """
     graph, arguments = _with_copied_inputs(flat)
-    nodes = list(graph.nodes())
+    nodes = [*graph.nodes(), graph.return_node()]
     aliases = graph.alias_db()
+    groups = _Groups(nodes, aliases)
     order = {v.debugName(): i for i, n in enumerate(nodes) for v in n.outputs()}
     own = {a.debugName(): a.node().inputsAt(0).debugName() for a in arguments.values()}
+    given, reads = defaultdict(list), defaultdict(list)
+    for name, argument in arguments.items():
+        given[groups.of(argument)].append((name, argument))
+    for index, node in enumerate(nodes):
+        for value in filter(_is_tensor, node.inputs()):
+            reads[groups.of(value)].append((index, node.kind(), value))
     for index, node in enumerate(nodes):
         if not changes_in_place(node.kind()):
             continue
         name, target = node.output().debugName(), node.inputsAt(0)
-        into = (n for n, a in arguments.items() if aliases.may_contain_alias(a, target))
+        group = groups.of(target)
+        into = (n for n, a in given[group] if aliases.may_contain_alias(a, target))
         if changed := next(into, ""):
             yield name, "", "", changed
-        for later in (*nodes[index + 1 :], graph.return_node()):
-            for value in later.inputs():
-                before = _is_tensor(value) and order.get(value.debugName(), -1) < index
-                if before and aliases.may_contain_alias(value, target):
-                    read = own.get(value.debugName(), value.debugName())
-                    yield name, read, later.kind(), changed
+        for later, reader, value in reads[group]:
+            before = order.get(value.debugName(), -1) < index < later
+            if before and aliases.may_contain_alias(value, target):
+                yield name, own.get(value.debugName(), value.debugName()), reader, changed
+
+
+class _Groups:
+    """Tensors that may share storage, directly or by others: an operator's results may with its
+    arguments alone, so only those pairs are asked for, and not all there are."""
+
+    def __init__(self, nodes: Sequence[Any], aliases: Any) -> None:
+        self._found: dict[str, str] = {}
+        for node in nodes:
+            for made, read in product(node.outputs(), node.inputs()):
+                if _may_share(made) and _may_share(read) and aliases.may_contain_alias(made, read):
+                    self._found[self.of(made)] = self.of(read)
+
+    def of(self, value: Any) -> str:
+        """The group's name."""
+        name = path = value.debugName()
+        while (further := self._found.get(name, name)) != name:
+            name = further
+        while path != name:  # for the next who asks
+            self._found[path], path = name, self._found[path]
+        return str(name)
+
+
+def _may_share(value: Any) -> bool:
+    return value.type().kind() in ("TensorType", "ListType", "TupleType")
 
 
 def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
@@ -152,14 +184,18 @@ def changed_buffers(flat: FlatTrace, buffers: Collection[str]) -> dict[str, str]
     return found
 
 
-def without_writes(flat: FlatTrace, buffers: Collection[str]) -> None:
+def without_writes(flat: FlatTrace, buffers: Collection[str]) -> list[str]:
     """Write a trace's changes in place as pure operators, where something else sees the storage.
 
     A trace with one that cannot be written so stays as it is. A buffer of which a part is written
     is changed as a whole, at the end.
+
+    Returns:
+        Sentences for people, of the inputs and parameters that are changed.
     """
     if any(changes_in_place(n.kind()) for n in flat.graph.nodes()):
-        _Rewriter(flat, buffers).run()
+        return _Rewriter(flat, buffers).run()
+    return []
 
 
 class _Rewriter:
@@ -172,6 +208,7 @@ class _Rewriter:
         at: by debug name, the count of writes into the root that `now` knows.
         writes: by a root's debug name, how many writes into it were passed.
         first: by a root's debug name, where the first write into it comes from.
+        roots: by a view's debug name, its root, where that was asked.
     """
 
     def __init__(self, flat: FlatTrace, buffers: Collection[str]) -> None:
@@ -187,13 +224,15 @@ class _Rewriter:
         self.writes: Counter[str] = Counter()
         self.first: dict[str, Origin] = {}
         self.ordinal = 1 + max((o.ordinal for o in flat.origins.values()), default=0)
+        self.roots: dict[str, str | None] = {}
 
-    def run(self) -> None:
+    def run(self) -> list[str]:
+        """Rewrite the trace, or leave it; what is to be said."""
         wanted = self.wanted()
         into = {n: n.inputsAt(0).debugName() for n in self.nodes if changes_in_place(n.kind())}
         ways = {n: t for n, t in into.items() if self.root(t) in wanted}
         if not all(_pure(n.kind()) and self.is_writable(t) for n, t in ways.items()):
-            return
+            return []
         for node in (*self.nodes, self.graph.return_node()):
             self.refresh(node)
             if node in ways:
@@ -203,6 +242,7 @@ class _Rewriter:
                     self.at.setdefault(value.debugName(), self.writes[root])
         for node in reversed(ways):
             node.destroy()
+        said = []
         for root in self.writes:
             owner = self.arguments.get(root)
             if owner in self.buffers:
@@ -211,7 +251,8 @@ class _Rewriter:
                 given = [self.values[root], self.now[root], waits]
                 self.add("aten::copy_", given, None, end, self.first[root])
             elif owner is not None:
-                self.flat.changed.append((str(owner), self.first[root].where))
+                said.append(LEFT.format(name=owner, where=self.first[root].where))
+        return said
 
     def wanted(self) -> set[str]:
         """The roots of what is written and seen elsewhere; none where that is not understood."""
@@ -229,12 +270,13 @@ class _Rewriter:
 
     def root(self, name: str) -> str | None:
         """What a tensor is a view of; None where that is not known."""
-        while name in self.steps:
-            _, parent = self.steps[name]
-            if parent is None:
-                return None
-            name = parent
-        return name
+        path, found = [], name or None
+        while found is not None and found in self.steps and found not in self.roots:
+            path.append(found)
+            found = self.steps[found][1]
+        found = found and self.roots.get(found, found)
+        self.roots.update(dict.fromkeys(path, found))
+        return found
 
     def is_writable(self, name: str) -> bool:
         while name in self.steps:
@@ -270,9 +312,11 @@ class _Rewriter:
         node, parent = self.steps[name]
         source = self.read(self.values[parent], before)
         if node.kind() in _VIEWS:
-            source = self.add(node.kind(), [source, *list(node.inputs())[1:]], value, before)
+            given = [source, *list(node.inputs())[1:]]
+            source = self.add(node.kind(), given, value, before, self.flat.origin(node))
         elif node.kind() == "aten::unbind":
-            source = self.add("aten::select", self.selected(source, node, value), value, before)
+            given, origin = self.selected(source, node, value), self.flat.origin(node)
+            source = self.add("aten::select", given, value, before, origin)
         self.now[name], self.at[name] = source, self.writes[self.root(name) or ""]
         return source
 
@@ -291,7 +335,10 @@ class _Rewriter:
             name = str(parent)
         root = name
         self.first.setdefault(root, self.flat.origin(node))
+        ordinal = self.ordinal
         made = self.changed(node)
+        first = f"n{ordinal}_0"  # it stands for the change, and the others are further ones
+        self.flat.origins[first] = replace(self.flat.origins[first], further=False)
         self.writes[root] += 1
         path.insert(0, (node.output().debugName(), node, self.values[target]))
         for name, step, whole in path:
@@ -353,15 +400,19 @@ class _Rewriter:
     def add(
         self, kind: str, inputs: list[Any], like: Any, before: Any, origin: Origin | None = None
     ) -> Any:
-        """A new node's result, of the type of `like` where that is known."""
+        """A new node's result, of the type of `like` where that is known.
+
+        Args:
+            origin: where it comes from, if not from what `before` does.
+        """
         node = self.graph.create(kind, inputs, 1)
         node.insertBefore(before)
         made = node.output()
         if like is not None:
             made.setType(like.type())
-        origin = replace(origin or self.flat.origin(before), ordinal=self.ordinal)
+        origin = origin or self.flat.origin(before)
         made.setDebugName(f"n{self.ordinal}_0")
-        self.flat.origins[made.debugName()] = origin
+        self.flat.origins[made.debugName()] = replace(origin, ordinal=self.ordinal, further=True)
         self.ordinal += 1
         return made
 

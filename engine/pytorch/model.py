@@ -31,7 +31,7 @@ from relascope.engine.protocol.source import CODE, ModelSource, by_name, file_di
 from relascope.engine.pytorch import named
 from relascope.engine.pytorch.exported_program import Exported, reader
 from relascope.engine.pytorch.flat_trace import FlatTrace, TraceCall, flatten
-from relascope.engine.pytorch.in_place import LEFT, without_writes
+from relascope.engine.pytorch.in_place import without_writes
 from relascope.engine.pytorch.inputs import (
     Input,
     assigned,
@@ -460,8 +460,7 @@ def model_from_module(
     if drawn is not None:
         _check_draws(flat, source, drawn)
     names = _apart(names, flat)
-    without_writes(flat, [n for n, _ in module.named_buffers()])
-    said += [LEFT.format(name=name, where=where) for name, where in flat.changed]
+    said += without_writes(flat, [n for n, _ in module.named_buffers()])
     model = Model(
         source=replace(source, inputs=_types(names, inputs)),
         module=module,
@@ -548,15 +547,17 @@ def _check_elements(flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: An
 
     What adds nothing to a concatenation is left out of it.
     """
+    left_out = False
     for node in flat.graph.nodes():
         if node.kind() == "aten::cat" and node.inputsAt(0).node().kind() == "prim::ListConstruct":
             parts = node.inputsAt(0).node()
             empty = [i for i, v in enumerate(parts.inputs()) if 0 in (v.type().sizes() or ())]
-            for index in reversed(empty if len(empty) < parts.inputsSize() else []):
-                parts.removeInput(index)
-            if empty and parts.inputsSize() == 1 and _same_dtype(parts.input(), node.output()):
-                node.output().replaceAllUsesWith(parts.input())
-    torch._C._jit_pass_dce(flat.graph)
+            if 0 < len(empty) < parts.inputsSize():
+                for index in reversed(empty):
+                    parts.removeInput(index)
+                left_out = True
+    if left_out:
+        torch._C._jit_pass_dce(flat.graph)
     message = "A tensor without elements (a dimension of 0) cannot be imported."
     for node in flat.graph.nodes():
         kinds = [v.type() for v in (*node.inputs(), *node.outputs())]
@@ -564,11 +565,6 @@ def _check_elements(flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: An
             raise EngineError("operator", message, flat.origin(node).where)
     if not all(t.numel() for t in (*inputs, *outputs)):
         raise EngineError("operator", message, "forward()")
-
-
-def _same_dtype(value: Any, other: Any) -> bool:
-    dtype = value.type().dtype()
-    return dtype is not None and dtype == other.type().dtype()
 
 
 def _gradient_unlike(flat: FlatTrace) -> EngineError | None:

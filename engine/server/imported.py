@@ -61,7 +61,8 @@ def changes(
         ids = tuple(dict.fromkeys(i for _, own in members for i in own))
         became = Counter(graph.by_id[i].title for i in ids if kind == "changed")
         where = tuple(dict.fromkeys(o.scope for o, _ in members))[:_MOST]
-        about = len(members), ids, where, dict(became.most_common())
+        count = sum(not o.further for o, _ in members)
+        about = count, ids, where, dict(became.most_common())
         found.append(ImportChange(kind, what, operator, *about))
     named = {n.name: n.id for n in graph if n.name}
     results = graph.outputs[program.outputs - len(program.updates) : program.outputs]

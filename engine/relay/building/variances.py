@@ -16,10 +16,13 @@ from relascope.passes.relay.builtin import applied
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite
 
+_OF_VARIANCES = {"variance", "nn.layer_norm", "nn.group_norm", "nn.instance_norm"}
+
 
 def written_out(program: RelayProgram) -> RelayProgram:
     """A program whose variances are means of squares, where it has convolutions, too."""
-    if not any(op_name(e).startswith("nn.conv") for e in post_order(program.main.body)):
+    names = {op_name(e) for e in post_order(program.main.body)}
+    if not names & _OF_VARIANCES or not any(n.startswith("nn.conv") for n in names):
         return program
     program = applied(program, relay.transform.SimplifyInference())
 
