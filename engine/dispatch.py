@@ -32,7 +32,8 @@ from torch.utils import _pytree as pytree
 from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
-from relascope.engine.measure.compare import comparison, gradient_floor, scale_of
+from relascope.engine.measure.compare import comparison, gradient_floor
+from relascope.engine.measure.difference import scale_of
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.effects import Effects

@@ -15,8 +15,9 @@ from relascope.engine.building.executables import Executable, Tensors
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.measure import timing
+from relascope.engine.measure.difference import Difference, scale_of
 from relascope.engine.measure.memory import torch_peak, waiting
-from relascope.engine.protocol.accuracy import Comparison, Spread
+from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.engine.pytorch.baselines.compile import CannotCompile, compiled, error_of, first_run
@@ -112,13 +113,6 @@ def gradient_floor(scales: Iterable[float]) -> float:
     return max(scales, default=0.0) * 1e-3
 
 
-def scale_of(tensor: torch.Tensor) -> float:
-    """The largest finite magnitude."""
-    numbers = tensor if tensor.is_floating_point() else tensor.to(torch.float64)
-    finite = numbers.abs().nan_to_num(nan=0.0, posinf=0.0)
-    return float(finite.max()) if tensor.numel() else 0.0
-
-
 def comparison(
     name: str,
     ours: torch.Tensor,
@@ -143,16 +137,11 @@ def comparison(
         raise EngineError("engine", message, name, "Report this; it is a fault of ours.")
     if not theirs.numel():
         return Comparison(name, 0.0, 0.0, 0.0, dtype)
-    a, b = ours.to(theirs.device, torch.float64), theirs.to(torch.float64)
-    # NaN compares as an infinite error, unless PyTorch has it in the same place.
-    difference = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
-    difference = difference.nan_to_num(nan=float("inf"))
-    worst, unit = float(difference.max()), against or 1.0
+    unit, apart = against or 1.0, Difference(ours, theirs)
     if not spread:
+        worst = apart.worst()
         return Comparison(name, worst, worst / unit, scale, dtype)
-    mean, median = float(difference.mean()), float(difference.flatten().median())
-    odd = int((a.isnan() & ~b.isnan()).sum()), int((a.isinf() & ~b.isinf()).sum())
-    found = Spread(mean, mean / unit, median, median / unit, *odd)
+    worst, found = apart.spread(unit)
     return Comparison(name, worst, worst / unit, scale, dtype, found)
 
 

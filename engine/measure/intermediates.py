@@ -28,7 +28,8 @@ import torch
 from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Function
-from relascope.engine.measure.compare import Built, comparison, gradient_floor, scale_of
+from relascope.engine.measure.compare import Built, comparison, gradient_floor
+from relascope.engine.measure.difference import scale_of
 from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
 from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.model import Model

@@ -2,9 +2,11 @@
 
 import math
 
+import pytest
 import torch
 
 from relascope.engine.measure.compare import comparison
+from relascope.engine.measure.difference import scale_of
 
 
 def of(ours, theirs, scale=4.0):
@@ -27,3 +29,35 @@ def test_what_is_no_number_here_alone_is_counted():
     assert (found.spread.nans, found.spread.infinities) == (1, 1)
     assert found.spread.mean_abs == inf
     assert found.spread.median_abs == 0.0
+
+
+@pytest.mark.parametrize("odd", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_large_tensor_has_the_same_figures_as_at_once(dtype, odd):
+    draw = torch.Generator().manual_seed(0)
+    theirs = torch.randn(3_000_001, generator=draw, dtype=dtype)
+    ours = theirs + torch.rand(3_000_001, generator=draw, dtype=dtype) ** 8
+    if odd:
+        ours[2_500_000:] = math.nan
+    found = comparison("t", ours, theirs, scale_of(theirs), 2.0)
+    apart = (ours.double() - theirs.double()).abs().nan_to_num(nan=math.inf)
+    assert found.max_abs == float(apart.max()) == 2 * found.max_rel
+    assert found.spread.median_abs == float(apart.median())
+    assert found.spread.mean_abs == pytest.approx(float(apart.mean()))
+    assert found.spread.nans == (500_001 if odd else 0)
+    assert found.scale == float(theirs.abs().max())
+
+
+def test_a_median_that_a_sample_does_not_show_is_found_all_the_same():
+    apart = torch.zeros(1 << 21)
+    step = apart.numel() // (1 << 14) | 1
+    apart[::step] = 5.0  # all that is sampled
+    spread = comparison("t", apart, torch.zeros_like(apart), 1.0, 1.0).spread
+    assert spread.median_abs == 0.0
+
+
+def test_a_scale_is_the_largest_finite_magnitude():
+    assert scale_of(torch.tensor([1.0, -3.0])) == 3.0
+    assert scale_of(torch.tensor([math.nan, 2.0, -math.inf])) == 2.0
+    assert scale_of(torch.tensor([True, False])) == 1.0
+    assert scale_of(torch.zeros(0)) == 0.0
