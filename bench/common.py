@@ -87,8 +87,10 @@ def measured(
 
 
 def machine(**more: Any) -> Row:
-    """What is measured on."""
+    """What is measured on, and with which kernels of OpenBLAS where the environment names some."""
     found = {"processor": processor(), "cores": os.cpu_count(), **more}
+    if core := os.environ.get("OPENBLAS_CORETYPE"):
+        found["openblas"] = core
     names = ("torch", "apache-tvm", "bitblas")
     return {**found, "python": platform.python_version(), **{n: version(n) for n in names}}
 

@@ -13,9 +13,9 @@ number of rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,13 +26,14 @@ ROWS = "packed_rows"
 """Name of the stage that puts the rows of the left operand into tiles."""
 
 DOTS = "row_products"
-"""Name of the stage that multiplies rows with rows, `LANES` sums of each pair at a time."""
+"""Name of the stage that multiplies rows with rows, a vector of sums of each pair at a time."""
 
 OUTER = "outer_products"
 """Name of the stage that sums a few outer products: the gradient of a weight, from few rows."""
 
 TILE_ROWS, TILE_COLUMNS = "relascope.tile_rows", "relascope.tile_columns"
-"""Annotations of these stages: the size of a tile."""
+TILE_LANES = "relascope.tile_lanes"
+"""Annotations of these stages: the size of a tile, and of the vectors that its rows consist of."""
 
 AHEAD = "relascope.ahead"
 """Annotation of a loop over a weight that may ask memory for what comes next: the stage's name."""
@@ -46,9 +47,28 @@ DTYPE = "float32"
 LANES = 8
 """float32 numbers in a vector register of 32 bytes."""
 
-_TILES = {(4, 3): 1.0, (5, 2): 1.0, (6, 2): 1.04, (3, 3): 1.1, (2, 3): 1.4, (4, 2): 1.2}
-"""Rows and vectors of tiles whose sums, with what they are summed from, fit into 16 registers; and
-what an element of the result costs, over the best. Fewer sums than 8 wait for each other."""
+
+@dataclass(frozen=True)
+class Registers:
+    """The vector registers of a processor: how many LLVM makes good use of, and how wide they are.
+
+    Args:
+        lanes: float32 numbers in each.
+    """
+
+    count: int
+    lanes: int = LANES
+
+
+AVX2, AVX512 = Registers(16), Registers(32, 2 * LANES)
+
+_TILES = {
+    LANES: {(4, 3): 1.0, (5, 2): 1.0, (6, 2): 1.04, (3, 3): 1.1, (2, 3): 1.4, (4, 2): 1.2},
+    2 * LANES: {(4, 3): 1.0, (7, 2): 1.0, (6, 2): 1.06, (3, 4): 1.07, (5, 2): 1.13, (14, 1): 1.14},
+}
+"""By the lanes of a register, rows and vectors of tiles whose sums, with what they are summed from,
+fit into so many; and what an element of the result costs, over the best. Fewer sums than 8 wait for
+each other, and more than 14 are no faster."""
 
 
 _FEW = 160
@@ -58,7 +78,12 @@ _FEW = 160
 _VERY_FEW = 48
 """Rows up to which a weight that is not packed is best read as it lies."""
 
-_ROW_TILES = ((3, 3), (5, 2))
+_ROW_TILES = {
+    LANES: {(3, 3): 1.0, (5, 2): 1.5},
+    2 * LANES: {(7, 2): 1.0, (4, 3): 1.04, (3, 3): 1.1, (5, 2): 1.2},
+}
+"""The same of rows with rows of a weight."""
+
 ROW_BLOCK = 4
 """Tiles of a weight's rows that are used for all rows of the left operand before the next."""
 
@@ -66,17 +91,26 @@ _STRIPS = (128, 96, 64)
 """Rows of a weight that are read side by side: more, and the processor looks up where each is."""
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A part of the result that is summed up in registers: `rows` by `columns`."""
+class Tile(NamedTuple):
+    """A part of the result that is summed up in registers: `rows` by `columns`.
+
+    Args:
+        lanes: float32 numbers in a register.
+    """
 
     rows: int
     columns: int
+    lanes: int = LANES
 
     @property
     def notes(self) -> dict[str, int]:
         """The annotations that say so."""
-        return {TILE_ROWS: self.rows, TILE_COLUMNS: self.columns}
+        return {TILE_ROWS: self.rows, TILE_COLUMNS: self.columns, TILE_LANES: self.lanes}
+
+    @staticmethod
+    def noted(notes: Mapping[str, Any]) -> Tile:
+        """The tile that a stage's annotations tell of."""
+        return Tile(*(int(notes[name]) for name in (TILE_ROWS, TILE_COLUMNS, TILE_LANES)))
 
     def within(self, outer: Sequence[int]) -> bool:
         """Whether no tile goes over an edge of axes that the rows are laid out in, but the last."""
@@ -84,26 +118,37 @@ class Tile:
         return not more or last % self.rows == 0
 
 
-def tile(rows: int, columns: int, registers: int = 16) -> Tile | None:
+def tile(rows: int, columns: int, registers: Registers = AVX2) -> Tile | None:
     """The tile for a product of that many rows and columns; None where a library serves it better.
 
     Rows that are no whole tiles are filled up with zeros, columns must be whole panels.
 
     Args:
-        registers: that LLVM makes good use of. Version 10 keeps sums in memory with tiles that
-            take more than 13 of 16, and smaller ones are worth it for few rows only.
+        registers: of the processor. LLVM 10 keeps sums in memory with tiles that take more than 13
+            of 16, and smaller ones are worth it for few rows only.
     """
-    if rows < 2 or (registers < 16 and rows > _FEW):
+    if rows < 2 or (registers.count < 16 and rows > _FEW):
         return None
-    costs = {
-        (high, wide): cost * -(-rows // high) * high / rows
-        for (high, wide), cost in _TILES.items()
-        if columns % (wide * LANES) == 0 and (high + 1) * wide < registers
-    }
-    if not costs:
-        return None
-    high, wide = min(costs, key=lambda t: costs[t])
-    return Tile(high, wide * LANES)
+    for lanes in _lanes(registers):
+        costs = {
+            (high, wide): cost * _filled(rows, high)
+            for (high, wide), cost in _TILES[lanes].items()
+            if columns % (wide * lanes) == 0 and (high + 1) * wide < registers.count
+        }
+        if costs:
+            high, wide = min(costs, key=lambda t: costs[t])
+            return Tile(high, wide * lanes, lanes)
+    return None
+
+
+def _lanes(registers: Registers) -> tuple[int, ...]:
+    """Of the vectors of tiles, the best first: half a register where no tile has whole ones."""
+    return tuple(dict.fromkeys((registers.lanes, LANES)))
+
+
+def _filled(rows: int, high: int) -> float:
+    """Rows of whole tiles, over those that there are."""
+    return -(-rows // high) * high / rows
 
 
 def strip(rows: int, inner: int) -> int | None:
@@ -127,18 +172,26 @@ def parts(panels: int) -> int:
     return next(p for p in (4, 3, 2, 1) if panels % p == 0)
 
 
-def row_tile(rows: int, columns: int, inner: int) -> Tile | None:
+def row_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2) -> Tile | None:
     """The tile for a product with a weight of shape (columns, inner) that is not known when built.
 
     Returns:
         None where a library serves such a product better, which packs the weight at every call.
     """
-    if not 2 <= rows <= _VERY_FEW or inner % LANES:
+    if not 2 <= rows <= _VERY_FEW:
         return None
-    return next((Tile(*t) for t in _ROW_TILES if columns % (t[1] * ROW_BLOCK) == 0), None)
+    for lanes in _lanes(registers):
+        costs = {
+            (high, wide): cost * _filled(rows, high)
+            for (high, wide), cost in _ROW_TILES[lanes].items()
+            if columns % (wide * ROW_BLOCK) == 0 and inner % lanes == 0
+        }
+        if costs:
+            return Tile(*min(costs, key=lambda t: costs[t]), lanes)
+    return None
 
 
-def outer_tile(rows: int, columns: int, inner: int, registers: int = 16) -> Tile | None:
+def outer_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2) -> Tile | None:
     """The tile for (inner, rows) turned, times (inner, columns), where inner is small.
 
     Args:
@@ -147,10 +200,15 @@ def outer_tile(rows: int, columns: int, inner: int, registers: int = 16) -> Tile
     Returns:
         None where a library serves such a product better.
     """
-    if inner > _VERY_FEW:
+    if inner > _VERY_FEW or rows % 4:
         return None
-    fitting = [w for w in (3, 2) if 5 * w < registers and columns % (w * LANES) == 0]
-    return Tile(4, fitting[0] * LANES) if fitting and rows % 4 == 0 else None
+    fitting = (
+        Tile(4, wide * lanes, lanes)
+        for lanes in _lanes(registers)
+        for wide in (3, 2)
+        if 5 * wide < registers.count and columns % (wide * lanes) == 0
+    )
+    return next(fitting, None)
 
 
 def panels(weight: np.ndarray, tile: Tile) -> np.ndarray:
@@ -236,17 +294,17 @@ def dots(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[
             lambda i, k: tir.if_then_else(i < rows, read(i, k), tir.const(0, data.dtype)),
             name=ROWS,
         )
-    k = te.reduce_axis((0, inner // LANES), name="k")
-    lane = te.reduce_axis((0, LANES), name="lane")
+    k = te.reduce_axis((0, inner // tile.lanes), name="k")
+    lane = te.reduce_axis((0, tile.lanes), name="lane")
 
     def part(i: Any, j: Any, v: Any) -> Any:
-        at = k * LANES + v
+        at = k * tile.lanes + v
         return te.sum((filled[i, at] if rows % high else read(i, at)) * weight[j, at], axis=k)
 
     def whole(*at: Any) -> Any:
         return te.sum(lanes[_row(at, outer), at[-1], lane], axis=lane)
 
-    lanes = te.compute((tiles * high, columns, LANES), part, name=DOTS, attrs=tile.notes)
+    lanes = te.compute((tiles * high, columns, tile.lanes), part, name=DOTS, attrs=tile.notes)
     return te.compute((*outer, columns), whole, name="row_sums")
 
 

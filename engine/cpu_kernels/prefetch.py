@@ -63,8 +63,7 @@ def _asked(dialect: Dialect, loop: Any) -> tuple[Any, Places]:
     find = {packed.PRODUCT: _panel, packed.STRIPS: _strip, packed.DOTS: _rows}
     at = [dialect.put(value, inner) for value in made.iter_values]
     extents = [int(v.dom.extent) for v in made.block.iter_vars]
-    tile = Tile(int(notes[packed.TILE_ROWS]), int(notes[packed.TILE_COLUMNS]))
-    places = find[str(loop.annotations[packed.AHEAD])](at, extents, tile, loop)
+    places = find[str(loop.annotations[packed.AHEAD])](at, extents, Tile.noted(notes), loop)
     return dialect.buffer(made.block.reads[-1]), places
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from relascope.engine.cpu_kernels import packed_matmul
-from relascope.engine.cpu_kernels.packed_matmul import LANES
 
 SCHEDULES = "-schedules=relascope"
 """What a CPU target says to have kernels scheduled here."""
@@ -328,13 +327,12 @@ class _Kernel:
         sch = self.sch
         self._inline({SMALL, packed_matmul.ROWS})
         product = self.tvm.block(sch, SMALL)
-        high, wide = self._tile(product)
+        high, wide, lanes = self._tile(product)
         others = self._but(product)
         filled = [b for b in sch.get_producers(product) if self._name(b) == packed_matmul.ROWS]
         out = sch.cache_write(product, 0, "global")
         pair, rows, columns, inner = sch.get_loops(product)
         tile, row = self._split(rows, high)
-        lanes = next(n for n in (LANES, LANES // 2) if wide % n == 0)
         panel, vectors, lane = self._split(columns, wide // lanes, lanes)
         sch.reorder(pair, panel, tile, inner, row, vectors, lane)
         sch.reverse_compute_at(out, tile)
@@ -346,9 +344,8 @@ class _Kernel:
             if self._name(block) not in done:
                 self._pointwise(block)
 
-    def _tile(self, product: Any) -> tuple[int, int]:
-        notes = self.sch.get(product).annotations
-        return int(notes[packed_matmul.TILE_ROWS]), int(notes[packed_matmul.TILE_COLUMNS])
+    def _tile(self, product: Any) -> packed_matmul.Tile:
+        return packed_matmul.Tile.noted(self.sch.get(product).annotations)
 
     def _but(self, *blocks: Any) -> list[Any]:
         """The other blocks."""
@@ -362,21 +359,21 @@ class _Kernel:
         loop, or the tiles where that is short.
         """
         sch = self.sch
-        high, wide = self._tile(product)
+        high, wide, lanes = self._tile(product)
         readers = list(sch.get_consumers(product))
         if not readers:
             readers = [sch.cache_write(product, 0, "global")]
         others = self._but(product, *readers)
         rows, columns, inner = sch.get_loops(product)
         tiles, row = self._split(rows, high)
-        panels, vectors, lane = self._split(columns, wide // LANES, LANES)
+        panels, vectors, lane = self._split(columns, wide // lanes, lanes)
         first, second = (panels, tiles) if panels_first else (tiles, panels)
         sch.reorder(first, second, inner, row, vectors, lane)
         for reader in readers:
             sch.reverse_compute_at(reader, second)
             *_, last = sch.get_loops(reader)
-            if self._extent(last) % LANES == 0:
-                _, last = self._split(last, LANES)
+            if self._extent(last) % lanes == 0:
+                _, last = self._split(last, lanes)
                 sch.vectorize(last)
         sch.parallel(first if self._extent(first) >= _SHARES else sch.fuse(first, second))
         if panels_first:
@@ -416,7 +413,7 @@ class _Kernel:
         (sums,) = sch.get_consumers(products)
         after = sch.get_consumers(sums)
         others = self._but(products, sums, *after)
-        high, wide = self._tile(products)
+        high, wide, _ = self._tile(products)
         rows, columns, lane, inner = sch.get_loops(products)
         tiles, row = self._split(rows, high)
         block, pair, column = self._split(columns, packed_matmul.ROW_BLOCK, wide)
@@ -435,12 +432,12 @@ class _Kernel:
         follows comes when the product is whole.
         """
         sch = self.sch
-        high, wide = self._tile(product)
+        high, wide, lanes = self._tile(product)
         others = self._but(product, parts)
         rows, columns, strips = sch.get_loops(product)
         tiles, row = self._split(rows, high)
         shares = packed_matmul.parts(self._extent(columns) // wide)
-        factors = [shares, None, wide // LANES, LANES]
+        factors = [shares, None, wide // lanes, lanes]
         part, panel, vectors, lane = sch.split(columns, factors=factors)
         sch.reorder(part, strips, panel, tiles, row, vectors, lane)
         sch.compute_at(parts, tiles)
@@ -448,7 +445,7 @@ class _Kernel:
         sch.unroll(vectors)
         sch.unroll(row)
         *_, row, column, inner = sch.get_loops(parts)
-        vectors, lane = self._split(column, LANES)
+        vectors, lane = self._split(column, lanes)
         sch.reorder(inner, row, vectors, lane)
         sch.parallel(part)
         sch.decompose_reduction(product, strips)

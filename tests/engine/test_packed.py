@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from relascope.engine.cpu_kernels import packed_matmul
+from relascope.engine.cpu_kernels.packed_matmul import AVX512, Registers
+
+FEW = Registers(14)
 
 
 @pytest.mark.parametrize(
@@ -20,14 +23,27 @@ def test_tiles_fit_rows_and_columns(rows, columns, expected):
     assert (tile.rows, tile.columns) == expected
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "expected"),
+    [
+        (1024, 768, (4, 48, 16)),
+        (14, 768, (7, 32, 16)),  # 14 rows rather than 16
+        (14, 16, (14, 16, 16)),
+        (14, 24, (4, 24, 8)),  # no panels of whole registers
+    ],
+)
+def test_wide_registers_hold_tiles_of_their_own(rows, columns, expected):
+    assert packed_matmul.tile(rows, columns, AVX512) == expected
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(1, 768), (14, 10), (14, 1000 + 4)])
 def test_what_a_library_does_better_is_left_to_it(rows, columns):
     assert packed_matmul.tile(rows, columns) is None
 
 
 def test_an_llvm_that_spills_gets_smaller_tiles_and_few_rows():
-    assert packed_matmul.tile(1024, 768, registers=14) is None
-    tile = packed_matmul.tile(16, 768, registers=14)
+    assert packed_matmul.tile(1024, 768, FEW) is None
+    tile = packed_matmul.tile(16, 768, FEW)
     assert (tile.rows + 1) * tile.columns // packed_matmul.LANES < 14
 
 
@@ -49,10 +65,19 @@ def test_a_weight_that_is_an_argument_is_read_row_by_row_for_few_rows(
     assert (tile and (tile.rows, tile.columns)) == expected
 
 
+def test_rows_of_a_weight_fill_wide_registers():
+    assert packed_matmul.row_tile(14, 768, 768, AVX512) == (7, 2, 16)
+    assert packed_matmul.row_tile(16, 768, 768, AVX512) == (4, 3, 16)
+    assert packed_matmul.row_tile(14, 768, 24, AVX512) == (3, 3, 8)
+    assert packed_matmul.row_tile(14, 768, 20, AVX512) is None
+
+
 def test_outer_products_are_for_few_rows():
+    assert packed_matmul.outer_tile(768, 3072, 14, AVX512) == (4, 48, 16)
+    assert packed_matmul.outer_tile(768, 24, 14, AVX512) == (4, 24, 8)
     assert packed_matmul.outer_tile(768, 3072, 14) == packed_matmul.Tile(4, 24)
     assert packed_matmul.outer_tile(768, 64, 14) == packed_matmul.Tile(4, 16)
-    assert packed_matmul.outer_tile(768, 3072, 14, registers=14) == packed_matmul.Tile(4, 16)
+    assert packed_matmul.outer_tile(768, 3072, 14, FEW) == packed_matmul.Tile(4, 16)
     for rows, columns, inner in ((768, 3072, 1024), (6, 48, 14), (8, 10, 14)):
         assert packed_matmul.outer_tile(rows, columns, inner) is None
 

@@ -199,7 +199,7 @@ def dispatched(mod: Any, target: str) -> Any:
     if served:
         blas.register()
         mod = attention.dispatch(mod, _LONG if OPENBLAS in target.split() else 0)
-    return blas.dispatch(mod, served, ours)
+    return blas.dispatch(mod, served, blas.registers_of(parse(target)) if ours else None)
 
 
 _builder = Builder(make, tvm_ffi.structural_hash, tvm_ffi.structural_equal)

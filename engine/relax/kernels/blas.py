@@ -19,6 +19,7 @@ from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from relascope.engine.cpu_kernels import packed_matmul
+from relascope.engine.cpu_kernels.packed_matmul import AVX2, AVX512, Registers
 from relascope.engine.relax.kernels.convolution import TURNED, dispatched
 from relascope.passes.relax.ir.rewrite import op_name
 from relascope.passes.relax.transpose_dedup import axes_of
@@ -64,16 +65,16 @@ def _matmul(turn_a: bool, turn_b: bool, a: Any, b: Any, out: Any) -> None:
     torch.matmul(left, right, out=torch.from_dlpack(out))
 
 
-def dispatch(mod: Any, served: bool = True, pack: bool = False) -> Any:
+def dispatch(mod: Any, served: bool = True, registers: Registers | None = None) -> Any:
     """The module with its floating matmuls and convolutions as calls of PyTorch.
 
     Args:
         served: by PyTorch; else the rest stays TVM's.
-        pack: matmuls with weights that are constants become kernels of our own, where those are
-            faster; see `engine.cpu_kernels.packed_matmul`.
+        registers: matmuls with weights that are constants become kernels of our own in a processor
+            with these, where those are faster; see `engine.cpu_kernels.packed_matmul`.
     """
     rewriter = _Rewriter(mod)
-    rewriter.served, rewriter.pack = served, pack
+    rewriter.served, rewriter.registers = served, registers
     made = {
         name: rewriter.visit_expr(function)
         for name, function in mod.functions.items()
@@ -85,7 +86,8 @@ def dispatch(mod: Any, served: bool = True, pack: bool = False) -> Any:
 
 @mutator
 class _Rewriter(PyExprMutator):
-    served, pack = True, False
+    served = True
+    registers: Registers | None = None
 
     def visit_call_(self, call: Any) -> Any:
         made = self.visit_expr_post_order(call)
@@ -100,19 +102,20 @@ class _Rewriter(PyExprMutator):
             return made if instead is None else instead
         if any(int(t.ndim) < 2 for t in types):
             return made
-        instead = self.packed(made) if self.pack else None
+        registers = self.registers
+        instead = self.packed(made, registers) if registers else None
         if instead is not None:
             return instead
-        if not self.served or (self.pack and _is_small(made)):
+        if not self.served or (registers and _is_small(made)):
             return made
         (left, turn_a), (right, turn_b) = (self.turned(a) for a in made.args)
         return relax.op.call_dps_packed(_name(turn_a, turn_b), (left, right), kind)
 
-    def packed(self, call: Any) -> Any | None:
+    def packed(self, call: Any, registers: Registers) -> Any | None:
         """A matmul as a product of `packed_matmul`; None where a library serves it better."""
         left, (right, turned) = call.args[0], self.turned(call.args[1])
         if self.turned(left)[1]:
-            return None if turned else self.outer(call)
+            return None if turned else self.outer(call, registers)
         if isinstance(right, tvm.ir.Var):
             bound = self.lookup_binding(right)
             right = right if bound is None else bound
@@ -122,14 +125,15 @@ class _Rewriter(PyExprMutator):
         *outer, inner = (int(d) for d in left.ty.shape)
         rows = math.prod(outer)
         columns, make = int(extents[-1]), packed_matmul.product
-        tile = packed_matmul.tile(rows, columns)
+        tile = packed_matmul.tile(rows, columns, registers)
         if isinstance(right, tvm.ir.GenericConst) and tile is not None:
             weight = right.value.numpy()
             right = relax.const(packed_matmul.panels(weight.T if turned else weight, tile))
         elif isinstance(right, tvm.ir.GenericConst):
             return None
         elif turned:
-            tile, make = packed_matmul.row_tile(rows, columns, inner), packed_matmul.dots
+            tile = packed_matmul.row_tile(rows, columns, inner, registers)
+            make = packed_matmul.dots
             right = self.turned(call.args[1])[0]
         else:
             tile = tile if packed_matmul.strip(rows, inner) else None
@@ -141,14 +145,14 @@ class _Rewriter(PyExprMutator):
         result = self.builder_.call_te(compute, left, right, **_PACKED)
         return result if shape == outer else relax.op.reshape(result, call.ty.shape)
 
-    def outer(self, call: Any) -> Any | None:
+    def outer(self, call: Any, registers: Registers) -> Any | None:
         """A matmul whose left operand is turned as a sum of outer products, where those are few."""
         left, right = self.turned(call.args[0])[0], call.args[1]
         extents = [*left.ty.shape, *right.ty.shape]
         if not known(extents) or len(extents) != 4 or str(call.ty.dtype) != packed_matmul.DTYPE:
             return None
         inner, rows, _, columns = map(int, extents)
-        tile = packed_matmul.outer_tile(rows, columns, inner)
+        tile = packed_matmul.outer_tile(rows, columns, inner, registers)
         if tile is None:
             return None
         compute = functools.partial(packed_matmul.outer_products, te, tile=tile)
@@ -162,6 +166,11 @@ class _Rewriter(PyExprMutator):
             if axes_of(bound) == [*range(rank - 2), rank - 1, rank - 2]:
                 return bound.args[0], True
         return operand, False
+
+
+def registers_of(target: Any) -> Registers:
+    """The vector registers that code for a target of TVM's uses."""
+    return AVX512 if tvm.target.codegen.target_has_features("avx512f", target) else AVX2
 
 
 def known(extents: Any) -> bool:

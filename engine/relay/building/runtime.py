@@ -250,7 +250,8 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
         function = _alone(program, function)
     program = without_doubles(replace(program, mod=tvm.IRModule({"main": function})), building=True)
     if SCHEDULES in options.target.split():
-        program = schedules.pack(program)
+        with parse(options.target):
+            program = schedules.pack(program)
     if target_text.library(options.target, LIBRARIES):
         blas.register()
         transposed_convolution.register()

@@ -15,6 +15,7 @@ from typing import Any
 import tvm
 from tvm import meta_schedule, relay, te, tir
 from tvm.meta_schedule.database.database import _PyDatabase
+from tvm.target.x86 import get_simd_32bit_lanes
 
 from relascope.engine.cpu_kernels import nan_kept, packed_matmul
 from relascope.engine.cpu_kernels.prefetch import read_ahead
@@ -63,7 +64,10 @@ IDLE = ("MetaScheduleLayoutRewrite",)
 makes every kernel once more, in case a record wants a weight in another layout."""
 
 REGISTERS = 14
-"""See `engine.cpu_kernels.packed_matmul.tile`: this TVM comes with LLVM 10."""
+"""Of 16, how many LLVM 10 makes good use of, which this TVM comes with."""
+
+_REGISTERS = {8: packed_matmul.Registers(REGISTERS), 16: packed_matmul.Registers(24, 16)}
+"""By the lanes of a register, see `engine.cpu_kernels.packed_matmul.tile`."""
 
 _PACKED = "nn.contrib_dense_pack"
 
@@ -176,7 +180,8 @@ def _register() -> None:
 
 
 def pack(program: RelayProgram) -> RelayProgram:
-    """The program with products of constant weights as products of packed ones, where that pays.
+    """The program with products of constant weights as products of packed ones, where that pays
+    for the current target.
 
     A bias gets all the axes that TVM would give it in the end: FoldConstant would compute that,
     one constant after another, with a kernel for each.
@@ -226,9 +231,9 @@ def tile_for(left: Any, right: Any, turned: bool) -> packed_matmul.Tile | None:
         return None
     rows, inner, columns = map(int, extents)
     if turned:
-        return packed_matmul.row_tile(rows, columns, inner)
+        return packed_matmul.row_tile(rows, columns, inner, _registers())
     along = packed_matmul.strip(rows, inner)
-    return packed_matmul.tile(rows, columns, REGISTERS) if along else None
+    return packed_matmul.tile(rows, columns, _registers()) if along else None
 
 
 def outer_tile_for(left: Any, right: Any) -> packed_matmul.Tile | None:
@@ -241,7 +246,12 @@ def outer_tile_for(left: Any, right: Any) -> packed_matmul.Tile | None:
     if not _fits(left, extents):
         return None
     inner, rows, columns = map(int, extents)
-    return packed_matmul.outer_tile(rows, columns, inner, REGISTERS)
+    return packed_matmul.outer_tile(rows, columns, inner, _registers())
+
+
+def _registers() -> packed_matmul.Registers:
+    """Of the processor that the current target is for."""
+    return _REGISTERS[max(8, get_simd_32bit_lanes())]
 
 
 def _fits(left: Any, extents: Any) -> bool:
@@ -251,7 +261,7 @@ def _fits(left: Any, extents: Any) -> bool:
 
 def _tile_of(rows: Any, columns: int) -> packed_matmul.Tile | None:
     known = isinstance(rows, tir.IntImm)
-    return packed_matmul.tile(int(rows), columns, REGISTERS) if known else None
+    return packed_matmul.tile(int(rows), columns, _registers()) if known else None
 
 
 def _offset(statement: Any) -> bool:

@@ -7,11 +7,18 @@ from tvm import relax
 
 from quick import combinations
 from relascope.engine.building.options import BuildOptions
+from relascope.engine.cpu_kernels.packed_matmul import AVX2, AVX512
 from relascope.engine.relax.building.runtime import dispatched, make
-from relascope.engine.relax.building.targets import BLAS, SCHEDULES
+from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse
 from relascope.engine.relax.kernels import blas
 
 OURS = f"llvm {BLAS} {SCHEDULES}"
+
+
+@pytest.fixture(params=[AVX2, AVX512], ids=["8 lanes", "16 lanes"])
+def lanes(request, monkeypatch):
+    """Vectors of either width, whatever the processor: LLVM cuts what is too wide in two."""
+    monkeypatch.setattr(blas, "registers_of", lambda target: request.param)
 
 
 def layer(shape, columns, dtype="float32", turned=False, last=None):
@@ -34,7 +41,7 @@ def layer(shape, columns, dtype="float32", turned=False, last=None):
 
 
 def kernels(mod):
-    return {str(g.name_hint) for g in blas.dispatch(mod, pack=True).functions}
+    return {str(g.name_hint) for g in blas.dispatch(mod, registers=AVX2).functions}
 
 
 SHAPES = [
@@ -50,6 +57,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.usefixtures("lanes")
 @pytest.mark.parametrize(("shape", "columns"), combinations(SHAPES, [16, 48, 192, 768]))
 def test_products_agree_with_numpy(shape, columns):
     mod, weight, bias = layer(shape, columns, turned=len(shape) == 3, last=relax.op.nn.relu)
@@ -118,6 +126,7 @@ def product(shape, weight, turned, dtype="float32"):
     return builder.get()
 
 
+@pytest.mark.usefixtures("lanes")
 @pytest.mark.parametrize(
     ("size", "inner"),
     combinations(
@@ -142,6 +151,7 @@ def test_few_rows_by_a_weight_that_is_an_argument(size, inner, turned):
         x = -x
 
 
+@pytest.mark.usefixtures("lanes")
 @pytest.mark.parametrize(("inner", "rows", "columns"), [(14, 48, 72), (1, 8, 16), (48, 4, 768)])
 def test_the_gradient_of_a_weight_from_few_rows(inner, rows, columns):
     x, y = (
@@ -172,3 +182,9 @@ def test_the_code_asks_memory_for_what_comes_next(columns):
     mod, _, _ = layer((14, 64), columns)
     code = str(make(mod, BuildOptions(OURS)).mod.imports[0].inspect_source("asm"))
     assert "prefetch" in code
+
+
+def test_the_target_says_how_wide_registers_are():
+    made = [parse(f"llvm -mcpu={name}") for name in ("cascadelake", "haswell")]
+    assert [blas.registers_of(target) for target in made] == [AVX512, AVX2]
+    assert blas.registers_of(parse("llvm")) == AVX2

@@ -17,14 +17,15 @@ LINE = 16
 TREE = ("body", "block")
 
 
-def product(kind, rows, inner, columns):
+def product(kind, rows, inner, columns, lanes):
     """A product that is scheduled, and its tile."""
     x = te.placeholder((rows, inner), name="x")
     turned = kind == "turned"
+    registers = schedules._REGISTERS[lanes]
     tile = (
-        packed_matmul.row_tile(rows, columns, inner)
+        packed_matmul.row_tile(rows, columns, inner, registers)
         if turned
-        else packed_matmul.tile(rows, columns, 14)
+        else packed_matmul.tile(rows, columns, registers)
     )
     shape = {
         "turned": (columns, inner),
@@ -61,6 +62,7 @@ def asked(function):
     return loops, places
 
 
+@pytest.mark.parametrize("lanes", [8, 16])
 @pytest.mark.parametrize(
     ("kind", "rows", "inner", "columns"),
     [
@@ -72,8 +74,8 @@ def asked(function):
         ("turned", 5, 32, 24),
     ],
 )
-def test_all_of_a_weight_but_its_first_part_is_asked_for(kind, rows, inner, columns):
-    function, tile = product(kind, rows, inner, columns)
+def test_all_of_a_weight_but_its_first_part_is_asked_for(kind, rows, inner, columns, lanes):
+    function, tile = product(kind, rows, inner, columns, lanes)
     loops, places = asked(read_ahead(schedules._DIALECT, function))
     lines = set()
     for step in itertools.product(*(range(int(loop.extent)) for loop in loops)):
