@@ -1,6 +1,8 @@
 """Models by name: configurations as a stranger's data, inputs made from them, one's own code."""
 
+import importlib
 import json
+import sys
 
 import pytest
 import torch
@@ -162,3 +164,110 @@ def test_a_link_says_neither_paths_nor_code():
         assert by_name(name)
     for name in ("python:/a.py:b", "hf:/etc", "hf:../a", "hf:a/../b", "hf:a//b", "file.pt", "hf:"):
         assert not linkable(name)
+
+
+TORCHVISION = """
+from torch import nn
+from . import segmentation, video
+
+class _Crop:
+    crop_size = [24]
+
+class _Weights:
+    url = "https://example.org/small-1234.pth"
+    transforms = _Crop
+
+class _Enum:
+    DEFAULT = _Weights
+
+MADE = {None: ["small"], segmentation: ["parts"], video: ["clip"]}
+
+def list_models(module=None):
+    return MADE[module if module in MADE else None]
+
+def get_model(name, weights, weights_backbone=0):
+    assert weights is None
+    assert (weights_backbone is None) == (name == "parts")
+    return nn.Conv3d(3, 2, 2) if name == "clip" else nn.Sequential(nn.Conv2d(3, 2, 2))
+
+def get_model_weights(name):
+    if name != "small":
+        raise ValueError(name)
+    return _Enum
+"""
+
+TIMM = """
+from types import SimpleNamespace
+from torch import nn
+
+def list_models():
+    return ["tiny"]
+
+def create_model(name, pretrained, pretrained_cfg_overlay=None):
+    made = nn.Conv2d(1, 2, 2)
+    made.default_cfg = {"input_size": (1, 8, 8)}
+    return made
+
+def get_pretrained_cfg(name, allow_unregistered):
+    return SimpleNamespace(hf_hub_id="timm/tiny")
+"""
+
+
+@pytest.fixture
+def libraries(tmp_path, monkeypatch):
+    """Stand-ins for torchvision and timm, with as much of them as is asked."""
+    models = tmp_path / "lib" / "torchvision" / "models"
+    models.mkdir(parents=True)
+    (models.parent / "__init__.py").write_text("")
+    (models / "__init__.py").write_text(TORCHVISION)
+    for room in ("segmentation", "video"):
+        (models / f"{room}.py").write_text("")
+    (tmp_path / "lib" / "timm.py").write_text(TIMM)
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path / "hub"))
+    yield tmp_path
+    for name in [n for n in sys.modules if n.split(".")[0] in ("torchvision", "timm")]:
+        del sys.modules[name]
+
+
+def test_models_of_torchvision_and_timm_have_the_images_that_they_are_made_for(libraries):
+    assert load("torchvision:small").inputs[0].shape == (2, 3, 24, 24)
+    assert load("torchvision:parts", batch=1).inputs[0].shape == (1, 3, 224, 224)
+    assert load("timm:tiny").inputs[0].shape == (2, 1, 8, 8)
+    assert "no tokens" in refused("timm:tiny", tokens=3).message
+    assert "small" in refused("torchvision:smal").hint
+    known = {m.name: m for m in named.listed("t*:*", True, quiet)}
+    assert set(known) == {"torchvision:small", "torchvision:parts", "torchvision:clip", "timm:tiny"}
+    assert known["timm:tiny"].parameters == 10
+
+
+def test_their_weights_are_those_of_the_local_cache(libraries, monkeypatch):
+    said = refused("torchvision:small", weights="")
+    assert "none are downloaded" in said.message
+    assert "--random-weights" in said.hint
+    kept = libraries / "hub" / "checkpoints" / "small-1234.pth"
+    kept.parent.mkdir(parents=True)
+    there = {k: torch.full_like(v, 0.5) for k, v in load("torchvision:small").parameters.items()}
+    torch.save(there, kept)
+    assert load("torchvision:small", weights="").parameters["0.weight"].unique().tolist() == [0.5]
+    (listed,) = named.listed("torchvision:small", False, quiet)
+    assert listed.weights
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *a: str(kept))
+    assert load("timm:tiny", weights="").inputs[0].shape == (2, 1, 8, 8)
+
+
+def test_a_library_that_is_not_here_or_is_for_another_torch_is_told(libraries):
+    (libraries / "lib" / "timm.py").write_text("raise RuntimeError('operator nms is missing')")
+    said = refused("timm:tiny")
+    assert "cannot be imported: operator nms is missing" in said.message
+    assert torch.__version__ in said.hint
+    with pytest.raises(EngineError, match="cannot be imported"):
+        named.listed("timm:*", False, quiet)
+    *others, last = named.listed("small", False, quiet)
+    assert [m.name for m in others if "torchvision" in m.name] == ["torchvision:small"]
+    assert (last.name, last.parameters) == ("timm:", None)
+    assert "nms" in last.kind
+    (libraries / "lib" / "timm.py").unlink()
+    sys.modules.pop("timm", None)
+    importlib.invalidate_caches()
+    assert "pip install timm" in refused("timm:tiny").hint

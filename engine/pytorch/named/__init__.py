@@ -101,22 +101,34 @@ def listed(pattern: str, counted: bool, progress: Progress) -> tuple[NamedModel,
         pattern: a name, `hf:bert`; or as of `fnmatch`; or else what names contain.
         counted: count the parameters of each, which is built on the meta device for that; classes
             of transformers are then looked at only where the pattern has a capital letter.
+
+    Returns:
+        Last, for each library that cannot be imported a row that says why.
+
+    Raises:
+        EngineError: kind "engine"; the pattern names such a library.
     """
     wild = pattern if set(pattern) & set("*?[") else f"*{pattern}*"
     found: list[tuple[str, str, bool]] = []
+    broken = []
     for library, module in _LIBRARIES.items():
-        found += [
-            (f"{library}:{n}", k, here) for n, k, here in module.names(library, wild, not counted)
-        ]
+        try:
+            names = [*module.names(library, wild, not counted)]
+        except EngineError as error:
+            if pattern.startswith(f"{library}:"):
+                raise
+            broken.append(NamedModel(f"{library}:", error.message, None, False))
+            continue
+        found += [(f"{library}:{n}", k, here) for n, k, here in names]
     only = [one for one in found if one[0] == pattern]
     tries = {one: (one[0], one[0].partition(":")[2]) for one in found}
     found = only or [o for o in found if any(fnmatch.fnmatchcase(n, wild) for n in tries[o])]
     rows = []
     for index, (name, kind, cached) in enumerate(found):
         progress(index / len(found), name)
-        count = _count(_maker(*name.split(":", 1))) if counted else None
+        count = _count(*name.split(":", 1)) if counted else None
         rows.append(NamedModel(name, kind, count, cached))
-    return tuple(rows)
+    return *rows, *broken
 
 
 @contextmanager
@@ -146,9 +158,9 @@ def on_meta(make: Callable[[], nn.Module]) -> nn.Module:
         torch.linspace = linspace
 
 
-def _count(make: Callable[[], nn.Module]) -> int | None:
+def _count(library: str, name: str) -> int | None:
     try:
-        return sum(p.numel() for p in on_meta(make).parameters())
+        return sum(p.numel() for p in on_meta(_maker(library, name)).parameters())
     except Exception:  # a library's own code; such a model says why when it is opened
         return None
 

@@ -13,13 +13,18 @@ import torch
 from torch import nn
 
 from relascope.core.errors import EngineError
+from relascope.engine.files.archive import plainly
 from relascope.engine.protocol.source import ModelSource
 
 _BATCH, _SIZE = 2, 224
 
 
 def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str, bool]]:
-    """(name, library, whether its weights are here) of each model."""
+    """(name, library, whether its weights are here) of each model.
+
+    Raises:
+        EngineError: kind "engine"; the library is there, and cannot be imported.
+    """
     if find_spec(library) is None:
         return
     for name in _names(library):
@@ -30,12 +35,11 @@ def maker(library: str, name: str) -> Callable[[], nn.Module] | None:
     """What builds a model with random weights; None where there is no such name.
 
     Raises:
-        EngineError: kind "engine"; the library is not installed.
+        EngineError: kind "engine"; the library is not installed, or cannot be imported.
     """
     if find_spec(library) is None:
         message = f"{library} is not installed."
-        hint = f"Run `pip install {library}`, in the version for this torch ({torch.__version__})."
-        raise EngineError("engine", message, f"{library}:{name}", hint)
+        raise EngineError("engine", message, f"{library}:{name}", _hint(library))
     return partial(_made, library, name) if name in _names(library) else None
 
 
@@ -50,7 +54,7 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
         message = f"No weights of {name} are on this machine, and none are downloaded."
         raise EngineError("usage", message, f"{library}:{name}", "Add --random-weights.")
     if library == "timm":
-        made: nn.Module = import_module("timm").create_model(
+        made: nn.Module = _imported("timm").create_model(
             name, pretrained=True, pretrained_cfg_overlay={"file": str(path)}
         )
         return made, ()
@@ -78,19 +82,32 @@ def inputs(module: Any, source: ModelSource) -> dict[str, torch.Tensor]:
     return {"x": torch.randn(source.batch or _BATCH, *shape)}
 
 
+def _imported(library: str) -> Any:
+    """The part of a library that has its models; one for another torch dies of many causes."""
+    try:
+        return import_module("torchvision.models" if library == "torchvision" else library)
+    except Exception as wrong:
+        message = f"{library} is installed, but cannot be imported: {plainly(wrong)}."
+        raise EngineError("engine", message, library, _hint(library)) from wrong
+
+
+def _hint(library: str) -> str:
+    return f"Run `pip install {library}`, in the version for this torch ({torch.__version__})."
+
+
 def _names(library: str) -> list[str]:
     """Those whose forward() takes one tensor."""
     if library == "timm":
-        return list(import_module("timm").list_models())
-    models = import_module("torchvision.models")
+        return list(_imported("timm").list_models())
+    models = _imported("torchvision")
     rooms = (models, models.segmentation, models.video)
     return sorted(name for room in rooms for name in models.list_models(module=room))
 
 
 def _made(library: str, name: str) -> nn.Module:
     if library == "timm":
-        return cast(nn.Module, import_module("timm").create_model(name, pretrained=False))
-    models = import_module("torchvision.models")
+        return cast(nn.Module, _imported("timm").create_model(name, pretrained=False))
+    models = _imported("torchvision")
     segments = name in models.list_models(module=models.segmentation)
     how = {"weights": None, "weights_backbone": None} if segments else {"weights": None}
     return cast(nn.Module, models.get_model(name, **how))
@@ -99,7 +116,7 @@ def _made(library: str, name: str) -> nn.Module:
 def _default(name: str) -> Any:
     """torchvision's default weights of a model; None where it has none."""
     try:
-        return import_module("torchvision.models").get_model_weights(name).DEFAULT
+        return _imported("torchvision").get_model_weights(name).DEFAULT
     except (AttributeError, ValueError):
         return None
 
@@ -109,7 +126,7 @@ def _weights(library: str, name: str) -> Path | None:
     if library == "timm":
         from huggingface_hub import try_to_load_from_cache
 
-        config = import_module("timm").get_pretrained_cfg(name, allow_unregistered=True)
+        config = _imported("timm").get_pretrained_cfg(name, allow_unregistered=True)
         repository = getattr(config, "hf_hub_id", None)
         found = try_to_load_from_cache(repository, "model.safetensors") if repository else None
         return Path(found) if isinstance(found, str) else None
