@@ -71,6 +71,17 @@ class Builder(NamedBuilder):
         return self.emit(_OPERATORS[func](*args, **options))
 
 
+def _mish(builder: Builder, x: Any) -> Any:
+    """x tanh(log(1 + e)) for e = exp(x), without the logarithm, which loses a small e's digits."""
+    two, most = (relax.const(number, x.ty.dtype) for number in (2.0, 20.0))
+    power = builder.emit(relax.op.exp(relax.op.minimum(x, most)))
+    part = builder.emit(relax.op.multiply(power, relax.op.add(power, two)))
+    return relax.op.multiply(x, relax.op.divide(part, relax.op.add(part, two)))
+
+
+_OWN = {"Mish": _mish}
+
+
 class Importer(onnx_frontend.ONNXGraphImporter):
     """TVM's, with names and origins of ours, and refusals."""
 
@@ -95,7 +106,10 @@ class Importer(onnx_frontend.ONNXGraphImporter):
                         i if place in at_import else self._cast(i, kind)
                         for place, i in enumerate(inputs)
                     )
-                made = super()._convert_operator(op_name, inputs, attrs, opset)
+                if own := _OWN.get(op_name):
+                    made = self.builder.normalize(own(self.builder, *inputs))
+                else:
+                    made = super()._convert_operator(op_name, inputs, attrs, opset)
                 made = self._bound(self._cast(made, back) if back else made)
         except EngineError:
             raise

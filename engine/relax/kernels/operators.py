@@ -1,7 +1,9 @@
 """Kernels for operators whose own in TVM are missing or wrong.
 
 TVM's layer norm refuses float64; here it is written out for that dtype. Its slice_scatter reads
-behind the end of what it scatters, and two of them in one kernel have given what stood there.
+behind the end of what it scatters, and two of them in one kernel have given what stood there. It
+has no log1p, which frontends write as log(1 + y); the sum is taken into the kernel of the
+logarithm here, where `engine.cpu_kernels.vector_math` sees it.
 """
 
 from __future__ import annotations
@@ -10,14 +12,19 @@ import functools
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import te, topi
 from tvm.relax.transform.legalize_ops import manipulate, nn
+
+from relascope.passes.relax.ir.rewrite import op_name
 
 
 @functools.cache
 def register() -> None:
     """Let LegalizeOps find these kernels."""
     tvm.ir.register_op_attr("relax.nn.layer_norm", "FLegalize", _layer_norm, level=11)
+    theirs = functools.partial(_log, tvm.ir.Op.get("relax.log").get_attr("FLegalize"))
+    tvm.ir.register_op_attr("relax.log", "FLegalize", theirs, level=11)
     tvm.ir.register_op_attr("relax.slice_scatter", "FLegalize", _slice_scatter, level=11)
 
 
@@ -44,6 +51,36 @@ def _normalised(
     variance = topi.divide(topi.sum(topi.multiply(centred, centred), axes, keepdims=True), count)
     scaled = topi.divide(centred, topi.sqrt(topi.add(variance, number)))
     return topi.add(topi.multiply(scaled, gamma), beta)
+
+
+def _log(theirs: Any, builder: Any, call: Any) -> Any:
+    (given,) = call.args
+    bound = builder.lookup_binding(given) if isinstance(given, tvm.ir.Var) else None
+    if bound is None or op_name(bound) != "call_tir" or not _adds_one(builder, bound):
+        return theirs(builder, call)
+    (smaller,) = bound.args[1].fields
+    return builder.call_te(_log1p, smaller, primfunc_name_hint="log1p")
+
+
+def _adds_one(builder: Any, call: Any) -> bool:
+    """Whether a kernel's call is of TVM's sum of one tensor and the number one."""
+    if len(call.args[1].fields) != 1 or not call.args[0].name_hint.startswith("add"):
+        return False
+    stored: list[Any] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tvm.tirx.BufferStore):
+            stored.append(node.value)
+
+    tvm_ffi.structural_walk(builder.get()[call.args[0]].body, visit)
+    parts = [(v.a, v.b) for v in stored if isinstance(v, tvm.tirx.Add)]
+    numbers = [n for pair in parts for n in pair if isinstance(n, tvm.tirx.FloatImm)]
+    return len(stored) == len(parts) == 1 and [n.value for n in numbers] == [1.0]
+
+
+def _log1p(given: te.Tensor) -> te.Tensor:
+    one = tvm.tirx.const(1.0, given.dtype)
+    return te.compute(given.shape, lambda *at: tvm.tirx.log(given(*at) + one), name="log1p")
 
 
 def _slice_scatter(builder: Any, call: Any) -> Any:

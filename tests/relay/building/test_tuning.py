@@ -6,6 +6,8 @@ from unittest.mock import patch
 
 import pytest
 import tvm
+from tvm import autotvm
+from tvm.autotvm.measure import MeasureInput, MeasureResult
 from tvm.contrib.popen_pool import PopenWorker
 
 from relascope.core.errors import EngineError
@@ -215,3 +217,26 @@ def test_a_killed_session_loses_at_most_the_batch_in_flight(session):
     session.tune(
         BuildRequest(source, PIPELINE, PLAIN, 1), (after.trials[-1].task,), 1, progress=quiet
     )
+
+
+def test_a_trial_measures_a_configuration_and_the_whole_kernel(session):
+    """What the process of its own is sent, in this one."""
+    program, options = session.program_after(MLP, PIPELINE), BuildOptions(PLAIN)
+    function = runtime.prepared(program, program.main, options)
+    task = workload(operators(optimised(function, options), options)[0], runtime.parse(PLAIN))
+    name, arguments = task.program.choices[0]
+    place = Place(PLAIN, 1, None)
+    assert 0 < trial.template(name, arguments, 0, place) < 1000
+    known = autotvm.task.create(name, arguments, target=runtime.parse(PLAIN))
+    asked = MeasureInput(known.target, known, known.config_space.get(0))
+    record = autotvm.record.encode(asked, MeasureResult((1e-6,), 0, 1.0, 0.0))
+    kernel = task.program.module, task.program.constants
+    before, tuned = trial.alone(*kernel, record, place)
+    assert min(before, tuned) > 0
+    assert trial.alone(*kernel, None, place)[1] is None
+    fault = RuntimeError("First.\nThe loop is too long.")
+    with (
+        patch.object(trial.measure_methods, "_build_func_common", side_effect=fault),
+        pytest.raises(CannotMeasure, match="too long"),
+    ):
+        trial.template(name, arguments, 0, place)

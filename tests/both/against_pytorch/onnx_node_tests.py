@@ -1,0 +1,79 @@
+"""ONNX's own node tests (`bench/oracles/onnx_nodes.py`): none is wrong, none crashes.
+
+Each engine's folder runs these tests by importing them, in a process that holds its TVM.
+"""
+
+import importlib
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+import onnx_nodes
+from quick import QUICK
+from relascope.engine.in_process import load_engine
+
+SLICE = (
+    "test_averagepool_2d_same_upper",
+    "test_clip_example",
+    "test_constant_pad",
+    "test_conv_with_strides_padding",
+    "test_cumsum_2d_axis_1",
+    "test_gather_elements_negative_indices",
+    "test_gemm_all_attributes",
+    "test_layer_normalization_2d_axis1",
+    "test_loop11",
+    "test_matmulinteger",
+    "test_mish",
+    "test_onehot_with_axis",
+    "test_qlinearmatmul_2D_uint8_float32",
+    "test_reduce_log_sum_exp_keepdims_example",
+    "test_resize_upsample_sizes_nearest",
+    "test_slice_neg_steps",
+    "test_split_variable_parts_2d_opset18",
+    "test_string_split_basic",
+    "test_top_k_smallest",
+    "test_where_example",
+)
+"""Forms of many kinds; some of them are refused."""
+
+
+@cache
+def _engine():
+    ir = "relay" if "tvm.relay" in sys.modules else "relax"
+    frontend = importlib.import_module(f"relascope.engine.{ir}.frontend.onnx")
+    return load_engine(ir), QUICK, frontend, set(frontend.everything())
+
+
+def _look(name):
+    return onnx_nodes.look(*_engine(), onnx_nodes._tests()[name])
+
+
+def test_some_of_every_kind_are_right_or_refused():
+    rows = [_look(name) for name in SLICE]
+    assert [r for r in rows if r["verdict"] not in ("right", "refused")] == []
+    assert sum(r["verdict"] == "right" for r in rows) >= 15
+    assert all(r["message"] for r in rows if r["verdict"] == "refused")
+
+
+@pytest.mark.exhaustive
+def test_one_of_each_operator_is_right_or_refused():
+    first = {}
+    for test in onnx_nodes._tests().values():
+        for node in test.model.graph.node:
+            first.setdefault((node.domain, node.op_type), test.name)
+    rows = [_look(name) for name in dict.fromkeys(first.values())]
+    assert len(rows) > 150
+    assert [r for r in rows if r["verdict"] not in ("right", "refused")] == []
+
+
+@pytest.mark.exhaustive
+def test_the_command_tries_all(tmp_path):
+    ir = _engine()[0].ir
+    program = [sys.executable, onnx_nodes.__file__, "--engine", ir, "--folder", tmp_path]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (told,) = [line for line in done.stdout.splitlines() if "TVM's importer has" in line]
+    assert "wrong 0, crash 0" in told
+    assert float(told.rpartition("(")[2].split()[0]) >= 75
