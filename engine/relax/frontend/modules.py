@@ -118,7 +118,8 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
         main = relax.Function(
             [variables[n] for n in order], main.body, main.ret_ty, main.is_pure, main.attrs
         )
-        mod = relax.transform.Normalize()(tvm.IRModule({**dict(mod.functions), "main": main}))
+        mod = tvm.IRModule({**_others(mod, mod["main"]), "main": main})
+        mod = relax.transform.Normalize()(mod)
     result = mod["main"].ret_ty
     flat = isinstance(result, relax.TensorType) or (
         isinstance(result, relax.TupleType)

@@ -6,6 +6,7 @@ import tarfile
 import numpy as np
 import pytest
 import tvm
+from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
@@ -131,3 +132,83 @@ def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
     (tmp_path / "mod.json").write_text(json.dumps(document))
     with pytest.raises(EngineError, match=r"damaged, and TVM's own reader crashes .*SIGSEGV"):
         read_program(tmp_path / "mod.json", ModelSource(""), silent)
+
+
+def function(
+    body="y = R.tanh(x)\n    return y", given='x: R.Tensor((2, 4), "float32")', name="main"
+):
+    return f"@R.function\ndef {name}({given}):\n    {body}\n"
+
+
+def module(*functions):
+    inner = "\n".join(functions).replace("\n", "\n    ")
+    return f"from tvm.script import relax as R\n\n@I.ir_module\nclass Module:\n    {inner}\n"
+
+
+EXTERN = 'R.call_packed("f", x, ty_args=(R.Tensor((2, 4), "float32"),))'
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            module(function("y = x[0]\n    return y", 'x: R.Tuple(R.Tensor((2,), "float32"))')),
+            "and no",
+        ),
+        (
+            module(function("y = R.tanh(x)\n    return ((y,), y)")),
+            "not a tensor or a tuple of tensors",
+        ),
+        (module(function(name="a"), function(name="b")), 'has no function "main" among'),
+        (module(function("R.func_attr({'Codegen': 'evil'})\n    return x")), "'Codegen'"),
+        (module(function("y = R.matmul(x, x)\n    return y")), "is no Relax module that TVM reads"),
+        (module(function("y = R.nonsense(x)\n    return y")), "no operator or type"),
+        (module(function(f"y = {EXTERN}\n    return y")), "no operator or type"),
+    ],
+)
+def test_what_is_no_plain_function_of_tensors_is_refused(tmp_path, text, why):
+    (tmp_path / "mod.py").write_text(text)
+    with pytest.raises(EngineError) as refused:
+        read_program(tmp_path / "mod.py", ModelSource(""), silent)
+    assert why in refused.value.message, refused.value.message
+
+
+def test_one_function_is_main_whatever_its_name(tmp_path):
+    for text in (function(name="only"), module(function(name="only"))):
+        (tmp_path / "mod.py").write_text(f"from tvm.script import relax as R\n\n{text}")
+        found = read_program(tmp_path / "mod.py", ModelSource(""), silent)
+        assert [str(t) for t in found.outputs] == ["float32[2, 4]"]
+
+
+def test_relays_text_names_the_engine_that_reads_it(tmp_path):
+    (tmp_path / "mod.relay").write_text('#[version = "0.0.5"]\ndef @main(%x: int64) { %x }')
+    with pytest.raises(EngineError, match="Relay module as text") as refused:
+        read_program(tmp_path / "mod.relay", ModelSource(""), silent)
+    assert "Choose the engine Relay" in refused.value.hint
+
+
+def test_what_json_holds_beside_plain_functions_is_refused(tmp_path):
+    path = tmp_path / "mod.json"
+
+    def refused(made):
+        path.write_text(tvm.ir.save_json(made))
+        with pytest.raises(EngineError) as caught:
+            read_program(path, ModelSource(""), silent)
+        return caught.value.message
+
+    assert "no module" in refused(relax.Var("x", relax.TensorType((2,), "float32")))
+    x = relax.Var("x", relax.TensorType((2, 4), "float32"))
+    called = relax.Call(relax.ExternFunc("evil"), [x], ty_args=[x.ty])
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(called))
+    assert "which no such module has" in refused(builder.get())
+
+
+def test_arguments_with_values_come_last(tmp_path):
+    w, x = (relax.Var(n, relax.TensorType(s, "float32")) for n, s in (("w", (4, 4)), ("x", (2, 4))))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [w, x]):
+        builder.emit_func_output(builder.emit(relax.op.matmul(x, w)))
+    found = read_program(saved(tmp_path, "json", builder.get()), ModelSource(""), silent)
+    assert [str(p.name) for p in found.program.main.params] == ["x", "w"]

@@ -2,13 +2,15 @@
 
 import json
 import tarfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tvm
-from tvm import relay
+from tvm import relay, te
 
 from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource, source_from_file
@@ -115,3 +117,74 @@ def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
 
     with pytest.raises(EngineError, match=r"damaged, and TVM's own reader crashes .*SIGSEGV"):
         read_program(changed(tmp_path, nowhere), ModelSource("mod.json"), silent)
+
+
+def text(folder, main, *others):
+    """A file of Relay's text."""
+    (folder / "mod.relay").write_text('#[version = "0.0.5"]\n' + "\n".join([*others, main]))
+    return folder / "mod.relay"
+
+
+FLOATS = "Tensor[(2, 3), float32]"
+PLAIN = f"def @main(%x: {FLOATS}) {{ tanh(%x) }}"
+
+
+@pytest.mark.parametrize(
+    ("main", "others", "why"),
+    [
+        ("def @main(%x: Tensor[(?, 3), float32]) { tanh(%x) }", (), "leaves sizes open"),
+        (f"def @main(%x: ({FLOATS},)) {{ tanh(%x.0) }}", (), "and no tensor"),
+        (f"def @main(%x: {FLOATS}) {{ ((%x,), %x) }}", (), "not a tensor or a tuple of tensors"),
+        (PLAIN.replace("main", "other"), (), 'has no function "main" among those that it has'),
+        (f'def @main(%x: {FLOATS}, Compiler="evil") {{ tanh(%x) }}', (), "attribute 'Compiler'"),
+        (f"def @main(%x: {FLOATS}) {{ vm.shape_of(%x) }}", (), "is code and no operator"),
+        (f"def @main(%x: {FLOATS}) {{ nonsense(%x) }}", (), "is no Relay module that TVM reads"),
+        (f"def @main(%x: {FLOATS}) {{ nn.dense(%x, %x, nonsense=3) }}", (), "is no Relay module"),
+        ("def @main(", (), "is no Relay module that TVM reads"),
+    ],
+)
+def test_what_is_no_plain_function_of_tensors_is_refused(tmp_path, main, others, why):
+    with pytest.raises(EngineError) as refused:
+        read_program(text(tmp_path, main, *others), ModelSource("mod.relay"), silent)
+    assert why in refused.value.message, refused.value.message
+
+
+def test_sizes_left_open_are_given_by_inputs(tmp_path):
+    path = text(tmp_path, "def @main(%x: Tensor[(?, 3), float32]) { tanh(%x) }")
+    source = replace(source_from_file(path), inputs=(("x", TensorType((4, 3), "float32")),))
+    found = read_program(path, source, silent)
+    assert found.inputs == (("x", TensorType((4, 3), "float32")),)
+    assert found.outputs == (TensorType((4, 3), "float32"),)
+
+
+def test_files_of_the_other_engine_name_it(tmp_path):
+    script = "@I.ir_module\nclass Module:\n    pass\n"
+    (tmp_path / "mod.py").write_text(f"from tvm.script import ir as I\n\n{script}")
+    with pytest.raises(EngineError, match="is TVMScript, which is Relax") as refused:
+        read_program(tmp_path / "mod.py", ModelSource("mod.py"), silent)
+    assert "Choose the engine Relax" in refused.value.hint
+
+
+def test_what_the_json_holds_beside_a_module_is_no_program(tmp_path):
+    (tmp_path / "mod.json").write_text(tvm.ir.save_json(relay.var("x", shape=(2,))))
+    with pytest.raises(EngineError, match="is a Var, and no module"):
+        read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
+    kernel = tvm.IRModule({"main": module()["main"]})
+    x = te.placeholder((2,), name="x")
+    kernel["kernel"] = te.create_prim_func([x, te.compute((2,), lambda i: x[i] + 1.0)])
+    (tmp_path / "mod.json").write_text(tvm.ir.save_json(kernel))
+    with pytest.raises(EngineError, match=r"tir\.PrimFunc among its functions"):
+        read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
+
+
+def test_arguments_are_in_order_and_named_apart(tmp_path):
+    w, x = (relay.var(n, shape=s) for n, s in (("1.weight", (5, 256)), ("x", (2, 256))))
+    function = relay.Function([w, x], relay.nn.dense(x, w))
+    path = saved(tmp_path, "json", relay.transform.InferType()(tvm.IRModule.from_expr(function)))
+    found = read_program(path, ModelSource("mod.tar"), silent)
+    assert [str(p.name_hint) for p in found.program.main.params] == ["x", "1.weight"]
+    one, other = (relay.var("x", shape=(2,)) for _ in range(2))
+    mod = tvm.IRModule.from_expr(relay.Function([one, other], one + other))
+    (tmp_path / "mod.json").write_text(tvm.ir.save_json(mod))
+    with pytest.raises(EngineError, match="have one name"):
+        read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
