@@ -271,3 +271,74 @@ def test_a_library_that_is_not_here_or_is_for_another_torch_is_told(libraries):
     sys.modules.pop("timm", None)
     importlib.invalidate_caches()
     assert "pip install timm" in refused("timm:tiny").hint
+
+
+TINY = "hidden_size=16&num_hidden_layers=1&num_attention_heads=2&intermediate_size=24"
+WHISPER = "d_model=16&encoder_layers=1&decoder_layers=1&encoder_attention_heads=2"
+WHISPER += "&decoder_attention_heads=2&encoder_ffn_dim=24&decoder_ffn_dim=24&vocab_size=60000"
+CLIP = "&".join(f"{p}_config.{s}" for p in ("text", "vision") for s in TINY.split("&"))
+T5 = "d_model=16&d_kv=8&d_ff=24&num_layers=1&num_heads=2&vocab_size=40"
+HEARD = "conv_dim=[8,8]&conv_stride=[5,4]&conv_kernel=[10,8]&num_feat_extract_layers=2"
+HEARD += "&num_conv_pos_embeddings=8&num_conv_pos_embedding_groups=2"
+
+
+@pytest.mark.parametrize(
+    ("model", "shapes"),
+    [
+        (f"vit?{TINY}&image_size=32", {"pixel_values": (2, 3, 32, 32)}),
+        (f"videomae?{TINY}&image_size=32&num_frames=4", {"pixel_values": (2, 4, 3, 32, 32)}),
+        (f"wav2vec2?{TINY}&{HEARD}", {"input_values": (2, 8000)}),
+        (
+            f"audio-spectrogram-transformer?{TINY}&max_length=64&num_mel_bins=32",
+            {"input_values": (2, 64, 32)},
+        ),
+        (
+            f"whisper?{WHISPER}&max_source_positions=20",
+            {"input_features": (1, 80, 40), "decoder_input_ids": (1, 14)},
+        ),
+        (
+            f"clip?{CLIP}&vision_config.image_size=32&vision_config.patch_size=16",
+            {"input_ids": (1, 14), "attention_mask": (1, 14), "pixel_values": (1, 3, 32, 32)},
+        ),
+        (
+            f"t5?{T5}",
+            {"input_ids": (1, 14), "attention_mask": (1, 14), "decoder_input_ids": (1, 14)},
+        ),
+        (
+            "patchtsmixer?context_length=16&patch_length=4&num_input_channels=3&d_model=8",
+            {"past_values": (2, 16, 3)},
+        ),
+    ],
+)
+def test_inputs_are_of_the_configurations_sizes(model, shapes):
+    made = load(f"hf:{model}")
+    assert {n: tuple(t.shape) for n, t in made.source.inputs} == shapes
+    assert all(t.isfinite().all() for t in made.forward())
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "why"),
+    [
+        (f"vit?{TINY}&image_size=32", {"tokens": 3}, "no tokens to choose"),
+        ("bert?vocab_size=3&vocab_size.part=3", {}, "is a setting without others in it"),
+        ("BertNonesense", {}, "has no model called"),
+    ],
+)
+def test_what_cannot_be_made_up_is_refused(model, more, why):
+    assert why in refused(f"hf:{model}", **more).message
+
+
+def test_models_of_the_local_cache_are_listed(tmp_path, monkeypatch):
+    for name, config in (("own--small", {"model_type": "bert", **SMALL}), ("own--odd", {})):
+        place = tmp_path / f"models--{name}"
+        snapshot = place / "snapshots" / ("0" * 40)
+        snapshot.mkdir(parents=True)
+        (snapshot / "config.json").write_text(json.dumps(config))
+        (place / "refs").mkdir()
+        (place / "refs" / "main").write_text("0" * 40)
+    for module in ("constants", "utils._cache_manager"):
+        monkeypatch.setattr(f"huggingface_hub.{module}.HF_HUB_CACHE", str(tmp_path))
+    found = {m.name: m for m in named.listed("own/", False, quiet)}
+    assert set(found) == {"hf:own/small"}
+    assert (found["hf:own/small"].kind, found["hf:own/small"].weights) == ("BertModel", False)
+    assert load("hf:own/small").forward()[0].shape == (1, 14, 16)
