@@ -617,3 +617,16 @@ def test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed(monkeypatc
     assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < 1e-4
     assert len(set(theirs)) == 5
     assert theirs[0] > 0
+
+
+@pytest.mark.exhaustive
+def test_the_bench_prints_curves_and_what_verify_costs(capsys, monkeypatch):
+    from bench import train
+
+    ir = engine()
+    monkeypatch.setattr(sys, "argv", ["train.py", "--engine", ir, "--steps", "2"])
+    train.main()
+    told = capsys.readouterr().out
+    assert "2 steps: loss" in told and f"{ir} to PyTorch" in told
+    train.print_verify_cost(ir, turns=1)
+    assert "with it" in capsys.readouterr().out
