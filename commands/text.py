@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relascope.engine.protocol.source import INPUTS
+from relascope.engine.protocol.times import TimeRow
 from relascope.viz.rows import Row, tables, timings
 from relascope.viz.rows.example import Document, example_block
 from relascope.viz.rows.formats import (
@@ -13,7 +14,6 @@ from relascope.viz.rows.formats import (
     flops,
     shape_text,
     size,
-    speed_text,
     text_table,
     work_text,
 )
@@ -258,13 +258,14 @@ def time(document: Document) -> str:
         f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
         f"built in {document['build_seconds']:.1f} s; errors against {document['against']}"
     )
+    said = timings.verdicts([TimeRow(**r) for r in document["rows"]])
     rows = [
         {
             **r,
-            "": speed_text(r["ratio_to_eager"]),
+            "": verdict.text if verdict else "baseline",
             **{c: r[c] if r[c] is None else size(r[c]) for c in ("peak_bytes", "capture_bytes")},
         }
-        for r in document["rows"]
+        for r, verdict in zip(document["rows"], said, strict=True)
     ]
     columns = [c for c in timings.COLUMNS if any(r[c] is not None for r in rows)]
     return "\n".join([head, *document["notes"], "", text_table(rows, [*columns, ""])])

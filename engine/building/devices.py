@@ -43,6 +43,7 @@ _GPUS = {
     "opencl": "a device, by OpenCL",
 }
 _MOST_GPUS = 64
+TVMS_OWN = "TVM's own kernels"
 
 _SYSTEMS = {
     "linux": "Linux",
@@ -270,11 +271,8 @@ class Tvm:
 
 def _ways(target: Target, ways: Mapping[str, str] | None) -> tuple[Target, ...]:
     """A target, and the same with further options."""
-    name, words = target.name, target.device
-    more = [
-        replace(target, name=f"{name} {o}", device=f"{words}, {w}") for o, w in (ways or {}).items()
-    ]
-    return target, *more
+    more = [replace(target, name=f"{target.name} {o}", kernels=w) for o, w in (ways or {}).items()]
+    return replace(target, kernels=TVMS_OWN), *more
 
 
 def _check_processor(target: str, name: str, known: Collection[str]) -> None:

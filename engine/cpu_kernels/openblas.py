@@ -98,12 +98,15 @@ def cpu_ways(blas: str) -> dict[str, str]:
     Args:
         blas: the option that leaves matmuls to PyTorch's BLAS.
     """
-    by_theirs, by_ours = "matmuls by PyTorch's BLAS", "matmuls by OpenBLAS on TVM's threads"
-    rest = "the rest by our schedules"
-    theirs = {blas: by_theirs, f"{blas} {SCHEDULES}": f"{by_theirs}, {rest}"}
-    ours = {OPENBLAS: by_ours, f"{OPENBLAS} {SCHEDULES}": f"{by_ours}, {rest}"} if here() else {}
+
+    def ways(option: str, library: str) -> dict[str, str]:
+        return {option: library, f"{option} {SCHEDULES}": f"{library}, our schedules"}
+
+    theirs = ways(blas, "PyTorch's BLAS")
+    ours = ways(OPENBLAS, "OpenBLAS") if here() else {}
     found = {**theirs, **ours} if preferred() else {**ours, **theirs}
-    return {**found, f"{list(found)[-1]} {RECORDS}": "so too, and what tuning found faster"}
+    best = list(found)[-1]
+    return {**found, f"{best} {RECORDS}": f"{found[best]}, tuned"}
 
 
 @dataclass(frozen=True)

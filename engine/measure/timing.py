@@ -67,11 +67,14 @@ def interleave(
 
 
 def ratio(ours: Measured, rival: Measured) -> float:
-    """Median over the rounds of our block's median over the rival's: below 1 is faster."""
-    return statistics.median(
-        statistics.median(a) / statistics.median(b)
-        for a, b in zip(ours.rounds, rival.rounds, strict=True)
-    )
+    """Median of `ratios`: below 1 is faster."""
+    return statistics.median(ratios(ours, rival))
+
+
+def ratios(ours: Measured, rival: Measured) -> list[float]:
+    """Of each round our block's median over the rival's."""
+    pairs = zip(ours.rounds, rival.rounds, strict=True)
+    return [statistics.median(a) / statistics.median(b) for a, b in pairs]
 
 
 def ratio_of_minima(ours: Measured, rival: Measured) -> float:
@@ -98,23 +101,15 @@ def row(
     q1, median, q3 = quartiles(runs)
     by_median = None
     if rival is not None:
-        by_median = ratio(measured, rival)
+        known["ratio_q1"], by_median, known["ratio_q3"] = quartiles(ratios(measured, rival))
         known["ratio_of_minima"] = ratio_of_minima(measured, rival)
     times = median, q1, q3, by_median
     return TimeRow(what, phase, *times, max_abs_error, peak_bytes, tuple(runs), **known)
 
 
 def unsteady(rows: Sequence[TimeRow]) -> tuple[str, ...]:
-    """What to say of a machine on which the same run takes very different times.
-
-    Half of all runs lie between the quartiles; where those are apart by more than 30 % of the
-    median, or the median is over twice the best run, something else was running.
-    """
-    doubtful = "; ".join(
-        f"{r.what}, {r.phase.replace('_', ' and ')}"
-        for r in rows
-        if r.q3_ms - r.q1_ms > 0.3 * r.median_ms or r.median_ms > 2 * min(r.samples_ms)
-    )
+    """What to say of a machine on which the same run takes very different times."""
+    doubtful = "; ".join(f"{r.what}, {r.phase.replace('_', ' and ')}" for r in rows if not r.steady)
     said = f"The machine is busy: runs of one program differ widely ({doubtful})."
     advice = "Ratios of such runs mean little; time again when it is quiet."
     return (f"{said} {advice}",) if doubtful else ()

@@ -16,12 +16,15 @@ class Target:
         device: what it is, in words ("NVIDIA H200", "the CPU, AVX-512").
         runs_here: whether this machine can run, and so time, what is built for it.
         missing: what stands in the way, where it does not run here.
+        kernels: whose kernels it takes, in a few words ("OpenBLAS, our schedules"); "" where that
+            is not known.
     """
 
     name: str
     device: str
     runs_here: bool
     missing: str = ""
+    kernels: str = ""
 
 
 @dataclass(frozen=True)

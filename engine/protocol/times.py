@@ -31,6 +31,7 @@ class TimeRow:
         ours_over: of another compiler than ours, the median of the ratios of our time to its; below
             1 ours is faster.
         ratio_of_minima: our best run over eager's best.
+        ratio_q1, ratio_q3: the quartiles of the ratios whose median `ratio_to_eager` is.
         build_seconds: what building, or compiling, took.
         target: what it was built for; "" of PyTorch's own.
         capture_bytes: of what is kept from the forward for the backward, where there is one:
@@ -51,6 +52,18 @@ class TimeRow:
     build_seconds: float | None = None
     target: str = ""
     capture_bytes: int | None = None
+    ratio_q1: float | None = None
+    ratio_q3: float | None = None
+
+    @property
+    def steady(self) -> bool:
+        """Whether its runs take about the same time.
+
+        Half of all runs lie between the quartiles; where those are apart by more than 30 % of the
+        median, or the median is over twice the best run, something else was running.
+        """
+        best = min(self.samples_ms, default=self.median_ms)
+        return self.q3_ms - self.q1_ms <= 0.3 * self.median_ms and self.median_ms <= 2 * best
 
 
 @dataclass(frozen=True)

@@ -285,9 +285,10 @@ def test_ways_are_listed_for_nvidias_gpus_that_run():
     functions = {"device_api.cuda", "target.build.cuda"}
     ways = {"-graphs=cuda": "as graphs"}
     found = fake_tvm({"cuda": [Device(True, "one")]}, functions, ways=ways).gpus()
-    assert [(t.name, t.device) for t in found] == [
-        ("cuda -arch=sm_90", "one (compute capability 9.0)"),
-        ("cuda -arch=sm_90 -graphs=cuda", "one (compute capability 9.0), as graphs"),
+    assert {t.device for t in found} == {"one (compute capability 9.0)"}
+    assert [(t.name, t.kernels) for t in found] == [
+        ("cuda -arch=sm_90", "TVM's own kernels"),
+        ("cuda -arch=sm_90 -graphs=cuda", "as graphs"),
     ]
     assert len(fake_tvm({}, functions, ways=ways).gpus()) == 1
 

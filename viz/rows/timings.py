@@ -6,11 +6,18 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from relascope.engine.protocol.plain import plain
-from relascope.engine.protocol.times import TimeResult
+from relascope.engine.protocol.targets import Target
+from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.viz.rows import Row
+from relascope.viz.rows.formats import speed_text
+
+_EQUAL = 1.05  # times as long: as fast as eager, for a person
+_NEARLY = 1.1
+_WIDE = 1.5  # of a spread, how many times its lower end the upper is
 
 COLUMNS = (
     "what",
@@ -42,8 +49,64 @@ _RUN = (
     "threads",
     "repeats",
 )
-HISTORY_COLUMNS = (*_RUN, *COLUMNS, "target", "min_ms", "runs", "notes")
+_SPREAD = ("ratio_q1", "ratio_q3")
+HISTORY_COLUMNS = (*_RUN, *COLUMNS, "target", *_SPREAD, "min_ms", "runs", "notes")
 """What a line of a history has: what was run, and one of its rows."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a row says of our speed, as far as its data allow.
+
+    Args:
+        sure: whether runs of it agree enough for a headline.
+    """
+
+    text: str
+    sure: bool
+
+
+def verdicts(rows: Sequence[TimeRow]) -> list[Verdict | None]:
+    """Of each row what it says against eager; None of eager itself, and where there is none.
+
+    The spread of a ratio reaches from the lower quartile over the rounds to the upper, and to the
+    ratio of the best runs: on a busy machine these disagree. A ratio is told as one number where
+    its spread is narrow and on one side of 1.
+    """
+    eager = {r.phase: r for r in rows if r.ratio_to_eager is None}
+    return [_verdict(r, eager.get(r.phase)) for r in rows]
+
+
+def _verdict(row: TimeRow, eager: TimeRow | None) -> Verdict | None:
+    ratio = row.ratio_to_eager
+    if ratio is None:
+        return None
+    known = (ratio, row.ratio_q1, row.ratio_q3, row.ratio_of_minima)
+    told = [r for r in known if r is not None]
+    low, high = min(told), max(told)
+    busy = not row.steady or (eager is not None and not eager.steady)
+    wide = busy or high > _WIDE * low
+    if low > 1 / _EQUAL and high < _EQUAL:
+        text = speed_text(1.0)
+    elif not wide and (high < 1 or low > 1):
+        text = speed_text(ratio)
+    elif 1 / _NEARLY < ratio < _NEARLY and low < 1 < high:
+        text = "about equal to eager"
+    elif high < 1 / _EQUAL:
+        text = f"{1 / high:.2g}× to {1 / low:.2g}× faster than eager"
+    elif low > _EQUAL:
+        text = f"{low:.2g}× to {high:.2g}× slower than eager"
+    else:
+        text = f"{low:.2f} to {high:.2f} of eager's time"
+    return Verdict(f"{text}; the machine is busy" if busy else text, not wide)
+
+
+def short(text: str, targets: Iterable[Target]) -> str:
+    """A text in which each known target is told by whose kernels it takes."""
+    for target in sorted(targets, key=lambda t: -len(t.name)):
+        if target.kernels:
+            text = text.replace(target.name, target.kernels)
+    return text
 
 
 def run_document(
@@ -64,6 +127,7 @@ def history_rows(runs: Iterable[Row]) -> list[Row]:
         {
             **{name: run.get(name) for name in _RUN},
             **{name: row[name] for name in (*COLUMNS, "target")},
+            **{name: row.get(name) for name in _SPREAD},
             "min_ms": min(row["samples_ms"], default=None),
             "runs": len(row["samples_ms"]),
             "notes": " ".join(run["notes"]),

@@ -70,7 +70,7 @@ def _check_ours(kind: str, target: str) -> None:
             raise EngineError("target", why, target, f"Leave out {option}.")
 
 
-_CUDA_WAYS = {BLAS: "matmuls by PyTorch's cuBLAS", GRAPHS: "kernels launched as CUDA graphs"}
+_CUDA_WAYS = {BLAS: "PyTorch's cuBLAS", GRAPHS: "TVM's own kernels, CUDA graphs"}
 
 
 def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:

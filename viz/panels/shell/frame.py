@@ -135,12 +135,14 @@ def show_error(error: EngineError, cache: RequestCache | None = None, key: str =
         st.button("Try again", key=f"again_{error.kind}{key}", on_click=cache.forget_errors)
 
 
-def strip(*facts: tuple[str, str], large: bool = False) -> None:
-    """A line of figures: value and what it counts; in a large one, what it is about comes first."""
+def strip(*facts: tuple[str, ...], large: bool = False) -> None:
+    """A line of figures: value and what it counts, and a class of its style where it has one; in a
+    large one, what it is about comes first."""
     order = "{label} <b>{value}</b>" if large else "<b>{value}</b> {label}"
     cells = "".join(
-        f"<span class='rs-fact'>{order.format(value=escape(value), label=escape(label))}</span>"
-        for value, label in facts
+        f"<span class='rs-fact {' '.join(style)}'>"
+        f"{order.format(value=escape(value), label=escape(label))}</span>"
+        for value, label, *style in facts
     )
     st.html(f"<div class='rs-strip{' rs-large' if large else ''}'>{cells}</div>")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,7 +42,7 @@ _COLUMNS = (
     "what; phase; median: median_ms; q1: q1_ms; q3: q3_ms; against eager: ratio_to_eager; "
     "ratio: ratio_to_eager; of minima: ratio_of_minima; ours over it: ours_over; "
     "max abs error: max_abs_error; peak memory: peak_bytes; captures held: capture_bytes; "
-    "build: build_seconds"
+    "build: build_seconds; target"
 )
 
 
@@ -78,7 +79,7 @@ def show(screen: Screen) -> None:
             show_error(error)
             if running.arguments != arguments:
                 st.session_state.timing = None  # the settings have moved on from what failed
-    _results(arguments)
+    _results(screen, engine, arguments)
     if target is None:
         return
     if target.runs_here:
@@ -119,10 +120,12 @@ def _settings(
         options,
         key="keep_target",
         accept_new_options=True,
-        format_func=lambda n: f"{targets[n].device}: {n}" if n in targets else n,
+        format_func=lambda n: _target_text(targets, n),
         help="Choose one, or type TVM's text for any other, such as "
         + ", ".join(f"`{t}`" for t in artefacts.TYPED)
-        + ". What is not here can be built for and looked at, and timed on a fleet that has it.",
+        + ". What is not here can be built for and looked at, and timed on a fleet that has it. "
+        "*Tuned* takes what tuning found faster.\n\n"
+        + "\n".join(f"- {_target_text(targets, n)}: `{n}`" for n in targets),
     )
     count = threads.number_input(
         "Threads, 0 for all", 0, 256, key="keep_threads", help="For TVM and PyTorch alike."
@@ -144,6 +147,14 @@ def _settings(
         screen.cache.forget(method, *arguments)
         state.timing = _Run(_title(screen), method, arguments, _about(screen, int(runs)))
     return arguments, target, fleet, settled
+
+
+def _target_text(targets: Mapping[str, Target], name: str) -> str:
+    """A target in a few words, where the engine lists it: what tells it apart first."""
+    one = targets.get(name)
+    if one is None:
+        return name
+    return f"{one.kernels}: {one.device}" if one.kernels else one.device
 
 
 def _target(cache: RequestCache, targets: dict[str, Target], name: str) -> Target | None:
@@ -237,8 +248,8 @@ def _title(screen: Screen) -> str:
     return f"{screen.label}, {mode}{whose} gradient" if whose else f"{screen.label}, {mode}"
 
 
-def _results(arguments: tuple[Any, ...]) -> None:
-    """The newest timing, or an older one of this session that the user picks."""
+def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> None:
+    """The timing of what is chosen; else the newest, or one that the user picks, in grey."""
     history: dict[tuple[Any, ...], Timing] = st.session_state.get("history", {})
     if not history:
         st.caption(
@@ -262,24 +273,53 @@ def _results(arguments: tuple[Any, ...]) -> None:
     texts = {"csv": timings.history_csv(documents), "json": timings.history_json(documents)}
     for kind, text in texts.items():
         download(f"{named} (.{kind})", text, f"timings.{kind}", f"history_{kind}", row)
-    title, result = history[shown].title, history[shown].result
+    past = history[shown]
+    other = _otherwise(screen, arguments[0], past) if shown != arguments else ""
+    if other:
+        st.info(f"**These are not the times of what is chosen.** {plain_text(other)}")
+    with st.container(key="past_result" if other else "result"):
+        _run(past, engine)
+
+
+def _otherwise(screen: Screen, request: BuildRequest, past: Timing) -> str:
+    """What a past timing was of, where that is not what is chosen now."""
+    if past.title != _title(screen):
+        return f"They are of {past.title}. Press Run to time {_title(screen)}."
+
+    def parts(of: BuildRequest) -> dict[str, Any]:
+        sizes = of.source.batch, of.source.tokens
+        built = {"target": of.target, "threads": of.threads, "repeats": of.repeats}
+        return {"sizes": sizes, **built, "passes": str(of.pipeline), "captures": of.captures}
+
+    now = parts(request)
+    changed = [name for name, value in parts(past.request).items() if value != now[name]]
+    what = " and the ".join(changed) or "inputs, or what is timed beside it,"
+    return f"Since they were taken, the {what} changed. Press Run to time again."
+
+
+def _run(past: Timing, engine: EngineInfo) -> None:
+    """One run: what it was of, a headline that says no more than its data, and every row."""
+    title, result = past.title, past.result
     strip(
         (title, ""),
         (result.machine, ""),
         (str(result.threads), "threads" if result.threads != 1 else "thread"),
         (formats.milliseconds(result.build_seconds), "to build"),
     )
-    compared = [r for r in result.rows if r.ratio_to_eager is not None]
-    alone = [] if compared else result.rows  # on a fleet
-    strip(
-        *((formats.speed_text(r.ratio_to_eager), _label(result, r)) for r in compared),
-        *((formats.milliseconds(r.median_ms / 1e3), _label(result, r)) for r in alone),
-        large=True,
-    )
+    said = timings.verdicts(result.rows)
+    headline = [
+        (v.text, _label(result, r), "" if v.sure else "rs-unsure")
+        for r, v in zip(result.rows, said, strict=True)
+        if v is not None
+    ]
+    alone = [] if headline else result.rows  # on a fleet
+    headline += [(formats.milliseconds(r.median_ms / 1e3), _label(result, r), "") for r in alone]
+    strip(*headline, large=True)
     for note in result.notes:
-        st.warning(plain_text(note))
-    _table(result, bool(compared))
-    st.altair_chart(charts.times(result.rows), key="time_chart")
+        st.warning(plain_text(timings.short(note, engine.targets)))
+    named = [replace(r, what=timings.short(r.what, engine.targets)) for r in result.rows]
+    _table(named, said)
+    st.altair_chart(charts.times(named), key="time_chart")
     _comparisons(result)
 
 
@@ -299,11 +339,13 @@ def _run_name(request: BuildRequest, title: str, result: TimeResult) -> str:
     return ", ".join([title, *sizes, f"{result.threads} threads", f"{request.repeats} repeats"])
 
 
-def _table(result: TimeResult, compared: bool) -> None:
-    rows = renamed(plain(result.rows), _COLUMNS)
-    for row in rows:
+def _table(timed: Sequence[TimeRow], said: Sequence[timings.Verdict | None]) -> None:
+    rows = renamed(plain(timed), _COLUMNS)
+    compared = any(said)
+    for row, verdict in zip(rows, said, strict=True):
         row["phase"] = charts.PHASES.get(row["phase"], row["phase"])
-        row["against eager"] = formats.speed_text(row["ratio"]) if compared else None
+        row["target"] = row["target"] or None
+        row["against eager"] = (verdict.text if verdict else "baseline") if compared else None
     always = ("what", "phase", "median")
     table(
         rows,
