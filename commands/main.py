@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 _MODEL = "model gradient passes"
 _CUT = f"{_MODEL} by_hand"
-_NO_ENGINE = ("page", "engines", "install-relay", "compare", "replay")
+_RECORDINGS = "compiles.recordings"
+_NO_ENGINE = ("page", "engines", "install-relay", "compare", "replay", "record", "open")
+
+_SAID_BY = {"open": "open_recording"}  # a function of `text` of another name
 
 # A command's name, the module of its function and the function's name where it is another, its
 # groups of options, and one line. A group stands in `options`, or in the module before it.
@@ -53,13 +56,20 @@ _COMMANDS = (
     ),
     ("reduce", "faults", f"{_MODEL} bisect tolerance time reduce", "narrow a fault inside a pass"),
     ("captures", "cuts", f"{_MODEL} captures time output", "what the forward saves for later"),
-    ("gradients", "cuts.both_gradients", "model target limits", "TVM's gradient beside PyTorch's"),
-    ("compile", "building.compile_model", f"{_CUT} building", "build for a target"),
-    ("time", "building.time_model", f"{_CUT} baselines output", "time a build"),
+    ("gradients", "cuts:both_gradients", "model target limits", "TVM's gradient beside PyTorch's"),
+    ("compile", "building:compile_model", f"{_CUT} building", "build for a target"),
+    ("time", "building:time_model", f"{_CUT} baselines output", "time a build"),
     ("profile", "explain", f"{_CUT} time trace output", "time every kernel"),
     ("tasks", "tuning", f"{_CUT} tasks output", "the kernels that can be tuned"),
     ("tune", "tuning", f"{_CUT} tune output", "tune the kernels"),
     ("replay", "sessions", "sessions.replay_options", "run a session's file again"),
+    (
+        "record",
+        f"{_RECORDINGS}:record_program",
+        f"{_RECORDINGS}.record_options",
+        "record a compile",
+    ),
+    ("open", f"{_RECORDINGS}:open_recording", f"{_RECORDINGS}.open_options", "look at a recording"),
     ("lint", "explain", f"{_MODEL} lint output", "what could be faster, and the pass for it"),
 )
 
@@ -96,7 +106,8 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
     if as_json:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     else:
-        text = getattr(_module("text"), args.command.replace("-", "_"))(document)
+        name = _SAID_BY.get(args.command, args.command.replace("-", "_"))
+        text = getattr(_module("text"), name)(document)
     written = _print(text, sys.stdout)
     failed = document.get("cancelled") or document.get("same") is False
     return 0 if written and not failed else 1
@@ -163,7 +174,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=about, allow_abbrev=False)
         if command not in (None, name):
             continue
-        module, _, attribute = function.partition(".")
+        module, _, attribute = function.partition(":")
         run = getattr(_module(module), attribute or name.replace("-", "_"))
         one.description = run.__doc__
         one.set_defaults(run=run)

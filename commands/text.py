@@ -483,3 +483,40 @@ def _head(document: Document, *more: str) -> str:
 def _failed(error: Document | None) -> str:
     """The first line of what went wrong, "" where nothing did."""
     return (error or {}).get("message", "").partition("\n")[0]
+
+
+def record(document: Document) -> str:
+    """What `record` says."""
+    ended = f"; the program ended with {document['status']}" if document["status"] else ""
+    return f"{document['passes']} passes are in {document['file']}{ended}"
+
+
+def open_recording(document: Document) -> str:
+    """What `open` says."""
+    if document["diff"] is not None:
+        return str(document["diff"] or "It changed nothing.")
+    about, milli = document["about"], 1e3
+    rows = [
+        {
+            **r,
+            "pass": "  " * r["depth"] + r["pass"],
+            "ms": None if r["seconds"] is None else r["seconds"] * milli,
+            "own_ms": None if r["own_seconds"] is None else r["own_seconds"] * milli,
+            "changed": None if r["touched"] is None else len(r["touched"]),
+            "failed": (r["failure"] or "failed").splitlines()[-1][:80]
+            if r["failure"] is not None
+            else None
+            if r["ended"]
+            else "did not end",
+        }
+        for r in document["passes"]
+    ]
+    columns = ["number", "pass", "ms", "own_ms", "functions", "changed"]
+    columns += ["failed"] if any(r["failed"] for r in rows) else []
+    most = [{**t, "own_ms": t["own_seconds"] * milli} for t in document["totals"][:10]]
+    head = f"TVM {about.get('tvm')}, {document['seconds']:.2f} s in passes"
+    cut = (
+        [] if document["whole"] else ["The last line is cut short: it ended while it was written."]
+    )
+    parts = [head, *cut, "", text_table(rows, columns), ""]
+    return "\n".join([*parts, "Where the time is:", text_table(most, ["pass", "runs", "own_ms"])])

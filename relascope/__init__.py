@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relascope.engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch
+    from relascope.recorder import Record, recording
 
 __version__ = "0.2.0"
-__all__ = ["__version__", "add_tvm_dispatch", "remove_tvm_dispatch"]
+__all__ = ["Record", "__version__", "add_tvm_dispatch", "recording", "remove_tvm_dispatch"]
 
 _here = Path(__file__).parent
 if not (_here / "engine").exists():  # in a checkout the other packages stand beside this one
@@ -24,4 +25,6 @@ def __getattr__(name: str) -> Any:
     if name in ("add_tvm_dispatch", "remove_tvm_dispatch"):
         import_module("relascope.core.place").check_python()
         return getattr(import_module("relascope.engine.dispatch"), name)
+    if name in ("Record", "recording"):
+        return getattr(import_module("relascope.recorder"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

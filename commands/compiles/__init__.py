@@ -1,0 +1,1 @@
+"""Commands for one's own compiles: recorded, and looked at."""

@@ -1,0 +1,1 @@
+"""Put on a program's PYTHONPATH, this folder has it recorded from its start."""

@@ -1,0 +1,7 @@
+"""Recordings of Relay's compiles."""
+
+import pytest
+
+pytest.register_assert_rewrite("recordings")
+
+from recordings import *  # noqa: F403
