@@ -14,7 +14,7 @@ from relascope.engine.places import most_of_page
 from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
 from relascope.viz import gate
-from relascope.viz.panels import code, cut, graph, side_by_side, steps, time
+from relascope.viz.panels import code, cut, graph, side_by_side, steps, time, tour
 from relascope.viz.panels.shell import keeping, session_list, sidebar
 from relascope.viz.panels.shell.frame import boundary, plain_text, show_error, style, waiting
 from relascope.viz.panels.shell.holding import held
@@ -49,17 +49,21 @@ def main() -> None:
     except ValueError as wrong:
         show_error(EngineError("usage", f"{wrong}.", VARIABLE, "Start the page with another file."))
         return
+    tour.arrive()
     unread = keeping.arrive()
     with st.sidebar:
-        ir = sidebar.choose_ir(available())
+        no_relay = available()
+        ir = sidebar.choose_ir(no_relay)
         cache = cache_of_session(ir, sidebar.first_source())
         screen = sidebar.show(cache, ir)
         session_list.button()
+        tour.button(no_relay is None)
         status = st.container()
     for sentence in unread:
         st.warning(plain_text(sentence))
     if screen is not None:
         keeping.settle(screen)
+    tour.show()
     above = st.container()
     tabs = st.tabs(list(TABS), key="keep_tab", on_change="rerun")
     for tab, show in zip(tabs, _SHOWN, strict=True):
