@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph, Kind
 from relascope.engine.jobs.cut import with_cut
-from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
+from relascope.engine.protocol.accuracy import AS_IMPORTED, WHOLE, Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.session import Ask
@@ -28,6 +28,7 @@ from relascope.passes.pipeline import Pipeline
 
 DTYPES = ("float32", "float64")
 _GRADIENT = "gradient of "
+_OUTPUT = "output "
 
 
 @dataclass(frozen=True)
@@ -317,7 +318,8 @@ def first_bad(
     The first in graph order that is over its limit: everything it reads that has a counterpart is
     within. Among gradients, where most nodes have no counterpart, what a right one is computed from
     counts as right; the first node on the way from a grad_out to a wrong gradient that is not known
-    to be right is the one.
+    to be right is the one. So it is with the results of a program that came without PyTorch, where
+    a node that is no longer computed as it was imported has no counterpart but by its numbers.
 
     Args:
         forward: whether an output or capture is over its limit; else the forward's nodes are held
@@ -336,25 +338,33 @@ def first_bad(
         return not limit.ratio(error, "" if strict else _GRADIENT) <= 1
 
     wrong = {i for i, error in worst.items() if over(error)}
-    gradients = {i for i in wrong if worst[i].counterpart.startswith(_GRADIENT)}
+    ends = {i for i in wrong if worst[i].counterpart.startswith((_GRADIENT, _OUTPUT))}
+    results = {i for i in ends if worst[i].counterpart.startswith(_OUTPUT)}
+    imported = any(e.counterpart.endswith(AS_IMPORTED) for e in worst.values())
+    wanted = "as it was imported" if imported else "as PyTorch has it"
     position = {n.id: index for index, n in enumerate(graph.nodes)}
-    direct = sorted((i for i in wrong - gradients if i in position), key=position.__getitem__)
+    direct = sorted((i for i in wrong - ends if i in position), key=position.__getitem__)
     if direct:
-        return _bad(graph, direct[0], worst, "the first node that is not as PyTorch has it")
-    gradients &= set(position)
-    if not gradients:
+        return _bad(graph, direct[0], worst, f"the first node that is not {wanted}")
+    # What is wrong in the results is wrong in the gradients behind them, too.
+    ends = (results or ends) & set(position)
+    if not ends:
         return None
     known = [i for i, error in worst.items() if error.counterpart != WHOLE]
     right = graph.ancestors(i for i in known if i in position and i not in wrong)
-    blamed = graph.ancestors(gradients) - right
-    flow = _downstream(graph, (i for i in graph.inputs if i not in ahead))
-    suspects = [n.id for n in graph.nodes if n.id in blamed and n.id in flow]
-    suspects = [i for i in suspects if graph.by_id[i].kind is not Kind.INPUT]
-    found = suspects[0] if suspects else min(gradients, key=position.__getitem__)
+    blamed = graph.ancestors(ends) - right
+    if not results:
+        blamed &= _downstream(graph, (i for i in graph.inputs if i not in ahead))
+    suspects = [n.id for n in graph.nodes if n.id in blamed and n.kind not in _GIVEN]
+    found = suspects[0] if suspects else min(ends, key=position.__getitem__)
+    what = "result" if results else "gradient"
     if found in worst:
-        return _bad(graph, found, worst, "the first gradient that is not as PyTorch has it")
-    reason = "all that it reads leads to right gradients too; what is computed of it is not as"
-    return _bad(graph, found, worst, f"{reason} PyTorch has it")
+        return _bad(graph, found, worst, f"the first {what} that is not {wanted}")
+    reason = f"all that it reads leads to right {what}s too; what is computed of it is not {wanted}"
+    return _bad(graph, found, worst, reason)
+
+
+_GIVEN = (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
 
 
 def worst_by_node(errors: Iterable[NodeError]) -> dict[str, NodeError]:

@@ -22,6 +22,7 @@ from relascope.engine.jobs.accuracy import (
 )
 from relascope.engine.protocol.accuracy import Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.results import IMPORTED, PYTORCH
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import last_built
@@ -42,6 +43,8 @@ class Inside:
         limit: what they were held to.
         results: what the program returns against what the model returns; none where it ends on the
             way to the gradient.
+        against: whose tensors the nodes are held against: PyTorch's, or those of a program that
+            came without it.
     """
 
     dtype: str
@@ -50,6 +53,7 @@ class Inside:
     first: BadNode | None
     limit: Limit
     results: tuple[Comparison, ...] = ()
+    against: str = PYTORCH
 
     def ratio(self, ident: str) -> float | None:
         """A node's error over its limit: above 1 is over it; None without a counterpart."""
@@ -74,6 +78,11 @@ class Inside:
         return bool(self.over or self.wrong_results)
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether float64 would tell rounding from a fault, and can be had."""
+        return self.bad and self.dtype == SINGLE and self.against == PYTORCH
+
+    @property
     def without(self) -> tuple[str, ...]:
         """Ids of the nodes that compute something and have no counterpart, in graph order."""
         computed = (Kind.CALL, Kind.FUNCTION)
@@ -84,6 +93,11 @@ def compared_step(ir: str, pipeline: Pipeline, index: int) -> int:
     """The step whose program is compared for a step: of one that is only for looking, the last
     before it that is not; -1 is the import."""
     return last_built(ir, pipeline.upto(index))
+
+
+def nodes_against(ask: Ask, source: ModelSource) -> str:
+    """Whose tensors the nodes of a model are held against; a runtime hands out none."""
+    return PYTORCH if ask("load", source).against == PYTORCH else IMPORTED
 
 
 def look(
@@ -112,7 +126,8 @@ def look(
         if error.kind != "pass":  # on the way to the gradient a program returns something else
             raise
         results = ()
-    found = Inside(source.dtype, graph, worst, None, limit, results)
+    against = nodes_against(ask, source)
+    found = Inside(source.dtype, graph, worst, None, limit, results, against)
     if not found.over:
         return found
     ahead = graph.ancestors(graph.outputs[: graph.forward_outputs])
@@ -131,11 +146,12 @@ def both(
 ) -> Iterator[Inside]:
     """The same in float32, and where something is over its limit then, in float64.
 
-    A source in float64 is compared in float64 alone. Each is handed out as soon as it is there.
+    A source in float64 is compared in float64 alone, and a program that came without PyTorch as it
+    is. Each is handed out as soon as it is there.
     """
     first = look(ask, ir, source, pipeline, index, target, given)
     yield first
-    if source.dtype == SINGLE and first.bad:
+    if first.in_doubt:
         yield look(ask, ir, replace(source, dtype=DOUBLE), pipeline, index, target, given)
 
 
@@ -148,13 +164,19 @@ def verdict(first: Inside, second: Inside | None = None) -> str:
     compared = len(first.errors)
     if not first.bad:
         if not compared:
-            return "No node has a counterpart in PyTorch, so nothing can be said of single nodes."
+            return (
+                f"No node has a counterpart in {first.against}, so nothing can be said of single "
+                "nodes."
+            )
         nodes = f"All {compared} nodes" if compared > 1 else "The one node"
         verb = "are" if compared > 1 else "is"
-        return f"{nodes} with a counterpart in PyTorch {verb} within the limit in {first.dtype}."
+        within = f"within the limit in {first.dtype}"
+        return f"{nodes} with a counterpart in {first.against} {verb} {within}."
     found = f"{_count(first)} over the limit in {first.dtype}{_at(first)}"
     if not first.over:
         found += ", though all nodes are within it"
+    if first.against != PYTORCH:
+        return f"{found}. The program has one precision, so whether that is rounding is open."
     double = first if first.dtype == DOUBLE else second
     if double is None:
         return f"{found}. Float64 would tell rounding from a fault."

@@ -13,6 +13,10 @@ Which tensor of PyTorch's a node is held against:
   way from one gradient to the next may differ.
 - In a program that was split, a node without any of these is held against the same node of the
   function built whole.
+
+A program that came without PyTorch is held against itself as it was imported, run operator by
+operator: a node that is computed as it was there, the results, and any other node that has the same
+numbers as one there.
 """
 
 from __future__ import annotations
@@ -21,16 +25,17 @@ from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from relascope.core.graph import Graph, Kind, Node, TensorType
+from relascope.core.graph import Graph, Kind, Node, Role, TensorType
+from relascope.core.identity import own_key
 from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Function
 from relascope.engine.measure.compare import Built, comparison, gradient_floor
 from relascope.engine.measure.difference import scale_of
-from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
+from relascope.engine.protocol.accuracy import AS_IMPORTED, WHOLE, Comparison, NodeError
 from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.reference import Reference
@@ -65,14 +70,19 @@ class Intermediates:
 def values_inside(backend: Backend, model: Model, inside: Intermediates, target: str) -> Tensors:
     """Every tensor that a function computes, by its node's id."""
     function = inside.function
-    exprs = {n.id: function.exprs[n.id] for n in function.graph if _is_shown(n)}
-    exprs = {ident: expr for ident, expr in exprs.items() if backend.can_show(expr)}
+    exprs = shown_in(backend, function)
     if not exprs:
         return {}
     shown = backend.with_intermediates(function.program, function.name, list(exprs.values()))
     built = Built(model, shown, backend.build(shown, None, target), None, 0.0)
     results, _ = built.forward({**inside.masks, **inside.given})
     return dict(zip(exprs, results, strict=True))
+
+
+def shown_in(backend: Backend, function: Function) -> dict[str, Any]:
+    """The IR's expressions of the nodes whose tensors can be seen, by id."""
+    exprs = {n.id: function.exprs[n.id] for n in function.graph if _is_shown(n)}
+    return {ident: expr for ident, expr in exprs.items() if backend.can_show(expr)}
 
 
 def _is_shown(node: Node) -> bool:
@@ -108,15 +118,17 @@ def compare_inside(
             if gradient is not None and ident in values:
                 theirs[ident] = f"gradient of {name}", gradient
                 against[ident] = max(scale_of(gradient), floor)
-    gradients = _Nearest(reference.gradients)
+    nearest = _Nearest(
+        [*((_of_gradient(name), t) for name, t in reference.gradients), *reference.others]
+    )
     found = []
     for node in graph:
         ours = values.get(node.id)
         if ours is None:
             continue
         counterpart = theirs.get(node.id)
-        if counterpart is None and reference.gradients:
-            counterpart = gradients.of(ours)
+        if counterpart is None:
+            counterpart = nearest.of(ours)
         if counterpart is None and node.id in whole:
             counterpart = WHOLE, whole[node.id]
         if counterpart is not None:
@@ -168,6 +180,65 @@ def results_in(graph: Graph, ordinals: Mapping[str, int], reference: Reference) 
     return found
 
 
+def _of_gradient(name: str) -> str:
+    return name if name.startswith("gradient of ") else f"gradient of {name}"
+
+
+@dataclass(frozen=True)
+class ImportedRun:
+    """The insides of one run of a program as it was imported, or with the gradient taken of that.
+
+    Args:
+        graph: of what was run.
+        values: its tensors, by node.
+        gradients: names of what its last results are gradients of.
+    """
+
+    graph: Graph
+    values: Tensors
+    gradients: tuple[str, ...]
+
+    @property
+    def reference(self) -> Reference:
+        """What nodes are known by, by their numbers."""
+        graph, names = self.graph, self.gradients
+        ends = zip(graph.outputs[len(graph.outputs) - len(names) :], names, strict=True)
+        gradients = tuple((n, self.values[i]) for i, n in ends if i in self.values)
+        others = tuple((_as_imported(graph.by_id[i]), t) for i, t in self.values.items())
+        return Reference({}, gradients, others)
+
+    def counterparts(self, graph: Graph, ends: bool) -> Counterparts:
+        """What nodes of a later program are in this one: those that are computed here in the same
+        way of the same arguments, and the results.
+
+        Args:
+            ends: whether the results are the model's, which they are not on the way to a gradient.
+        """
+        found: dict[str, tuple[str, torch.Tensor]] = {}
+        if ends:
+            pairs = zip(graph.outputs[: graph.forward_outputs], self.graph.outputs, strict=False)
+            for index, (ident, own) in enumerate(pairs):
+                if own in self.values:
+                    found[ident] = f"output {index}{AS_IMPORTED}", self.values[own]
+        same: set[str] = set()
+        for node in graph:
+            own_node = self.graph.by_id.get(node.id)
+            if own_node is None or not same.issuperset(node.edges):
+                continue
+            about = (*own_key(node), node.inputs, node.body)
+            if about == (*own_key(own_node), own_node.inputs, own_node.body):
+                same.add(node.id)
+                if node.id in self.values:
+                    found[node.id] = _as_imported(node), self.values[node.id]
+        return found
+
+
+def _as_imported(node: Node) -> str:
+    within = f" in {node.scope}" if node.scope else ""
+    backward = "gradient of the program, at " if node.role is Role.BACKWARD else ""
+    return f"{backward}{node.title}{within}{AS_IMPORTED}"
+
+
 class _Nearest:
     """Finds the tensor with the same numbers, whatever their shape."""
 
@@ -204,8 +275,7 @@ class _Nearest:
                 best = error, name, tensor
         if best is None:
             return None
-        name = best[1]
-        return (name if name.startswith("gradient of ") else f"gradient of {name}"), best[2]
+        return best[1:]
 
 
 def _error(

@@ -50,6 +50,9 @@ WHOLE = "the function built whole"
 """The counterpart of a node of a split program that has none in PyTorch: the joint program's own.
 That they are equal says that splitting changed nothing, not that they are right."""
 
+AS_IMPORTED = ", as imported"
+"""Ends the counterparts of a program that came without PyTorch: nodes of its own."""
+
 
 @dataclass(frozen=True)
 class NodeError:
@@ -59,7 +62,8 @@ class NodeError:
         id: of the node.
         max_abs, max_rel: as of a `Comparison`.
         counterpart: what it was held against: "aten::linear in encoder.layer.0.output.dense",
-            "gradient of" an input, parameter or operator's result, or `WHOLE`.
+            "gradient of" an input, parameter or operator's result, or `WHOLE`; of a program that
+            came without PyTorch "nn.relu, as imported" or "output 0, as imported".
         spread: mean and median beside the largest error.
     """
 

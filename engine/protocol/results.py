@@ -38,6 +38,8 @@ class ImportChange:
 
 PYTORCH = "PyTorch"
 """What numbers are held against where a model is PyTorch's."""
+IMPORTED = "the imported program"
+"""What they are held against where a program came without PyTorch, and without a runtime."""
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,12 @@ class Reference:
         gradients: where a value comes from ("aten::gelu in intermediate") and its gradient: of the
             inputs and parameters, and of every result that an output depends on. Empty where none
             was asked for.
+        others: further tensors that a node may be, by what they are called.
     """
 
     results: dict[int, tuple[Origin, tuple[torch.Tensor, ...]]]
     gradients: tuple[tuple[str, torch.Tensor], ...] = field(default=())
+    others: tuple[tuple[str, torch.Tensor], ...] = field(default=())
 
 
 def run_inside(model: Model, gradients: bool) -> Reference:

@@ -10,10 +10,11 @@ import torch
 
 from relascope.core.errors import lines_of
 from relascope.engine.files.onnx_model import OnnxModel, prepare, read_onnx
+from relascope.engine.protocol.results import IMPORTED
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.baselines import onnx_runtime
-from relascope.engine.server.program_model import IMPORTED, Imported
+from relascope.engine.server.program_model import Imported
 
 
 def read_program(

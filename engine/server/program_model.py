@@ -15,13 +15,11 @@ import torch
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-from relascope.engine.protocol.results import ModelInputs
+from relascope.engine.protocol.results import IMPORTED, ModelInputs
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.flat_trace import FlatTrace
 from relascope.engine.pytorch.inputs import Input, described, made, types_of
 from relascope.engine.pytorch.model import Model, saved_in
-
-IMPORTED = "the imported program"
 
 Arrays = Mapping[str, np.ndarray]
 Run = Callable[[], Collection[np.ndarray]]
@@ -113,8 +111,12 @@ class ProgramModel(Model):
         return self._run(backward)[0]
 
     def _run(self, gradients: bool) -> tuple[Run, tuple[str, ...]]:
+        return self.plain(gradients, self.arrays())
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The values of its arguments, by name."""
         inputs = dict(zip(self.input_names, self.inputs, strict=True))
-        return self.plain(gradients, _arrays({**inputs, **self.parameters, **self.buffers}))
+        return _arrays({**inputs, **self.parameters, **self.buffers})
 
     def _tensors(self, arrays: Collection[np.ndarray]) -> tuple[torch.Tensor, ...]:
         return tuple(torch.tensor(a, device=self.device) for a in arrays)

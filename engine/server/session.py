@@ -43,10 +43,12 @@ from relascope.engine.measure.compare import Built, Contender, compare, measure,
 from relascope.engine.measure.fleet import connected
 from relascope.engine.measure.intermediates import (
     Counterparts,
+    ImportedRun,
     Intermediates,
     compare_captures,
     compare_inside,
     results_in,
+    shown_in,
     values_inside,
 )
 from relascope.engine.measure.profile import profile
@@ -126,6 +128,7 @@ class PipelineSession:
         self._sets: Memo[tuple[torch.Tensor, ...]] = Memo(8)
         self._states: Memo[State] = Memo(96)
         self._references: Memo[Reference] = Memo(1)
+        self._imported_runs: Memo[ImportedRun] = Memo(1)
         self._torch_saved: Memo[TorchSaved] = Memo(16)
         self._peaks: Memo[Peaks] = Memo(16)
         self._starts: Memo[Start] = Memo(1)
@@ -355,6 +358,11 @@ class PipelineSession:
         A node that lost what tells its operator on the way has the one that it had before.
         """
         states = self._run(request.source, request.pipeline, silent)
+        if isinstance(self._load(request.source, silent).model, ProgramModel):
+            program = states[-1].program
+            run = self._imported_run(request.source, bool(program.gradients))
+            ends = bool(program.gradients) or not program.grad_outs
+            return run.counterparts(states[-1].base, ends)
         ordinals: dict[str, int] = {}
         for state in states:
             for ident, expr in state.exprs.items():
@@ -364,10 +372,11 @@ class PipelineSession:
         return results_in(states[-1].base, ordinals, reference)
 
     def _reference(self, source: ModelSource, state: State, progress: Progress) -> Reference:
-        progress(0.0, "running PyTorch operator by operator")
         model, gradients = self._load(source, progress).model, bool(state.program.gradients)
         if isinstance(model, ProgramModel):
-            raise no_pytorch(source, "has no tensors of PyTorch's that nodes could be held against")
+            progress(0.0, "running the program as it was imported")
+            return self._imported_run(source, gradients).reference
+        progress(0.0, "running PyTorch operator by operator")
         key = source, gradients
         return self._references.get(key, lambda: run_inside(model, gradients))
 
@@ -749,12 +758,20 @@ class PipelineSession:
         In training it is what the passes make that every way to the gradient has: its dropout
         draws masks, and with `gradients` it has those.
         """
+        program = self._least(source, gradients).program
+        return self._runner(source, program, arrays), program.gradients
+
+    def _least(self, source: ModelSource, gradients: bool) -> State:
+        """The imported program, in training after the passes that every way to the gradient has."""
         whole = default_pipeline(self.ir, True) if source.training else Pipeline()
         steps = tuple(s for s in whole if entry_of(self.ir, s).required)
         names = [s.name for s in steps]
         if source.training and not gradients:
             steps = steps[: names.index("root_grad_out")]
-        program = self._end(source, Pipeline(steps), silent).program
+        return self._end(source, Pipeline(steps), silent)
+
+    def _runner(self, source: ModelSource, program: Program, arrays: Arrays) -> Run:
+        """What runs a program's module without optimisation."""
         model = self._load(source, silent).model
         masks = draw_masks(program.masks, source.seed)
         given = dict(zip(program.grad_outs, model.grad_outs(), strict=False))  # none without them
@@ -765,7 +782,24 @@ class PipelineSession:
             run()
             return run.results()
 
-        return once, program.gradients
+        return once
+
+    def _imported_run(self, source: ModelSource, gradients: bool) -> ImportedRun:
+        """What is inside the imported program, run without optimisation."""
+
+        def make() -> ImportedRun:
+            state, model = self._least(source, gradients), self._load(source, silent).model
+            assert isinstance(model, ProgramModel)
+            program, graph = state.program, state.base
+            exprs = shown_in(self._backend, Function(program, "main", graph, state.exprs))
+            values: dict[str, torch.Tensor] = {}
+            if exprs:
+                shown = self._backend.with_intermediates(program, "main", list(exprs.values()))
+                found = self._runner(source, shown, model.arrays())()
+                values = dict(zip(exprs, map(torch.tensor, found), strict=True))
+            return ImportedRun(graph, values, program.gradients)
+
+        return self._imported_runs.get((source, gradients), make)
 
     def _run(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> list[State]:
         """The states from the import to the end of the pipeline."""

@@ -53,6 +53,20 @@ def test_what_is_as_in_the_whole_function_is_not_right_for_that():
     assert found(graph, wrong, error("gd", WRONG, WHOLE)) == "gd"
 
 
+def test_a_wrong_result_of_an_imported_program_is_followed_to_where_its_numbers_are_lost():
+    graph = forward_graph()
+    last, first = graph.outputs[0], next(n.id for n in graph if n.op)
+    wrong = error(last, WRONG, "output 0, as imported")
+    assert found(graph, wrong) == first
+    known = error("d0", RIGHT, "nn.dense, as imported")
+    bad = accuracy.first_bad(graph, [wrong, known], LIMIT, True)
+    assert bad.id == "r"
+    assert bad.reason.endswith("what is computed of it is not as it was imported")
+    relu = error("r", WRONG, "nn.relu, as imported")
+    bad = accuracy.first_bad(graph, [wrong, known, relu], LIMIT, True)
+    assert (bad.id, bad.reason) == ("r", "the first node that is not as it was imported")
+
+
 def test_the_forward_is_judged_strictly_only_where_it_is_to_blame():
     limit = accuracy.LIMITS["float32"]
     nodes = [error("d0", 5e-5), error("gw0", WRONG, "gradient of a")]

@@ -1,10 +1,13 @@
 """Nodes against PyTorch's tensors: over the limit or not, and rounding or wrong, in words."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from page_session import forward_graph
 from relascope.engine.jobs import node_accuracy
 from relascope.engine.protocol.accuracy import Comparison, NodeError, Spread
+from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.drawing import palette
@@ -14,11 +17,12 @@ GRAPH = forward_graph()
 CALLS = [n.id for n in GRAPH if n.op]
 
 
-def asked(sizes, results=()):
+def asked(sizes, results=(), against=PYTORCH):
     """An engine whose nodes are off by `sizes[dtype]`, node by node; the calls are kept.
 
     Args:
         results: what it says of what the program returns.
+        against: whom the model's numbers are held against.
     """
     calls = []
 
@@ -29,6 +33,8 @@ def asked(sizes, results=()):
             return GRAPH
         if method == "check":
             return results
+        if method == "load":
+            return SimpleNamespace(against=against)
         assert method == "inside"
         (request,) = rest
         source = request.source
@@ -42,8 +48,8 @@ def asked(sizes, results=()):
     return ask
 
 
-def said(sizes, dtype="float32", results=()):
-    ask = asked(sizes, results)
+def said(sizes, dtype="float32", results=(), against=PYTORCH):
+    ask = asked(sizes, results, against)
     source = ModelSource("mlp", dtype=dtype)
     found = list(node_accuracy.both(ask, "relay", source, Pipeline.parse("cse"), 0, "llvm"))
     return node_accuracy.verdict(*found), found
@@ -54,6 +60,14 @@ def test_what_is_within_is_not_asked_for_in_float64():
     assert text == "All 2 nodes with a counterpart in PyTorch are within the limit in float32."
     assert [f.dtype for f in found] == ["float32"]
     assert found[0].first is None
+
+
+def test_a_program_without_pytorch_has_one_precision():
+    text, found = said({"float32": [1e-7, 1e-6]}, against="ONNX Runtime")
+    assert "with a counterpart in the imported program are within" in text
+    text, found = said({"float32": [1e-7, 1e-3]}, against="the imported program")
+    assert [f.dtype for f in found] == ["float32"]
+    assert "one precision, so whether that is rounding is open" in text
 
 
 def test_float64_tells_rounding_from_a_fault():

@@ -24,6 +24,9 @@ def test_an_onnx_file_is_right(ir, tmp_path):
     request = BuildRequest(source, default_pipeline(ir, False), "llvm")
     (found,) = shared(ir).call("check", request)
     assert found.max_abs < 1e-5
+    nodes = shared(ir).call("inside", request)
+    assert any(e.counterpart.endswith(" in layer, as imported") for e in nodes)
+    assert max(e.max_abs for e in nodes) < 1e-5
 
 
 NEW = [

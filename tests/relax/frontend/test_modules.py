@@ -10,6 +10,7 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
@@ -18,6 +19,7 @@ from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.frontend.modules import read_program
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import cut
 from relascope.passes.relax.ir.program import RelaxProgram
 
 WEIGHT = np.linspace(-1, 1, 16, dtype="float32").reshape(4, 4)
@@ -87,6 +89,14 @@ def test_its_numbers_and_gradients_are_held_against_itself(tmp_path):
     found = session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
     assert [c.name for c in found] == ["output 0", "gradient of x", "gradient of w"]
     assert all(c.scale > 0 and c.max_rel < 1e-4 for c in found)
+    joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)
+    request = BuildRequest(source, pipeline, QUICK)
+    for asked in (request, request.split_at(cut(joint, "min_cut").ids)):
+        nodes = session.inside(asked, progress=silent)
+        names = {e.counterpart for e in nodes}
+        assert {"matmul, as imported", "output 0, as imported", "gradient of w"} < names
+        assert any(n.startswith("gradient of the program, at ") for n in names)
+        assert max(e.max_rel for e in nodes) < 1e-4
 
 
 HOSTILE = {

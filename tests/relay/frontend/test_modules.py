@@ -3,14 +3,17 @@
 import json
 import tarfile
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import tvm
 from tvm import relay, te
 
+from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
+from relascope.engine.jobs import node_accuracy
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource, source_from_file
@@ -18,7 +21,11 @@ from relascope.engine.relay.draw.to_graph import to_graph
 from relascope.engine.relay.frontend.modules import read_program
 from relascope.engine.relay.session import RelaySession
 from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import cut
+from relascope.passes.pipeline import Pipeline
+from relascope.passes.relay import builtin
 from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, rewrite
 
 WEIGHTS = {
     "conv.weight": np.linspace(-1, 1, 108, dtype="float32").reshape(4, 3, 3, 3),
@@ -77,6 +84,41 @@ def test_its_numbers_and_gradients_are_held_against_itself(tmp_path):
     found = session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
     assert [c.name for c in found] == ["output 0", "gradient of x", "gradient of 1.weight"]
     assert all(c.scale > 0 and c.max_rel < 1e-4 for c in found)
+    joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)
+    request = BuildRequest(source, pipeline, QUICK)
+    for asked in (request, request.split_at(cut(joint, "min_cut").ids)):
+        nodes = session.inside(asked, progress=silent)
+        names = {e.counterpart for e in nodes}
+        assert {"nn.dense, as imported", "tanh, as imported", "gradient of 1.weight"} < names
+        assert any(n.startswith("gradient of the program, at ") for n in names)
+        assert max(e.max_rel for e in nodes) < 1e-4
+
+
+def test_the_node_where_a_pass_breaks_it_is_found_by_the_program_itself(tmp_path, monkeypatch):
+    def fault(program):
+        """Another factor behind the product, which is not known again."""
+
+        def visit(call, args):
+            if op_name(call) != "multiply":
+                return None
+            return relay.multiply(args[0], relay.const(0.11))
+
+        return rewrite(program, visit)
+
+    monkeypatch.setattr(builtin, "cse", fault)
+    session, source = RelaySession(), source_from_file(saved(tmp_path, "relay", product()))
+    ask = partial(_asked, session)
+    assert node_accuracy.nodes_against(ask, source) == "the imported program"
+    about = (ask, "relay", source, Pipeline.parse("cse"), 0, QUICK)
+    (inside,) = node_accuracy.both(*about)
+    assert inside.first.title == "multiply" and "not as it was imported" in inside.first.reason
+    (dense,) = (n.id for n in inside.graph if n.op == "nn.dense")
+    assert inside.errors[dense].max_rel < 1e-5
+    assert "so whether that is rounding is open" in node_accuracy.verdict(inside)
+
+
+def _asked(session, method, *args):
+    return getattr(session, method)(*args, progress=silent)
 
 
 def changed(folder, change):

@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from relascope.engine.jobs import node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
+from relascope.engine.protocol.results import PYTORCH
 from relascope.viz.component import graph_view
 from relascope.viz.drawing import palette
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
@@ -36,8 +37,9 @@ def wanted() -> bool:
 def choose(screen: Screen) -> DeltaGenerator:
     """What the colours of the graph say; returns the row that it stands in."""
     row = st.container(horizontal=True, vertical_alignment="center")
-    one_of("Colours", (CHANGES, ERRORS), _COLOURS, row, hidden=True)
-    if wanted() and screen.source.dtype == node_accuracy.SINGLE:
+    name = {CHANGES: CHANGES, ERRORS: f"Error against {_against(screen)}"}.__getitem__
+    one_of("Colours", (CHANGES, ERRORS), _COLOURS, row, hidden=True, format_func=name)
+    if wanted() and _choice(screen):
         one_of("Precision", node_accuracy.DTYPES, _DTYPE, row, hidden=True)
     return row
 
@@ -79,9 +81,9 @@ def show(
 
 def nodes(screen: Screen, index: int) -> None:
     """The verdict, and one row a node, the farthest over its limit first."""
-    heading("How far each node is from PyTorch")
     dtype = _dtype(screen)
     inside = _inside(screen, index, dtype)
+    heading(f"How far each node is from {inside.against}")
     with boundary(screen.cache, "verdict"):
         _verdict(screen, index)
     at = _at(screen, index, dtype)
@@ -89,8 +91,8 @@ def nodes(screen: Screen, index: int) -> None:
     missing = len(inside.without)
     if missing:
         st.caption(
-            f"{missing} of the nodes that compute something have no tensor in PyTorch to be held "
-            "against, and stay plain: what a pass made of several operators, or on the way "
+            f"{missing} of the nodes that compute something have no tensor in {inside.against} to "
+            "be held against, and stay plain: what a pass made of several operators, or on the way "
             "between two."
         )
     if not rows:
@@ -110,7 +112,7 @@ def _verdict(screen: Screen, index: int) -> None:
     """Is it rounding, or is it wrong: where float32 is over its limit, float64 tells."""
     first = _inside(screen, index, screen.source.dtype)
     second = None
-    if first.bad and first.dtype == node_accuracy.SINGLE:
+    if first.in_doubt:
         second = _inside(screen, index, node_accuracy.DOUBLE)
     said = node_accuracy.verdict(first, second)
     wrong = first if second is None else second
@@ -118,10 +120,19 @@ def _verdict(screen: Screen, index: int) -> None:
 
 
 def _dtype(screen: Screen) -> str:
-    if screen.source.dtype != node_accuracy.SINGLE:
+    if not _choice(screen):
         return screen.source.dtype
     chosen: str = st.session_state.get(_DTYPE) or node_accuracy.SINGLE
     return chosen
+
+
+def _against(screen: Screen) -> str:
+    return node_accuracy.nodes_against(screen.cache.ask, screen.source)
+
+
+def _choice(screen: Screen) -> bool:
+    """Whether the model can be compared in either precision."""
+    return screen.source.dtype == node_accuracy.SINGLE and _against(screen) == PYTORCH
 
 
 def _at(screen: Screen, index: int, dtype: str) -> Screen:
