@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from py_mini_racer import MiniRacer
+
+from relascope.viz.drawing.javascript import script
+
+_COUNTED = """
+let called = 0;
+for (const [owner, names] of [[Math, ["max", "min", "round"]], [Array.prototype, ["push"]],
+  [Map.prototype, ["get", "set", "has"]], [Set.prototype, ["add", "has"]]]) {
+  for (const name of names) {
+    const real = owner[name];
+    owner[name] = function (...given) { called += 1; return real.apply(this, given); };
+  }
+}
+"""
 
 
 def calls_of(work: Callable[[], Any]) -> int:
@@ -22,3 +38,11 @@ def calls_of(work: Callable[[], Any]) -> int:
     finally:
         sys.setprofile(before)
     return count
+
+
+def builtins_called(module: str, function: str, argument: Any) -> int:
+    """How often a function of the viewer calls what its inner loops are made of."""
+    with MiniRacer() as engine:
+        engine.eval(_COUNTED + script(module))
+        engine.eval(f"{function}({json.dumps(argument)}); 0")
+        return int(str(engine.eval("called")))

@@ -3,15 +3,16 @@
 import random
 
 import pytest
+from py_mini_racer import JSEvalException
 
-from effort import calls_of
+from effort import builtins_called
 from graphs import Builder, chain, joint, random_graph, transformer
 from relascope.core.graph import Graph, Kind, Node, Role
-from relascope.viz.drawing import palette
-from relascope.viz.drawing.layout import Box, Layout, layout
+from relascope.viz.drawing import javascript, palette
+from relascope.viz.drawing.layout import Box, Layout, asked, layout
 from relascope.viz.drawing.modules import fold_constants, module_groups
-from relascope.viz.drawing.ranks import CHILD, IN, OUT, Problem, place
 
+CHILD, IN, OUT = 0, 1, 2
 SEEDS = range(25)
 
 
@@ -126,7 +127,7 @@ def test_the_same_every_time():
     graph = random_graph(11, 200)
     opened = _some_open(graph, 2)
     first = layout(graph, opened)
-    place.cache_clear()
+    javascript.restart()
     assert layout(graph, list(reversed(opened))) == first
 
 
@@ -184,25 +185,34 @@ def test_unknown_groups_are_ignored_and_empty_graphs_drawn():
     assert layout(Graph("e", "relay", (), (), ()), []).boxes == ()
 
 
+def _place(sizes, kinds, edges):
+    problem = {
+        "sizes": [v for size in sizes for v in size],
+        "kinds": kinds,
+        "edges": [v for edge in edges for v in edge],
+        "ends": [0.0] * (2 * len(edges)),
+    }
+    return javascript.call("layout/ranks", "place", problem)
+
+
 def test_place_puts_ports_at_the_ends_and_lanes_through_every_rank():
     sizes = ((60.0, 30.0), (60.0, 30.0), (60.0, 30.0), (0.0, 0.0), (0.0, 0.0))
     edges = ((3, 0, 0), (0, 1, 1), (1, 2, 2), (3, 2, 0), (2, 4, 3))
-    placed = place(Problem(sizes, (CHILD, CHILD, CHILD, IN, OUT), edges, ((0.0, 0.0),) * 5))
-    tops = [y for _, y in placed.corners]
+    placed = _place(sizes, (CHILD, CHILD, CHILD, IN, OUT), edges)
+    tops = placed["corners"][1::2]
     assert tops[3] == min(tops)
-    assert tops[4] == max(tops) == placed.height
-    assert placed.lanes[0] == ()
-    assert len(placed.lanes[3] or ()) >= 2
-    with pytest.raises(ValueError, match="cycle"):
-        place(Problem(sizes[:2], (CHILD, CHILD), ((0, 1, 0), (1, 0, 1)), ((0.0, 0.0),) * 2))
+    assert tops[4] == max(tops) == placed["height"]
+    assert placed["lanes"][0] == []
+    assert len(placed["lanes"][3]) >= 4
+    with pytest.raises(JSEvalException, match="cycle"):
+        _place(sizes[:2], (CHILD, CHILD), ((0, 1, 0), (1, 0, 1)))
 
 
 def _effort(graph: Graph, modules: bool) -> int:
-    """Calls made to lay out a graph, all its groups open."""
+    """Calls of built-in functions made to lay out a graph, all its groups open."""
     tree = module_groups(graph)
-    place.cache_clear()
     groups = tree.groups if modules else []
-    return calls_of(lambda: layout(graph, groups, groups=tree if modules else None))
+    return builtins_called("layout/outside", "layoutOutside", asked(graph, groups, "TB", tree))
 
 
 @pytest.mark.parametrize("modules", [True, False])

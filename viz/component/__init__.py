@@ -1,15 +1,15 @@
 """The graph viewer as a Streamlit component: `graph_view` draws a Graph and reports the selection.
 
-The picture is laid out here and sent as one compressed block; the browser side (viewer.js) draws it
-on a canvas. The same arguments give the same bytes, which Streamlit then does not send again, so
-the view stays as it is over reruns of the page.
+The graph is sent as one compressed block, with its modules and looks; the browser side (viewer.js)
+lays it out, opens and closes modules, and draws it on a canvas. The same arguments give the same
+bytes, which Streamlit then does not send again, so the view stays as it is over reruns of the page.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
+import secrets
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,8 +20,9 @@ from typing import Any
 
 import streamlit as st
 
-from relascope.core.graph import Graph, Kind, Literal, Node
-from relascope.viz.drawing import labels, palette
+from relascope.core.graph import Graph, Kind, Node
+from relascope.viz.drawing import javascript, labels, palette
+from relascope.viz.drawing.block import Strings, laid_out_block
 from relascope.viz.drawing.layout import Direction, Layout, layout
 from relascope.viz.drawing.modules import (
     BACKWARD,
@@ -34,8 +35,6 @@ from relascope.viz.drawing.stable_places import Places
 
 _HERE = Path(__file__).parent
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.M)
-_EXPORT = re.compile(r"^export (?!default)", re.M)
 _BOX = "id x y w h depth group lines"
 _EDGE_KINDS = {"plain": 0, "long": 1, "crossing": 2}
 _renderer: Callable[..., Any] | None = None
@@ -125,10 +124,10 @@ def graph_view(
     view = replace(view, focus=focus, family=view.family or drawing.family)
     toggles = _toggles(key, view.family or "")
     opened, drawn = _laid_out(drawing, view, toggles, key)
-    told = {"view": key, "recalled": kept is not None}
+    more = {"view": key, "recalled": kept is not None, "told": _told(key, view.family or "")}
     result = _component()(
         key=key,
-        data=drawing.encode(drawn, opened, toggles, view, told),
+        data=drawing.encode(drawn, opened, toggles, view, more),
         default={"selected": None, "toggles": None},
         on_selected_change=on_select or _nothing,
         on_toggles_change=_nothing,
@@ -184,6 +183,12 @@ def _toggles(key: str, family: str) -> dict[str, bool]:
     return dict(asked.get("groups") or {}) if asked and asked.get("family") == family else {}
 
 
+def _told(key: str, family: str) -> str:
+    """Names the last `toggle` of graphs of a family: the browser knows by it that there was one."""
+    kept: _KeptToggles | None = st.session_state.get(f"{key}_toggled")
+    return kept.name if kept is not None and kept.family == family else ""
+
+
 @dataclass
 class _KeptToggles:
     """Modules to open and close, what the person had before, and the graphs that it is of."""
@@ -191,6 +196,7 @@ class _KeptToggles:
     groups: dict[str, bool]
     before: Any
     family: str = ""
+    name: str = field(default_factory=partial(secrets.token_hex, 4))
 
 
 def _kept_selection(key: str) -> str | None:
@@ -247,34 +253,21 @@ def _component() -> Callable[..., Any]:
     global _renderer
     if _renderer is None:
         html, css = ((_HERE / f"viewer.{part}").read_text("utf-8") for part in ("html", "css"))
-        js = "".join(_modules("viewer", {}).values())
+        js = javascript.script("viewer")
         _renderer = st.components.v2.component("relascope_graph", html=html, css=css, js=js)
     return _renderer
 
 
-def _modules(name: str, known: dict[str, str]) -> dict[str, str]:
-    """A module of the viewer behind all that it imports, as parts of one script.
-
-    Streamlit takes one script as text, so `import` goes, and `export` but for the default.
-    """
-    if name not in known:
-        text = (_HERE / "viewer" / f"{name}.js").read_text("utf-8")
-        for other in _IMPORT.findall(text):
-            _modules(other, known)
-        known[name] = _EXPORT.sub("", _IMPORT.sub("", text))
-    return known
-
-
 def _laid_out(
     drawing: _Drawing, view: View, toggles: Mapping[str, bool], key: str
-) -> tuple[tuple[str, ...], Layout]:
-    """The groups that are open, and where everything stands."""
+) -> tuple[tuple[str, ...], Layout | None]:
+    """The groups that are open, and where everything stands if places are kept."""
     tree = drawing.tree
     opened = _opened(tree, view.open_groups, toggles)
     name = f"{key}_places"
     if view.keep_places is None:
         st.session_state.pop(name, None)
-        return opened, drawing.laid_out(opened, view.direction)
+        return opened, None
     kept: _Kept | None = st.session_state.get(name)
     if kept is None or kept.family != view.family:
         kept = st.session_state[name] = _Kept(view.family)
@@ -331,7 +324,7 @@ def _drawing(graph: Graph, fewer_than: int) -> _Drawing:
 
 
 class _Drawing:
-    """A graph with its groups, and the part of what is sent that no toggle changes."""
+    """A graph with its groups, and the part of what is sent that no view changes."""
 
     def __init__(self, graph: Graph, fewer_than: int) -> None:
         self.original = graph
@@ -339,26 +332,30 @@ class _Drawing:
         self.tree = module_groups(self.graph)
         inputs = [n.name for n in self.graph.nodes if n.kind is Kind.INPUT]
         self.family = f"{graph.ir}:{','.join(inputs)}"
-        self.strings: dict[str, int] = {}
-        self.nodes = self._nodes()
-        self._last: tuple[object, Layout, bytes] | None = None
+        self.strings = Strings()
+        self.block = laid_out_block(self.graph, self.tree, self.strings)
+        self.block["node"] |= self._nodes()
+        self._last: tuple[object, Layout | None, bytes] | None = None
         self._laid_out: tuple[tuple[tuple[str, ...], Direction], Layout] | None = None
 
     def encode(
         self,
-        drawn: Layout,
+        drawn: Layout | None,
         opened: Sequence[str],
         toggles: Mapping[str, bool],
         view: View,
         more: Mapping[str, Any],
     ) -> bytes:
-        """Everything the browser's side needs: JSON, deflated."""
+        """Everything the browser's side needs: JSON, deflated.
+
+        What the person opens and closes changes nothing of it, for the browser knows it already.
+        """
+        first = self._first(view)
         plain = replace(view, open_groups=None, keep_places=None, open_alone=None)
-        asked = (opened, dict(toggles), plain, view.open_alone is None, more)
+        asked = (first, plain, view.open_alone is None, more)
         if self._last is None or self._last[0] != asked or self._last[1] is not drawn:
-            data = self._data(drawn, set(opened), view)
-            data["node"]["note"] = [view.notes.get(n.id, "") for n in self.graph.nodes]
-            data |= {
+            data = self._data(view) | {
+                "first": first,
                 "toggles": toggles,
                 "viewHeight": view.height,
                 "showShapes": view.show_shapes,
@@ -367,12 +364,18 @@ class _Drawing:
                 "family": view.family,
                 **more,
             }
+            if drawn is not None:
+                data["drawn"], data["first"] = self._drawn(drawn), opened
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
             raw = text.encode()
             token = hashlib.blake2b(raw, digest_size=8).hexdigest()
             raw = raw[:-1] + f',"token":"{token}"}}'.encode()
             self._last = (asked, drawn, zlib.compress(raw, 1))
         return self._last[2]
+
+    def _first(self, view: View) -> tuple[str, ...]:
+        """The groups to open until the person says otherwise."""
+        return _opened(self.tree, view.open_groups, {})
 
     def laid_out(self, opened: tuple[str, ...], direction: Direction) -> Layout:
         """The layout, kept as long as only colours change."""
@@ -392,88 +395,80 @@ class _Drawing:
         inside = (n.id for n in self.graph if n.scope == module or n.scope.startswith(below))
         return next(inside, None)
 
-    def _string(self, text: str) -> int:
-        return self.strings.setdefault(text, len(self.strings))
-
     def _nodes(self) -> dict[str, list[Any]]:
         """One list for each field, so that field names are sent once."""
         nodes = self.graph.nodes
         index = {n.id: i for i, n in enumerate(nodes)}
         results = set(self.graph.outputs)
         readers = self.graph.readers
+        number = self.strings.number
         return {
-            "id": [n.id for n in nodes],
             "kind": [n.kind.value for n in nodes],
-            "title": [labels.title(n) for n in nodes],
             "full": [labels.title(n) if n.kind is Kind.FUNCTION else n.title for n in nodes],
             "role": [n.role.value if n.role.value != "none" else "" for n in nodes],
-            "types": [[self._string(str(t)) for t in n.outputs] for n in nodes],
             "bytes": [n.bytes if n.outputs else None for n in nodes],
-            "scope": [self._string(n.scope) for n in nodes],
-            "source": [self._string(n.source) for n in nodes],
-            "group": [self.tree.group_of[n.id] for n in nodes],
-            "inputs": [
-                [i.text if isinstance(i, Literal) else index[i] for i in n.inputs] for n in nodes
-            ],
+            "scope": [number(n.scope) for n in nodes],
+            "source": [number(n.source) for n in nodes],
             "readers": [[index[r] for r in readers[n.id]] for n in nodes],
             "output": [int(n.id in results) for n in nodes],
             "extra": [_extra(n) for n in nodes],
         }
 
-    def _data(self, drawn: Layout, opened: set[str], view: View) -> dict[str, Any]:
-        by_id = self.graph.by_id
-        boxes = drawn.boxes
-        at = {b.id: i for i, b in enumerate(boxes)}
-        styles = {n.id: view.highlight.get(n.id) or palette.style_key(n) for n in self.graph.nodes}
-        shapes = {n.id: palette.SHAPES[n.kind] for n in self.graph.nodes}
-        used = {(styles[n.id], shapes[n.id]) for n in self.graph.nodes}
-        crossing = any(e.kind == "crossing" for e in drawn.edges)
-        groups = self.tree.groups.values()
+    def _data(self, view: View) -> dict[str, Any]:
+        nodes, groups = self.graph.nodes, self.tree.groups
+        styles = {n.id: view.highlight.get(n.id) or palette.style_key(n) for n in nodes}
+        used = {(styles[n.id], palette.SHAPES[n.kind]) for n in nodes}
+        halves = {self.tree.path(g)[0] for g in self.tree.group_of.values() if g}
         shown = self._shining(styles, view.shines_through)
+        block = self.block
         return {
             "name": self.graph.name,
-            "direction": drawn.direction,
+            "direction": view.direction,
+            "counts": self._counts(styles),
+            "node": block["node"]
+            | {
+                "style": [styles[n.id] for n in nodes],
+                "note": [view.notes.get(n.id, "") for n in nodes],
+            },
+            "groupIds": block["groupIds"],
+            "groups": {
+                g.id: block["groups"][g.id]
+                | {
+                    "path": g.id.replace(":", " ").strip() if g.id.endswith(":") else g.id,
+                    "style": shown.get(g.id) or self._group_style(g.id),
+                    "alone": view.open_alone is not None and not g.id.endswith(":"),
+                    "bytes": g.bytes,
+                    "operators": list(g.operators.items())[:20],
+                }
+                for g in groups.values()
+            },
+            "strings": self.strings.all(),
+            "shapes": {kind.value: shape for kind, shape in palette.SHAPES.items()},
+            "palette": palette.table(),
+            "legend": _legend(used, {FORWARD, BACKWARD} <= halves),
+        }
+
+    def _drawn(self, drawn: Layout) -> dict[str, Any]:
+        """A layout in the lists in which the browser makes its own."""
+        nodes = {n.id: i for i, n in enumerate(self.graph.nodes)}
+        at = {b.id: i for i, b in enumerate(drawn.boxes)}
+        return {
             "width": drawn.width,
             "height": drawn.height,
-            "counts": self._counts(styles),
-            "box": {
-                **{k: [getattr(b, k) for b in boxes] for k in _BOX.split()},
-                "kind": [int(b.kind == "group") for b in boxes],
-                "open": [int(b.open) for b in boxes],
-                "style": [
-                    styles.get(b.id) or shown.get(b.group) or self._group_style(b.group)
-                    for b in boxes
-                ],
-                "shape": [shapes[b.id] if b.id in by_id else "box" for b in boxes],
+            "box": {k: [getattr(b, k) for b in drawn.boxes] for k in _BOX.split()}
+            | {
+                "kind": [int(b.kind == "group") for b in drawn.boxes],
+                "open": [int(b.open) for b in drawn.boxes],
+                "node": [-1 if b.kind == "group" else nodes[b.id] for b in drawn.boxes],
             },
             "edge": {
                 "s": [at[e.source] for e in drawn.edges],
                 "t": [at[e.target] for e in drawn.edges],
                 "p": [[v for point in e.points for v in point] for e in drawn.edges],
                 "kind": [_EDGE_KINDS[e.kind] for e in drawn.edges],
-                "label": [self._string(e.label) for e in drawn.edges],
+                "label": [e.label for e in drawn.edges],
             },
-            "node": self.nodes
-            | {
-                "box": [at[drawn.shown[n.id]] for n in self.graph.nodes],
-                "style": [styles[n.id] for n in self.graph.nodes],
-            },
-            "groups": {
-                g.id: {
-                    "path": g.id.replace(":", " ").strip() if g.id.endswith(":") else g.id,
-                    "parent": g.parent,
-                    "open": g.id in opened,
-                    "alone": view.open_alone is not None and not g.id.endswith(":"),
-                    "nodes": g.nodes,
-                    "bytes": g.bytes,
-                    "parameterBytes": g.parameter_bytes,
-                    "operators": list(g.operators.items())[:20],
-                }
-                for g in groups
-            },
-            "strings": list(self.strings),
-            "palette": palette.table(),
-            "legend": _legend(used, crossing),
+            "shown": [at[drawn.shown[n.id]] for n in self.graph.nodes],
         }
 
     def _counts(self, styles: Mapping[str, str]) -> dict[str, int]:

@@ -16,12 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from relascope.core.graph import Graph
-from relascope.viz.drawing.layout import HEADER, MARGIN, PAD, Box, Edge, Layout, Point
+from relascope.viz.drawing.layout import Box, Edge, Layout, Point
 from relascope.viz.drawing.modules import GroupTree
 
 LEAST_KEPT = 0.5
 """The share of boxes that must have a place already."""
 
+HEADER, PAD, MARGIN = 30.0, 16.0, 24.0
 GAP = 12.0  # pixels between a new box and those around it
 _CELL = 160.0
 _STEP_X, _STEP_Y = 36.0, 18.0

@@ -1,6 +1,7 @@
 // The view: what part of the picture is on the screen, and how large.
 
-import { clamp, HEADER } from "./parts.js";
+import { HEADER } from "./layout/words.js";
+import { clamp } from "./parts.js";
 import { Picture } from "./picture.js";
 
 const MAX_ZOOM = 4;

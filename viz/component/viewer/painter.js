@@ -1,6 +1,7 @@
 // The picture on the canvas: boxes, edges, words and marks.
 
-import { clamp, HEADER, Part, SUBTITLE, TITLE } from "./parts.js";
+import { HEADER, SUBTITLE, TITLE } from "./layout/words.js";
+import { clamp, Part } from "./parts.js";
 
 export class Painter extends Part {
   fits = new Map(); // texts cut to their room
@@ -294,12 +295,12 @@ export class Painter extends Part {
 
   // One label a value, where it leaves its node; where a group hides who made it, at its reader.
   drawShapes() {
-    const { viewer: { drawing: { strings }, theme }, box, edge, ctx, near, lit, colours } = this;
+    const { viewer: { theme }, box, edge, ctx, near, lit, colours } = this;
     ctx.font = `${SUBTITLE - 0.5}px ${theme.font}`;
     ctx.textBaseline = "middle"; ctx.textAlign = "left";
     const taken = [], done = new Set();
     for (let e = 0; e < edge.s.length; e++) {
-      const p = edge.p[e], text = strings[edge.label[e]];
+      const p = edge.p[e], text = edge.label[e];
       const hidden = box.kind[edge.s[e]];
       if (!text || (!hidden && done.has(edge.s[e]))) continue;
       const last = p.length - 2;

@@ -1,7 +1,5 @@
 // What several parts of the viewer use.
 
-export const TITLE = 13, SUBTITLE = 11, HEADER = 30; // heights in pixels of the drawing
-
 export async function unpack(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Response(stream).json();

@@ -1,4 +1,7 @@
-// What is drawn: Python's lists, and the look-ups that everything else asks of them.
+// What is drawn: Python's lists and the layout, and the look-ups that everything else asks of them.
+
+import { laidOutGraph, openGroups } from "./layout/graph.js";
+import { layout } from "./layout/layout.js";
 
 export class Picture {
   drawing = null;
@@ -57,9 +60,23 @@ export class Picture {
     return best;
   }
 
+  // Lay out what Python sent, with the groups open that are.
+  arranged(block) {
+    const { groups, groupIds, node, shapes } = block;
+    const opened = openGroups(groupIds, block.first, this.toggles);
+    for (const id of groupIds) groups[id].open = opened.has(id);
+    if (this.laidOut?.block !== block) this.laidOut = { block, graph: laidOutGraph(block) };
+    const { direction } = block;
+    const { box, edge, width, height, shown } = block.drawn
+      ?? layout(this.laidOut.graph, opened, { direction });
+    box.style = box.node.map((n, i) => (n < 0 ? groups[box.group[i]].style : node.style[n]));
+    box.shape = box.node.map((n) => (n < 0 ? "box" : shapes[node.kind[n]]));
+    return { ...block, box, edge, width, height, node: { ...node, box: shown } };
+  }
+
   // Take what Python sent, and see to it that every look-up is quick.
-  take(drawing) {
-    this.drawing = drawing;
+  take(block) {
+    const drawing = this.drawing = this.arranged(block);
     const { box, edge, node } = drawing;
     this.index = new Map(box.id.map((id, i) => [id, i]));
     this.nodeIndex = new Map(node.id.map((id, i) => [id, i]));

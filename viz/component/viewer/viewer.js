@@ -1,6 +1,6 @@
-// The graph viewer: canvas 2D, no libraries. Python sends a drawing (positions, curves, words);
-// everything that needs no new positions happens here: pan, zoom, selection, search, details.
-// Opening or closing a group asks Python for a new drawing and keeps the group where it was.
+// The graph viewer: canvas 2D, no libraries. Python sends a graph with its modules, words and looks;
+// what is seen of it is made here: the layout, opening and closing, pan, zoom, selection, search,
+// details. Python is told what is selected, open and closed, for sessions and links.
 
 import { Camera } from "./camera.js";
 import { Details } from "./details.js";
@@ -16,7 +16,7 @@ export default function (component) {
   const { parentElement, data } = component;
   let viewer = parentElement.relascopeViewer;
   if (!viewer || viewer.gone) {
-    viewer = parentElement.relascopeViewer = new Viewer(parentElement);
+    viewer = parentElement.relascopeViewer = new Viewer(parentElement, viewer);
   }
   viewer.tell = component.setStateValue;
   viewer.trigger = component.setTriggerValue;
@@ -25,8 +25,9 @@ export default function (component) {
 }
 
 class Viewer extends Camera {
-  constructor(parent) {
+  constructor(parent, before) {
     super();
+    this.heir = before; // a viewer that stood here and was taken down
     this.root = parent.querySelector(".rs");
     for (const part of ["main", "map", "tip", "results", "side", "legend", "count", "hits", "busy",
       "probe", "live", "empty", "stage"]) {
@@ -53,6 +54,7 @@ class Viewer extends Camera {
     this.tooltip.hide();
     cancelAnimationFrame(this.frame);
     clearTimeout(this.resting);
+    clearTimeout(this.telling);
   }
 
   async receive(bytes) {
@@ -61,9 +63,11 @@ class Viewer extends Camera {
     const data = await unpack(bytes);
     if (ticket !== this.ticket || this.gone) return; // a newer one is on its way
     const before = this.drawing;
-    const d = data;
+    const d = this.block = data;
+    const last = before ?? this.heir?.drawing;
+    if (!last || last.family !== d.family || last.told !== d.told) this.toggles = d.toggles;
+    else if (!before) this.toggles = this.heir.toggles;
     this.take(d);
-    this.toggles = d.toggles;
     this.busy.classList.remove("on");
     this.root.style.height = d.viewHeight + "px";
     this.shapes = before ? this.shapes : d.showShapes;
@@ -83,11 +87,25 @@ class Viewer extends Camera {
       else if (asBefore || d.recalled && d.focus === this.selected) this.select(d.focus);
       else if (d.focus !== null) this.focus(d.focus);
     }
+    this.reflect();
+    this.root.dataset.ready = d.token;
+  }
+
+  // After a group was opened or closed: everything in its new place.
+  rearrange() {
+    const before = this.drawing;
+    this.take(this.block);
+    this.finder.find(this.input.value, false);
+    this.fillLegend();
+    this.keepView(before);
+    this.reflect();
+  }
+
+  reflect() {
     this.details.show();
     this.reflectButtons();
     this.minimap.draw();
     this.redraw();
-    this.root.dataset.ready = d.token;
   }
 
   keepView(before) {
@@ -158,9 +176,13 @@ class Viewer extends Camera {
   }
 
   sendToggles() {
-    this.busy.classList.add("on");
     this.tooltip.hide();
-    this.tell("toggles", { family: this.drawing.family, groups: this.toggles });
+    const { family } = this.drawing;
+    const told = () => this.tell("toggles", { family, groups: this.toggles });
+    clearTimeout(this.telling);
+    if (this.block.drawn) { this.busy.classList.add("on"); told(); return; }
+    this.rearrange();
+    this.telling = setTimeout(told, 300); // several in a row make one message
   }
 
   toggleAll(open) {

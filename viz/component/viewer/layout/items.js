@@ -1,0 +1,193 @@
+// Which boxes there are: nodes, closed groups, and open groups with children and ports.
+
+export const FORWARD = "forward:", BACKWARD = "backward:";
+
+// The boxes of a graph with the open groups in `opened` (by number, 1 where open). `items` starts
+// with the whole drawing and has what is around a box before the box; `slot` gives for every node
+// the item that stands for it; `halves` says whether forward and backward stand side by side.
+export function itemsOf(graph, opened) {
+  const made = new Items(graph, opened);
+  made.make();
+  return made;
+}
+
+class Items {
+  constructor(graph, opened) {
+    this.graph = graph;
+    this.opened = opened;
+    this.items = [];
+    this.slot = new Int32Array(graph.count);
+    const roots = graph.groupId.filter((_, g) => graph.parent[g] < 0);
+    this.halves = roots.length === 2 && roots.includes(FORWARD) && roots.includes(BACKWARD)
+      && graph.group.every((g) => g >= 0);
+  }
+
+  make() {
+    const { items, graph } = this;
+    const all = Array.from({ length: graph.count }, (_, n) => n);
+    items.push(item({ index: 0, parent: -1, members: all, isOpen: true, depth: 0 }));
+    for (let done = 0; done < items.length; done++) if (items[done].isOpen) this.open(items[done]);
+    this.numberParts();
+  }
+
+  // A group cut by a cycle, or inside one that is, is drawn in parts, in graph order.
+  numberParts() {
+    const pieces = new Map();
+    for (const one of this.items) {
+      if (one.group < 0) continue;
+      if (!pieces.has(one.group)) pieces.set(one.group, []);
+      pieces.get(one.group).push(one);
+    }
+    for (const parts of pieces.values()) {
+      parts.sort((a, b) => a.members[0] - b.members[0]);
+      parts.forEach((one, number) => { one.part = number; one.parts = parts.length; });
+    }
+  }
+
+  // The group right inside a container that a node's group lies in, or -1.
+  toward(container, memo, group) {
+    let found = memo.get(group);
+    if (found !== undefined) return found;
+    found = group;
+    while (found >= 0 && this.graph.parent[found] !== container.group) {
+      found = this.graph.parent[found];
+    }
+    if (group === container.group) found = -1;
+    memo.set(group, found);
+    return found;
+  }
+
+  open(container) {
+    const { graph } = this;
+    const memo = new Map(), byGroup = new Map(), order = [];
+    const keys = new Map(); // by node, the group it is in, as -2 - group; nodes stand for themselves
+    for (const node of container.members) {
+      this.slot[node] = container.index;
+      const group = this.toward(container, memo, graph.group[node]);
+      if (group < 0) { order.push([-1, node]); continue; }
+      keys.set(node, -2 - group);
+      const members = byGroup.get(group);
+      if (members) members.push(node);
+      else { byGroup.set(group, [node]); order.push([group, -1]); }
+    }
+    const parts = byGroup.size ? this.split(container, keys, byGroup) : new Map();
+    for (const [group, node] of order) {
+      if (group < 0) this.add(container, node, -1, null);
+      else for (const members of parts.get(group) ?? [byGroup.get(group)]) {
+        this.add(container, -1, group, members);
+      }
+    }
+  }
+
+  add(container, node, group, members) {
+    const { graph, items } = this;
+    const made = item({
+      index: items.length, parent: container.index, local: container.children.length,
+      depth: container.depth + (container.index > 0 ? 1 : 0),
+      flip: container.flip || (this.halves && group >= 0 && graph.groupId[group] === BACKWARD),
+      node, group, members: members ?? [],
+      isOpen: group >= 0 && this.opened[group] === 1,
+    });
+    if (members) for (const member of members) this.slot[member] = made.index;
+    else this.slot[node] = made.index;
+    container.children.push(made.index);
+    items.push(made);
+  }
+
+  // Cut groups that both feed and are fed by something outside into consecutive parts.
+  //
+  // Boxes in one container must not form a cycle. In a strongly connected set of boxes, count on
+  // every path how often it has changed boxes: nodes of a group with different counts go to
+  // different parts. Counts never fall along an edge and rise where it changes boxes, so what
+  // results has no cycle.
+  split(container, keys, byGroup) {
+    const { reads } = this.graph;
+    const inside = container.index === 0 ? null : new Set(container.members);
+    const mine = (node) => keys.get(node) ?? node;
+    const links = new Map();
+    for (const node of container.members) {
+      const me = mine(node);
+      for (const source of reads[node]) {
+        if (inside && !inside.has(source)) continue;
+        const other = mine(source);
+        if (other === me) continue;
+        const list = links.get(other);
+        if (!list) links.set(other, [me]);
+        else if (list[list.length - 1] !== me) list.push(me);
+      }
+    }
+    const component = cycles(links);
+    const parts = new Map();
+    if (!component.size) return parts;
+    const level = new Map();
+    for (const node of container.members) {
+      const me = mine(node), number = component.get(me);
+      if (number === undefined) continue;
+      let high = 0;
+      for (const source of reads[node]) {
+        if (inside && !inside.has(source)) continue;
+        const other = mine(source);
+        if (component.get(other) !== number) continue;
+        high = Math.max(high, level.get(source) + (other === me ? 0 : 1));
+      }
+      level.set(node, high);
+    }
+    for (const [group, members] of byGroup) {
+      if (!component.has(-2 - group)) continue;
+      const pieces = new Map();
+      for (const level_ of [...new Set(members.map((m) => level.get(m)))].sort((a, b) => a - b)) {
+        pieces.set(level_, []);
+      }
+      for (const member of members) pieces.get(level.get(member)).push(member);
+      parts.set(group, [...pieces.values()]);
+    }
+    return parts;
+  }
+}
+
+function item(fields) {
+  return {
+    index: 0, parent: -1, local: 0, depth: 0, flip: false, node: -1, group: -1, part: 0, parts: 1,
+    members: [], children: [], ports: new Map(), portKinds: [], edges: new Map(), flat: [],
+    placed: null, w: 0, h: 0, x: 0, y: 0, left: 0, top: 0, lines: [""], isOpen: false, ...fields,
+  };
+}
+
+// Which keys lie on cycles: for each the number of its strongly connected set (Tarjan, 1972).
+function cycles(links) {
+  const index = new Map(), low = new Map(), onStack = new Set(), stack = [];
+  const component = new Map();
+  let counter = 0, number = 0;
+  const none = [];
+  for (const start of links.keys()) {
+    if (index.has(start)) continue;
+    const work = [[start, 0]];
+    index.set(start, counter); low.set(start, counter++);
+    stack.push(start); onStack.add(start);
+    while (work.length) {
+      const top = work[work.length - 1], [key, at] = top;
+      const next = links.get(key) ?? none;
+      if (at < next.length) {
+        top[1] += 1;
+        const other = next[at];
+        if (!index.has(other)) {
+          index.set(other, counter); low.set(other, counter++);
+          stack.push(other); onStack.add(other);
+          work.push([other, 0]);
+        } else if (onStack.has(other)) low.set(key, Math.min(low.get(key), index.get(other)));
+        continue;
+      }
+      work.pop();
+      if (work.length) {
+        const above = work[work.length - 1][0];
+        low.set(above, Math.min(low.get(above), low.get(key)));
+      }
+      if (low.get(key) !== index.get(key)) continue;
+      const found = [];
+      let other;
+      do { other = stack.pop(); onStack.delete(other); found.push(other); } while (other !== key);
+      if (found.length > 1) { for (const one of found) component.set(one, number); number += 1; }
+    }
+  }
+  return component;
+}

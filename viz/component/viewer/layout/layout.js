@@ -1,0 +1,346 @@
+// From a graph and the groups that are open to boxes and curves.
+//
+// Every open group is laid out by itself (ranks.js) and then stands as one box in the layout of
+// the group around it, so equal layers cost one computation and opening a group leaves other
+// groups as they are. An edge that leaves a group passes a port in the group's border; all edges
+// that carry one value pass the same port. A joint graph is drawn as two halves side by side, the
+// forward running down and the backward running back up, so that what the forward saves crosses
+// over sideways.
+//
+// Nothing here needs a document: the viewer calls it in the browser, Python in an engine of its own.
+
+import { FORWARD, itemsOf } from "./items.js";
+import { CHILD, IN, OUT, place } from "./ranks.js";
+import { boxSize, HEADER, rounded, sizeText, textWidth, thousands, TITLE, typesText } from "./words.js";
+
+const PAD = 16, HALVES_APART = 150, MARGIN = 24;
+const PLAIN = 0, LONG = 1, CROSSING = 2; // an edge that has lanes; that has none; between halves
+
+// Lay a graph out.
+//   graph: from `laidOutGraph`; producers before their readers.
+//   opened: a set of ids of the groups to draw open; a group inside a closed one does not show.
+//   options: `direction`, "TB" from top to bottom or "LR" from left to right.
+//
+// The answer is in lists: `box` has id ("group:" and the group's for a group, "#2" and on for its
+// further parts), kind (1 for a group), x, y, w, h, lines, group (for a node, the one it stands
+// in), open, depth and node (-1 for a group), a group before what is in it; `edge` has s and t
+// (boxes), p (points, x and y one after the other: between two of them it is a cubic whose tangents
+// point along the drawing's direction, or across it for the kind 2), label, kind (0 plain, 1 long:
+// no lane was free and it passes beneath boxes, 2 from the forward half to the backward half) and
+// count (of the graph's edges it stands for); `shown` gives for each node the box that stands for
+// it; and `width`, `height`, `direction`.
+export function layout(graph, opened, options = {}) {
+  const open = Uint8Array.from(graph.groupId, (id) => (opened.has(id) ? 1 : 0));
+  return new Arrangement(graph, open, options.direction ?? "TB").run();
+}
+
+class Arrangement {
+  constructor(graph, opened, direction) {
+    this.graph = graph;
+    this.direction = direction;
+    this.down = direction === "TB";
+    Object.assign(this, itemsOf(graph, opened));
+  }
+
+  run() {
+    const pairs = this.pairs();
+    for (const pair of pairs) pair.route = this.route(pair.source, pair.target);
+    for (let i = this.items.length - 1; i >= 0; i--) {
+      const item = this.items[i];
+      item.lines = this.lines(item);
+      this.size(item);
+    }
+    this.put();
+    const edge = this.edges(pairs);
+    const root = this.items[0];
+    return {
+      box: this.boxes(), edge, width: rounded(root.w), height: rounded(root.h),
+      direction: this.direction, shown: this.slot.map((i) => i - 1),
+    };
+  }
+
+  // Which edges there are, and which containers they pass.
+
+  // For every two boxes with edges between them, the nodes whose values pass.
+  pairs() {
+    const { slot, graph: { reads, count }, items } = this;
+    const pairs = new Map();
+    for (let node = 0; node < count; node++) {
+      const target = slot[node];
+      for (const read of reads[node]) {
+        const source = slot[read];
+        if (source === target) continue;
+        const key = source * items.length + target;
+        const pair = pairs.get(key);
+        if (pair) pair.values.push(read);
+        else pairs.set(key, { source, target, values: [read], route: null });
+      }
+    }
+    return [...pairs.values()];
+  }
+
+  // The way from box to box: [container, edge in it, port reached or -1], null across.
+  route(source, target) {
+    const up = [], down = [];
+    let a = this.items[source], b = this.items[target];
+    if (this.halves && a.flip !== b.flip) return null;
+    while (a.parent !== b.parent) {
+      if (a.depth >= b.depth && a.parent > 0) {
+        const container = this.items[a.parent];
+        const port = portOf(container, OUT, source);
+        up.push([container, edgeOf(container, a.local, port, source), port]);
+        a = container;
+      } else {
+        const container = this.items[b.parent];
+        const port = portOf(container, IN, source);
+        down.push([container, edgeOf(container, port, b.local, source), port]);
+        b = container;
+      }
+    }
+    const meeting = this.items[a.parent];
+    up.push([meeting, edgeOf(meeting, a.local, b.local, source), -1]);
+    return up.concat(down.reverse());
+  }
+
+  // How large they are, and where.
+
+  // Between the drawing's [x, y] and [across, along] its direction, either way.
+  turned(across, along) { return this.down ? [across, along] : [along, across]; }
+
+  size(item) {
+    if (!item.isOpen) {
+      [item.w, item.h] = boxSize(item.lines);
+      if (item.node < 0) { item.w = Math.max(item.w + 34, 150); item.h = 52; }
+      return;
+    }
+    if (item.index === 0 && this.halves) { this.sizeHalves(item); return; }
+    const sizes = [], kinds = [], values = new Map();
+    for (const child of item.children) {
+      const box = this.items[child];
+      sizes.push(...this.turned(box.w, box.h));
+      kinds.push(CHILD);
+    }
+    for (const kind of item.portKinds) { sizes.push(0, 0); kinds.push(kind); }
+    const edges = [], ends = [];
+    for (let e = 0; e < item.flat.length; e += 3) {
+      const [from, to, value] = [item.flat[e], item.flat[e + 1], item.flat[e + 2]];
+      if (!values.has(value)) values.set(value, values.size);
+      edges.push(from, to, values.get(value));
+      ends.push(this.endShift(item, from, OUT, value), this.endShift(item, to, IN, value));
+    }
+    item.placed = place({ sizes, kinds, edges, ends });
+    const [wide, high] = this.turned(item.placed.width, item.placed.height);
+    if (item.index === 0) { item.w = wide + 2 * MARGIN; item.h = high + 2 * MARGIN; return; }
+    const name = textWidth(item.lines[0], TITLE, true) + 60;
+    item.w = Math.max(wide + 2 * PAD, name);
+    item.h = high + HEADER + 2 * PAD;
+  }
+
+  // How far from its box's centre an edge starts or ends: at an open group's port.
+  endShift(container, end, kind, value) {
+    if (end >= container.children.length) return 0;
+    const box = this.items[container.children[end]];
+    const port = box.placed ? box.ports.get(2 * value + (kind === IN ? 1 : 0)) : undefined;
+    if (port === undefined) return 0;
+    return box.placed.corners[2 * (box.children.length + port)] - box.placed.width / 2;
+  }
+
+  sizeHalves(root) {
+    const [one, other] = root.children.map((c) => this.turned(this.items[c].w, this.items[c].h));
+    [root.w, root.h] = this.turned(one[0] + other[0] + HALVES_APART + 2 * MARGIN,
+      Math.max(one[1], other[1]) + 2 * MARGIN);
+  }
+
+  put() {
+    for (const item of this.items) {
+      if (!item.isOpen) continue;
+      if (item.placed) this.putChildren(item);
+      else this.putHalves(item);
+    }
+  }
+
+  putChildren(item) {
+    const { placed } = item;
+    const [wide] = this.turned(placed.width, placed.height);
+    item.left = item.index ? item.x + (item.w - wide) / 2 : MARGIN;
+    item.top = item.index ? item.y + HEADER + PAD : MARGIN;
+    item.children.forEach((child, i) => {
+      const box = this.items[child];
+      let along = placed.corners[2 * i + 1];
+      if (item.flip) along = placed.height - along - this.turned(box.w, box.h)[1];
+      const [x, y] = this.turned(placed.corners[2 * i], along);
+      box.x = item.left + x; box.y = item.top + y;
+    });
+  }
+
+  putHalves(root) {
+    const end = this.turned(root.w, root.h)[1];
+    let across = MARGIN;
+    const halves = root.children.map((c) => this.items[c]);
+    const isForward = (half) => this.graph.groupId[half.group] === FORWARD;
+    for (const half of halves.sort((a, b) => isForward(b) - isForward(a))) {
+      const [wide, high] = this.turned(half.w, half.h);
+      [half.x, half.y] = this.turned(across, end - MARGIN - high);
+      across += wide + HALVES_APART;
+    }
+  }
+
+  // A point of a container's own layout in the drawing.
+  at(item, x, y) {
+    const [right, below] = this.turned(x, item.flip ? item.placed.height - y : y);
+    return [item.left + right, item.top + below];
+  }
+
+  // The curves.
+
+  edges(pairs) {
+    const edge = { s: [], t: [], p: [], label: [], kind: [], count: [] };
+    const arriving = new Map();
+    for (const pair of pairs) {
+      const source = this.items[pair.source], target = this.items[pair.target];
+      if (pair.route === null) {
+        pair.way = this.sideways(source, target);
+        pair.kind = CROSSING;
+        continue;
+      }
+      this.follow(pair, source, target);
+      if (!arriving.has(pair.target)) arriving.set(pair.target, []);
+      arriving.get(pair.target).push(pair.way);
+    }
+    for (const [target, ways] of arriving) this.spread(this.items[target], ways);
+    for (const { source, target, values, way, kind } of pairs) {
+      edge.s.push(source - 1); edge.t.push(target - 1);
+      edge.p.push(way.map(rounded));
+      edge.kind.push(kind);
+      const distinct = values.length === 1 ? 1 : new Set(values).size;
+      edge.label.push(distinct > 1 ? `${distinct} tensors`
+        : typesText(this.graph.types(values[0])));
+      edge.count.push(values.length);
+    }
+    return edge;
+  }
+
+  follow(pair, source, target) {
+    const way = this.end(source, true);
+    let straight = true, meeting = false;
+    for (const [container, edge, port] of pair.route) {
+      const lane = container.placed.lanes[edge];
+      straight &&= lane !== null;
+      const points = [];
+      for (let i = 0; lane && i < lane.length; i += 2) {
+        points.push(...this.at(container, lane[i], lane[i + 1]));
+      }
+      if (port === -1) { meeting = true; way.push(...points); continue; }
+      const at = this.atPort(container, -2 - port);
+      if (meeting) way.push(...at, ...points); else way.push(...points, ...at);
+    }
+    way.push(...this.end(target, false));
+    if (!straight && way.length === 4) way.splice(2, 0, ...this.aside(way));
+    pair.way = way;
+    pair.kind = straight ? PLAIN : LONG;
+  }
+
+  // Where a long edge bows out to, so that it does not hide behind a column of boxes.
+  aside(way) {
+    const [x, y] = this.turned(way[0], way[1]), [endX, endY] = this.turned(way[2], way[3]);
+    const bow = Math.min(60 + Math.abs(endY - y) * 0.06, 400);
+    return this.turned((x + endX) / 2 + (endX >= x ? bow : -bow), (y + endY) / 2);
+  }
+
+  // A port lies on the border of its group's box.
+  atPort(container, port) {
+    const { corners } = container.placed, at = 2 * (container.children.length + port);
+    const [x, y] = this.at(container, corners[at], corners[at + 1]);
+    const far = (container.portKinds[port] === IN) === container.flip ? 1 : 0;
+    return this.down ? [x, container.y + container.h * far] : [container.x + container.w * far, y];
+  }
+
+  end(item, leaving) {
+    const [right, below] = this.turned(0.5, leaving !== item.flip ? 1 : 0);
+    return [item.x + item.w * right, item.y + item.h * below];
+  }
+
+  sideways(source, target) {
+    const onward = source.flip ? 0 : 1;
+    const [right, below] = this.turned(onward, 0.5);
+    const [otherRight, otherBelow] = this.turned(1 - onward, 0.5);
+    return [source.x + source.w * right, source.y + source.h * below,
+      target.x + target.w * otherRight, target.y + target.h * otherBelow];
+  }
+
+  // Let the edges into one box end side by side, in the order in which they come.
+  spread(target, ways) {
+    if (ways.length < 2) return;
+    const room = this.turned(target.w, target.h)[0] * 0.6;
+    const step = Math.min(16, room / (ways.length - 1));
+    const axis = this.down ? 0 : 1;
+    ways = ways.slice().sort((a, b) => a[a.length - 4 + axis] - b[b.length - 4 + axis]);
+    ways.forEach((way, turn) => {
+      way[way.length - 2 + axis] += (turn - (ways.length - 1) / 2) * step;
+    });
+  }
+
+  // What is written.
+
+  lines(item) {
+    const { graph } = this;
+    if (item.node >= 0) {
+      const sub = graph.sub[item.node];
+      return sub ? [graph.title[item.node], sub] : [graph.title[item.node]];
+    }
+    if (item.group < 0) return [""];
+    const { label, parameterBytes } = graph.facts[item.group];
+    const count = item.members.length;
+    let size = `${thousands(count)} node${count === 1 ? "" : "s"}`;
+    if (parameterBytes && item.parts === 1) size += ` · ${sizeText(parameterBytes)} weights`;
+    return [item.parts > 1 ? `${label} (${item.part + 1} of ${item.parts})` : label, size];
+  }
+
+  boxes() {
+    const { graph } = this;
+    const box = { id: [], kind: [], x: [], y: [], w: [], h: [], lines: [], group: [], open: [],
+      depth: [], node: [] };
+    for (let i = 1; i < this.items.length; i++) {
+      const item = this.items[i];
+      const group = item.node >= 0 ? graph.group[item.node] : item.group;
+      const name = group >= 0 ? graph.groupId[group] : "";
+      box.id.push(item.node >= 0 ? graph.id[item.node]
+        : `group:${name}${item.part ? `#${item.part + 1}` : ""}`);
+      box.kind.push(item.node >= 0 ? 0 : 1);
+      box.x.push(rounded(item.x)); box.y.push(rounded(item.y));
+      box.w.push(rounded(item.w)); box.h.push(rounded(item.h));
+      box.lines.push(item.lines);
+      box.group.push(name);
+      box.open.push(item.isOpen ? 1 : 0);
+      box.depth.push(item.depth);
+      box.node.push(item.node);
+    }
+    return box;
+  }
+}
+
+// Ports stand after the children, whose number is fixed by now; one is named -2 - its number.
+function portOf(container, kind, source) {
+  const key = 2 * source + (kind === IN ? 1 : 0);
+  let port = container.ports.get(key);
+  if (port === undefined) {
+    port = container.portKinds.length;
+    container.ports.set(key, port);
+    container.portKinds.push(kind);
+  }
+  return -2 - port;
+}
+
+function edgeOf(container, source, target, value) {
+  const children = container.children.length;
+  const from = source <= -2 ? children - 2 - source : source;
+  const to = target <= -2 ? children - 2 - target : target;
+  const key = `${from},${to},${value}`;
+  let edge = container.edges.get(key);
+  if (edge === undefined) {
+    edge = container.flat.length / 3;
+    container.edges.set(key, edge);
+    container.flat.push(from, to, value);
+  }
+  return edge;
+}

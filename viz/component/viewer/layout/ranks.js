@@ -1,0 +1,358 @@
+// Where the boxes of one container go: a layered drawing of a small graph of rectangles.
+//
+// The method is Sugiyama's (1981) in its usual steps, each with a fast choice: longest-path ranks
+// with sources pulled to their first reader, barycentre sweeps for the order (the sweep with the
+// fewest crossings wins), and places across as in across.js. Long edges take lanes between the
+// boxes; all edges that carry one value share a lane. Where heights differ much, boxes move up
+// along the skyline of what is above them, so that a tall group does not push its neighbours down.
+//
+// Everything here speaks of a drawing from top to bottom, in pixels; the caller turns it.
+
+import { placesAcross } from "./across.js";
+import { rounded } from "./words.js";
+
+// A box; a port where values enter at the top or leave at the bottom.
+export const CHILD = 0, IN = 1, OUT = 2;
+
+const GAP_ACROSS = 22, GAP_ALONG = 30, LANE = 10, BUCKET = 4;
+const KEPT = 2048;
+const known = new Map(); // problems that were solved, the latest last
+
+export function forgetPlaces() { known.clear(); }
+
+// Lay one container out. A problem has, by position: `sizes`, width and height of every box one
+// after the other, (0, 0) for ports; `kinds`; `edges`, (from, to, value) one after the other: edges
+// with the same `from` and `value` share a lane, and there are no cycles; `ends`, for each edge how
+// far right of its boxes' centres it starts and ends.
+//
+// The answer has the `corners` at the top left, x and y one after the other, `width` and `height`
+// of all, and in `lanes` for each edge the points that it passes; null for one too long for a lane.
+export function place(problem) {
+  if (!problem.kinds.length) return { corners: [], width: 0, height: 0, lanes: [] };
+  const key = [problem.sizes, problem.kinds, problem.edges, problem.ends].join(";");
+  let placed = known.get(key);
+  if (placed) known.delete(key); else placed = new Placement(problem).run();
+  known.set(key, placed);
+  if (known.size > KEPT) known.delete(known.keys().next().value);
+  return placed;
+}
+
+// The working state: boxes first, then one dummy for each rank that a lane passes.
+class Placement {
+  constructor(problem) {
+    this.problem = problem;
+    const { kinds, sizes, edges } = problem;
+    const count = this.count = kinds.length;
+    this.edgeCount = edges.length / 3;
+    this.kinds = kinds;
+    this.width = []; this.height = [];
+    for (let i = 0; i < count; i++) {
+      this.width.push(Math.max(sizes[2 * i], LANE));
+      this.height.push(sizes[2 * i + 1]);
+    }
+    this.rank = ranks(count, kinds, edges);
+    this.below = []; this.above = [];
+    // How far right of the neighbour's centre its own centre has to be for a straight edge.
+    this.belowShift = []; this.aboveShift = [];
+    for (let i = 0; i < count; i++) this.addLinks();
+  }
+
+  addLinks() {
+    this.below.push([]); this.above.push([]);
+    this.belowShift.push([]); this.aboveShift.push([]);
+  }
+
+  run() {
+    this.addLanes();
+    const rows = this.order();
+    const x = this.across(rows);
+    const y = this.along(rows, x);
+    const { sizes, edges } = this.problem;
+    let left = Infinity, right = -Infinity, bottom = -Infinity;
+    for (let i = 0; i < x.length; i++) {
+      left = Math.min(left, x[i] - this.width[i] / 2);
+      right = Math.max(right, x[i] + this.width[i] / 2);
+    }
+    for (let i = 0; i < this.count; i++) bottom = Math.max(bottom, y[i] + this.height[i]);
+    const corners = [];
+    for (let i = 0; i < this.count; i++) {
+      corners.push(rounded(x[i] - left - sizes[2 * i] / 2), rounded(y[i]));
+    }
+    const lanes = this.via.map((dummies, e) =>
+      dummies && this.points(dummies, edges[3 * e + 1], x, y, left));
+    return { corners, width: rounded(right - left), height: rounded(bottom), lanes };
+  }
+
+  // The places a lane passes; it goes on straight down until just above its target.
+  points(dummies, target, x, y, left) {
+    const points = [];
+    for (const d of dummies) points.push(rounded(x[d] - left), rounded(y[d]));
+    const n = points.length;
+    if (n && y[target] - points[n - 1] > 1.5 * GAP_ALONG) {
+      points.push(points[n - 2], rounded(y[target] - GAP_ALONG));
+    }
+    return points;
+  }
+
+  addLanes() {
+    const { edges, ends } = this.problem;
+    const { count, rank } = this;
+    const longest = count <= 300 ? 1000 : count <= 900 ? 40 : 12;
+    const lanes = new Map();
+    const span = (e) => rank[edges[3 * e + 1]] - rank[edges[3 * e]];
+    const order = Array.from({ length: this.edgeCount }, (_, e) => e)
+      .sort((a, b) => span(a) - span(b) || a - b);
+    this.via = new Array(this.edgeCount).fill(null);
+    const reading = new Uint8Array(count), feeding = new Uint8Array(count);
+    for (let e = 0; e < this.edgeCount; e++) { feeding[edges[3 * e]] = reading[edges[3 * e + 1]] = 1; }
+    for (const e of order) {
+      const source = edges[3 * e], target = edges[3 * e + 1];
+      // Only where one end leads no further: along a chain of groups, straight edges from
+      // port to port would add up to a staircase.
+      const free = !reading[source] || !feeding[target];
+      const start = free ? ends[2 * e] : 0, end = free ? ends[2 * e + 1] : 0;
+      const key = source + " " + edges[3 * e + 2];
+      let lane = lanes.get(key);
+      if (!lane) lanes.set(key, lane = []);
+      const wanted = rank[target] - rank[source] - 1;
+      if (wanted - lane.length > longest) continue;
+      while (lane.length < wanted) {
+        const last = lane.length ? lane[lane.length - 1] : source;
+        const dummy = rank.length;
+        rank.push(rank[last] + 1);
+        this.width.push(LANE);
+        this.height.push(0);
+        this.addLinks();
+        this.link(last, dummy, lane.length ? 0 : start);
+        lane.push(dummy);
+      }
+      this.via[e] = lane.slice(0, wanted);
+      this.link(wanted ? lane[wanted - 1] : source, target, (wanted ? 0 : start) - end);
+    }
+  }
+
+  link(upper, lower, shift) {
+    this.below[upper].push(lower);
+    this.belowShift[upper].push(-shift);
+    this.above[lower].push(upper);
+    this.aboveShift[lower].push(shift);
+  }
+
+  order() {
+    let last = 0;
+    for (const r of this.rank) last = Math.max(last, r);
+    const rows = Array.from({ length: last + 1 }, () => []);
+    this.rank.forEach((rank, item) => rows[rank].push(item));
+    if (rows.every((row) => row.length <= 1)) return rows;
+    const size = this.rank.length;
+    const at = new Float64Array(size);
+    sweep(rows, at, this.above, false, 0);
+    let best = rows.map((r) => r.slice()), fewest = crossings(rows, this.below, size);
+    const rounds = size <= 400 ? 10 : size <= 4000 ? 5 : 3;
+    for (let turn = 0; turn < rounds && fewest; turn++) {
+      if (turn % 2 === 0) sweep(rows, at, this.below, true, 1);
+      else sweep(rows, at, this.above, false, 1);
+      const now = crossings(rows, this.below, size);
+      if (now < fewest) { best = rows.map((r) => r.slice()); fewest = now; }
+    }
+    return best;
+  }
+
+  across(rows) {
+    const { count, width } = this;
+    const offsets = rows.map((row) => {
+      let position = 0;
+      return row.map((item, j) => {
+        if (j) {
+          const before = row[j - 1];
+          const both = before >= count && item >= count;
+          const gap = both ? 2 : GAP_ACROSS * (Math.max(before, item) >= count ? 0.6 : 1);
+          position += (width[before] + width[item]) / 2 + gap;
+        }
+        return position;
+      });
+    });
+    return placesAcross(rows, offsets, this.above, this.aboveShift, this.below, this.belowShift,
+      count);
+  }
+
+  along(rows, x) {
+    let low = Infinity, high = 0;
+    for (let i = 0; i < this.count; i++) {
+      if (this.kinds[i] !== CHILD) continue;
+      low = Math.min(low, this.height[i]);
+      high = Math.max(high, this.height[i]);
+    }
+    return high > 1.5 * low ? this.skyline(rows, x) : this.rows(rows);
+  }
+
+  rows(rows) {
+    const { count, kinds, height } = this;
+    const y = new Float64Array(this.rank.length);
+    let top = 0, bottom = 0;
+    for (const row of rows) {
+      let high = 0, ports = true;
+      for (const i of row) {
+        high = Math.max(high, height[i]);
+        ports &&= i < count && kinds[i] !== CHILD;
+      }
+      for (const item of row) {
+        const lane = item >= count || kinds[item] !== CHILD;
+        y[item] = top + (lane ? high / 2 : (high - height[item]) / 2);
+        bottom = Math.max(bottom, y[item]);
+      }
+      top += high + (ports ? GAP_ALONG * 0.6 : GAP_ALONG);
+    }
+    for (let i = 0; i < count; i++) if (kinds[i] === OUT) y[i] = bottom;
+    return y;
+  }
+
+  skyline(rows, x) {
+    const { count, kinds, width, height, above } = this;
+    let left = Infinity, right = -Infinity;
+    for (let i = 0; i < x.length; i++) {
+      left = Math.min(left, x[i] - width[i] / 2);
+      right = Math.max(right, x[i] + width[i] / 2);
+    }
+    left -= GAP_ACROSS; right += GAP_ACROSS;
+    const cells = Math.trunc((right - left) / BUCKET) + 2;
+    const sky = new Float64Array(cells);
+    const y = new Float64Array(x.length);
+    // Narrower than the distances kept across, so that neighbours never touch.
+    const half = (item) => (item < count ? width[item] / 2 + 2 : 1);
+    const start = (item) => Math.trunc((x[item] - half(item) - left) / BUCKET);
+    const end = (item) => Math.trunc((x[item] + half(item) - left) / BUCKET) + 1;
+    for (const row of rows) {
+      // A box at the end of a lane comes first and keeps the lane free down to itself.
+      const last = (item) => (above[item].some((a) => a >= count) ? 0 : 1);
+      for (const item of row.slice().sort((a, b) => last(a) - last(b))) {
+        if (item < count && kinds[item] === IN) continue;
+        const a = start(item), b = end(item);
+        let where = 0;
+        for (let c = a; c < b; c++) where = Math.max(where, sky[c]);
+        for (const link of above[item]) {
+          const port = link < count && kinds[link] === IN;
+          const gap = port ? GAP_ALONG * 0.6 : link < count ? GAP_ALONG : 12;
+          where = Math.max(where, y[link] + height[link] + gap);
+        }
+        y[item] = where;
+        sky.fill(where + height[item] + (item >= count ? 6 : GAP_ALONG), a, b);
+        if (item >= count) continue;
+        for (const link of above[item]) {
+          if (link < count) continue;
+          for (let c = start(link); c < end(link); c++) sky[c] = Math.max(sky[c], where - 4);
+        }
+      }
+    }
+    this.sinkSources(y, x, start, end, cells);
+    let bottom = 0;
+    for (let i = 0; i < x.length; i++) {
+      if (i >= count || kinds[i] !== OUT) bottom = Math.max(bottom, y[i] + height[i]);
+    }
+    for (let i = 0; i < count; i++) if (kinds[i] === OUT) y[i] = bottom + GAP_ALONG * 0.6;
+    return y;
+  }
+
+  // Bring boxes that read nothing down to their first reader, as far as there is room.
+  sinkSources(y, x, start, end, cells) {
+    const { count, kinds, height, above, below } = this;
+    const roof = new Float64Array(cells).fill(Infinity);
+    const order = Array.from({ length: x.length }, (_, i) => i)
+      .sort((a, b) => y[b] - y[a] || a - b);
+    for (const item of order) {
+      const a = start(item), b = end(item);
+      if (item < count && kinds[item] === CHILD && !above[item].length) {
+        let reach = Infinity;
+        for (const reader of below[item]) reach = Math.min(reach, y[reader]);
+        let lowest = reach === Infinity ? -Infinity : reach - GAP_ALONG;
+        for (let c = a; c < b; c++) lowest = Math.min(lowest, roof[c]);
+        lowest -= height[item];
+        if (lowest > y[item] && lowest !== Infinity) y[item] = lowest;
+      }
+      const limit = y[item] - (item >= count ? 6 : GAP_ALONG);
+      for (let c = a; c < b; c++) roof[c] = Math.min(roof[c], limit);
+    }
+  }
+}
+
+// Which row each item stands in: the longest way from a start.
+function ranks(count, kinds, edges) {
+  const below = Array.from({ length: count }, () => []);
+  const above = Array.from({ length: count }, () => []);
+  for (let e = 0; e < edges.length; e += 3) {
+    below[edges[e]].push(edges[e + 1]);
+    above[edges[e + 1]].push(edges[e]);
+  }
+  const first = kinds.includes(IN) ? 1 : 0;
+  const rank = Array.from(kinds, (kind) => (kind === IN ? 0 : first));
+  const order = [], waiting = above.map((a) => a.length);
+  for (let i = 0; i < count; i++) if (!waiting[i]) order.push(i);
+  for (let done = 0; done < order.length; done++) {
+    for (const reader of below[order[done]]) if (!--waiting[reader]) order.push(reader);
+  }
+  if (order.length < count) throw new Error("the boxes of one container must not form a cycle");
+  for (const item of order) for (const a of above[item]) {
+    rank[item] = Math.max(rank[item], rank[a] + 1);
+  }
+  // What depends on nothing that changes (a weight, a weight's transpose) stands by its reader.
+  const still = Array.from(kinds, (kind) => kind === CHILD);
+  for (const item of order) still[item] &&= above[item].every((a) => still[a]);
+  for (let at = count - 1; at >= 0; at--) {
+    const item = order[at];
+    if (!still[item] || !below[item].length || above[item].length > 1) continue;
+    let near = Infinity;
+    for (const reader of below[item]) near = Math.min(near, rank[reader]);
+    rank[item] = Math.max(rank[item], near - 1);
+  }
+  if (kinds.includes(OUT)) {
+    let last = 0;
+    for (let i = 0; i < count; i++) if (kinds[i] !== OUT) last = Math.max(last, rank[i]);
+    for (let i = 0; i < count; i++) if (kinds[i] === OUT) rank[i] = last + 1;
+  }
+  const used = [...new Set(rank)].sort((a, b) => a - b);
+  const index = new Map(used.map((r, i) => [r, i]));
+  return rank.map((r) => index.get(r));
+}
+
+// Sort each row by the mean place of its neighbours; places are set as it goes.
+function sweep(rows, at, near, up, skip) {
+  const keys = new Float64Array(at.length);
+  for (let turn = skip; turn < rows.length; turn++) {
+    const row = rows[up ? rows.length - 1 - turn : turn];
+    if (row.length > 1) {
+      for (let j = 0; j < row.length; j++) {
+        const item = row[j], links = near[item];
+        let sum = 0;
+        for (const link of links) sum += at[link];
+        keys[item] = links.length ? sum / links.length : at[item] || j / row.length;
+      }
+      row.sort((a, b) => keys[a] - keys[b]);
+    }
+    const step = 1 / row.length;
+    for (let j = 0; j < row.length; j++) at[row[j]] = (j + 0.5) * step;
+  }
+}
+
+// How many pairs of edges between neighbouring rows cross: a sum over a tree of the ends so far.
+function crossings(rows, below, size) {
+  const where = new Int32Array(size);
+  for (const row of rows) for (let j = 0; j < row.length; j++) where[row[j]] = j;
+  let total = 0;
+  for (let r = 0; r + 1 < rows.length; r++) {
+    const wide = rows[r + 1].length;
+    const tree = new Int32Array(wide + 1);
+    let seen = 0;
+    for (const item of rows[r]) {
+      for (const reader of below[item]) {
+        let before = 0; // ends seen at or left of this one
+        for (let k = where[reader] + 1; k > 0; k -= k & -k) before += tree[k];
+        total += seen - before;
+      }
+      for (const reader of below[item]) {
+        for (let k = where[reader] + 1; k <= wide; k += k & -k) tree[k] += 1;
+        seen += 1;
+      }
+    }
+  }
+  return total;
+}

@@ -1,0 +1,56 @@
+// The words in a box, and about how wide they are: the same wherever the layout is made.
+
+export const TITLE = 13, SUBTITLE = 11, HEADER = 30; // heights in pixels of the drawing
+
+export function rounded(value) { return Math.round(value * 10) / 10; }
+
+const NARROW = new Set("ijlI.,:;|'![]()"), SLIM = new Set("ftr -"), WIDE = new Set("mwMW@%");
+const LONGEST = 48; // characters of an edge's label
+const ems = new Map();
+
+function em(char) {
+  if (NARROW.has(char)) return 0.3;
+  if (SLIM.has(char)) return 0.38;
+  if (WIDE.has(char)) return 0.88;
+  if (char === "…" || char === "—") return 0.95;
+  return char !== char.toLowerCase() && char === char.toUpperCase() ? 0.68 : 0.58;
+}
+
+// About how wide a text is in a sans-serif typeface, in the unit of `size`.
+export function textWidth(text, size, bold = false) {
+  let width = ems.get(text);
+  if (width === undefined) {
+    width = 0;
+    for (const char of text) width += em(char);
+    if (ems.size > 20000) ems.clear();
+    ems.set(text, width);
+  }
+  return width * size * (bold ? 1.06 : 1);
+}
+
+// The types of a node's results, beside an edge.
+export function typesText(types) {
+  if (types.length > 3) return `${types.length} tensors`;
+  const text = types.join(", ");
+  return text.length <= LONGEST ? text : text.slice(0, LONGEST - 1) + "…";
+}
+
+// Bytes, readable: 1536 is "1.5 KiB".
+export function sizeText(bytes) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let size = bytes, unit = 0;
+  while (size >= 1024 && unit < 4) { size /= 1024; unit += 1; }
+  return unit ? `${size.toFixed(1)} ${units[unit]}` : `${bytes} B`;
+}
+
+// 1234567 is "1,234,567"; without a locale, which not every V8 has.
+export function thousands(number) {
+  return String(number).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+// Width and height of a node's box with these lines.
+export function boxSize(lines) {
+  let wide = textWidth(lines[0], TITLE, true);
+  if (lines.length > 1) wide = Math.max(wide, textWidth(lines[1], SUBTITLE));
+  return [Math.max(Math.round(wide + 28), 64), lines.length === 1 ? 32 : 46];
+}

@@ -1,0 +1,96 @@
+"""The viewer's JavaScript for use outside its page: as one script, and run in an engine here.
+
+The layout is written in JavaScript, so that the browser opens and closes groups at once. Where
+positions are wanted without a browser, V8 runs the same modules, which touch no document.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import re
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from py_mini_racer import JSFunction, MiniRacer
+
+VIEWER = Path(__file__).parents[1] / "component" / "viewer"
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.{1,2}/[\w/]+)\.js";\n', re.M)
+_EXPORT = re.compile(r"^export (?!default)", re.M)
+_lock = threading.Lock()
+
+
+def script(module: str) -> str:
+    """A module of the viewer behind all that it imports, as one script.
+
+    Streamlit and the engine take one script as text. What a module imports becomes a constant of
+    it, what is imported from it the result of a function, so modules share no other names.
+
+    Args:
+        module: its path in the viewer's folder, without ".js".
+    """
+    first = (VIEWER / module).resolve()
+    texts = _texts(first, {})
+    wanted: dict[Path, dict[str, None]] = {at: {} for at in texts}
+    for at, text in texts.items():
+        for names, other in _IMPORT.findall(text):
+            wanted[(at.parent / other).resolve()] |= dict.fromkeys(names.replace(",", " ").split())
+    numbers = {at: f"module{i}" for i, at in enumerate(texts)}
+
+    def standing(at: Path) -> str:
+        def constant(match: re.Match[str]) -> str:
+            return f"const {{{match[1]}}} = {numbers[(at.parent / match[2]).resolve()]};\n"
+
+        return _EXPORT.sub("", _IMPORT.sub(constant, texts[at]))
+
+    def enclosed(at: Path) -> str:
+        names = ", ".join(wanted[at])
+        return f"const {numbers[at]} = (() => {{\n{standing(at)}return {{ {names} }};\n}})();\n"
+
+    return "".join(standing(at) if at == first else enclosed(at) for at in texts)
+
+
+def _texts(module: Path, known: dict[Path, str]) -> dict[Path, str]:
+    """A module's text and those of all that it imports, each behind what it needs."""
+    if module not in known:
+        text = module.with_suffix(".js").read_text("utf-8")
+        for _, other in _IMPORT.findall(text):
+            _texts((module.parent / other).resolve(), known)
+        known[module] = text
+    return known
+
+
+def call(module: str, function: str, argument: Any) -> Any:
+    """What a function of a module makes of an argument; both are JSON values.
+
+    Raises:
+        JSEvalException: what the function threw.
+    """
+    text = json.dumps(argument, ensure_ascii=False, separators=(",", ":"), default=str)
+    with _lock:  # an engine does one thing at a time
+        return json.loads(str(_function(module, function)(text)))
+
+
+def restart() -> None:
+    """Forget what was computed: the next call starts an engine anew."""
+    _function.cache_clear()
+    _engine.cache_clear()
+
+
+@cache
+def _engine() -> MiniRacer:
+    racer = MiniRacer()
+    atexit.register(racer.close)  # else its thread keeps the process from ending
+    return racer
+
+
+@cache
+def _function(module: str, function: str) -> JSFunction:
+    made = _engine().eval(
+        f"(() => {{\n{script(module)}"
+        f"return (text) => JSON.stringify({function}(JSON.parse(text)));\n}})()"
+    )
+    assert isinstance(made, JSFunction)
+    return made
