@@ -143,13 +143,13 @@ def _relay_edges(index: int, node: Node, nodes: list[Node], arrays: int, name: s
     kind, attrs = node.get("type_key"), node.get("attrs", {})
     _need(isinstance(kind, str), name, f"node {index} has no type")
     assert isinstance(kind, str)
-    strange = set(node) - {"type_key", "attrs", "data", "keys", "repr_str"}
+    strange = set(node) - {"type_key", "attrs", "data", "keys", "repr_str", "repr_b64"}
     _need(not strange and isinstance(attrs, dict), name, f"node {index} is unlike others")
     if kind in _TEXT_NODES:
-        _need(isinstance(node.get("repr_str", ""), str), name, f"node {index} has no text")
+        _need(text_of(node) is not None, name, f"node {index} has no text")
         _need(not attrs and "data" not in node, name, f"node {index} has more than a text")
         return []
-    _need("repr_str" not in node, name, f"node {index} ({kind}) is packed")
+    _need(not {"repr_str", "repr_b64"} & set(node), name, f"node {index} ({kind}) is packed")
     if kind in ("Array", "Map"):
         return _contents(index, node, nodes, name)
     _need("data" not in node and "keys" not in node, name, f"node {index} is unlike others")
@@ -179,6 +179,24 @@ def _relay_edges(index: int, node: Node, nodes: list[Node], arrays: int, name: s
                 _need(fits, name, wrong)
         found.append(at)
     return found
+
+
+def text_of(node: Node) -> str | None:
+    """What a node says that is a text, "" where it says nothing; None where that is none.
+
+    A text with a line feed, such as the source that a module was parsed from, stands as its length
+    and bytes in base 64.
+    """
+    if "repr_b64" not in node:
+        text = node.get("repr_str", "")
+        return text if isinstance(text, str) else None
+    try:
+        packed = base64.b64decode(node["repr_b64"], validate=True)
+        told = packed[8:].decode()
+    except (TypeError, ValueError, binascii.Error):
+        return None
+    fits = "repr_str" not in node and packed[:8] == (len(packed) - 8).to_bytes(8, "little")
+    return told if fits else None
 
 
 def _contents(index: int, node: Node, nodes: list[Node], name: str) -> list[int]:

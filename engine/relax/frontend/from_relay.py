@@ -19,7 +19,7 @@ from tvm import relax
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.tvm_arrays import read_array
-from relascope.engine.files.tvm_json import Node, check_relay_json
+from relascope.engine.files.tvm_json import Node, check_relay_json, text_of
 
 _TYPED = "Save it after relay.transform.InferType()."
 
@@ -84,7 +84,7 @@ class _Call:
         if kind in ("IntImm", "FloatImm"):
             return (int if kind == "IntImm" else float)(attrs["value"])
         if kind == "runtime.String":
-            return node.get("repr_str", "")
+            return text_of(node)
         if kind == "Array":
             return [self._plain(one) for one in node.get("data", [])]
         if kind == "":
@@ -463,7 +463,7 @@ class _Reader:
         return EngineError("operator", message, self.name, hint)
 
     def text(self, index: Any) -> str:
-        return str(self.nodes[int(index)].get("repr_str", ""))
+        return text_of(self.nodes[int(index)]) or ""
 
     def args(self, index: int) -> list[int]:
         """The values that a node reads."""

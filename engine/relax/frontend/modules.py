@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import types
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +20,7 @@ from tvm.script.parser import relax as words
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
+from relascope.core.place import with_import_root
 from relascope.engine.files.program_file import (
     Pieces,
     check_params,
@@ -75,6 +81,9 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         return onnx_program.read_program(path, source, progress, "relax", known(), import_onnx)
     progress(0.0, "reading the module")
     pieces = taken_apart(path)
+    if pieces.format == "relay":
+        progress(0.1, "asking Relay's TVM to read its text")
+        pieces = replace(pieces, format="json", text=_json_of(pieces, path.name))
 
     def plain() -> Any:
         mod = _read(pieces, path.name)
@@ -145,16 +154,32 @@ def _read(pieces: Pieces, name: str) -> Any:
         if not is_relax_json(pieces.text):
             return from_relay(pieces.text, name)
         return tvm.ir.load_json(check_relax_json(pieces.text, name))
-    if pieces.format != "script":
-        message = f"{name} is a Relay module as text."
-        hint = "Choose the engine Relay, or save it as JSON (tvm.ir.save_json): that is translated."
-        raise EngineError("file", message, name, hint)
     script = check_script(pieces.text, known, name)
     variables: dict[str, Any] = {"R": words, "I": tvm.script.parser.ir, "T": tvm.script.parser.tirx}
     variables["TypeVar"] = TypeVar
     if script.metadata:
         variables["metadata"] = tvm.ir.load_json(check_relax_json(script.metadata, name))
     return tvm.script.from_source(script.text, extra_vars=variables)
+
+
+def _json_of(pieces: Pieces, name: str) -> str:
+    """A Relay module's text as TVM's JSON; a process of its own reads it, by a TVM with Relay."""
+    asked = {"text": pieces.text, "params": [*pieces.params], "name": name}
+    env = {**os.environ, "PYTHONPATH": with_import_root(os.environ.get("PYTHONPATH", ""))}
+    command = [sys.executable, "-m", "relascope.engine.relay.frontend.as_json"]
+    done = subprocess.run(
+        command, input=json.dumps(asked), capture_output=True, text=True, env=env, check=False
+    )
+    try:
+        told = json.loads(done.stdout)
+    except ValueError:
+        last = lines_of(done.stderr)[-1]
+        how = signal.Signals(-done.returncode).name if done.returncode < 0 else last[:200]
+        message = f"{name} cannot be read: TVM's own parser ends over it ({how})."
+        raise EngineError("file", message, name, "Save the module again.") from None
+    if "error" in told:
+        raise EngineError(**told["error"])
+    return str(told["json"])
 
 
 def _check(mod: Any, name: str) -> None:

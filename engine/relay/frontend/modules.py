@@ -55,7 +55,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
     pieces = taken_apart(path)
 
     def typed() -> Any:
-        mod = _read(pieces, path.name)
+        mod = read(pieces, path.name)
         _check(mod, path.name)
         return relay.transform.InferType()(_pinned(mod, source))
 
@@ -107,7 +107,12 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
     return Imported(program, inputs, tensors, outputs, notes=argument_notes(inputs, tensors))
 
 
-def _read(pieces: Pieces, name: str) -> Any:
+def read(pieces: Pieces, name: str) -> Any:
+    """The module of a file that was taken apart, as the file types it.
+
+    Raises:
+        EngineError: kind "file"; it is none of Relay's. TVM raises anything else.
+    """
     if pieces.format == "json":
         if is_relax_json(pieces.text):
             message = f"{name} is JSON of a TVM that has no Relay."

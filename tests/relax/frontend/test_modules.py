@@ -16,6 +16,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource, parse_inputs, source_from_file
 from relascope.engine.relax.draw.to_graph import to_graph
+from relascope.engine.relax.faults import replay
 from relascope.engine.relax.frontend.modules import read_program
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
@@ -190,11 +191,33 @@ def test_one_function_is_main_whatever_its_name(tmp_path):
         assert [str(t) for t in found.outputs] == ["float32[2, 4]"]
 
 
-def test_relays_text_names_the_engine_that_reads_it(tmp_path):
-    (tmp_path / "mod.relay").write_text('#[version = "0.0.5"]\ndef @main(%x: int64) { %x }')
-    with pytest.raises(EngineError, match="Relay module as text") as refused:
-        read_program(tmp_path / "mod.relay", ModelSource(""), silent)
-    assert "Choose the engine Relay" in refused.value.hint
+DENSE = """#[version = "0.0.5"]
+def @main(%x: Tensor[(2, 4), float32], %layer.w: Tensor[(4, 4), float32]) {
+  add(nn.dense(%x, %layer.w, units=None), 1f)
+}
+"""
+
+
+def test_relays_text_is_told_in_relax(tmp_path):
+    (tmp_path / "mod.relay").write_text(DENSE)
+    found = read_program(tmp_path / "mod.relay", ModelSource("mod.relay"), silent)
+    assert found.notes[0].startswith("A Relay module, told in Relax by ")
+    assert [n for n, _ in found.inputs] == ["x", "layer.w"]
+    given = {"x": np.ones((2, 4), "float32"), "layer.w": WEIGHT}
+    run = replay.runner(found.program.mod, given, "llvm", False)
+    run()
+    assert np.allclose(run.results()[0], given["x"] @ WEIGHT.T + 1)
+
+
+def test_relays_text_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
+    deep = DENSE.replace("add(", "(" * 200_000)
+    (tmp_path / "mod.relay").write_text(deep)
+    with pytest.raises(EngineError, match=r"TVM's own parser ends over it \(SIGSEGV\)"):
+        read_program(tmp_path / "mod.relay", ModelSource("mod.relay"), silent)
+    monkeypatch.setenv("RELASCOPE_RELAY_TVM", str(tmp_path))
+    with pytest.raises(EngineError, match="holds no tvm") as refused:
+        read_program(tmp_path / "mod.relay", ModelSource("mod.relay"), silent)
+    assert refused.value.kind == "engine"
 
 
 def test_what_json_holds_beside_plain_functions_is_refused(tmp_path):

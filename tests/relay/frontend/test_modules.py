@@ -75,6 +75,20 @@ def test_a_saved_module_gives_the_graph_of_the_live_one(tmp_path, suffix):
     assert all(np.array_equal(found.tensors[n].numpy(), w) for n, w in WEIGHTS.items())
 
 
+def test_a_module_that_was_parsed_is_read_from_json_with_its_text(tmp_path):
+    mod = relay.parse(f'#[version = "0.0.5"]\n{PLAIN}\n')
+    text = tvm.ir.save_json(relay.transform.InferType()(mod))
+    (tmp_path / "mod.json").write_text(text)
+    assert read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent).outputs
+    document = json.loads(text)
+    node = next(n for n in document["nodes"] if "repr_b64" in n)
+    for wrong in ("no base 64", node["repr_b64"][12:], 7):
+        node["repr_b64"] = wrong
+        (tmp_path / "mod.json").write_text(json.dumps(document))
+        with pytest.raises(EngineError, match="has no text"):
+            read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
+
+
 def test_its_numbers_and_gradients_are_held_against_itself(tmp_path):
     session = RelaySession()
     source = source_from_file(saved(tmp_path, "relay", product()), training=True)

@@ -1,0 +1,64 @@
+"""A Relay module's text as TVM's JSON, for a process that holds a TVM without Relay.
+
+    python -m relascope.engine.relay.frontend.as_json
+
+reads {"text", "params", "name"} as JSON and prints {"json"}, or {"error"} with an EngineError's
+parts. Its own process may end over what TVM's parser does not survive.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from relascope.core.errors import EngineError, lines_of
+from relascope.engine.files.program_file import Pieces, not_read
+
+
+def as_json(text: str, params: list[str], name: str) -> str:
+    """The typed module.
+
+    Args:
+        params: names of the parameters that came with it.
+        name: of the file.
+
+    Raises:
+        EngineError: kind "engine"; there is no TVM with Relay here; kind "file": it reads no such
+            module.
+    """
+    from relascope.engine.relay.tvm.boot import boot
+
+    boot()
+
+    import tvm
+
+    from relascope.engine.relay.frontend.modules import read
+
+    try:
+        mod = read(Pieces("relay", text, {n: np.empty(0) for n in params}), name)
+        return str(tvm.ir.save_json(tvm.relay.transform.InferType()(mod)))
+    except EngineError:
+        raise
+    except Exception as wrong:  # TVM raises anything over a module that is not well-formed
+        raise not_read(name, "Relay", lines_of(wrong)) from wrong
+
+
+def main() -> None:
+    """Read from standard input and write to standard output, which TVM does not write to."""
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    asked = json.load(sys.stdin)
+    try:
+        told: dict[str, Any] = {"json": as_json(**asked)}
+    except EngineError as error:
+        told = {"error": error.to_json()}
+    json.dump(told, answer)
+    answer.close()
+
+
+if __name__ == "__main__":
+    main()
