@@ -15,7 +15,7 @@ import common
 from common import ROOT
 
 from app_in_browser import ask, settle
-from browser import Server, browsing
+from browser import OPEN_SIDEBAR, Server, browsing
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -166,6 +166,7 @@ def _page(query: str = "") -> Iterator[Page]:
     """The app's first page, in a Chromium and on a server of its own."""
     with Server(ROOT / "app.py") as server, browsing() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.add_init_script(OPEN_SIDEBAR)
         page.set_default_timeout(600_000)
         page.goto(f"{server.url}/?{query}")
         yield page

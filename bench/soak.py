@@ -28,7 +28,7 @@ import common
 from common import ROOT
 from playwright.async_api import TimeoutError, async_playwright
 
-from browser import CHROMIUM, LONG, Server
+from browser import CHROMIUM, LONG, OPEN_SIDEBAR, Server
 from faults import MARK, marked
 from relascope.samples import SAMPLES
 
@@ -195,6 +195,7 @@ async def soak(server: Server, browsers: int, warm_up: float, minutes: float) ->
         async def visit(number: int) -> None:
             context = await browser.new_context(viewport={"width": 1280, "height": 900})
             context.set_default_timeout(5 * LONG)
+            await context.add_init_script(OPEN_SIDEBAR)
             visitor = Visitor(number, browsers, server.url, await context.new_page(), counts)
             try:
                 await visitor.open()

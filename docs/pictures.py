@@ -46,7 +46,7 @@ def passes(page: Page) -> None:
 def gradient(page: Page) -> None:
     """The joint graph around a tensor that the forward saves."""
     _tab(page, "Gradient & cut")
-    page.get_by_text("Training", exact=True).click()
+    _train(page)
     page.get_by_text("kept for the backward").first.wait_for()
     _settle(page)
     # It is in a module that is closed at first; showing it opens the modules around it.
@@ -56,7 +56,7 @@ def gradient(page: Page) -> None:
 def time(page: Page) -> None:
     """Forward and backward against PyTorch eager."""
     _tab(page, "Compile & time")
-    page.get_by_text("Training", exact=True).click()
+    _train(page)
     _settle(page)  # a click on Run before the page is drawn anew would be lost
     page.get_by_role("button", name="Run", exact=True).click()
     page.locator("[data-testid=stVegaLiteChart]").first.wait_for()
@@ -104,6 +104,14 @@ def main(names: list[str]) -> None:
 def _tab(page: Page, name: str) -> None:
     page.get_by_role("tab", name=name).click()
     _settle(page)
+
+
+def _train(page: Page) -> None:
+    """Switch to training in the sidebar, which is folded again."""
+    page.get_by_test_id("stExpandSidebarButton").click()
+    page.get_by_text("Training", exact=True).click()
+    page.get_by_test_id("stSidebarHeader").hover()
+    page.get_by_test_id("stSidebarCollapseButton").get_by_role("button").click()
 
 
 def _settle(page: Page) -> None:

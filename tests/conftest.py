@@ -18,7 +18,7 @@ sys.path[:0] = FOLDERS
 # The processes that tests start find the sessions that stand in for an engine's.
 os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
 
-from browser import LONG, Server, browsing  # noqa: E402
+from browser import LONG, OPEN_SIDEBAR, Server, browsing  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -83,9 +83,9 @@ def streamlit_servers(tmp_path_factory) -> Iterator[Callable]:
 def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
     """Opens a Streamlit script in a browser: `page = streamlit_page(script, query="a=1")`.
 
-    Keywords: `query`, `width`, `height`, `dark`, `env` (for the server). Errors in the browser's
-    console are collected in `page.problems`. The page ends with the test and is a session of its
-    own; the server is shared by all tests of this process that ask for the same.
+    Keywords: `query`, `width`, `height`, `dark`, `env` (for the server), `sidebar` (open). Errors
+    in the browser's console are collected in `page.problems`. The page ends with the test and is a
+    session of its own; the server is shared by all tests of this process that ask for the same.
     """
     with ExitStack() as stack:
 
@@ -97,6 +97,7 @@ def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
             height: int = 900,
             dark: bool = False,
             env: dict[str, str] | None = None,
+            sidebar: bool = True,
         ):
             server = streamlit_servers(script, env)
             context = chromium.new_context(
@@ -105,6 +106,8 @@ def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
             )
             stack.callback(context.close)
             context.set_default_timeout(LONG)
+            if sidebar and width > 768:
+                context.add_init_script(OPEN_SIDEBAR)
             page = context.new_page()
             page.problems = []
             page.on("pageerror", lambda error: page.problems.append(str(error)))

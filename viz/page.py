@@ -16,12 +16,20 @@ from relascope.passes.catalogue.user import VARIABLE, enter_named
 from relascope.viz import gate
 from relascope.viz.panels import code, cut, graph, side_by_side, steps, time, tour
 from relascope.viz.panels.shell import keeping, session_list, sidebar
-from relascope.viz.panels.shell.frame import boundary, plain_text, show_error, style, waiting
+from relascope.viz.panels.shell.frame import (
+    boundary,
+    looked_at,
+    plain_text,
+    show_error,
+    style,
+    waiting,
+)
 from relascope.viz.panels.shell.holding import held
 from relascope.viz.panels.shell.spare import cache_of_session
 from relascope.viz.sessions.state import TABS
 
 _SHOWN = (graph.show, steps.show, cut.show, time.show, side_by_side.show, code.show)
+_PICTURES = (graph.show, steps.show, cut.show)
 
 _NO_GATE = (
     "The page is not served without asking for its token.",
@@ -33,7 +41,7 @@ _NO_GATE = (
 @held()
 def main() -> None:
     """Draw the page once."""
-    st.set_page_config("relascope", layout="wide")
+    st.set_page_config("relascope", layout="wide", initial_sidebar_state="collapsed")
     style()
     st.session_state.progress_shown = []
     try:
@@ -63,12 +71,13 @@ def main() -> None:
         st.warning(plain_text(sentence))
     if screen is not None:
         keeping.settle(screen)
+        looked_at(sidebar.told(screen))
     tour.show()
     above = st.container()
     tabs = st.tabs(list(TABS), key="keep_tab", on_change="rerun")
     for tab, show in zip(tabs, _SHOWN, strict=True):
         if tab.open and screen is not None:
-            with tab, boundary(cache):
+            with tab, boundary(cache, picture=show in _PICTURES):
                 show(screen)
     if screen is not None:
         with above:  # last, for only then it is known how often a submodule is called

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from app_in_browser import PAGE, ask, settle, wait
-from browser import Server
+from browser import OPEN_SIDEBAR, Server
 
 pytestmark = pytest.mark.browser
 
@@ -108,6 +108,7 @@ def test_a_copied_link_opens_the_same_screen(streamlit_page):
 def test_the_app_ends_and_starts_again(chromium, tmp_path, end):
     own = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_DATA_HOME": str(tmp_path / "data")}
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.add_init_script(OPEN_SIDEBAR)
     with Server(PAGE, own) as server:
         page = context.new_page()
         page.goto(server.url)

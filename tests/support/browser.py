@@ -42,6 +42,10 @@ def browsing() -> Iterator[Browser]:
         browser.close()
 
 
+OPEN_SIDEBAR = "try { localStorage.setItem('stSidebarCollapsed-', 'false'); } catch {}"
+"""A script before a page's own: its sidebar, which is folded at first, stands open."""
+
+
 class Server:
     """One Streamlit server with one page; use it as a context manager, it ends with the block."""
 

@@ -83,7 +83,9 @@ def frontier(
     )
     sizes = "size:N; kept", "again:N; computed again"
     named = tips("what:N; what", *sizes)
-    legend = alt.Legend(title=None, orient="bottom", columns=columns(2), labelLimit=260)
+    legend = alt.Legend(
+        title=None, orient="bottom", columns=columns(2), labelLimit=190, offset=4, rowPadding=0
+    )
     layers = [
         alt.Chart(pd.DataFrame(_line(points), columns=["bytes", "share"]))
         .mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8)
@@ -106,7 +108,7 @@ def frontier(
     ]
     if rivals and rivals["pytorch_min_cut_bytes"] is not None:
         layers += _rule(rivals["pytorch_min_cut_bytes"], most)
-    return alt.layer(*layers).properties(height=300, width="container")
+    return alt.layer(*layers).properties(height=290, width="container")
 
 
 def tips(*told: str) -> list[alt.Tooltip]:
@@ -145,7 +147,7 @@ def _line(points: Sequence[Row]) -> list[Row]:
 def _rule(held: int, most: int) -> list[alt.Chart]:
     """PyTorch's min-cut partitioner, whose work is not known: a line at its bytes."""
     frame = pd.DataFrame([{"bytes": held, "what": "PyTorch's min-cut", "size": size(held)}])
-    told, right = tips("what:N; what", "size:N; kept"), held > 0.6 * most
+    told, right = tips("what:N; what", "size:N; kept"), held > 0.5 * most
     base = alt.Chart(frame).encode(x="bytes:Q")
     return [
         base.mark_rule(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5).encode(tooltip=told),

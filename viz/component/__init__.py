@@ -63,7 +63,7 @@ class View:
     """How a graph is drawn.
 
     Args:
-        height: of the whole view, in pixels.
+        height: of the whole view, in pixels; None for what the window has below its top.
         fewer_than: constants with fewer elements than this are written into their readers.
         open_groups: groups that are open until the person says otherwise; by default all in a
             small graph and the upper levels in a large one.
@@ -87,7 +87,7 @@ class View:
             be.
     """
 
-    height: int = 640
+    height: int | None = 640
     fewer_than: int = 10
     open_groups: Iterable[str] | None = None
     highlight: Mapping[str, str] = field(default_factory=dict)

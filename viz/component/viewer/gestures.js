@@ -15,6 +15,7 @@ export class Gestures extends Part {
   end() {
     this.stop.abort();
     this.resizing.disconnect();
+    this.filling.disconnect();
   }
 
   listen() {
@@ -61,6 +62,11 @@ export class Gestures extends Part {
     on(document.fonts, "loadingdone", () => { v.painter.fits.clear(); v.redraw(); });
     this.resizing = new ResizeObserver(() => v.resize());
     this.resizing.observe(v.stage);
+    // What stands above may come, go or wrap; the page around says so by its own size.
+    this.filling = new ResizeObserver(() => v.fillHeight());
+    const page = v.root.getRootNode().host?.closest("[data-testid=stMainBlockContainer]");
+    this.filling.observe(page ?? document.body);
+    on(window, "resize", () => v.fillHeight());
   }
 
   local(e) {

@@ -12,6 +12,8 @@ import { clamp, element, unpack } from "./parts.js";
 import { Theme } from "./theme.js";
 import { Tooltip } from "./tooltip.js";
 
+const LEAST_HEIGHT = 360, BELOW = 5; // of a view that fills the window, and what it leaves there
+
 export default function (component) {
   const { parentElement, data } = component;
   let viewer = parentElement.relascopeViewer;
@@ -69,7 +71,7 @@ class Viewer extends Camera {
     else if (!before) this.toggles = this.heir.toggles;
     this.take(d);
     this.busy.classList.remove("on");
-    this.root.style.height = d.viewHeight + "px";
+    this.fillHeight();
     this.shapes = before ? this.shapes : d.showShapes;
     this.details.folded = before ? this.details.folded : !d.details;
     this.painter.fits.clear();
@@ -106,6 +108,15 @@ class Viewer extends Camera {
     this.reflectButtons();
     this.minimap.draw();
     this.redraw();
+  }
+
+  // As high as Python says, or as what is left of the window below the view's top.
+  fillHeight() {
+    const given = this.drawing?.viewHeight;
+    let top = this.root.getBoundingClientRect().top;
+    for (let at = this.root.getRootNode().host; at; at = at.parentElement) top += at.scrollTop;
+    this.root.style.height = given ? `${given}px`
+      : `max(${LEAST_HEIGHT}px, calc(100dvh - ${Math.ceil(top) + BELOW}px))`;
   }
 
   keepView(before) {

@@ -11,18 +11,11 @@ from relascope.viz.drawing.modules import module_groups
 from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, joint_graph
-from relascope.viz.panels.shell.frame import (
-    boundary,
-    one_of,
-    show_error,
-    side_by_side,
-    strip,
-    switch_to_training,
-)
+from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
+from relascope.viz.panels.shell.pane import beside
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import Row, formats, tables
 
-HEIGHT = 560
 _VIEW = "joint_view"
 _VIEWS = ("Joint", "Forward", "Backward")
 
@@ -34,8 +27,8 @@ def show(screen: Screen) -> None:
         return
     screen.cache.ask("load", screen.source)
     joint = joint_graph(screen)
-    left, right = side_by_side("cut", [2, 3])
-    with left:
+    pane, picture = beside("cut", "Cut")
+    with pane:
         controls(screen)
     try:
         cut, coloured = cut_of(screen)
@@ -44,15 +37,15 @@ def show(screen: Screen) -> None:
         by_hand.undo(screen, joint)
         return
     node_id = captures.chosen(cut) or _selected(joint)
-    with left:
-        view = one_of("Graph", _VIEWS, "keep_cut_view")
+    with pane:
+        view = one_of("Graph", _VIEWS, "keep_cut_view", width="stretch")
         figures = st.container()
-    with boundary(screen.cache):  # first the graph, which is what is waited for; then the rest
+    # First the graph, which is what is waited for; then the rest.
+    with picture, boundary(screen.cache, picture=True):
         if view == _VIEWS[0]:
             graph_view(
                 coloured,
                 screen.view(
-                    HEIGHT,
                     focus=captures.focus(cut),
                     open_groups=screen.derive(lambda: _overview(coloured), "overview"),
                     highlight=by_hand.highlight(cut, node_id),
@@ -63,7 +56,7 @@ def show(screen: Screen) -> None:
             split = screen.cache.ask("split", screen.source, screen.pipeline, cut.ids)
             graph_view(
                 split.forward if view == _VIEWS[1] else split.backward,
-                screen.view(HEIGHT),
+                screen.view(),
                 key=f"{view}_view",
             )
     document = screen.derive(
@@ -71,14 +64,14 @@ def show(screen: Screen) -> None:
     )
     with figures:
         _figures(document)
-    with right:
+    with pane:
         frontier.show(screen, cut)
         cut_prices.control()
     by_hand.show(screen, cut, node_id)
     captures.show(document)
     measured.show(screen)
     two_gradients.show(screen)
-    with right:
+    with pane:
         frontier.ask_torch_saved(screen)
         cut_prices.ask(screen)
 

@@ -10,8 +10,6 @@ from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tables
 
-HEIGHT = 620
-
 
 def show(screen: Screen) -> None:
     """Draw the tab."""
@@ -27,8 +25,9 @@ def show(screen: Screen) -> None:
         (formats.number(info.parameters), "parameters"),
         (formats.size(facts["parameter_bytes"]), "of weights"),
         (formats.milliseconds(info.seconds), "to import"),
+        quiet=True,
     )
-    graph_view(graph, screen.view(HEIGHT, **imported.marked(screen, info)), key="graph_view")
+    graph_view(graph, screen.view(**imported.marked(screen, info)), key="graph_view")
     left, right = side_by_side("tables", [2, 3])
     with left:
         heading("Operators")

@@ -59,8 +59,14 @@ def style() -> None:
     st.html(_STYLE)
 
 
+def looked_at(text: str) -> None:
+    """Write on the button that opens the sidebar what is looked at."""
+    safe = "".join(c if c.isalnum() or c in " ·.,-×" else f"\\{ord(c):x} " for c in text)
+    st.html(f'<style>:root {{ --rs-looked: "{safe}"; }}</style>')
+
+
 @contextmanager
-def boundary(cache: RequestCache, key: str = "") -> Iterator[None]:
+def boundary(cache: RequestCache, key: str = "", picture: bool = False) -> Iterator[None]:
     """A stretch of the page that may have to wait or may fail, without taking the rest along.
 
     An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting`
@@ -68,11 +74,14 @@ def boundary(cache: RequestCache, key: str = "") -> Iterator[None]:
 
     Args:
         key: where a page has two request caches, it tells their buttons apart.
+        picture: whether it is a graph that is waited for; its outline stands in its place.
     """
     try:
         yield
     except Waiting:
         waiting(cache, key)
+        if picture:
+            st.html("<div class='rs-skeleton'></div>")
     except EngineError as problem:
         show_error(problem, cache, key)
 
@@ -135,7 +144,7 @@ def show_error(error: EngineError, cache: RequestCache | None = None, key: str =
         st.button("Try again", key=f"again_{error.kind}{key}", on_click=cache.forget_errors)
 
 
-def strip(*facts: tuple[str, ...], large: bool = False) -> None:
+def strip(*facts: tuple[str, ...], large: bool = False, quiet: bool = False) -> None:
     """A line of figures: value and what it counts, and a class of its style where it has one; in a
     large one, what it is about comes first."""
     order = "{label} <b>{value}</b>" if large else "<b>{value}</b> {label}"
@@ -144,7 +153,8 @@ def strip(*facts: tuple[str, ...], large: bool = False) -> None:
         f"{order.format(value=escape(value), label=escape(label))}</span>"
         for value, label, *style in facts
     )
-    st.html(f"<div class='rs-strip{' rs-large' if large else ''}'>{cells}</div>")
+    sort = " rs-large" if large else " rs-quiet" if quiet else ""
+    st.html(f"<div class='rs-strip{sort}'>{cells}</div>")
 
 
 def side_by_side(key: str, shares: Sequence[float]) -> list[DeltaGenerator]:

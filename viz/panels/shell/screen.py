@@ -76,10 +76,11 @@ class Screen:
         """The same with the steps up to this one alone; -1 leaves none."""
         return replace(self, pipeline=self.pipeline.upto(index))
 
-    def view(self, height: int, **more: Any) -> View:
+    def view(self, height: int | None = None, **more: Any) -> View:
         """How a graph of it is drawn, whose modules can be opened alone.
 
         Args:
+            height: in pixels; None for what the window has.
             more: of the `View`.
         """
         own = f"{self.ir}:{self.label}:{self.source.module}" if self.source.module else None

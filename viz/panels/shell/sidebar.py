@@ -155,6 +155,12 @@ def show(cache: RequestCache, ir: str) -> Screen | None:
     return Screen(ir, source, label, pipeline, int(fewer_than), cache)
 
 
+def told(screen: Screen) -> str:
+    """What is looked at in a few words, where the sidebar is folded."""
+    name = SAMPLES[screen.label].title if screen.label in SAMPLES else screen.label
+    return f"{name} · {screen.ir.capitalize()} · {MODES[screen.training].lower()}"
+
+
 def piece(screen: Screen) -> None:
     """Above the tabs: which submodule is looked at alone, and the way back to the whole model."""
     source = screen.source

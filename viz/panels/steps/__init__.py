@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
@@ -17,13 +18,13 @@ from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.changes import start_of
 from relascope.viz.component import graph_view
 from relascope.viz.panels.shell import keeping, sidebar
-from relascope.viz.panels.shell.frame import boundary, show_error, side_by_side
+from relascope.viz.panels.shell.frame import boundary, show_error
+from relascope.viz.panels.shell.pane import beside
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, example
 from relascope.viz.panels.steps.step_list import Row, rows, step_list
 
-HEIGHT = 570
 _HIDE = "keep_hide_idle"
 _ONLY_TO = "keep_only_to_chosen"
 _KEEP = "keep_layout"
@@ -47,17 +48,17 @@ def _board(screen: Screen, model: ModelInfo) -> None:
 
 def _draw(screen: Screen, model: ModelInfo) -> None:
     stepped, wait = _stepped(screen)
-    left, right = side_by_side("passes", [0.40, 0.60])
+    left, right = beside("steps", "Steps")
+    head = left.container(key="steps_head")
     # The graph first: what is sent first is drawn first, and that is what a click waits for.
-    with right, boundary(screen.cache):
+    with right, boundary(screen.cache, picture=True):
         if stepped is None:
             assert wait is not None
             raise wait
-        _after(screen, stepped, model)
-    with right:
-        editing.parameters(screen, _chosen(screen), partial(_change, screen))
+        _after(screen, stepped, model, head)
     found = bisect.search(screen)
     with left:
+        editing.parameters(screen, _chosen(screen), partial(_change, screen))
         records = None if stepped is None else stepped.records
         _list(screen, records, model, {} if found is None else found.blamed)
         bisect.show(screen, found)
@@ -142,8 +143,12 @@ def _idle(row: Row) -> bool:
     return row.enabled and row.idle and not row.failure
 
 
-def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo) -> None:
-    """The graph after the chosen step, with what the step added and changed in colour."""
+def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo, head: DeltaGenerator) -> None:
+    """The graph after the chosen step, with what the step added and changed in colour.
+
+    Args:
+        head: where the walk over steps and changes stands, and what the colours say.
+    """
     index = _chosen(screen)
     record = stepped.records[index] if index >= 0 else None
     alive = replace(screen, pipeline=stepped.pipeline)  # without what ends the engine's process
@@ -151,26 +156,26 @@ def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo) -> None:
     touched = matched.added | matched.changed
     marked = [n.id for n in matched.graph if n.id in touched]
     place = f"{screen.source} {alive.pipeline.upto(index)}"
-    focus = _walk(screen, index, marked, place) or changes.chosen(place)
-    keep = errors.choose(screen).toggle(
-        "Keep the layout",
-        True,
-        key=_KEEP,
-        help="What is there before and after a step stays where it stands. Without it each graph "
-        "is laid out by itself: tidier, but it jumps.",
-    )
+    with head:
+        focus = _walk(screen, index, marked, place) or changes.chosen(place)
+        keep = errors.choose(screen).toggle(
+            "Keep the layout",
+            True,
+            key=_KEEP,
+            help="What is there before and after a step stays where it stands. Without it each "
+            "graph is laid out by itself: tidier, but it jumps.",
+        )
     if record is not None and record.printed:
         st.code(record.printed, language=None)
     if record is not None and record.error is not None:
         show_error(record.error)
     places = changes.successors(screen.cache, place, before, matched) if keep else None
     if errors.wanted():
-        errors.show(alive, index, key="error_view", height=HEIGHT, keep_places=places)
+        errors.show(alive, index, key="error_view", keep_places=places)
         return
     graph_view(
         changes.picture(screen.cache, place, before, matched),
         screen.view(
-            HEIGHT,
             highlight={
                 **dict.fromkeys(matched.changed, "changed"),
                 **dict.fromkeys(matched.added, "added"),
@@ -215,30 +220,23 @@ def _walk(screen: Screen, index: int, marked: Sequence[str], place: str) -> str 
         changes.forget()
         state.change = (state.change + 1) % len(marked)
 
-    back, on, words, change = st.columns([1.1, 0.8, 2, 1.5], vertical_alignment="center")
-    back.button(
-        "Previous",
-        key="previous",
-        disabled=index < 0,
-        width="stretch",
-        on_click=_choose,
-        args=(screen, index - 1),
+    row = st.container(horizontal=True, vertical_alignment="center")
+    row.button(
+        "Previous", key="previous", disabled=index < 0, on_click=_choose, args=(screen, index - 1)
     )
-    on.button(
+    row.button(
         "Next",
         key="next",
         disabled=index >= screen.last,
-        width="stretch",
         on_click=_choose,
         args=(screen, index + 1),
     )
-    words.markdown(title)
+    row.markdown(title)
     here = f" {state.change + 1} of {len(marked)}" if state.change >= 0 else ""
-    change.button(
+    row.button(
         f"Next change{here}",
         key="next_change",
         disabled=not marked,
-        width="stretch",
         on_click=next_change,
         help="Go to the next node that this step added or changed.",
     )

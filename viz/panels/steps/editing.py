@@ -40,11 +40,9 @@ def parameters(screen: Screen, index: int, change: Change) -> None:
     declared = info(screen.ir, step).parameters
     # What else the pipeline holds is part of the keys, or a field would keep what another had.
     others = screen.pipeline.without(index)
-    columns = st.columns(3, vertical_alignment="bottom") if declared else []
-    for number, parameter in enumerate(declared):
+    for parameter in declared:
         key = f"parameter_{index}_{step.name}_{parameter.name}_{screen.ir}_{others}"
-        with columns[number % len(columns)]:
-            _field(screen, index, parameter, key, change)
+        _field(screen, index, parameter, key, change)
         at, why = st.session_state.get(_REFUSED, ("", ""))
         if at == key:
             st.caption(f":red[{plain_text(why[0].upper() + why[1:])}.]")

@@ -44,14 +44,12 @@ def choose(screen: Screen) -> DeltaGenerator:
     return row
 
 
-def show(
-    screen: Screen, index: int, *, key: str, height: int, keep_places: Mapping[str, str] | None
-) -> None:
+def show(screen: Screen, index: int, *, key: str, keep_places: Mapping[str, str] | None) -> None:
     """Draw the graph of a step with each node's error.
 
     Args:
         index: of the step; -1 is the import.
-        key, height, keep_places: of the view.
+        key, keep_places: of the view.
     """
     inside = _inside(screen, index, _dtype(screen))
     at, ident = st.session_state.get(_CHOSEN, ("", None))
@@ -60,7 +58,6 @@ def show(
     graph_view(
         inside.graph,
         screen.view(
-            height,
             highlight={n.id: palette.error(inside.ratio(n.id)) for n in inside.graph},
             notes=looked.derive(
                 lambda: {i: tables.error_text(inside, i) for i in inside.errors}, "error notes"

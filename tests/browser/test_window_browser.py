@@ -1,0 +1,99 @@
+"""The window is the picture's: heights, panes, the folded sidebar, and nothing that runs idle."""
+
+import pytest
+
+from app_in_browser import PAGE, settle
+
+pytestmark = pytest.mark.browser
+
+TABS = ("Graph", "Passes", "Gradient & cut")
+# The part of the window whose topmost thing is a picture of the graph.
+SHARE = (
+    "() => { let all = 0, picture = 0;"
+    " for (let x = 4; x < innerWidth; x += 8) for (let y = 4; y < innerHeight; y += 8) {"
+    "  let e = document.elementFromPoint(x, y);"
+    "  for (let i; e?.shadowRoot && (i = e.shadowRoot.elementFromPoint(x, y)) && i !== e;) e = i;"
+    "  all++; picture += e?.tagName === 'CANVAS'; }"
+    " return picture / all; }"
+)
+ANIMATED = "() => document.getAnimations().map(a => a.animationName ?? a.transitionProperty)"
+
+
+@pytest.fixture
+def opened(streamlit_page):
+    def start(tab, **more):
+        page = streamlit_page(
+            PAGE, query=f"mode=training&tab={tab.replace('&', '%26')}", sidebar=False, **more
+        )
+        page.locator(".rs[data-ready]:visible").wait_for()
+        settle(page)
+        return page
+
+    return start
+
+
+def test_the_picture_has_most_of_the_window_in_each_tab(opened):
+    page = opened(TABS[0])
+    for tab in TABS:
+        page.get_by_role("tab", name=tab).click()
+        page.locator(".rs[data-ready]:visible").wait_for()
+        settle(page)
+        assert page.evaluate(SHARE) > 0.7, tab
+        assert page.evaluate("document.documentElement.scrollWidth") == 1280
+    # The strategy is seen without a scroll, and so is the whole picture.
+    assert page.get_by_role("combobox", name="Strategy").bounding_box()["y"] < 120
+    bottom = page.locator(".foot:visible").bounding_box()
+    assert bottom["y"] + bottom["height"] <= 900
+    assert page.evaluate(ANIMATED) == []  # or a core is half busy for ever
+    # What the button that opens the sidebar says of the screen.
+    said = page.get_by_test_id("stExpandSidebarButton")
+    text = said.evaluate("e => getComputedStyle(e, '::after').content")
+    assert text.endswith('· Relay · training"')
+    said.click()
+    page.get_by_role("combobox", name="Model").wait_for()
+    assert page.problems == []
+
+
+def test_a_pane_resizes_and_folds_by_mouse_and_keys_and_stays_so(opened):
+    page = opened("Passes")
+    wide = "document.querySelector('.st-key-pane_steps [data-testid=stColumn]').offsetWidth"
+    width = page.evaluate(wide)
+    edge = page.get_by_role("separator", name="Width of the pane: Steps")
+    box = edge.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + 60
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 70, y, steps=3)
+    page.mouse.up()
+    assert page.evaluate(wide) == width + 70
+    edge.press("ArrowLeft")
+    assert page.evaluate(wide) == width + 54
+    page.reload()
+    page.locator(".rs[data-ready]:visible").wait_for()
+    page.wait_for_function(f"{wide} === {width + 54}")
+    page.get_by_role("button", name="Fold the pane: Steps").click()
+    assert page.evaluate(wide) == 0
+    page.get_by_role("button", name="Previous").wait_for(state="hidden")
+    edge.press("Enter")
+    page.get_by_role("button", name="Previous").wait_for()
+    edge.press("Enter")
+    page.reload()
+    page.get_by_role("button", name="Show the pane: Steps").click()
+    page.get_by_role("button", name="Previous").wait_for()
+    assert page.problems == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("width", [800, 390])
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_narrow_window_reaches_everything(opened, width, dark):
+    page = opened(TABS[0], width=width, height=844, dark=dark)
+    for tab in TABS:
+        page.get_by_role("tab", name=tab).click()
+        page.locator(".rs[data-ready]:visible").wait_for()
+        settle(page)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        for name in ("Fit", "Full screen"):
+            box = page.get_by_role("button", name=name, exact=True).bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width, (tab, name)
+    assert page.problems == []

@@ -1,0 +1,40 @@
+"""A pane beside the picture: as high as it, with a scroll of its own; it resizes, folds, remembers.
+
+Python side of a small component that draws the edge between the two; `pane.js` and `pane.css` are
+its other half, and the page's own style lays the columns out. The browser keeps width and fold.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+_HERE = Path(__file__).parent
+
+
+def beside(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:
+    """A pane at the left, and the place of the picture; on a narrow page it stands above.
+
+    Args:
+        name: "steps" or "cut", as the page's style knows it.
+        what: is in it, as its edge is called: "Steps".
+    """
+    row = st.container(key=f"pane_{name}")
+    pane, picture = row.columns([1, 4], gap="xxsmall")
+    with picture.container(key=f"edge_{name}"):
+        _component()(key=f"edge_of_{name}", data={"name": name, "what": what})
+    return pane, picture
+
+
+def _component() -> Any:
+    return st.components.v2.component(
+        "relascope_pane",
+        html="<div class='edge' role='separator' aria-orientation='vertical' tabindex='0'>"
+        "</div><button class='fold' type='button'><svg viewBox='0 0 10 16'>"
+        "<path d='M6.5 4L3 8l3.5 4'/></svg></button>",
+        css=(_HERE / "pane.css").read_text(encoding="utf-8"),
+        js=(_HERE / "pane.js").read_text(encoding="utf-8"),
+    )
