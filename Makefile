@@ -104,7 +104,7 @@ docs: $(VENV)/.env
 
 # Every picture of README and docs, from the page as it is; best on a quiet machine, for one has times.
 pictures: $(VENV)/.test chromium
-	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/images/pictures.py
 
 # The browser tests drive Chromium; Debian and Ubuntu package it.
 chromium:

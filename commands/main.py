@@ -2,7 +2,7 @@
 
 With --json, stdout is exactly one JSON document; progress and logs go to stderr. The exit status is
 0 when the job was done, 1 when it was not (then the document is {"error": …}) and where a replay
-finds something else, 2 for wrong usage.
+finds something else, 2 for wrong usage, 3 where a gate finds what it was told to fail on.
 What a command needs is imported when that command is run.
 """
 
@@ -32,6 +32,7 @@ _CUT = f"{_MODEL} by_hand"
 _RECORDINGS = "compiles.recordings"
 _NO_ENGINE = ("page", "engines", "install-relay", "compare", "replay", "record", "open")
 
+_TOLD_IN = {"baseline": "gate.text"}  # another module than `text`
 _SAID_BY = {"open": "open_recording"}  # a function of `text` of another name
 
 # A command's name, the module of its function and the function's name where it is another, its
@@ -47,7 +48,18 @@ _COMMANDS = (
     ("graph", "graphs", f"{_MODEL} output", "the graph of a model"),
     ("step", "stepping", f"{_MODEL} check output", "what each pass of a pipeline does"),
     ("compare", "graphs", _MODEL, "one model in Relay and in Relax"),
-    ("check", "stepping", f"{_MODEL} accuracy output", "every stage against PyTorch"),
+    (
+        "check",
+        "stepping",
+        f"{_MODEL} accuracy gate.options.held output",
+        "every stage against PyTorch, or all against a baseline",
+    ),
+    (
+        "baseline",
+        "gate.baseline",
+        f"{_MODEL} gate.options.baseline",
+        "what a model compiles to, for check",
+    ),
     (
         "bisect",
         "faults",
@@ -107,10 +119,12 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     else:
         name = _SAID_BY.get(args.command, args.command.replace("-", "_"))
-        text = getattr(_module("text"), name)(document)
+        text = getattr(_module(_TOLD_IN.get(args.command, "text")), name)(document)
     written = _print(text, sys.stdout)
     failed = document.get("cancelled") or document.get("same") is False
-    return 0 if written and not failed else 1
+    if not written or failed:
+        return 1
+    return 3 if document.get("fails") else 0
 
 
 def _fail(error: EngineError, as_json: bool) -> int:

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from itertools import zip_longest
 
+from relascope.commands.gate.baseline import held
 from relascope.commands.shared import (
     Connect,
     Document,
@@ -62,7 +63,13 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
 
 
 def check(args: argparse.Namespace, connect: Connect) -> Document:
-    """Every stage of the way against PyTorch, in float32 and float64: the accuracy report."""
+    """Every stage of the way against PyTorch, in float32 and float64: the accuracy report.
+
+    With --baseline, what differs from one, in a sentence each.
+    """
+    if args.baseline is not None:
+        return held(args, connect)
+    _check_gate(args)
     dtypes = (args.dtype,) if args.dtype else accuracy.DTYPES
     args.dtype = dtypes[0]
     sample = SAMPLES.get(args.model)
@@ -88,7 +95,29 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
         target = target_of(args, ask)
         rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
     document = tables.accuracy_document(args.model, args.engine, target, rows)
-    return kept(args, {**document, "against": info.against})
+    verdicts = {row["verdict"] for row in document["inputs"]}
+    bad = {v for kind in args.fail_on or () for v in _VERDICTS[kind]}
+    return kept(args, {**document, "against": info.against, "fails": bool(verdicts & bad)})
+
+
+_VERDICTS = {"wrong": ("wrong", "cannot be run"), "error": ("rounding", "over")}
+"""What `--fail-on` takes without a baseline, and the verdicts that it stands for."""
+
+
+def _check_gate(args: argparse.Namespace) -> None:
+    """Refuse what only a baseline gives a meaning.
+
+    Raises:
+        EngineError: kind "usage".
+    """
+    if args.update or args.speed or args.threads:
+        given = "--update" if args.update else "--speed" if args.speed else "--threads"
+        hint = "Name the baseline, too: --baseline FILE."
+        raise EngineError("usage", "Without a baseline there is nothing to hold.", given, hint)
+    if strange := [k for k in args.fail_on or () if k not in _VERDICTS]:
+        message = f"Without a baseline nothing is known of {', '.join(strange)}."
+        hint = f"Name the baseline, too, or some of {', '.join(_VERDICTS)} alone."
+        raise EngineError("usage", message, "--fail-on", hint)
 
 
 def _check_steps(

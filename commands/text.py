@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relascope.commands.gate import text as gate
 from relascope.engine.protocol.source import INPUTS
 from relascope.engine.protocol.times import TimeRow
 from relascope.viz.rows import Row, tables, timings
@@ -292,7 +293,10 @@ def compare(document: Document) -> str:
 
 
 def check(document: Document) -> str:
-    """What `check` says: every stage; of several kinds of inputs, each, and what failed."""
+    """What `check` says: every stage; of several kinds of inputs, each, and what failed. With a
+    baseline, what differs."""
+    if "baseline" in document:
+        return gate.held(document)
     rows, parts = [], [_head(document)]
     kinds = document["inputs"]
     if len(kinds) > 1:

@@ -98,6 +98,26 @@ class TimeResult:
 
 
 @dataclass(frozen=True)
+class CompileTimes:
+    """What compiling a program takes, run after run, in turns; all times in seconds.
+
+    Args:
+        passes: of each step that is on, its index in the pipeline and what each run took, drawing
+            its graph left out.
+        build: what each build of the program took that the passes leave.
+        yardstick: what the same work of Python's took each time, which tells how quick the machine
+            was meanwhile.
+        own_bytes: what a run of the program holds at most beside PyTorch's tensors; None where that
+            cannot be told.
+    """
+
+    passes: tuple[tuple[int, tuple[float, ...]], ...]
+    build: tuple[float, ...]
+    yardstick: tuple[float, ...]
+    own_bytes: int | None
+
+
+@dataclass(frozen=True)
 class TorchSaved:
     """What PyTorch keeps from the forward for the backward of the same module.
 

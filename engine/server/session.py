@@ -38,7 +38,7 @@ from relascope.engine.faults import narrow, report
 from relascope.engine.faults.narrow import Start, Values
 from relascope.engine.files.formats import is_program
 from relascope.engine.limits import limited
-from relascope.engine.measure import peaks, timing, tuner
+from relascope.engine.measure import compiling, peaks, timing, tuner
 from relascope.engine.measure.compare import Built, Contender, compare, measure, values_for
 from relascope.engine.measure.fleet import connected
 from relascope.engine.measure.intermediates import (
@@ -72,7 +72,7 @@ from relascope.engine.protocol.results import (
 from relascope.engine.protocol.session import Progress, part, silent
 from relascope.engine.protocol.source import INPUTS, ModelSource, by_name, set_of
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.times import TimeResult, TorchSaved, Variant
+from relascope.engine.protocol.times import CompileTimes, TimeResult, TorchSaved, Variant
 from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask
 from relascope.engine.pytorch import named, submodules
 from relascope.engine.pytorch.inputs import tensor_type
@@ -472,6 +472,30 @@ class PipelineSession:
         kernels = tuple(k for t in taken for k in t.kernels)
         size = sum(t.library_bytes for t in taken)
         return Artefact(known, kernels, size, seconds, tuple(notes), tuple(files))
+
+    def compile_times(
+        self, request: BuildRequest, rounds: int, seconds: float, *, progress: Progress
+    ) -> CompileTimes:
+        """Time every pass and the build, again and again, in turns.
+
+        Args:
+            rounds: at most so many, and at least two.
+            seconds: no round is begun after so long.
+        """
+        state, split, built = self._build(request, part(progress, 0.0, 0.3))
+        steps = [(i, s) for i, s in enumerate(request.pipeline) if s.enabled]
+        entries = [(i, entry_of(self.ir, s), s) for i, s in steps]
+
+        def build() -> object:
+            with _building(f"Building for {request.target}", request):
+                return self._backend.build(state.program, split, request.target)
+
+        start = self._load(request.source, silent).state.program
+        later = part(progress, 0.3, 1.0)
+        passes, builds, yardstick = compiling.measure(start, entries, build, rounds, seconds, later)
+        with_backward = built.step.has_backward and split is not None
+        own = built.step.own_bytes({**built.values, **built.masks(None)}, with_backward)
+        return CompileTimes(passes, builds, yardstick, own)
 
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress

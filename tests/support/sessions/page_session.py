@@ -25,13 +25,14 @@ from relascope.engine.protocol.results import (
     StepRecord,
 )
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.times import TimeResult, TimeRow, TorchSaved
+from relascope.engine.protocol.times import CompileTimes, TimeResult, TimeRow, TorchSaved
 
 SLOW_REPEATS = 777  # `time` with so many repeats takes a minute
 BROKEN_SEED = 13  # `load` with this seed fails
 RELAX_SEED = 15  # `load` with this seed fails in Relax alone
 NO_PARTITION_SEED = 16  # with it, PyTorch's partitioner does not take the module
 WRONG_SEED = 15  # with it, gradients are wrong from the relu on
+SLOW_SEED = 17  # with it, passes take long
 FAILING_PASS = "simplify_inference"  # fails with this seed:
 FAILING_SEED = 14
 
@@ -293,6 +294,13 @@ class PageSession(FakeTuning):
 
     def kernels(self, source, pipeline, whole=False, *, progress):
         return None
+
+    def compile_times(self, request, rounds, seconds, *, progress):
+        """Ten times as long with SLOW_SEED."""
+        taken = 0.1 if request.source.seed == SLOW_SEED else 0.01
+        on = (i for i, s in enumerate(request.pipeline) if s.enabled)
+        passes = tuple((i, (taken, 2 * taken)) for i in on)
+        return CompileTimes(passes, (0.2, 0.3), (0.004, 0.005), 4096)
 
     def torch_saved(self, source, *, progress):
         if source.seed == NO_PARTITION_SEED:

@@ -1,6 +1,6 @@
 """Takes the pictures of README and docs from the page as it is: `make pictures`.
 
-`python docs/pictures.py time` takes those alone that are named. That one has times: take it on a
+`python docs/images/pictures.py time` takes those alone that are named. That one has times: take it on a
 quiet machine.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "support")]
 
 from app_in_browser import ask, settle  # noqa: E402

@@ -1,0 +1,136 @@
+"""`baseline`, and `check --baseline`: a compile held against what it was."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from relascope.commands.shared import (
+    Connect,
+    Document,
+    Engine,
+    pipeline_of,
+    source_of,
+    target_of,
+    tolerance_of,
+    write,
+)
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import baseline as jobs
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import INPUTS
+from relascope.engine.registry import ENGINES
+from relascope.viz.rows import baseline as rows
+
+_CRASHES = ("pass", "engine", "operator")  # kinds of errors that a compile can be to blame for
+_TYPED = ("input", "pin")  # what a file's sources are made with
+
+
+def baseline(args: argparse.Namespace, connect: Connect) -> Document:
+    """Write what a model compiles to, for `relascope check --baseline` to hold it to later."""
+    document = _taken(args, connect)
+    write(args.output, rows.write(document))
+    return {**document, "file": str(args.output)}
+
+
+def held(args: argparse.Namespace, connect: Connect) -> Document:
+    """`check --baseline`: what differs from a baseline, in a sentence each."""
+    then = rows.read(_text(args), str(args.baseline))
+    _as_then(args, then)
+    now: Document | None = None
+    try:
+        now = _taken(args, connect, then)
+        compared = rows.compare(then, now)
+    except EngineError as error:
+        if error.kind not in _CRASHES or args.update:
+            raise
+        compared = rows.Compared((rows.crashed(error),))
+    failing = compared.failing(args.fail_on or rows.KINDS)
+    if args.update and now is not None:
+        write(args.baseline, rows.write(now), "--baseline")
+    return {
+        "model": then["model"],
+        "engine": args.engine,
+        "target": (now or then)["made"]["target"],
+        "baseline": str(args.baseline),
+        **compared.to_json(),
+        "failing": [d.sentence for d in failing],
+        "updated": bool(args.update),
+        "fails": bool(failing) and not args.update,
+        "now": now,
+    }
+
+
+def _taken(args: argparse.Namespace, connect: Connect, then: Document | None = None) -> Document:
+    """What the model compiles to now; what seems slower than it was is timed again."""
+    source, pipeline = source_of(args), pipeline_of(args)
+    with Engine(args, connect) as ask:
+        target = _target(args, ask, then)
+        about = (args.engine, source, pipeline, target)
+        document = jobs.take(ask, *about, args.speed, args.threads, tolerance_of(args))
+        if then is not None:
+            slow = [d.kind for d in rows.compare(then, document).failing(("compile", "speed"))]
+            if slow:
+                again = (source, pipeline, target, args.threads)
+                document = jobs.timed_again(ask, document, *again, "speed" in slow)
+    typed = {name: getattr(args, name) for name in _TYPED if getattr(args, name)}
+    document["options"] |= typed
+    document["tolerance"] = {"rtol": args.rtol, "atol": args.atol}
+    document["passes"] = None if args.passes in (None, "default") else args.passes
+    return document
+
+
+def _target(args: argparse.Namespace, ask: Ask, then: Document | None) -> str:
+    """The target that is named, else the baseline's where that runs here, else the best one."""
+    if not args.target and then is not None:
+        known: str = then["made"]["target"]
+        try:
+            if ask("target", known).runs_here:
+                return known
+        except EngineError as error:
+            if error.kind != "target":
+                raise
+    return target_of(args, ask)
+
+
+def _text(args: argparse.Namespace) -> str:
+    try:
+        return str(args.baseline.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as wrong:
+        hint = "`relascope baseline MODEL -o FILE` writes one."
+        said = getattr(wrong, "strerror", None) or "it is no text"
+        raise EngineError("file", f"Cannot read: {said}.", str(args.baseline), hint) from wrong
+
+
+def _as_then(args: argparse.Namespace, then: Document) -> None:
+    """Take from the baseline which program it is of, where that is not said.
+
+    Raises:
+        EngineError: kind "usage"; it is said, and is another.
+    """
+    if args.engine not in (ENGINES[0], then["engine"]):
+        _differs("engine", then["engine"], args.engine, "--engine")
+    args.engine = then["engine"]
+    args.values = args.inputs[0] if args.inputs else INPUTS[0]
+    if args.passes is None:
+        args.passes = then.get("passes")
+    args.threads = args.threads or then["made"].get("threads", 0)
+    held = then.get("tolerance", {})
+    args.rtol, args.atol = args.rtol or held.get("rtol"), args.atol or held.get("atol", 0.0)
+    for name in (*jobs.FACTS, *_TYPED):
+        usual: Any = [] if name in _TYPED else jobs.FACTS[name]
+        given, known = getattr(args, name), then["options"].get(name, usual)
+        given = usual if given is None else given
+        if given not in (usual, known):
+            option = {"values": "inputs", "weights": "random-weights"}.get(name, name)
+            _differs(name, known, given, f"--{option}")
+        setattr(args, name, known)
+    source = source_of(args)
+    if (named := jobs.named(source.model)) != then["model"]:
+        _differs("model", then["model"], named, "MODEL")
+
+
+def _differs(what: str, then: Any, now: Any, option: str) -> None:
+    message = f"The baseline is of another {what}: {then}, and this is {now}."
+    hint = "Leave it out, or write another baseline: relascope baseline."
+    raise EngineError("usage", message, option, hint)

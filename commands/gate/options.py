@@ -1,0 +1,48 @@
+"""The options of the gate's commands, in groups."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError
+from pathlib import Path
+
+from relascope.commands import options
+from relascope.viz.rows.baseline import KINDS
+
+
+def baseline(command: ArgumentParser) -> None:
+    """What is measured for a baseline, and where it goes."""
+    options.values(command)
+    options.tolerance(command)
+    options.target(command)
+    _measured(command)
+    about = "where the baseline is written"
+    command.add_argument("-o", dest="output", type=Path, metavar="FILE", required=True, help=about)
+
+
+def held(command: ArgumentParser) -> None:
+    """What makes `check` fail, and what it is held to."""
+    add = command.add_argument
+    about = "end with exit status 3 where this is found: some of "
+    about += f"{', '.join(KINDS)}, separated by commas; without --baseline, wrong and error alone"
+    add("--fail-on", type=_kinds, metavar="KINDS", help=about)
+    about = "hold what the model compiles to against this file of `relascope baseline`; any "
+    about += "difference that is no improvement ends with exit status 3, or those of --fail-on"
+    add("--baseline", type=Path, metavar="FILE", help=about)
+    about = "write what it compiles to now into the file of --baseline"
+    add("--update", action="store_true", help=about)
+    _measured(command)
+
+
+def _measured(command: ArgumentParser) -> None:
+    about = "also the time of a run against PyTorch eager's, with its spread"
+    command.add_argument("--speed", action="store_true", help=about)
+    about = "for TVM and PyTorch alike; all cores otherwise"
+    command.add_argument("--threads", type=options.positive, default=0, metavar="N", help=about)
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = tuple(dict.fromkeys(k.strip() for k in text.split(",")))
+    if strange := [k for k in kinds if k not in KINDS]:
+        known = ", ".join(KINDS)
+        raise ArgumentTypeError(f"nothing is called {strange[0]!r} here; known: {known}")
+    return kinds

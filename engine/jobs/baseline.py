@@ -1,0 +1,287 @@
+"""What a model's compile is held to later: its operators, kernels, captures, memory, errors, times.
+
+A baseline is plain JSON data, which people read and keep beside their code; `viz.rows.baseline`
+tells what differs between two. Knows no TVM.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from relascope import __version__
+from relascope.core.graph import Graph, Kind, Node
+from relascope.engine.jobs.accuracy import OURS, Judged, Tolerance, judged
+from relascope.engine.jobs.cut import joint_of, with_cut
+from relascope.engine.jobs.step import step
+from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.results import ModelInfo
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import CODE, INPUTS, ModelSource, linkable
+from relascope.engine.protocol.targets import EngineInfo
+from relascope.engine.protocol.times import CompileTimes, TimeResult, TimeRow
+from relascope.passes import cost
+from relascope.passes.cuts.cut import STRATEGIES, cut
+from relascope.passes.peak_memory import plan
+from relascope.passes.pipeline import Pipeline
+
+VERSION = 1
+"""Of a baseline's form."""
+
+ROUNDS, SECONDS = 7, 20.0
+"""How often passes and build are timed at most, and how long that goes on."""
+
+Document = dict[str, Any]
+
+FACTS: Document = {
+    "training": False,
+    "batch": None,
+    "tokens": None,
+    "seed": 0,
+    "dtype": "float32",
+    "gradient": "tvm",
+    "values": INPUTS[0],
+    "module": "",
+    "call": 1,
+    "weights": "",
+}
+"""What tells a model's program from another of the same model, and what each usually is."""
+
+
+def take(
+    ask: Ask,
+    ir: str,
+    source: ModelSource,
+    pipeline: Pipeline,
+    target: str,
+    speed: bool = False,
+    threads: int = 0,
+    tolerance: Tolerance = OURS,
+    rounds: int = ROUNDS,
+) -> Document:
+    """Everything that a baseline holds, of a model as it compiles now.
+
+    Args:
+        speed: time it against PyTorch eager, too, which takes longer than all else.
+        threads: for TVM and PyTorch alike; 0 means all cores.
+        rounds: as `ROUNDS`.
+
+    Raises:
+        EngineError: the model cannot be imported, a pass fails, or it cannot be built and run.
+    """
+    info: ModelInfo = ask("load", source)  # what cannot be opened is no pass's fault
+    described: EngineInfo = ask("describe")
+    stepped = step(ask, source, pipeline)
+    stepped.check()
+    graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
+    kernels = ask("kernels", source, pipeline, True)
+    request = BuildRequest(source, pipeline, target, threads)
+    joint = graph.forward_outputs is not None
+    if joint:
+        request = with_cut(ask, request)
+
+    def of(one: ModelSource) -> BuildRequest:
+        asked = replace(request, source=one)
+        return with_cut(ask, asked) if joint else asked
+
+    found = judged(ask, source, of, tolerance)
+    times: CompileTimes = ask("compile_times", request, rounds, SECONDS)
+    document: Document = {
+        "baseline": VERSION,
+        "model": named(source.model),
+        "engine": ir,
+        "pipeline": str(pipeline),
+        "options": {n: v for n, d in FACTS.items() if (v := getattr(source, n)) != d},
+        "made": {
+            "relascope": __version__,
+            "tvm": described.version,
+            "target": target,
+            "machine": described.machine,
+            "threads": threads,
+            "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        },
+        "operators": by_scope(calls(graph)),
+        "kernels": kernels if kernels is None else kernel_lines(graph, kernels),
+        "bytes": held(graph),
+        "flops": flops(graph),
+        "memory": {
+            "planned": None if joint or kernels is None else plan(graph, kernels).bytes,
+            "built": times.own_bytes,
+        },
+        "error": error(found, info.against),
+        "compile": compile_document(pipeline, times),
+    }
+    if joint:
+        document["captures"] = captures(ask, source, pipeline)
+    if speed:
+        document["speed"] = speed_document(ask("time", request), request.repeats)
+    return document
+
+
+def timed_again(
+    ask: Ask,
+    document: Document,
+    source: ModelSource,
+    pipeline: Pipeline,
+    target: str,
+    threads: int,
+    speed: bool,
+) -> Document:
+    """A document with its times measured once more, twice as often; the better ones count.
+
+    Args:
+        speed: whether the time of a run is, too.
+    """
+    request = BuildRequest(source, pipeline, target, threads)
+    graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
+    if graph.forward_outputs is not None:
+        request = with_cut(ask, request)
+    times: CompileTimes = ask("compile_times", request, 2 * ROUNDS, 2 * SECONDS)
+    old, new = document["compile"], compile_document(pipeline, times)
+    for table, again in ((old["passes"], new["passes"]), (old, new)):
+        for name, one in again.items():
+            if "best_ms" in one and one["best_ms"] < table[name]["best_ms"]:
+                table[name] = one
+    if speed:
+        request = replace(request, repeats=2 * request.repeats)
+        again = speed_document(ask("time", request), request.repeats)
+        for phase, one in again.items():
+            if one["ratio"] < document["speed"][phase]["ratio"]:
+                document["speed"][phase] = one
+    return document
+
+
+def named(model: str) -> str:
+    """What a model is called on any machine: of a path, its last part."""
+    if linkable(model):
+        return model
+    return model.removeprefix(f"{CODE}:").rpartition("/")[2]
+
+
+def calls(graph: Graph) -> list[Node]:
+    """Every call of a graph, those inside fused functions too."""
+    found, todo = [], [graph]
+    while todo:
+        for node in todo.pop().nodes:
+            if node.kind is Kind.CALL:
+                found.append(node)
+            if node.body is not None:
+                todo.append(node.body)
+    return found
+
+
+def by_scope(nodes: Iterable[Node]) -> Document:
+    """How often each operator stands in each module, by the module's path."""
+    counts: dict[str, Counter[str]] = {}
+    for node in nodes:
+        counts.setdefault(node.scope, Counter())[node.title] += 1
+    return {scope: dict(sorted(c.items())) for scope, c in sorted(counts.items())}
+
+
+def kernel_lines(graph: Graph, kernels: Sequence[Sequence[str]]) -> list[list[str]]:
+    """What each kernel computes, a word a node: "nn.dense @encoder.layer.0"."""
+    by_id = graph.by_id
+    named = (
+        [by_id[i] for i in nodes if by_id[i].kind not in (Kind.TUPLE, Kind.ITEM)]
+        for nodes in kernels
+    )
+    return [[f"{n.title} @{n.scope}" if n.scope else n.title for n in ns] for ns in named if ns]
+
+
+def held(graph: Graph) -> Document:
+    """Bytes of the parameters and of the constants."""
+    sizes = {Kind.PARAMETER: 0, Kind.CONSTANT: 0}
+    for node in graph:
+        if node.kind in sizes:
+            sizes[node.kind] += node.bytes or 0
+    return {"parameters": sizes[Kind.PARAMETER], "constants": sizes[Kind.CONSTANT]}
+
+
+def flops(graph: Graph) -> Document:
+    """Floating point operations by estimate (`passes.cost`): all of them, and by operator."""
+    found: Counter[str] = Counter()
+    for node_id, count in cost.flops(graph).items():
+        if count:
+            found[graph.by_id[node_id].title] += round(count)
+    return {"total": sum(found.values()), "by operator": dict(sorted(found.items()))}
+
+
+def captures(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Document:
+    """What each strategy saves for the backward."""
+    joint = joint_of(ask, source, pipeline)
+    found: Document = {}
+    for name in STRATEGIES:
+        one = cut(joint, name)
+        nodes = [joint.graph.by_id[i] for i in one.ids]
+        found[name] = {"count": len(one.ids), "bytes": one.bytes, "of": by_scope(nodes)}
+    return found
+
+
+def error(found: Judged, against: str) -> Document:
+    """The tensor that is nearest to its limit, or farthest over it."""
+    worst = found.worst
+    return {
+        "verdict": found.verdict,
+        "worst": worst.name,
+        "max_rel": plain(worst.max_rel),
+        "limit": found.limit.of(worst.name),
+        "dtype": worst.dtype,
+        "against": against,
+    }
+
+
+def compile_document(pipeline: Pipeline, times: CompileTimes) -> Document:
+    """Times of passes and build; a pass is named by its place and name, as "3 fold"."""
+    by_index = dict(times.passes)
+    return {
+        "passes": {
+            f"{i + 1} {s.name}": spread(by_index[i])
+            for i, s in enumerate(pipeline)
+            if i in by_index
+        },
+        "build": spread(times.build),
+        "yardstick": spread(times.yardstick),
+    }
+
+
+def spread(seconds: Sequence[float]) -> Document:
+    """The best of some times, their median and quartiles, in milliseconds, and how many."""
+    ms = sorted(1e3 * s for s in seconds)
+    quarters = statistics.quantiles(ms, n=4, method="inclusive") if len(ms) > 1 else ms * 3
+    words = ("q1_ms", "median_ms", "q3_ms")
+    told = dict(zip(words, (round(q, 4) for q in quarters), strict=True))
+    return {"best_ms": round(ms[0], 4), **told, "runs": len(ms)}
+
+
+def speed_document(result: TimeResult, rounds: int) -> Document:
+    """Our time over eager's, by phase: the median of the rounds' ratios, and their quartiles."""
+    eager = {r.phase: r for r in result.rows if r.ratio_to_eager is None}
+    found: Document = {}
+    for row in result.rows:
+        if row.ratio_to_eager is not None:
+            ratios = _ratios(row, eager[row.phase], rounds)
+            q1, median, q3 = statistics.quantiles(ratios, n=4, method="inclusive")
+            quarters: Mapping[str, float] = {"ratio": median, "q1": q1, "q3": q3}
+            found[row.phase] = {n: round(v, 4) for n, v in quarters.items()}
+    return found
+
+
+def _ratios(ours: TimeRow, eager: TimeRow, rounds: int) -> list[float]:
+    """A ratio a round; each round has as many runs of one program as every other."""
+    if min(len(ours.samples_ms), len(eager.samples_ms)) < rounds:
+        rounds = 1
+    blocks = [
+        [
+            statistics.median(row.samples_ms[k * size : (k + 1) * size])
+            for k in range(rounds)
+            if (size := len(row.samples_ms) // rounds)
+        ]
+        for row in (ours, eager)
+    ]
+    ratios = [a / b for a, b in zip(*blocks, strict=True)]
+    return ratios if len(ratios) > 1 else ratios * 2

@@ -1,0 +1,89 @@
+"""How long a program's passes and its build take, in turns with work that is always the same."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
+from typing import Any
+
+from relascope.engine.protocol.session import Progress
+from relascope.engine.turns import alone
+from relascope.passes.catalogue import PassInfo
+from relascope.passes.pipeline import Step
+
+_LEAST = 2  # rounds
+_YARDSTICKS = 3  # a round
+
+Times = tuple[float, ...]
+
+
+@alone()
+def measure(
+    start: Any,
+    passes: Sequence[tuple[int, PassInfo, Step]],
+    build: Callable[[], object],
+    rounds: int,
+    seconds: float,
+    progress: Progress,
+) -> tuple[tuple[tuple[int, Times], ...], Times, Times]:
+    """Run the passes one after the other, then the build, in rounds.
+
+    Everything has run once before: what is done only once a process is none of a pass's time.
+
+    Args:
+        start: the imported program.
+        passes: with their indices in the pipeline.
+        build: builds what the passes lead to.
+        rounds, seconds: as of `engine.server.session.PipelineSession.compile_times`.
+
+    Returns:
+        The times of each pass, of the build, and of the yardstick.
+    """
+    began = time.perf_counter()
+    taken: dict[int, list[float]] = {index: [] for index, _, _ in passes}
+    builds: list[float] = []
+    yardstick: list[float] = []
+    for number in range(max(rounds, _LEAST)):
+        if number >= _LEAST and time.perf_counter() - began > seconds:
+            break
+        progress(number / rounds, f"timing passes and build, round {number + 1}")
+        for _ in range(_YARDSTICKS):
+            yardstick.append(_timed(_same_work))
+        for index, spent in _passes(start, passes):
+            taken[index].append(spent)
+        builds.append(_timed(build))
+    return tuple((i, tuple(t)) for i, t in taken.items()), tuple(builds), tuple(yardstick)
+
+
+def _passes(
+    start: Any, passes: Sequence[tuple[int, PassInfo, Step]]
+) -> Iterable[tuple[int, float]]:
+    """The index of each pass and its seconds; a pass that is only for looking changes nothing for
+    the others."""
+    program = shown = start
+    for index, entry, step in passes:
+        run, arguments = entry.load(), entry.arguments(step)
+        before = shown if entry.looking else program
+        began = time.perf_counter()
+        with redirect_stdout(io.StringIO()):
+            shown = run(before, **arguments)
+        yield index, time.perf_counter() - began
+        if not entry.looking:
+            program = shown
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _same_work() -> dict[int, int]:
+    """Some milliseconds of what passes do most: calls, tables and small objects of Python's."""
+    table: dict[int, int] = {}
+    for number in range(50_000):
+        key = number * 7919 % 4093
+        table[key] = table.get(key, 0) + number
+    return table

@@ -1,0 +1,533 @@
+"""What differs between a baseline and what a model compiles to now, in sentences.
+
+Baselines are documents of `engine.jobs.baseline.take`. Structure is held exactly, sizes within a
+percent; times are held only on the machine where the baseline was made, by the best of several
+runs, which is what other work on the machine disturbs least.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs.baseline import VERSION
+from relascope.viz.rows.formats import counts_text, flops, size
+
+Document = dict[str, Any]
+
+KINDS = {
+    "crash": "a pass fails, or it cannot be built or run",
+    "wrong": "an output or gradient is over its limit in float64",
+    "error": "it is over its limit in float32, or ten times as far off as it was",
+    "pipeline": "the default pipeline has other passes",
+    "operators": "operators that are called, module by module",
+    "fusion": "kernels, and which operators share one",
+    "captures": "what each strategy saves for the backward",
+    "flops": "floating point operations",
+    "memory": "memory of a run, parameters and constants",
+    "compile": "time of a pass, or of the build",
+    "speed": "time of a run against PyTorch eager's",
+}
+"""What may differ, and what each is."""
+
+PART = 0.01
+"""Sizes and FLOPs may grow by so much of what they were."""
+
+FACTOR, LEAST_MS, BUILD_MS = 1.5, 5.0, 50.0
+"""A pass is slower that takes `FACTOR` times as long and `LEAST_MS` more; a build, `BUILD_MS`."""
+
+SPEED = 1.25
+"""A run is slower that takes so many times as long, counted in eager's time."""
+
+GROWN = 10.0
+"""An error has grown that is so many times what it was, and more than a tenth of its limit."""
+
+_SHOWN = 6  # sentences of one kind before the rest is counted
+_TIMES = ("compile", "speed")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One sentence of a comparison.
+
+    Args:
+        kind: in `KINDS`.
+        verdict: "worse", "better", or "other" where neither can be said.
+        text: the sentence, without its kind.
+    """
+
+    kind: str
+    verdict: str
+    text: str
+
+    @property
+    def sentence(self) -> str:
+        """With its kind, as it is printed."""
+        return f"{self.kind}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What differs.
+
+    Args:
+        differences: in the order of `KINDS`.
+        notes: what is to be known first: what was not held, and why.
+        skipped: kinds that were not held.
+    """
+
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    def failing(self, kinds: Iterable[str] = KINDS) -> tuple[Difference, ...]:
+        """Those of some kinds that are no improvement."""
+        taken = set(kinds)
+        return tuple(d for d in self.differences if d.kind in taken and d.verdict != "better")
+
+    def to_json(self) -> Document:
+        """As JSON values."""
+        rows = [{**asdict(d), "sentence": d.sentence} for d in self.differences]
+        notes, skipped = list(self.notes), list(self.skipped)
+        return {"differences": rows, "notes": notes, "not_held": skipped}
+
+
+def compare(then: Document, now: Document) -> Compared:
+    """Hold what a model compiles to now against a baseline of it."""
+    was, made = then["made"], now["made"]
+    notes, skipped = [], set()
+    if was["tvm"] != made["tvm"]:
+        said = f"The baseline was made with TVM {was['tvm']}, and this is TVM {made['tvm']}"
+        notes.append(f"{said}: a difference may be TVM's.")
+    if was["target"] != made["target"]:
+        skipped |= {"memory", "error", *_TIMES}
+        said = f"The baseline is of the target {was['target']}, and this is {made['target']}"
+        notes.append(f"{said}: errors, memory and times are not held.")
+    elif (was["machine"], was["threads"]) != (made["machine"], made["threads"]):
+        skipped |= set(_TIMES)
+        said = f"The baseline was made on another machine ({_machine(was)}; this is "
+        notes.append(f"{said}{_machine(made)}): times are not held.")
+    if "wrong" == then["error"]["verdict"] == now["error"]["verdict"]:
+        notes.append("The numbers are wrong, as they were when the baseline was made.")
+    if "speed" in then and "speed" not in now and "speed" not in skipped:
+        notes.append("The baseline has speeds, which were not measured; --speed measures them.")
+    found = [d for held in _HELD if held.kind not in skipped for d in held.differ(then, now)]
+    found = [d for d in found if d.kind not in skipped]
+    order = list(KINDS)
+    found.sort(key=lambda d: order.index(d.kind))
+    told = tuple(k for k in order if k in skipped)
+    return Compared(tuple(found), tuple(notes), told)
+
+
+def crashed(error: EngineError) -> Difference:
+    """That a model of which there is a baseline can no longer be compiled or run."""
+    where = f" ({error.where})" if error.where and error.where not in error.message else ""
+    said = error.message.partition("\n")[0].rstrip(".")
+    return Difference("crash", "worse", f"it can no longer be compiled and run: {said}{where}")
+
+
+def _machine(made: Document) -> str:
+    threads = f", {made['threads']} threads" if made["threads"] else ""
+    return f"{made['machine']}{threads}"
+
+
+def read(text: str, path: str) -> Document:
+    """A baseline from its file.
+
+    Raises:
+        EngineError: kind "file"; it is none, or of another form than this version writes.
+    """
+    try:
+        document = json.loads(text)
+        version = document["baseline"]
+    except (ValueError, KeyError, TypeError) as wrong:
+        hint = "`relascope baseline MODEL -o FILE` writes one."
+        raise EngineError("file", "This is no baseline.", path, hint) from wrong
+    if version != VERSION:
+        message = f"This baseline is of form {version}, and this relascope reads form {VERSION}."
+        raise EngineError("file", message, path, "Write it again: relascope baseline MODEL.")
+    missing = [n for n in _FIELDS if not isinstance(document.get(n), _FIELDS[n])]
+    if missing:
+        message = f"This baseline lacks {', '.join(missing)}, or has something else there."
+        raise EngineError("file", message, path, "Write it again: relascope baseline MODEL.")
+    return dict(document)
+
+
+_FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("model", "engine", "pipeline"), str),
+    **dict.fromkeys(("options", "made", "operators", "bytes"), dict),
+    **dict.fromkeys(("flops", "memory", "error", "compile"), dict),
+}
+
+
+def write(document: Document) -> str:
+    """A baseline as people read it: what is short stands on one line."""
+    return _json(document, 0) + "\n"
+
+
+def _json(value: Any, depth: int) -> str:
+    short = json.dumps(value, ensure_ascii=False)
+    nested = isinstance(value, dict | list) and value
+    if not nested or (depth and len(short) + 2 * depth <= 96):
+        return short
+    space, end = "  " * (depth + 1), "  " * depth
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(space + _json(v, depth + 1) for v in value) + f"\n{end}]"
+    named = (f"{space}{json.dumps(k)}: {_json(v, depth + 1)}" for k, v in value.items())
+    return "{\n" + ",\n".join(named) + f"\n{end}}}"
+
+
+# What is held.
+
+
+@dataclass(frozen=True)
+class _Held:
+    kind: str
+    differ: Callable[[Document, Document], Iterable[Difference]]
+
+
+def _errors(then: Document, now: Document) -> Iterator[Difference]:
+    was, error = then["error"], now["error"]
+    worst, max_rel, limit = error["worst"], float(error["max_rel"]), error["limit"]
+    off = f"{worst} is off by {max_rel:.1e} of its scale"
+    before = f"{float(was['max_rel']):.1e} of {was['worst']}"
+    if error["verdict"] == "wrong" != was["verdict"]:
+        said = f"{off} (limit {limit:.0e}), and over the limit in float64, too"
+        yield Difference("wrong", "worse", f"{said}; it was {before}")
+    elif error["verdict"] == "rounding" and was["verdict"] == "right":
+        said = f"{off}, over the limit {limit:.0e}: rounding, for float64 is within its own"
+        yield Difference("error", "worse", f"{said}; it was {before}")
+    elif not max_rel <= GROWN * float(was["max_rel"]) and not max_rel <= limit / 10:
+        said = f"{off}, and was by {before} (limit {limit:.0e})"
+        yield Difference("error", "worse", said)
+
+
+def _pipeline(then: Document, now: Document) -> Iterator[Difference]:
+    was, steps = (d["pipeline"].split("|") for d in (then, now))
+    said = []
+    for what, a, b, c, d in difflib.SequenceMatcher(None, was, steps, False).get_opcodes():
+        old, new = (", ".join(f"`{s}`" for s in part) for part in (was[a:b], steps[c:d]))
+        if what == "delete":
+            said.append(f"{old} {'is' if b - a == 1 else 'are'} no longer in it")
+        elif what == "insert":
+            said.append(f"{new} {'is' if d - c == 1 else 'are'} new, from step {c + 1} on")
+        elif what == "replace":
+            stand = "stands" if d - c == 1 else "stand"
+            said.append(f"{new} {stand} where {old} stood, from step {c + 1} on")
+    if said:
+        yield Difference("pipeline", "other", "; ".join(said))
+
+
+def _operators(then: Document, now: Document) -> Iterator[Difference]:
+    was, calls = then["operators"], now["operators"]
+    said = [*_modules(was, calls, "gone"), *_modules(calls, was, "new")]
+    left = _paths(was) - _paths(calls), _paths(calls) - _paths(was)
+    changed: dict[tuple[str, int], list[str]] = {}
+    for scope in dict.fromkeys((*was, *calls)):
+        if scope in left[0] | left[1]:
+            continue
+        a, b = was.get(scope, {}), calls.get(scope, {})
+        for operator in dict.fromkeys((*a, *b)):
+            if more := b.get(operator, 0) - a.get(operator, 0):
+                changed.setdefault((operator, more), []).append(scope)
+    for (operator, more), scopes in changed.items():
+        count = f"{abs(more)} " if abs(more) > 1 else "one "
+        for like in _alike(scopes):
+            said.append(f"{count}`{operator}` {'more' if more > 0 else 'fewer'}{_in(like)}")
+    if said:
+        total = [sum(sum(ops.values()) for ops in d.values()) for d in (was, calls)]
+        head = f"{total[1]} instead of {total[0]}; " if total[0] != total[1] else ""
+        yield Difference("operators", "other", head + _listed(said))
+
+
+def _modules(these: Document, others: Document, what: str) -> Iterator[str]:
+    """Modules that only one of two has, the outermost, with their operators."""
+    only = _paths(these) - _paths(others)
+    for path in sorted(only, key=_numbers):
+        if path.rpartition(".")[0] in only:
+            continue
+        inside: Counter[str] = Counter()
+        for scope, operators in these.items():
+            if scope == path or scope.startswith(f"{path}."):
+                inside.update(operators)
+        most = dict(inside.most_common(3))
+        rest = f" and {len(inside) - len(most)} more kinds" if len(inside) > len(most) else ""
+        held = f"{'all of its' if what == 'gone' else 'its'} {sum(inside.values())} operators"
+        held = "its one operator" if sum(inside.values()) == 1 else held
+        yield f"the module {path} is {what}, with {held} ({counts_text(most)}{rest})"
+
+
+def _paths(scopes: Iterable[str]) -> set[str]:
+    """Modules that something is in, and those around them."""
+    found: set[str] = set()
+    for scope in scopes:
+        parts = scope.split(".")
+        found.update(".".join(parts[: i + 1]) for i in range(len(parts)))
+    return found - {""}
+
+
+def _fusion(then: Document, now: Document) -> Iterator[Difference]:
+    if then.get("kernels") is None or now.get("kernels") is None:
+        return
+    was, kernels = (Counter(tuple(k) for k in d["kernels"]) for d in (then, now))
+    gone, made = list((was - kernels).elements()), list((kernels - was).elements())
+    if not gone and not made:
+        return
+    lost, gained, new = _regrouped(gone, made)
+    count, before = len(now["kernels"]), len(then["kernels"])
+    said = [f"{count} kernels instead of {before}"] if count != before else []
+    for words, found in (
+        ("is no longer fused with", lost),
+        ("is now fused with", gained),
+        ("is now a kernel by itself", new),
+    ):
+        grouped: dict[tuple[str, str], list[str]] = {}
+        for label, other in found:
+            operators, scope = label
+            grouped.setdefault((operators, f" {other}" if other else ""), []).append(scope)
+        for (operators, other), scopes in grouped.items():
+            for like in _alike(scopes):
+                said.append(f"{operators}{_in(like, 'of')} {words}{other}")
+    if not said:  # the same kernels, of other operators
+        return
+    worse = bool(lost) or count > before
+    better = not worse and then["operators"] == now["operators"]
+    yield Difference("fusion", "worse" if worse else "better" if better else "other", _listed(said))
+
+
+Kernel = tuple[str, ...]
+_Told = list[tuple[tuple[str, str], str]]  # ((operators, their module), with what)
+
+
+def _regrouped(gone: Sequence[Kernel], made: Sequence[Kernel]) -> tuple[_Told, _Told, _Told]:
+    """What is no longer fused, what is now, and what is a kernel of new operators alone."""
+    free = [Counter(k) for k in made]
+    sources: list[list[Kernel]] = [[] for _ in made]
+    lost: _Told = []
+    for kernel in gone:
+        left, pieces = Counter(kernel), list[tuple[int, Kernel]]()
+        while True:
+            shared = [(sum((left & f).values()), -i) for i, f in enumerate(free)]
+            most, place = max(shared, default=(0, 0))
+            if not most:
+                break
+            index = -place
+            both = left & free[index]
+            left, free[index] = left - both, free[index] - both
+            piece = _in_order(kernel, both)
+            pieces.append((index, piece))
+            sources[index].append(piece)
+        pieces.sort(key=lambda p: kernel.index(p[1][0]))
+        for _, piece in pieces[1:]:
+            lost.append((_label(piece), f"`{_split(_heaviest(pieces[0][1]))[0]}`"))
+    gained: _Told = []
+    new: _Told = []
+    for kernel, parts, rest in zip(made, sources, free, strict=True):
+        for part in parts[1:]:
+            gained.append((_label(part), f"`{_split(_heaviest(parts[0]))[0]}`"))
+        if not parts and rest:
+            new.append((_label(kernel), ""))
+    return lost, gained, new
+
+
+def _in_order(kernel: Kernel, taken: Counter[str]) -> Kernel:
+    left, found = Counter(taken), []
+    for label in kernel:
+        if left[label]:
+            left[label] -= 1
+            found.append(label)
+    return tuple(found)
+
+
+def _heaviest(kernel: Kernel) -> str:
+    """The operator that a kernel is known by: its product, or else its first."""
+    words = ("dense", "matmul", "conv", "attention", "einsum")
+    return next((k for k in kernel if any(w in _split(k)[0] for w in words)), kernel[0])
+
+
+def _split(label: str) -> tuple[str, str]:
+    operator, _, scope = label.partition(" @")
+    return operator, scope
+
+
+def _label(kernel: Kernel) -> tuple[str, str]:
+    """A kernel's operators in words, and the module that most of them are in."""
+    parts = [_split(k) for k in kernel]
+    scope = Counter(s for _, s in parts).most_common(1)[0][0]
+    operators = ", ".join(f"`{o}`" for o in dict.fromkeys(o for o, _ in parts[:4]))
+    more = f" and {len(parts) - 4} more" if len(parts) > 4 else ""
+    return operators + more, scope
+
+
+def _captures(then: Document, now: Document) -> Iterator[Difference]:
+    was, cuts = then.get("captures"), now.get("captures")
+    if not was or not cuts:
+        return
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for name, one in cuts.items():
+        old = was.get(name)
+        if old is None or (old["bytes"], old["of"]) == (one["bytes"], one["of"]):
+            continue
+        held = f"{one['count']} captures, {size(one['bytes'])}"
+        before = f"{old['count']}, {size(old['bytes'])}"
+        said = [f"{held} instead of {before}"] if held != f"{before} captures" else []
+        more = _counted(one["of"]) - _counted(old["of"])
+        fewer = _counted(old["of"]) - _counted(one["of"])
+        for words, found in (("now saved", more), ("no longer saved", fewer)):
+            if found:
+                labels = [f"`{op}`{_in([scope], 'of')}" for op, scope in found]
+                rest = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
+                said.append(f"{words}: {', '.join(labels[:3])}{rest}")
+        worse = (one["bytes"] or 0) > (old["bytes"] or 0)
+        better = (one["bytes"] or 0) < (old["bytes"] or 0)
+        verdict = "worse" if worse else "better" if better else "other"
+        grouped.setdefault(("; ".join(said), verdict), []).append(name)
+    for (text, verdict), names in grouped.items():
+        yield Difference("captures", verdict, f"{', '.join(names)}: {text}")
+
+
+def _counted(of: Document) -> Counter[tuple[str, str]]:
+    return Counter({(op, scope): n for scope, ops in of.items() for op, n in ops.items()})
+
+
+def _flops(then: Document, now: Document) -> Iterator[Difference]:
+    was, counts = then["flops"], now["flops"]
+    verdict = _grown(was["total"], counts["total"])
+    if not verdict:
+        return
+    by, old = counts["by operator"], was["by operator"]
+    moved = {o: by.get(o, 0) - old.get(o, 0) for o in dict.fromkeys((*by, *old))}
+    most = sorted(filter(moved.__getitem__, moved), key=lambda o: -abs(moved[o]))[:2]
+    told = ", ".join(f"`{o}` {flops(by.get(o, 0))} instead of {flops(old.get(o, 0))}" for o in most)
+    said = f"{flops(counts['total'])} instead of {flops(was['total'])}"
+    yield Difference("flops", verdict, f"{said} ({_by(was['total'], counts['total'])}): {told}")
+
+
+def _memory(then: Document, now: Document) -> Iterator[Difference]:
+    for part, name, words in (
+        ("memory", "planned", "a run is planned to take"),
+        ("memory", "built", "what is built takes"),
+        ("bytes", "parameters", "the parameters take"),
+        ("bytes", "constants", "the constants take"),
+    ):
+        was, taken = then[part].get(name), now[part].get(name)
+        if was is None or taken is None:
+            continue
+        if verdict := _grown(was, taken):
+            said = f"{words} {size(taken)} instead of {size(was)} ({_by(was, taken)})"
+            yield Difference("memory", verdict, said)
+
+
+def _grown(was: float, now: float) -> str:
+    """ "worse", "better", or "" where a figure is what it was within `PART`."""
+    if abs(now - was) <= PART * max(was, 1):
+        return ""
+    return "worse" if now > was else "better"
+
+
+def _by(was: float, now: float) -> str:
+    if not was:
+        return "from nothing"
+    return f"{now / was:.1f} times" if now >= 2 * was else f"{100 * (now / was - 1):+.0f} %"
+
+
+def _compile(then: Document, now: Document) -> Iterator[Difference]:
+    was, times = then["compile"], now["compile"]
+    pace = _pace(was, times)
+    old, new = (_by_name(d["passes"]) for d in (was, times))
+    pairs = [(f"the pass `{k[0]}`", LEAST_MS, old[k], new[k]) for k in new if k in old]
+    pairs.append(("the build", BUILD_MS, was["build"], times["build"]))
+    for name, least, before, after in pairs:
+        a, b = pace * before["best_ms"], after["best_ms"]
+        for verdict, low, high in (("worse", a, b), ("better", b, a)):
+            if high > FACTOR * low and high - low > least:
+                said = f"{name} takes {_ms(b)} instead of {_ms(before['best_ms'])}"
+                runs = f"best of {after['runs']} and {before['runs']} runs"
+                middle = f"medians {_ms(after['median_ms'])} and {_ms(before['median_ms'])}"
+                yield Difference("compile", verdict, f"{said} ({runs}; {middle})")
+
+
+def _pace(was: Document, now: Document) -> float:
+    """How much longer the same work takes than it did; at least 1, for luck is no news."""
+    before = was["yardstick"]["best_ms"]
+    return max(1.0, now["yardstick"]["best_ms"] / before) if before else 1.0
+
+
+def _by_name(passes: Mapping[str, Document]) -> dict[tuple[str, int], Document]:
+    """Times by a pass's name and how many of that name stand before it."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for place, times in passes.items():
+        name = place.partition(" ")[2]
+        found[name, seen[name]] = times
+        seen[name] += 1
+    return found
+
+
+def _ms(value: float) -> str:
+    return f"{value / 1e3:.2f} s" if value >= 1e3 else f"{value:.3g} ms"
+
+
+def _speed(then: Document, now: Document) -> Iterator[Difference]:
+    was, speeds = then.get("speed") or {}, now.get("speed") or {}
+    for phase, one in speeds.items():
+        old = was.get(phase)
+        if old is None:
+            continue
+        for verdict, low, high in (("worse", old, one), ("better", one, old)):
+            if high["ratio"] > SPEED * low["ratio"] and high["q1"] > low["q3"]:
+                words = phase.replace("_", " and ")
+                said = f"{words} takes {_ratio(one)} of eager's time instead of {_ratio(old)}"
+                yield Difference("speed", verdict, said)
+
+
+def _ratio(one: Document) -> str:
+    return f"{one['ratio']:.2f} ({one['q1']:.2f} to {one['q3']:.2f})"
+
+
+_HELD = (
+    _Held("error", _errors),
+    _Held("pipeline", _pipeline),
+    _Held("operators", _operators),
+    _Held("fusion", _fusion),
+    _Held("captures", _captures),
+    _Held("flops", _flops),
+    _Held("memory", _memory),
+    _Held("compile", _compile),
+    _Held("speed", _speed),
+)
+
+
+# Words.
+
+
+def _alike(scopes: Sequence[str]) -> list[list[str]]:
+    """Modules in groups whose paths differ in numbers alone."""
+    found: dict[str, list[str]] = {}
+    for scope in scopes:
+        found.setdefault(re.sub(r"\d+", "*", scope), []).append(scope)
+    return [sorted(dict.fromkeys(like), key=_numbers) for like in found.values()]
+
+
+def _numbers(path: str) -> list[tuple[int, str]]:
+    """A key by which layer 9 stands before layer 10."""
+    return [(int(p), "") if p.isdigit() else (-1, p) for p in path.split(".")]
+
+
+def _in(scopes: Sequence[str], word: str = "in") -> str:
+    first = scopes[0] or "the model itself"
+    if len(scopes) == 1:
+        return f" {word} {first}"
+    others = "one module" if len(scopes) == 2 else f"{len(scopes) - 1} modules"
+    return f" {word} {first} and {others} like it"
+
+
+def _listed(said: Sequence[str]) -> str:
+    more = len(said) - _SHOWN
+    return "; ".join(said[:_SHOWN]) + (f"; and {more} more such differences" if more > 0 else "")
