@@ -1,7 +1,7 @@
 """Takes the pictures of README and docs from the page as it is: `make pictures`.
 
-`python docs/images/pictures.py time` takes those alone that are named. That one has times: take it on a
-quiet machine.
+`python docs/images/pictures.py time` takes those alone that are named. That one has times: take it
+on a quiet machine.
 """
 
 from __future__ import annotations
