@@ -13,7 +13,7 @@ from relascope.engine.protocol.results import StepRecord
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell.request_cache import KEPT, Request, RequestCache, Waiting
-from relascope.viz.panels.steps.step_list import rows as step_rows
+from relascope.viz.rows.step_list import rows as step_rows
 from relascope.viz.rows.timings import history_csv, history_json
 
 

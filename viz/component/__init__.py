@@ -7,12 +7,8 @@ bytes, which Streamlit then does not send again, so the view stays as it is over
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
-import zlib
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,23 +16,15 @@ from typing import Any
 
 import streamlit as st
 
-from relascope.core.graph import Graph, Kind, Node
-from relascope.viz.drawing import javascript, labels, palette
-from relascope.viz.drawing.block import Strings, laid_out_block
-from relascope.viz.drawing.layout import Direction, Layout, layout
-from relascope.viz.drawing.modules import (
-    BACKWARD,
-    FORWARD,
-    GroupTree,
-    fold_constants,
-    module_groups,
-)
+from relascope.core.graph import Graph
+from relascope.viz.drawing import javascript
+from relascope.viz.drawing.drawing import Drawing, View, drawing_of, group_of, opened_groups
+from relascope.viz.drawing.layout import Layout
+from relascope.viz.drawing.modules import BACKWARD
 from relascope.viz.drawing.stable_places import Places
 
 _HERE = Path(__file__).parent
-_GROUP = "group:"  # before the path of a module, where a node's id may stand as well
-_BOX = "id x y w h depth group lines"
-_EDGE_KINDS = {"plain": 0, "long": 1, "crossing": 2}
+_PLAIN = View()
 _renderer: Callable[..., Any] | None = None
 
 
@@ -58,52 +46,8 @@ class ViewState:
     focus: str | None = None
 
 
-@dataclass(frozen=True)
-class View:
-    """How a graph is drawn.
-
-    Args:
-        height: of the whole view, in pixels; None for what the window has below its top.
-        fewer_than: constants with fewer elements than this are written into their readers.
-        open_groups: groups that are open until the person says otherwise; by default all in a
-            small graph and the upper levels in a large one.
-        highlight: for some node ids a style's name in `palette.STYLES` ("added", "changed")
-            or a CSS colour, in place of the node's own.
-        show_shapes: whether edges carry their types at first.
-        details: whether what is told of the selection stands unfolded at first.
-        direction: "TB" from top to bottom, "LR" from left to right.
-        family: graphs of one family (the steps of one program) keep the view when one replaces
-            the other; another family starts with a fresh view. By default the graph's IR and the
-            names of its inputs, without parameters, which passes may bind.
-        focus: id of a node, or `focus_on` of a module, to select and bring into view; it does so
-            once, when it changes.
-        notes: for some node ids a line to be told with the node, when it is pointed at or chosen.
-        shines_through: styles of `highlight` that a closed group takes from the nodes in it, the
-            strongest last.
-        keep_places: where another graph of the family was drawn before, leave the boxes of both
-            where they were (`viz.drawing.stable_places`); new nodes named here stand by the node
-            that is named with them. None lays each graph out by itself.
-        open_alone: called with a module's path when the person opens it alone; None where none can
-            be.
-    """
-
-    height: int | None = 640
-    fewer_than: int = 10
-    open_groups: Iterable[str] | None = None
-    highlight: Mapping[str, str] = field(default_factory=dict)
-    show_shapes: bool = False
-    details: bool = True
-    direction: Direction = "TB"
-    family: str | None = None
-    focus: str | None = None
-    notes: Mapping[str, str] = field(default_factory=dict)
-    shines_through: Sequence[str] = ()
-    keep_places: Mapping[str, str] | None = None
-    open_alone: Callable[[str], None] | None = None
-
-
 def graph_view(
-    graph: Graph, view: View = View(), *, key: str, on_select: Callable[[], None] | None = None
+    graph: Graph, view: View = _PLAIN, *, key: str, on_select: Callable[[], None] | None = None
 ) -> ViewState:
     """Draw a graph that can be panned, zoomed, searched, opened and closed by module.
 
@@ -114,7 +58,7 @@ def graph_view(
     Returns:
         The selection and the open groups, as of this run.
     """
-    drawing = _drawing(graph, view.fewer_than)
+    drawing = drawing_of(graph, view.fewer_than)
     focus = drawing.focus(view.focus)
     kept = _kept_selection(key) if focus is None else None
     if kept is not None:
@@ -225,17 +169,7 @@ class _KeptSelection:
 
 def drawn(graph: Graph, fewer_than: int) -> Graph:
     """The graph as a view draws it, with small constants in their readers' labels."""
-    return _drawing(graph, fewer_than).graph
-
-
-def focus_on(module: str) -> str:
-    """What to give `graph_view` as `focus` for a module's path."""
-    return _GROUP + module
-
-
-def group_of(selected: str | None) -> str | None:
-    """The group's id in what a view keeps as "selected" in the session's state, or None."""
-    return selected[len(_GROUP) :] if selected and selected.startswith(_GROUP) else None
+    return drawing_of(graph, fewer_than).graph
 
 
 def _alone(key: str, opening: Callable[[str], None] | None) -> None:
@@ -259,11 +193,11 @@ def _component() -> Callable[..., Any]:
 
 
 def _laid_out(
-    drawing: _Drawing, view: View, toggles: Mapping[str, bool], key: str
+    drawing: Drawing, view: View, toggles: Mapping[str, bool], key: str
 ) -> tuple[tuple[str, ...], Layout | None]:
     """The groups that are open, and where everything stands if places are kept."""
     tree = drawing.tree
-    opened = _opened(tree, view.open_groups, toggles)
+    opened = opened_groups(tree, view.open_groups, toggles)
     name = f"{key}_places"
     if view.keep_places is None:
         st.session_state.pop(name, None)
@@ -271,7 +205,7 @@ def _laid_out(
     kept: _Kept | None = st.session_state.get(name)
     if kept is None or kept.family != view.family:
         kept = st.session_state[name] = _Kept(view.family)
-    as_before = _opened(tree, kept.places.open_as_before(tree, opened), toggles)
+    as_before = opened_groups(tree, kept.places.open_as_before(tree, opened), toggles)
     if kept.drawing is drawing and kept.drawn is not None and kept.opened == as_before:
         return as_before, kept.drawn  # the same as in the run before
     fresh = drawing.laid_out(as_before, view.direction)
@@ -284,227 +218,12 @@ def _laid_out(
     return opened, kept.drawn
 
 
-def _opened(
-    tree: GroupTree, given: Iterable[str] | None, toggles: Mapping[str, bool]
-) -> tuple[str, ...]:
-    """The groups to draw open: what is given or the first look, then what the person changed."""
-    if "*" in toggles:
-        opened = set(tree.groups) if toggles["*"] else set()
-    else:
-        opened = set(tree.open_at_first() if given is None else given)
-    for group, is_open in toggles.items():
-        (opened.add if is_open else opened.discard)(group)
-    return tuple(g for g in tree.groups if g in opened)
-
-
 @dataclass
 class _Kept:
     """What a view has drawn of one family of graphs, so that the next one does not jump."""
 
     family: str | None
     places: Places = field(default_factory=Places)
-    drawing: _Drawing | None = None
+    drawing: Drawing | None = None
     opened: tuple[str, ...] = ()
     drawn: Layout | None = None
-
-
-_drawings: OrderedDict[tuple[int, int], _Drawing] = OrderedDict()
-
-
-def _drawing(graph: Graph, fewer_than: int) -> _Drawing:
-    """The graph made ready for drawing; the last few are kept, with the graph that they hold."""
-    key = (id(graph), fewer_than)
-    kept = _drawings.get(key)
-    if kept is None or kept.original is not graph:
-        kept = _drawings[key] = _Drawing(graph, fewer_than)
-    _drawings.move_to_end(key)
-    while len(_drawings) > 12:
-        _drawings.popitem(last=False)
-    return kept
-
-
-class _Drawing:
-    """A graph with its groups, and the part of what is sent that no view changes."""
-
-    def __init__(self, graph: Graph, fewer_than: int) -> None:
-        self.original = graph
-        self.graph = fold_constants(graph, fewer_than)
-        self.tree = module_groups(self.graph)
-        inputs = [n.name for n in self.graph.nodes if n.kind is Kind.INPUT]
-        self.family = f"{graph.ir}:{','.join(inputs)}"
-        self.strings = Strings()
-        self.block = laid_out_block(self.graph, self.tree, self.strings)
-        self.block["node"] |= self._nodes()
-        self._last: tuple[object, Layout | None, bytes] | None = None
-        self._laid_out: tuple[tuple[tuple[str, ...], Direction], Layout] | None = None
-
-    def encode(
-        self,
-        drawn: Layout | None,
-        opened: Sequence[str],
-        toggles: Mapping[str, bool],
-        view: View,
-        more: Mapping[str, Any],
-    ) -> bytes:
-        """Everything the browser's side needs: JSON, deflated.
-
-        What the person opens and closes changes nothing of it, for the browser knows it already.
-        """
-        first = self._first(view)
-        plain = replace(view, open_groups=None, keep_places=None, open_alone=None)
-        asked = (first, plain, view.open_alone is None, more)
-        if self._last is None or self._last[0] != asked or self._last[1] is not drawn:
-            data = self._data(view) | {
-                "first": first,
-                "toggles": toggles,
-                "viewHeight": view.height,
-                "showShapes": view.show_shapes,
-                "details": view.details,
-                "focus": view.focus,
-                "family": view.family,
-                **more,
-            }
-            if drawn is not None:
-                data["drawn"], data["first"] = self._drawn(drawn), opened
-            text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
-            raw = text.encode()
-            token = hashlib.blake2b(raw, digest_size=8).hexdigest()
-            raw = raw[:-1] + f',"token":"{token}"}}'.encode()
-            self._last = (asked, drawn, zlib.compress(raw, 1))
-        return self._last[2]
-
-    def _first(self, view: View) -> tuple[str, ...]:
-        """The groups to open until the person says otherwise."""
-        return _opened(self.tree, view.open_groups, {})
-
-    def laid_out(self, opened: tuple[str, ...], direction: Direction) -> Layout:
-        """The layout, kept as long as only colours change."""
-        if self._laid_out is None or self._laid_out[0] != (opened, direction):
-            drawn = layout(self.graph, opened, direction, self.tree)
-            self._laid_out = (opened, direction), drawn
-        return self._laid_out[1]
-
-    def focus(self, focus: str | None) -> str | None:
-        """A node or group that is drawn; for a module without a group, its first node."""
-        module = group_of(focus)
-        if module is None:
-            return focus if focus in self.graph.by_id else None
-        if module in self.tree.groups:
-            return focus
-        below = module + "."
-        inside = (n.id for n in self.graph if n.scope == module or n.scope.startswith(below))
-        return next(inside, None)
-
-    def _nodes(self) -> dict[str, list[Any]]:
-        """One list for each field, so that field names are sent once."""
-        nodes = self.graph.nodes
-        index = {n.id: i for i, n in enumerate(nodes)}
-        results = set(self.graph.outputs)
-        readers = self.graph.readers
-        number = self.strings.number
-        return {
-            "kind": [n.kind.value for n in nodes],
-            "full": [labels.title(n) if n.kind is Kind.FUNCTION else n.title for n in nodes],
-            "role": [n.role.value if n.role.value != "none" else "" for n in nodes],
-            "bytes": [n.bytes if n.outputs else None for n in nodes],
-            "scope": [number(n.scope) for n in nodes],
-            "source": [number(n.source) for n in nodes],
-            "readers": [[index[r] for r in readers[n.id]] for n in nodes],
-            "output": [int(n.id in results) for n in nodes],
-            "extra": [_extra(n) for n in nodes],
-        }
-
-    def _data(self, view: View) -> dict[str, Any]:
-        nodes, groups = self.graph.nodes, self.tree.groups
-        styles = {n.id: view.highlight.get(n.id) or palette.style_key(n) for n in nodes}
-        used = {(styles[n.id], palette.SHAPES[n.kind]) for n in nodes}
-        halves = {self.tree.path(g)[0] for g in self.tree.group_of.values() if g}
-        shown = self._shining(styles, view.shines_through)
-        block = self.block
-        return {
-            "name": self.graph.name,
-            "direction": view.direction,
-            "counts": self._counts(styles),
-            "node": block["node"]
-            | {
-                "style": [styles[n.id] for n in nodes],
-                "note": [view.notes.get(n.id, "") for n in nodes],
-            },
-            "groupIds": block["groupIds"],
-            "groups": {
-                g.id: block["groups"][g.id]
-                | {
-                    "path": g.id.replace(":", " ").strip() if g.id.endswith(":") else g.id,
-                    "style": shown.get(g.id) or self._group_style(g.id),
-                    "alone": view.open_alone is not None and not g.id.endswith(":"),
-                    "bytes": g.bytes,
-                    "operators": list(g.operators.items())[:20],
-                }
-                for g in groups.values()
-            },
-            "strings": self.strings.all(),
-            "shapes": {kind.value: shape for kind, shape in palette.SHAPES.items()},
-            "palette": palette.table(),
-            "legend": _legend(used, {FORWARD, BACKWARD} <= halves),
-        }
-
-    def _drawn(self, drawn: Layout) -> dict[str, Any]:
-        """A layout in the lists in which the browser makes its own."""
-        nodes = {n.id: i for i, n in enumerate(self.graph.nodes)}
-        at = {b.id: i for i, b in enumerate(drawn.boxes)}
-        return {
-            "width": drawn.width,
-            "height": drawn.height,
-            "box": {k: [getattr(b, k) for b in drawn.boxes] for k in _BOX.split()}
-            | {
-                "kind": [int(b.kind == "group") for b in drawn.boxes],
-                "open": [int(b.open) for b in drawn.boxes],
-                "node": [-1 if b.kind == "group" else nodes[b.id] for b in drawn.boxes],
-            },
-            "edge": {
-                "s": [at[e.source] for e in drawn.edges],
-                "t": [at[e.target] for e in drawn.edges],
-                "p": [[v for point in e.points for v in point] for e in drawn.edges],
-                "kind": [_EDGE_KINDS[e.kind] for e in drawn.edges],
-                "label": [e.label for e in drawn.edges],
-            },
-            "shown": [at[drawn.shown[n.id]] for n in self.graph.nodes],
-        }
-
-    def _counts(self, styles: Mapping[str, str]) -> dict[str, int]:
-        """Nodes and edges, without those that are drawn although they are gone."""
-        gone = {i for i, style in styles.items() if style == "removed"}
-        edges = sum(len(n.edges) for n in self.graph if n.id in gone)
-        return {"nodes": len(self.graph) - len(gone), "edges": self.graph.edge_count - edges}
-
-    def _shining(self, styles: Mapping[str, str], kinds: Sequence[str]) -> dict[str, str]:
-        """By a group's id, the strongest of these styles among the nodes in it, if any."""
-        rank = {style: strength for strength, style in enumerate(kinds)}
-        found: dict[str, str] = {}
-        for ident, style in styles.items():
-            if style not in rank:
-                continue
-            for group in self.tree.path(self.tree.group_of[ident]):
-                if group not in found or rank[found[group]] < rank[style]:
-                    found[group] = style
-        return found
-
-    def _group_style(self, group: str) -> str:
-        """A closed group's style: in a joint graph, that of the half it stands in."""
-        if FORWARD not in self.tree.groups and BACKWARD not in self.tree.groups:
-            return "group"
-        return "backward" if group.startswith(BACKWARD) else "forward"
-
-
-def _extra(node: Node) -> dict[str, Any] | None:
-    extra: dict[str, Any] = {"attrs": dict(node.attrs)} if node.attrs else {}
-    if node.body is not None:
-        extra["body"] = list(node.body.operators.items())
-    return extra or None
-
-
-def _legend(used: set[tuple[str, str]], crossing: bool) -> list[tuple[str, str]]:
-    """Styles that are in the picture, in the palette's order."""
-    shown = dict(sorted(used, reverse=True))  # of several shapes the first
-    entries = [(style, shown[style]) for style in palette.STYLES["light"] if style in shown]
-    return [*entries, ("crossing", "line")] if crossing else entries

@@ -17,7 +17,8 @@ from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import gradients, info
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.align import Alignment, Confidence, Counterpart, Group, align
-from relascope.viz.component import focus_on, graph_view, group_of
+from relascope.viz.component import graph_view
+from relascope.viz.drawing.drawing import focus_on, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, heading, one_of, side_by_side, strip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from relascope.viz.rows import Row
-from relascope.viz.rows.formats import counts_text, flops, milliseconds, shape_text, size
+from relascope.viz.rows.formats import counts_text, flops, milliseconds, number, shape_text, size
 from relascope.viz.rows.profile import rate_text
 
 _WRITERS: dict[str, Callable[[Any], Any]] = {
@@ -25,6 +25,25 @@ _EVEN_NONE: dict[str, Callable[[Any], Any]] = {  # where None has a word of its 
     "and moves": lambda rate: rate_text(rate, "B/s"),
     "moves": lambda count: size(count) if count else None,
 }
+
+_FORMATS = {
+    "%.1e": "max abs error; relative to scale; limit; max abs; mean abs; median abs; max rel; "
+    "mean rel; median rel",
+    "%.3f ms": "median; q1; q3; forward; forward + backward; takes",
+    "%.4f ms": "without; best",
+    "%.4g ms": "costs",
+    "%.4g": "FLOPs a byte; min; max; mean",
+    "%.3g": "scale",
+    "%.2f": "ratio; of minima; ours over it; times eager; whole to this; times as long",
+    "%.2f×": "gain",
+    "%.1f %%": "share",
+    "%.0f %%": "of peak",
+    "%+d": "difference",
+    "localized": "bytes; parameters",
+    "percent": "work again, estimated; work again, measured",
+}
+FORMATS = {name: written for written, names in _FORMATS.items() for name in names.split("; ")}
+"""By a column's title, how Streamlit writes its numbers."""
 
 
 def renamed(rows: Iterable[Row], columns: str) -> list[Row]:
@@ -56,3 +75,21 @@ def _cell(title: str, value: Any) -> Any:
     if isinstance(value, dict):
         return counts_text(value)
     return ", ".join(value) if isinstance(value, list) else value
+
+
+def written(title: str, value: Any) -> str:
+    """A cell as a table of the page shows it, what is None as a dash."""
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return counts_text(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    form = FORMATS.get(title)
+    if form is None or not isinstance(value, int | float):
+        return number(value) if isinstance(value, int) else str(value)
+    if form == "localized":
+        return number(int(value))
+    return f"{value:.1%}" if form == "percent" else form % value

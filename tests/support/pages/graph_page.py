@@ -3,7 +3,8 @@
 import streamlit as st
 
 from graphs import GRAPHS
-from relascope.viz.component import View, graph_view
+from relascope.viz.component import graph_view
+from relascope.viz.drawing.drawing import View
 
 st.set_page_config(layout="wide")
 name = st.selectbox("Graph", list(GRAPHS), key="graph", bind="query-params") or "layer"

@@ -59,10 +59,11 @@ class Viewer extends Camera {
     clearTimeout(this.telling);
   }
 
-  async receive(bytes) {
+  // What Python sent: deflated, as a page has it, or as it is, in a file that is handed on.
+  async receive(sent) {
     const ticket = ++this.ticket;
-    if (!(bytes instanceof Uint8Array) || !bytes.length) return;
-    const data = await unpack(bytes);
+    if (!sent || (sent instanceof Uint8Array && !sent.length)) return;
+    const data = sent instanceof Uint8Array ? await unpack(sent) : sent;
     if (ticket !== this.ticket || this.gone) return; // a newer one is on its way
     const before = this.drawing;
     const d = this.block = data;

@@ -8,7 +8,7 @@ import streamlit as st
 
 from relascope.core.graph import Graph
 from relascope.engine.protocol.results import ImportChange, ModelInfo
-from relascope.viz.component import focus_on
+from relascope.viz.drawing.drawing import focus_on
 from relascope.viz.panels.shell.frame import heading, plain_text
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table

@@ -10,7 +10,7 @@ from relascope.core.graph import Graph
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import last_built
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.component import View
+from relascope.viz.drawing.drawing import View
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.request_cache import RequestCache, Value
 

@@ -8,25 +8,7 @@ from typing import Any
 import streamlit as st
 
 from relascope.viz.rows import Row
-from relascope.viz.rows.columns import renamed
-
-_FORMATS = {
-    "%.1e": "max abs error; relative to scale; limit; max abs; mean abs; median abs; max rel; "
-    "mean rel; median rel",
-    "%.3f ms": "median; q1; q3; forward; forward + backward; takes",
-    "%.4f ms": "without; best",
-    "%.4g ms": "costs",
-    "%.4g": "FLOPs a byte; min; max; mean",
-    "%.3g": "scale",
-    "%.2f": "ratio; of minima; ours over it; times eager; whole to this; times as long",
-    "%.2f×": "gain",
-    "%.1f %%": "share",
-    "%.0f %%": "of peak",
-    "%+d": "difference",
-    "localized": "bytes; parameters",
-    "percent": "work again, estimated; work again, measured",
-}
-_BY_NAME = {name: written for written, names in _FORMATS.items() for name in names.split("; ")}
+from relascope.viz.rows.columns import FORMATS, renamed
 
 
 def table(
@@ -59,10 +41,10 @@ def table(
         about: dict[str, Any] = {"help": help.get(name), "width": wide.get(name)}
         if name in bars:
             config[name] = st.column_config.ProgressColumn(
-                format=_BY_NAME[name], min_value=0, max_value=100, **about
+                format=FORMATS[name], min_value=0, max_value=100, **about
             )
-        elif name in _BY_NAME:
-            config[name] = st.column_config.NumberColumn(format=_BY_NAME[name], **about)
+        elif name in FORMATS:
+            config[name] = st.column_config.NumberColumn(format=FORMATS[name], **about)
         elif any(about.values()):
             config[name] = st.column_config.Column(**about)
     more = {"hide_index": True, "placeholder": "–", "selection_mode": "single-row", **more}

@@ -23,7 +23,8 @@ from relascope.viz.panels.shell.pane import beside
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, example
-from relascope.viz.panels.steps.step_list import Row, rows, step_list
+from relascope.viz.panels.steps.step_list import step_list
+from relascope.viz.rows.step_list import Row, rows
 
 _HIDE = "keep_hide_idle"
 _ONLY_TO = "keep_only_to_chosen"

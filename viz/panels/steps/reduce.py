@@ -15,7 +15,8 @@ from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
 from relascope.engine.protocol.plain import plain
-from relascope.viz.component import View, graph_view
+from relascope.viz.component import graph_view
+from relascope.viz.drawing.drawing import View
 from relascope.viz.panels.shell.frame import download, one_of, plain_text, show_error, waiting
 from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen

@@ -1,5 +1,6 @@
 // The rows of a pipeline. Draws what Python sends and tells what was done to it; the only state of
-// its own is which row was just chosen, so that the mark follows the hand and not the answer.
+// its own is which row was just chosen, so that the mark follows the hand and not the answer. A list
+// that stands still (in a file that is handed on) can only be looked through.
 
 const NOTHING_TO_DRAG = -1;
 const ANSWERED_IN = 5000; // ms; after that what Python says counts, whatever was chosen here
@@ -93,7 +94,7 @@ export default function (component) {
     return item.dataset.row === "0" || event.clientY > box.top + box.height / 2;
   };
   const drag = (item, index) => {
-    item.draggable = index > 0;
+    item.draggable = index > 0 && !data.still;
     item.addEventListener("dragstart", (event) => {
       dragged = index;
       event.dataTransfer.effectAllowed = "move";
@@ -129,8 +130,9 @@ export default function (component) {
       item.classList.toggle("waiting", row.waiting);
 
       if (row.fixed) {
-        const fixed = element("span", "fixed", index === 0 ? "" : "•");
-        fixed.title = index === 0 ? "" : "The pipeline cannot go without this step";
+        const mark = data.still ? index : "•";
+        const fixed = element("span", "fixed", index === 0 ? "" : mark);
+        fixed.title = index === 0 || data.still ? "" : "The pipeline cannot go without this step";
         item.append(fixed);
       } else {
         const label = `${row.title}: ${row.enabled ? "on" : "off"}`;
@@ -146,6 +148,7 @@ export default function (component) {
       if (row.parameters) head.append(element("span", "tag parameters", row.parameters));
       if (row.looking) head.append(element("span", "tag", "view only"));
       if (row.failure) head.append(element("span", "tag bad", "failed"));
+      if (row.error) head.append(element("span", "tag", row.error));
       if (row.waiting) head.append(element("span", "tag", "not run"));
       words.append(head, element("div", "summary", row.failure || row.summary));
       words.title = row.summary;

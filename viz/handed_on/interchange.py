@@ -1,0 +1,147 @@
+"""A graph for other tools: GraphML, Model Explorer's JSON, and its nodes as CSV."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import Any
+
+import networkx as nx
+
+from relascope.core.graph import Graph, Kind, Literal, Node
+from relascope.viz.drawing import labels, palette
+from relascope.viz.drawing.modules import GroupTree, fold_constants, module_groups
+from relascope.viz.rows.timings import csv_text
+
+_NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_COLUMNS = [
+    "id",
+    "kind",
+    "op",
+    "name",
+    "module",
+    "source",
+    "role",
+    "types",
+    "bytes",
+    "inputs",
+    "readers",
+    "result",
+    "attributes",
+]
+_LONGEST = 2000  # characters of an attribute that Model Explorer shows in its panel
+
+
+def to_graphml(graph: Graph, fewer_than: int = 10) -> str:
+    """The graph as GraphML: what each node is, and of each edge its argument and type.
+
+    Args:
+        fewer_than: constants with fewer elements than this are written into their readers.
+    """
+    graph = fold_constants(graph, fewer_than)
+    made = nx.MultiDiGraph(name=_xml(graph.name), ir=graph.ir)
+    rows = node_rows(graph)
+    names = {n.id: f"n{i}" for i, n in enumerate(graph)}  # ids may hold what XML cannot
+    for row in rows:
+        facts = {k: v for k, v in row.items() if v not in (None, "")}
+        made.add_node(names[row["id"]], **{k: _graphml(v) for k, v in facts.items()})
+    by_id = graph.by_id
+    for node in graph:
+        for at, source in enumerate(node.inputs):
+            if isinstance(source, str):
+                kind = labels.types_text(by_id[source].outputs)
+                made.add_edge(names[source], names[node.id], argument=at, type=_xml(kind))
+    text = io.BytesIO()
+    nx.write_graphml(made, text)
+    return text.getvalue().decode()
+
+
+def to_csv(graph: Graph) -> str:
+    """One line a node: what it is, its module, types, bytes, what it reads and who reads it."""
+    return csv_text(node_rows(graph), _COLUMNS)
+
+
+def node_rows(graph: Graph) -> list[dict[str, Any]]:
+    """One row a node, in the order of the program."""
+    results = set(graph.outputs)
+    return [
+        {
+            "id": n.id,
+            "kind": n.kind.value,
+            "op": n.op or labels.title(n) if n.kind in (Kind.CALL, Kind.FUNCTION) else "",
+            "name": n.name,
+            "module": n.scope,
+            "source": n.source,
+            "role": "" if n.role.value == "none" else n.role.value,
+            "types": "; ".join(map(str, n.outputs)),
+            "bytes": n.bytes if n.outputs else None,
+            "inputs": "; ".join(i.text if isinstance(i, Literal) else i for i in n.inputs),
+            "readers": len(graph.readers[n.id]),
+            "result": n.id in results,
+            "attributes": json.dumps(dict(n.attrs), ensure_ascii=False, default=str)
+            if n.attrs
+            else "",
+        }
+        for n in graph
+    ]
+
+
+def to_model_explorer(graph: Graph, fewer_than: int = 10) -> str:
+    """The graph as Model Explorer reads it from a JSON file: modules are its layers.
+
+    The form is that of `model_explorer.graph_builder` in Google's ai-edge-model-explorer: one
+    collection of graphs, whose nodes have a namespace, attributes and incoming edges.
+    """
+    graph = fold_constants(graph, fewer_than)
+    tree = module_groups(graph)
+    by_id = graph.by_id
+    nodes = [_explored(node, by_id, tree) for node in graph]
+    collection = {"label": graph.name, "graphs": [{"id": graph.name, "nodes": nodes}]}
+    return json.dumps({"graphCollections": [collection]}, ensure_ascii=False)
+
+
+def _explored(node: Node, by_id: dict[str, Node], tree: GroupTree) -> dict[str, Any]:
+    style = palette.STYLES["light"][palette.style_key(node)]
+    facts = {
+        "kind": node.kind.value,
+        "module": node.scope,
+        "source": node.source,
+        "role": "" if node.role.value == "none" else node.role.value,
+        **{k: str(v) for k, v in node.attrs.items()},
+    }
+    literals = [f"{at}: {i.text}" for at, i in enumerate(node.inputs) if isinstance(i, Literal)]
+    facts["literal arguments"] = ", ".join(literals)
+    return {
+        "id": node.id,
+        "label": labels.title(node),
+        # A slash in a module's name would open a layer of its own.
+        "namespace": "/".join(
+            tree.groups[g].label.replace("/", "∕") for g in tree.path(tree.group_of[node.id])
+        ),
+        "attrs": [{"key": k, "value": v[:_LONGEST]} for k, v in facts.items() if v],
+        "incomingEdges": [
+            {"sourceNodeId": source, "sourceNodeOutputId": "0", "targetNodeInputId": str(at)}
+            for at, source in enumerate(node.inputs)
+            if isinstance(source, str) and source in by_id
+        ],
+        "outputsMetadata": [
+            {
+                "id": str(at),
+                "attrs": [
+                    {"key": "shape", "value": "x".join(map(str, kind.shape))},
+                    {"key": "dtype", "value": kind.dtype},
+                ],
+            }
+            for at, kind in enumerate(node.outputs)
+        ],
+        "style": {"backgroundColor": style.fill, "borderColor": style.stroke},
+    }
+
+
+def _graphml(value: Any) -> Any:
+    return _xml(value) if isinstance(value, str) else value
+
+
+def _xml(text: str) -> str:
+    return _NO_XML.sub("\ufffd", text)

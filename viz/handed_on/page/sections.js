@@ -1,0 +1,109 @@
+// What tabs are made of: figures, sentences, tables, charts and texts.
+
+import { make } from "./made.js";
+
+const SHOWN = 200; // rows at first
+const FILTERED = 12; // rows from which on there is a filter
+
+export function figures({ items, large }) {
+  const facts = items.map(([figure, of]) => make("span", {}, make("b", {}, figure), ` ${of}`));
+  return make("div", { class: large ? "figures large" : "figures" }, ...facts);
+}
+
+export function sentence({ text, warning }) {
+  return make("p", { class: warning ? "warning" : "said" }, text);
+}
+
+export function chart({ title, svg, note }) {
+  const made = make("figure", { class: "chart" }, title ? make("h2", {}, title) : null);
+  const drawn = document.importNode(
+    new DOMParser().parseFromString(svg, "image/svg+xml").documentElement, true);
+  const told = drawn.querySelectorAll("[aria-roledescription][aria-label]");
+  for (const mark of told) { // the words that a pointer finds, too
+    const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+    title.textContent = mark.getAttribute("aria-label");
+    mark.append(title);
+  }
+  made.append(drawn, ...(note ? [make("figcaption", {}, note)] : []));
+  return made;
+}
+
+export function table({ title, columns, numbers, rows, ids, note }, onNode) {
+  const made = make("section", { class: "table" }, title ? make("h2", {}, title) : null);
+  if (!rows.length) {
+    made.append(make("p", { class: "said" }, note || "Nothing."));
+    return made;
+  }
+  const body = make("tbody");
+  const order = rows.map((_, i) => i);
+  let words = [], most = SHOWN, by = -1, down = false;
+  const more = make("button", { class: "more", type: "button", onclick: () => {
+    most += 1000; write();
+  } });
+  const line = (i) => make("tr", {}, ...rows[i].map((cell, c) => {
+    const link = c === 0 && ids?.[i] && onNode;
+    return make("td", { class: numbers[c] ? "number" : null }, link
+      ? make("button", { class: "link", type: "button", title: "Show it in the graph",
+        onclick: () => onNode(ids[i]) }, cell) : cell);
+  }));
+  const write = () => {
+    const fit = order.filter((i) => {
+      const hay = rows[i].join(" ").toLowerCase();
+      return words.every((word) => hay.includes(word));
+    });
+    body.replaceChildren(...fit.slice(0, most).map(line));
+    more.hidden = fit.length <= most;
+    more.textContent = `${fit.length - most} more rows`;
+  };
+  const value = (i) => {
+    const number = Number.parseFloat(rows[i][by].replace(/[\u202f ]/g, ""));
+    return numbers[by] && !Number.isNaN(number) ? number : rows[i][by].toLowerCase();
+  };
+  const heads = columns.map((name, c) => {
+    const head = make("th", { class: numbers[c] ? "number" : null, scope: "col" },
+      make("button", { type: "button", title: "Sort", onclick: () => {
+        down = by === c ? !down : false;
+        by = c;
+        order.sort((a, b) => {
+          const [x, y] = [value(a), value(b)];
+          return (x < y ? -1 : x > y ? 1 : a - b) * (down ? -1 : 1);
+        });
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        write();
+      } }, name));
+    return head;
+  });
+  if (rows.length >= FILTERED) {
+    made.append(make("input", { type: "search", placeholder: "Filter", "aria-label":
+      `Filter ${title}`, oninput: (event) => {
+        words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
+        write();
+      } }));
+  }
+  made.append(make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title },
+    make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body)), more);
+  if (note) made.append(make("p", { class: "said" }, note));
+  write();
+  return made;
+}
+
+export function asCsv({ columns, rows }) {
+  const cell = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  return [columns, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
+}
+
+const KINDS = { "+": "plus", "-": "minus", "@": "where" };
+
+export function code({ title, text, language }) {
+  const made = make("section", { class: "code" }, title ? make("h2", {}, title) : null);
+  const pre = make("pre", { tabindex: "0" });
+  if (language === "diff") {
+    for (const line of text.split("\n")) {
+      const kind = /^(\+\+\+|---)/.test(line) ? "where" : KINDS[line[0]];
+      pre.append(make("span", { class: kind }, `${line}\n`));
+    }
+  } else pre.textContent = text;
+  made.append(pre);
+  return made;
+}

@@ -1,0 +1,52 @@
+"""Long texts once: what several blocks of a file say is stored in one place.
+
+The steps of a pipeline say much the same of much the same nodes, and the values of a constant,
+which no compression shortens, stand in every step from where it is bound.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+SIGN = "\x01"
+"""In a block, before the number of a text of the pool, where a text that begins so is, too."""
+
+LONG = 24  # characters from which on a text is worth a place of its own
+
+
+def pooled(blocks: Sequence[Any]) -> tuple[list[str], list[Any]]:
+    """The texts that are long and stand twice, and the blocks with their numbers in their place.
+
+    Args:
+        blocks: JSON values.
+    """
+    counts = Counter(text for block in blocks for text in _texts(block))
+    places: dict[str, str] = {}
+    for text, count in counts.items():
+        if text.startswith(SIGN) or (count > 1 and len(text) >= LONG):
+            places[text] = f"{SIGN}{len(places)}"
+    return list(places), [_replaced(block, places) for block in blocks]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            todo += one.values()
+        elif isinstance(one, list | tuple):
+            todo += one
+
+
+def _replaced(value: Any, places: dict[str, str]) -> Any:
+    if isinstance(value, str):
+        return places.get(value, value)
+    if isinstance(value, dict):
+        return {k: _replaced(v, places) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(v, places) for v in value]
+    return value

@@ -1,0 +1,187 @@
+"""One file of HTML that shows graphs, steps, tables and charts: no server, no network, no eval.
+
+The file holds the viewer's own code, a page of tabs around it, and data in blocks: JSON, deflated,
+as base64. A block is read when it is first shown. The page's policy (Content-Security-Policy) lets
+nothing load and no script run but this one, by its hash; what models call their nodes reaches the
+page as text alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from relascope import __version__
+from relascope.viz.drawing import javascript
+from relascope.viz.handed_on.pool import pooled
+from relascope.viz.rows import Row
+from relascope.viz.rows.columns import renamed, written
+
+_HERE = Path(__file__).parent
+_COMPONENT = javascript.VIEWER.parent
+Section = dict[str, Any]
+
+
+class Sheet:
+    """The file as it is put together; `html` is its text.
+
+    Args:
+        title: what it is of.
+        about: what it was made from, by what each is called.
+        caveats: sentences to read before the figures.
+    """
+
+    def __init__(self, title: str, about: Mapping[str, Any], caveats: Iterable[str] = ()) -> None:
+        self.title = title
+        self.about = {k: str(v) for k, v in about.items() if v not in (None, "", ())}
+        self.caveats = list(dict.fromkeys(caveats))
+        self.tabs: list[dict[str, Any]] = []
+        self.blocks: list[Any] = []
+
+    def tab(self, key: str, title: str, sections: Iterable[Section]) -> None:
+        """Add a tab; `key` is what links call it."""
+        self.tabs.append({"key": key, "title": title, "sections": list(sections)})
+
+    def block(self, data: Any) -> int:
+        """Keep data that is read when it is shown; its number."""
+        self.blocks.append(data)
+        return len(self.blocks) - 1
+
+    def html(self) -> str:
+        """The file."""
+        index = {
+            "title": self.title,
+            "about": list(self.about.items()),
+            "caveats": self.caveats,
+            "tabs": self.tabs,
+            "version": __version__,
+        }
+        pool, blocks = pooled([index, *self.blocks])
+        packed = [_packed(block) for block in (pool, *blocks)]
+        script = _script()
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        policy = (
+            f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+            "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
+        )
+        data = "".join(
+            f'<script type="application/x-relascope" id="block-{at}">{text}</script>\n'
+            for at, text in zip(("pool", "index", *range(len(blocks))), packed, strict=False)
+        )
+        parts = {
+            "POLICY": escape(policy),
+            "TITLE": escape(f"{self.title} · relascope"),
+            "STYLE": _read(_HERE / "page" / "page.css"),
+            "VIEWER": _template(
+                "viewer", _COMPONENT / "viewer.css", _read(_COMPONENT / "viewer.html")
+            ),
+            "STEPS": _template(
+                "steps", _COMPONENT / "step_list.css", _read(_HERE / "page" / "steps.html")
+            ),
+            "DIGEST": hashlib.blake2b(data.encode(), digest_size=8).hexdigest(),
+            "DATA": data,
+            "SCRIPT": script,
+        }
+        text = _read(_HERE / "page" / "page.html")
+        before, *after = text.split("@@")
+        return before + "".join(
+            parts[piece] if at % 2 == 0 else piece for at, piece in enumerate(after)
+        )
+
+
+# Sections: what a tab shows, from top to bottom.
+
+
+def figures(*pairs: tuple[str, str], large: bool = False) -> Section:
+    """Figures in a row, each with what it is of; `large` where they are what a tab says."""
+    return {"kind": "figures", "items": [list(p) for p in pairs], "large": large}
+
+
+def sentence(text: str, warning: bool = False) -> Section:
+    """A sentence; `warning` where it should be read before what follows."""
+    return {"kind": "sentence", "text": text, "warning": warning}
+
+
+def graph(block: int, height: int = 620) -> Section:
+    """A graph in the viewer; `block` has what the viewer draws."""
+    return {"kind": "graph", "block": block, "height": height}
+
+
+def table(
+    title: str,
+    rows: Sequence[Row],
+    columns: str = "",
+    ids: Sequence[str | None] | None = None,
+    note: str = "",
+) -> Section:
+    """A table; what a page's table of the same columns shows.
+
+    Args:
+        columns: as `viz.rows.columns.renamed` takes them; without, rows stand as they are.
+        ids: of each row the node that a click on it goes to.
+        note: a sentence below it.
+    """
+    shown = renamed(rows, columns) if columns else list(rows)
+    names = list(dict.fromkeys(name for row in shown for name in row))
+    numbers = [
+        any(isinstance(r.get(n), int | float) and not isinstance(r.get(n), bool) for r in shown)
+        for n in names
+    ]
+    return {
+        "kind": "table",
+        "title": title,
+        "columns": names,
+        "numbers": numbers,
+        "rows": [[written(n, row.get(n)) for n in names] for row in shown],
+        "ids": None if ids is None else list(ids),
+        "note": note,
+    }
+
+
+def chart(title: str, svg: str, note: str = "") -> Section:
+    """A chart, as SVG whose colours are the page's."""
+    return {"kind": "chart", "title": title, "svg": svg, "note": note}
+
+
+def code(title: str, text: str, language: str = "") -> Section:
+    """Text as it is; `language` "diff" colours its lines by their first sign."""
+    return {"kind": "code", "title": title, "text": text, "language": language}
+
+
+def _packed(data: Any) -> str:
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
+    # Half of a surrogate pair, which a name may hold, is no UTF-8.
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode()
+
+
+def _script() -> str:
+    """The viewer and the list of steps, each with names of its own, and the page around them."""
+    parts = [
+        _wrapped("viewGraph", javascript.script("viewer")),
+        _wrapped("listSteps", _read(_COMPONENT / "step_list.js")),
+        javascript.script(str(_HERE / "page" / "page")),
+    ]
+    text = '"use strict";\n' + "\n".join(parts)
+    if "</script" in text.lower() or "<!--" in text:
+        raise AssertionError("the script would end early")
+    return text
+
+
+def _wrapped(name: str, module: str) -> str:
+    """A module as a constant of its default export; nothing else of it is seen."""
+    body = module.replace("export default function", "const made = function", 1)
+    return f"const {name} = (() => {{\n{body}\nreturn made;\n}})();\n"
+
+
+def _template(name: str, style: Path, html: str) -> str:
+    return f'<template id="{name}"><style>{_read(style)}</style>{html}</template>'
+
+
+def _read(path: Path) -> str:
+    return path.read_text("utf-8")

@@ -1,0 +1,196 @@
+"""The steps of a pipeline for a file: the list, the graph after each, what differs, the text.
+
+Where nothing but a graph, a text or a time is known of a step, that is what is shown of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.core.identity import Matched, carry_identity
+from relascope.engine.jobs.step import Stepped
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
+from relascope.viz.compare import changes
+from relascope.viz.drawing.drawing import View
+from relascope.viz.handed_on import sheet
+from relascope.viz.handed_on.graphs import Walk
+from relascope.viz.handed_on.sheet import Section, Sheet
+from relascope.viz.rows import Row as Cells
+from relascope.viz.rows import formats
+from relascope.viz.rows.step_list import Row, rows
+
+_LOOKS = ("changed", "removed", "added")  # the strongest last
+_HEIGHT = 570
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is known of one step.
+
+    Args:
+        row: its line in the list.
+        graph: after it; None where there is none.
+        before: that it started from; None for the first, and where it is not known.
+        text: the IR's text after it; None where it is not known.
+        text_before: that it started from.
+        said: sentences of it: why it failed, what it printed.
+        notes: by a node's id a line that is told with it.
+    """
+
+    row: Row
+    graph: Graph | None = None
+    before: Graph | None = None
+    text: str | None = None
+    text_before: str | None = None
+    said: Sequence[Section] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+def steps_tab(file: Sheet, steps: Iterable[Step], view: View, chosen: int | None = None) -> None:
+    """Add the tab of a pipeline's steps.
+
+    Args:
+        steps: the imported program first.
+        view: how graphs are drawn; what a step touched is coloured on top.
+        chosen: the step that is shown at first; None for the last one.
+    """
+    walk, listed, blocks = Walk(), [], []
+    for step in steps:
+        listed.append(asdict(step.row) | {"idle": step.row.idle, "fixed": True})
+        blocks.append(file.block(_details(step, walk, view)))
+    last = len(listed) - 1
+    section = {
+        "kind": "steps",
+        "rows": listed,
+        "blocks": blocks,
+        "chosen": last if chosen is None else min(chosen, last),
+        "height": _HEIGHT,
+    }
+    file.tab("passes", "Passes", [section])
+
+
+def _details(step: Step, walk: Walk, view: View) -> dict[str, Any]:
+    tables: list[Section] = []
+    texts: list[Section] = []
+    figures: Section | None = None
+    picture: dict[str, Any] | None = None
+    if step.graph is not None and step.before is None:
+        picture = walk.drawing(step.graph, replace(view, notes=step.notes), {})
+    elif step.graph is not None and step.before is not None:
+        matched = carry_identity(step.before, step.graph)
+        touched = changes.change_rows(step.before, matched)
+        picture = _picture(step, matched, touched, walk, view)
+        tables.append(_nodes(touched))
+        tables.append(_operators(step.before, matched.graph))
+        figures = _figures(step.before, matched.graph)
+    if step.text is not None and step.text_before is not None:
+        diff = changes.text_diff(step.text_before, step.text)
+        if diff:
+            texts.append(sheet.code("The difference of the text", diff, "diff"))
+    elif step.text is not None:
+        texts.append(sheet.code("The text", step.text))
+    return {
+        "picture": picture,
+        "said": list(step.said),
+        "figures": figures,
+        "tables": [t for t in tables if t["rows"]],
+        "texts": texts,
+    }
+
+
+def _picture(
+    step: Step, matched: Matched, touched: Sequence[Cells], walk: Walk, view: View
+) -> dict[str, Any]:
+    assert step.before is not None
+    beside = {r["id"]: r["from"][-1] for r in touched if r["what"] == "added" and r["from"]}
+    looks = {
+        **dict.fromkeys(matched.changed, "changed"),
+        **dict.fromkeys(matched.added, "added"),
+        **dict.fromkeys(matched.removed, "removed"),
+    }
+    shown = changes.with_removed(step.before, matched) if matched.removed else matched.graph
+    marked = replace(view, highlight=looks, shines_through=_LOOKS, notes=step.notes)
+    return walk.drawing(shown, marked, beside)
+
+
+def _nodes(touched: Sequence[Cells]) -> Section:
+    columns = "what; node: op; where it came from, or went: text; module: scope; id"
+    return sheet.table("What this step changed", touched, columns, [r["id"] for r in touched])
+
+
+def _operators(before: Graph, after: Graph) -> Section:
+    rows = changes.operator_rows(before, after)
+    differs = [
+        {**r, "difference": r["after"] - r["before"]} for r in rows if r["after"] != r["before"]
+    ]
+    return sheet.table("Operators that are called more or less often", differs)
+
+
+def _figures(before: Graph, after: Graph) -> Section:
+    was, now = changes.figures(before), changes.figures(after)
+
+    def both(key: str, write: Any) -> str:
+        a, b = write(was[key]), write(now[key])
+        return a if a == b else f"{a} → {b}"
+
+    return sheet.figures(
+        (both("nodes", formats.number), "nodes"),
+        (both("parameter_bytes", formats.size), "parameters"),
+        (both("constant_bytes", formats.size), "constants"),
+        (both("flops", formats.flops), "FLOPs, estimated"),
+    )
+
+
+def steps_of(
+    ask: Ask,
+    ir: str,
+    source: ModelSource,
+    stepped: Stepped,
+    errors: Mapping[int, Cells] | None = None,
+) -> Iterator[Step]:
+    """The steps of a pipeline, asked of an engine.
+
+    Args:
+        errors: by a step's index, its row of `step --check`, where that was done.
+    """
+    pipeline = stepped.pipeline
+    imported: Graph = ask("load", source).graph
+    listed = rows(ir, pipeline, stepped.records, len(imported))
+    text: str = ask("text", source, pipeline, -1)
+    yield Step(listed[0], imported, text=text)
+    for index, record in enumerate(stepped.records):
+        start = changes.start_of(ir, pipeline, index)
+        before: Graph = imported if start < 0 else ask("graph_after", source, pipeline, start)
+        said = [_failure(record.error)] if record.error else []
+        if record.printed:
+            said.append(sheet.sentence(record.printed))
+        row = listed[index + 1]
+        error = (errors or {}).get(index, {})
+        if error.get("error"):
+            row = replace(row, error=error_text(error["error"]))
+        if error.get("check_failure"):
+            why = error["check_failure"]["message"]
+            said.append(sheet.sentence(f"It cannot be compared with PyTorch: {why}", True))
+        yield Step(
+            row,
+            ask("graph_after", source, pipeline, index),
+            before,
+            ask("text", source, pipeline, index),
+            ask("text", source, pipeline, start),
+            said,
+        )
+
+
+def _failure(error: EngineError) -> Section:
+    where = f" ({error.where})" if error.where else ""
+    return sheet.sentence(f"{error.message}{where} {error.hint}".strip(), True)
+
+
+def error_text(row: Cells) -> str:
+    """An error of `step --check` in a few words."""
+    return f"{row['verdict']}: error {float(row['max_rel']):.1e} of the scale"
