@@ -93,6 +93,26 @@ def test_the_table_of_options_is_the_parsers_and_every_strategy_is_described():
     assert not {s for s in STRATEGIES if f"`{s}`" not in text}
 
 
+@pytest.mark.engine
+def test_the_docs_are_written_from_the_parser_and_from_what_passes_do(tmp_path):
+    examples = runpy.run_path(str(ROOT / "docs" / "examples.py"))
+    own = examples["main"].__globals__
+    pages = {"command-line.md": own["OPTIONS"], "passes.md": own["PAGES"]["relay"]}
+    for name, page in pages.items():
+        text = page.read_text(encoding="utf-8")
+        broken = re.sub(r"(^### cse$.*?^```\n).*?(^```$)", r"\1gone\n\2", text, flags=re.M | re.S)
+        broken = re.sub(r"(?<=^## Options\n\n)\|", "| gone |", broken, flags=re.M)
+        assert broken != text
+        (tmp_path / name).write_text(broken, encoding="utf-8")
+    own |= {"OPTIONS": tmp_path / "command-line.md", "PAGES": {"relay": tmp_path / "passes.md"}}
+    own["names"] = lambda ir: ["cse"]
+    examples["main"]()
+    for name, page in pages.items():
+        assert (tmp_path / name).read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="no section 'nonsense'"):
+        examples["renewed"]("### cse\n", "nonsense", "")
+
+
 def test_the_examples_of_the_command_line_are_accepted():
     lines = re.findall(
         r"^relascope (?!COMMAND)(.+)$", text_of("docs/command-line.md"), re.MULTILINE

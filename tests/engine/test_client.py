@@ -622,6 +622,15 @@ def test_what_a_compiler_wrote_to_stderr_is_the_reason(client):
     assert "Traceback" not in message
 
 
+def test_the_reason_is_the_last_that_the_type_checker_wrote(capfd):
+    class DiagnosticError(Exception):
+        pass
+
+    os.write(2, b"older\n\x1b[31merror: \x1b[0mthe shapes do not fit\n --> here\n")
+    told = explain(DiagnosticError("see above"), "load")
+    assert told.message == "DiagnosticError: error: the shapes do not fit\n --> here"
+
+
 TVM_MESSAGE = """Traceback (most recent call last):
   1: tvm::relay::TypeSolver::Solve()
   0: bool tvm::relay::MatmulRel<tvm::relay::DenseAttrs>(tvm::runtime::Array<tvm::Type, void>)
@@ -650,5 +659,6 @@ def test_other_messages_are_kept():
     assert explain(ValueError(), "load").message == "ValueError"
     assert explain(ValueError("one\ntwo"), "load").message == "ValueError: one\ntwo"
     assert "memory" in explain(MemoryError(), "time").message
+    assert "nested too deeply" in explain(RecursionError(), "step").message
     long = explain(ValueError("x" * 5000), "load").message
     assert len(long) < 1100
