@@ -69,6 +69,19 @@ def test_one_of_each_operator_is_right_or_refused():
 
 
 @pytest.mark.exhaustive
+def test_the_command_tries_those_that_are_asked_for(tmp_path):
+    ir = _engine()[0].ir
+    program = [sys.executable, onnx_nodes.__file__, "--engine", ir, "--folder", tmp_path]
+    asked = [*program, "--test", "test_mish", "test_string_split_basic"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "test_mish right" in done.stdout and "test_string_split_basic refused" in done.stdout
+    (told,) = [line for line in done.stdout.splitlines() if "tests: right" in line]
+    mish = sum("test_mish" in n for n in onnx_nodes._tests())
+    assert told.startswith(f"{ir}: of {mish + 1} tests: right {mish}, refused 1, wrong 0")
+
+
+@pytest.mark.exhaustive
 def test_the_command_tries_all(tmp_path):
     ir = _engine()[0].ir
     program = [sys.executable, onnx_nodes.__file__, "--engine", ir, "--folder", tmp_path]
