@@ -123,6 +123,25 @@ WRITES = [
 ]
 
 
+ENDINGS = (".pt", ".pt2")
+
+
+def cases(first):
+    """Each of them from a file of each kind, of which one is exhaustive: the other engine has it.
+
+    Args:
+        first: ending of the first one's file by default; the next one's is the other.
+    """
+    found = []
+    for index, function in enumerate(WRITES):
+        default = ENDINGS[(ENDINGS.index(first) + index) % 2]
+        for ending in ENDINGS:
+            marks = () if ending == default else pytest.mark.exhaustive
+            name = f"{function.__name__}-{ending}"
+            found.append(pytest.param(function, ending, id=name, marks=marks))
+    return found
+
+
 class Written(nn.Module):
     def __init__(self, function):
         super().__init__()

@@ -2,11 +2,10 @@
 
 import pytest
 
-from writes import WRITES, as_in_pytorch, refused_where_a_copy_is_possible
+from writes import as_in_pytorch, cases, refused_where_a_copy_is_possible
 
 
-@pytest.mark.parametrize("ending", [".pt", ".pt2"])
-@pytest.mark.parametrize("function", WRITES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("function", "ending"), cases(".pt"))
 def test_a_write_into_a_part_is_as_in_pytorch(function, ending, tmp_path):
     as_in_pytorch("relay", function, ending, tmp_path)
 
