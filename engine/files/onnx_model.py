@@ -602,7 +602,8 @@ def _scopes(model: Any) -> None:
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             paths = []
         if len(paths) > 1:
-            node.name = "/" + paths[-2].replace(".", "/") + "/" + node.name.replace("/", "_")
+            name = (node.name or node.op_type).replace("/", "_")
+            node.name = "/" + paths[-2].replace(".", "/") + "/" + name
 
 
 def _node_of(node: Any) -> Node:

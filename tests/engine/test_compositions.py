@@ -53,6 +53,18 @@ PARTS = [
     (aten.max_pool2d_with_indices.default, (CUBE, [3, 2], [2, 2], [1, 1], [1, 2], True)),
     (aten.max_pool3d_with_indices.default, (CUBE[None], [2, 2, 2])),
     (aten.adaptive_max_pool2d.default, (CUBE, [3, 4])),
+    (aten.copysign.Scalar, (MATRIX, -0.0)),
+    (aten.copysign.Scalar, (-MATRIX, 2.0)),
+    (aten.div.Tensor_mode, (MATRIX, MATRIX + 1), {"rounding_mode": None}),
+    (aten.smooth_l1_loss.default, (MATRIX, MATRIX + 1, 2, 0.0)),
+    (aten.soft_margin_loss.default, (MATRIX, MATRIX - 1)),
+    (aten.linalg_vector_norm.default, (WAVES[1:], 0)),
+    (aten.linalg_vector_norm.default, (MATRIX, 1, [0], True)),
+    (aten.upsample_bilinear2d.vec, (CUBE[None], None, False, [1.5, 2.0])),
+    (aten.upsample_bilinear2d.vec, (CUBE[None], [7, 1], True, None)),
+    (aten.native_dropout_backward.default, (MATRIX, MATRIX > 1, 2.0)),
+    (aten.unfold.default, (torch.tensor(2.0), 0, 1, 1)),
+    (aten.histc.default, (MATRIX, 5, 0.5, 2.5)),
 ]
 
 
@@ -93,6 +105,35 @@ def test_parts_and_products_are_pytorchs(case):
     options = options[0] if options else {}
     ours, theirs = compositions()[op](*given, **options), op(*given, **options)
     alike(ours, theirs)
+
+
+def test_rows_are_multiplied_by_the_matrix_of_their_group():
+    product, ends = (
+        compositions()[aten._grouped_mm.default],
+        torch.tensor([1, 3], dtype=torch.int32),
+    )
+    weights = torch.arange(48.0).reshape(2, 6, 4)
+    wanted = torch.cat([MATRIX[:1] @ weights[0], MATRIX[1:3] @ weights[1], torch.zeros(1, 4)])
+    alike(product(MATRIX, weights, ends), wanted)
+    alike(product(CUBE, weights), CUBE @ weights)
+    for given in ((MATRIX, weights, ends, MATRIX), (MATRIX, MATRIX.T, ends)):
+        with pytest.raises(NotImplementedError):
+            product(*given)
+
+
+def test_the_gradient_of_a_softmax():
+    given = MATRIX, MATRIX.softmax(1), 1, torch.float32
+    op = aten._softmax_backward_data.default
+    torch.testing.assert_close(compositions()[op](*given), op(*given))
+
+
+def test_forms_that_are_not_composed():
+    table, part = compositions(), MATRIX[1:]
+    assert table[aten.as_strided_scatter.default](part, part, [3, 6], [6, 1]) is NotImplemented
+    assert table[aten.as_strided.default](part, [2], [1]) is NotImplemented
+    assert table[aten.upsample_linear1d.default](MATRIX[None].long(), [3], False) is NotImplemented
+    with pytest.raises(NotImplementedError, match="limits that the values decide"):
+        table[aten.histc.default](MATRIX)
 
 
 @pytest.mark.parametrize("most", [0, 1000])

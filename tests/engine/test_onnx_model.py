@@ -1,5 +1,7 @@
 """ONNX files: what is in one is checked before an importer has it, and made plain."""
 
+import sys
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -56,6 +58,41 @@ def test_data_in_the_same_folder_is_read(tmp_path):
 def test_all_unknown_operators_are_named_with_counts(tmp_path):
     with pytest.raises(EngineError, match=r"com.own.Shell \(2 times\), Frob"):
         read(tmp_path / "model.onnx", CRAFTED["operators that nobody knows"]())
+
+
+def test_what_is_no_model_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "model.onnx"
+    for data in (b"\xff" * 40, b""):
+        path.write_bytes(data)
+        with pytest.raises(EngineError, match=r"model\.onnx is not opened"):
+            read_onnx(path)
+    sparse = honest()
+    sparse.graph.sparse_initializer.add()
+    with pytest.raises(EngineError, match="it has sparse tensors"):
+        read(path, sparse)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(EngineError, match="the package onnx is not installed"):
+        read_onnx(path)
+
+
+def test_inputs_that_a_model_does_not_have_are_refused(tmp_path):
+    model, kind = _model([_node("Relu", "x", "y")]), TensorType((2, 4), "float32")
+    with pytest.raises(EngineError, match="has no input 'z'; it takes x"):
+        read(tmp_path / "model.onnx", model, (("z", kind),))
+    with pytest.raises(EngineError, match=r"takes 1 inputs \(x\), not 2"):
+        read(tmp_path / "model.onnx", model, (("", kind), ("", kind)))
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 0
+    with pytest.raises(EngineError, match="without elements"):
+        read(tmp_path / "model.onnx", model)
+
+
+def test_modules_that_pytorch_writes_down_are_scopes(tmp_path):
+    model = _model([_node("Relu", "x", "a"), _node("Relu", "a", "b"), _node("Relu", "b", "y")])
+    paths = ["['', 'encoder.layer', 'encoder.layer.act']", "no list", ""]
+    for node, text in zip(model.graph.node, paths, strict=True):
+        node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=text)
+    nodes = read(tmp_path / "model.onnx", model).nodes
+    assert [n.scope for n in nodes] == ["encoder.layer", "", ""]
 
 
 def test_sizes_that_are_open_are_given(tmp_path):

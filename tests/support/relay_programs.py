@@ -85,6 +85,7 @@ def _reductions():
         yield name, _plain(reduced, (2, 3, 4))
         yield f"{name} over some", _plain(reduced, (2, 3, 4), axis=(0, -1), keepdims=True)
         yield f"{name} without one", _plain(reduced, (2, 3, 4), axis=1, exclude=True)
+    yield "variance, unbiased", _plain(relay.variance, (2, 3, 4), axis=[1, 2], unbiased=True)
     for name in ["argmax", "argmin"]:
         yield name, _plain(getattr(relay, name), (3, 5), axis=-1)
         yield f"{name} over all", _plain(getattr(relay, name), (3, 5))

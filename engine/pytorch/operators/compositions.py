@@ -596,19 +596,6 @@ def _dropout_gradient(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
     return torch.where(mask, grad * scale, grad * 0.0)
 
 
-def _index_reduce(
-    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
-    if not x.dim():
-        x = x.unsqueeze(0)
-        made = _index_reduce(x, 0, index, source.reshape(1), reduce, include_self=include_self)
-        return made.squeeze(0)
-    along = [1] * x.dim()
-    along[dim] = -1
-    places = index.reshape(along).expand(source.shape)
-    return x.scatter_reduce(dim, places, source, reduce, include_self=include_self)
-
-
 def _histogram(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     low, high = float(min), float(max)
     if low >= high:
@@ -707,7 +694,6 @@ _OURS: dict[str, Callable[..., Any]] = {
     "grid_sampler_2d": grid_sampler,
     "grid_sampler_3d": grid_sampler,
     "hypot": _hypot,
-    "index_reduce": _index_reduce,
     "ldexp.Tensor": lambda x, power: x * torch.pow(2.0, power),
     "lgamma": _lgamma,
     "native_dropout_backward": _dropout_gradient,

@@ -250,9 +250,10 @@ def _pad(c: _Call) -> Any:
 
 def _take(c: _Call) -> Any:
     c.need(not c.has("batch_dims", 0), "in batches")
-    axis = c.has("axis")
+    axis, mode = c.has("axis"), c.text("mode", "clip")
+    c.need(mode in ("clip", "wrap", "fast"), f"by the mode {mode}")
     data = c.args[0] if axis is not None else op.reshape(c.args[0], [-1])
-    return op.take(data, c.args[1], axis or 0, c.text("mode", "clip"))
+    return op.take(data, c.args[1], axis or 0, mode)
 
 
 def _slice(c: _Call) -> Any:

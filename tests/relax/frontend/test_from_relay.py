@@ -63,3 +63,76 @@ def test_all_that_has_no_counterpart_is_named(folder, tmp_path):
     (tmp_path / "mod.json").write_text(json.dumps(document))
     with pytest.raises(EngineError, match=r"no counterpart here of nn\.fast_softmax\."):
         read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
+
+
+def changed(path, folder, change):
+    """The program with its JSON's nodes changed."""
+    document = json.loads(path.read_text())
+    change(document["nodes"], document)
+    (folder / "mod.json").write_text(json.dumps(document))
+    return folder / "mod.json"
+
+
+def first(nodes, kind):
+    return next(n for n in nodes if n["type_key"] == kind)
+
+
+def untyped(nodes, document):
+    for node in nodes:
+        if node["type_key"] == "relay.Call":
+            node["attrs"]["_checked_type_"] = "0"
+
+
+def open_size(nodes, document):
+    shape = nodes[int(first(nodes, "relay.TensorType")["attrs"]["shape"])]
+    nodes[shape["data"][0]] = {"type_key": "tir.Any", "attrs": {"span": "0"}}
+
+
+def two_functions(nodes, document):
+    functions = nodes[int(first(nodes, "IRModule")["attrs"]["functions"])]
+    nodes.append({"type_key": "runtime.String", "repr_str": "second"})
+    var = json.loads(json.dumps(nodes[functions["data"][0]]))
+    var["attrs"]["name_hint"] = str(len(nodes) - 1)
+    nodes.append(var)
+    functions["data"] += [len(nodes) - 1, functions["data"][1]]
+
+
+def no_module(nodes, document):
+    document["root"] = nodes.index(first(nodes, "relay.Call"))
+
+
+def free_variable(nodes, document):
+    nodes[int(first(nodes, "relay.Function")["attrs"]["params"])]["data"].pop()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "why"),
+    [
+        ("softmax", untyped, "its types are not inferred"),
+        ("softmax", open_size, "it leaves sizes open"),
+        ("softmax", two_functions, "it has 2 functions"),
+        ("softmax", no_module, "it holds no module"),
+        ("add", free_variable, "a variable that nothing binds"),
+        (
+            "take",
+            lambda ns, _: first(ns, "relay.attrs.TakeAttrs")["attrs"].update(mode="x"),
+            "take",
+        ),
+        (
+            "pad",
+            lambda ns, _: first(ns, "relay.attrs.PadAttrs")["attrs"].update(pad_mode="x"),
+            "mode",
+        ),
+        (
+            "mean over some",
+            lambda ns, _: first(ns, "relay.attrs.ReduceAttrs")["attrs"].update(keepdims="0"),
+            "makes float32[3] in Relax, and float32[1, 3, 1] in Relay",
+        ),
+    ],
+)
+def test_what_cannot_be_told_is_refused_by_its_reason(folder, tmp_path, name, change, why):
+    path = changed(folder / f"{name}.json", tmp_path, change)
+    with pytest.raises(EngineError) as refused:
+        read_program(path, ModelSource("mod.json"), silent)
+    assert why in refused.value.message, refused.value.message
+    assert "Choose the engine Relay" in refused.value.hint

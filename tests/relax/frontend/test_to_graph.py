@@ -1,0 +1,68 @@
+"""Relax functions that passes of one's own may make, as graphs."""
+
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+from relascope.core.graph import Kind, TensorType
+from relascope.engine.relax.draw.to_graph import to_graph
+from relascope.passes.relax.ir.program import RelaxProgram
+
+
+@I.ir_module
+class Branches:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32"), c: R.Tensor((), "bool")):
+        if c:  # noqa: SIM108
+            y = R.tanh(x)
+        else:
+            y = R.exp(x)
+        return y
+
+
+@I.ir_module
+class Closure:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32")):
+        @R.function
+        def inner(y: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+            z = R.add(x, y)
+            return z  # noqa: RET504
+
+        return inner(R.tanh(x))
+
+
+@I.ir_module
+class Foreign:
+    @R.function(pure=False)
+    def main(x: R.Tensor((2, 4), "float32"), n: R.Tensor(ndim=2, dtype="float32")):
+        y = R.call_packed("some.function", x, ty_args=(R.Tensor((2, 4), "float32"),))
+        z = R.call_dps_packed("other.function", (y,), out_ty=R.Tensor((2, 4), "float32"))
+        return (z, n)
+
+
+def drawn(mod, inputs=("x",)):
+    return to_graph(RelaxProgram(mod, {}, inputs, 1))[0]
+
+
+def test_a_branch_reads_both_its_sides():
+    graph = drawn(Branches, ("x", "c"))
+    (branch,) = (n for n in graph if n.op == "if")
+    assert [graph.by_id[i].title for i in branch.inputs] == ["c", "tanh", "exp"]
+    assert graph.outputs == (branch.id,)
+
+
+def test_a_closure_has_its_inside_and_reads_what_it_takes_from_outside():
+    graph = drawn(Closure)
+    (closure,) = (n for n in graph if n.op == "closure")
+    assert closure.kind is Kind.FUNCTION and [n.op for n in closure.body if n.op] == ["add"]
+    assert [graph.by_id[i].title for i in closure.edges] == ["x"]
+
+
+def test_functions_of_the_runtime_are_calls_by_their_names():
+    graph = drawn(Foreign, ("x", "n"))
+    calls = [n for n in graph if n.kind is Kind.CALL]
+    assert [n.op for n in calls] == ["some.function", "other.function"]
+    assert calls[1].attrs["call"] == "call_dps_packed"
+    assert calls[1].edges == (calls[0].id,)
+    (unknown,) = (n for n in graph if n.name == "n")
+    assert unknown.outputs == (TensorType(("?", "?"), "float32"),)
