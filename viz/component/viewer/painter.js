@@ -121,13 +121,21 @@ export class Painter extends Part {
 
   trace(e, low) {
     const { edge, ctx } = this;
-    const p = edge.p[e];
+    const p = edge.p[e], n = p.length;
     const down = this.down(e);
     ctx.moveTo(p[0], p[1]);
-    for (let i = 2; i < p.length; i += 2) {
+    for (let i = 2; i < n; i += 2) {
       const x0 = p[i - 2], y0 = p[i - 1], x1 = p[i], y1 = p[i + 1];
-      if (low || (down ? x0 === x1 : y0 === y1)) ctx.lineTo(x1, y1);
-      else if (down) {
+      if (low || x0 === x1 || y0 === y1) {
+        // A corner between straight pieces is round.
+        const turns = !low && i + 2 < n && (x0 === x1 ? y1 === p[i + 3] && y0 !== y1
+          : x1 === p[i + 2]);
+        if (turns) {
+          const room = Math.min(Math.abs(x1 - x0) + Math.abs(y1 - y0),
+            Math.abs(p[i + 2] - x1) + Math.abs(p[i + 3] - y1)) / 2;
+          ctx.arcTo(x1, y1, p[i + 2], p[i + 3], Math.min(8, room));
+        } else ctx.lineTo(x1, y1);
+      } else if (down) {
         const bend = (y1 - y0) * 0.5;
         ctx.bezierCurveTo(x0, y0 + bend, x1, y1 - bend, x1, y1);
       } else {

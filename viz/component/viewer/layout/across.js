@@ -9,18 +9,18 @@
 // The centres of all items.
 //   rows: the items, from the first row to the last, each row in its order.
 //   offsets: for each row rising positions whose differences are the least distances.
-//   above, aboveShift: for each item its neighbours in the row above, and how far right of each of
-//     them it has to be for the edge between them to be straight; below and belowShift likewise.
+//   above: for each item, in `links` its neighbours in the row above that it may stand straight
+//     under, and in `shifts` how far right of each of them it has to be for that; below likewise.
 //   firstDummy: items from this number on are points of long edges.
-export function placesAcross(rows, offsets, above, aboveShift, below, belowShift, firstDummy) {
-  const count = above.length;
+export function placesAcross(rows, offsets, above, below, firstDummy) {
+  const count = above.links.length;
   const place = new Int32Array(count);
   for (const row of rows) for (let j = 0; j < row.length; j++) place[row[j]] = j;
-  const crossed = crossedLinks(rows, above, place, firstDummy);
+  const crossed = crossedLinks(rows, above.links, place, firstDummy);
   const turnedRows = rows.slice().reverse(), turnedOffsets = offsets.slice().reverse();
   const answers = [];
   for (const upward of [false, true]) {
-    const links = upward ? below : above, shifts = upward ? belowShift : aboveShift;
+    const { links, shifts } = upward ? below : above;
     const order = upward ? turnedRows : rows, gaps = upward ? turnedOffsets : offsets;
     for (const mirrored of [false, true]) {
       const [root, shift] = align(order, links, shifts, place, crossed, upward, mirrored);

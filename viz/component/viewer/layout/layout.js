@@ -9,12 +9,13 @@
 //
 // Nothing here needs a document: the viewer calls it in the browser, Python in an engine of its own.
 
+import { CROSSING, LONG, PLAIN } from "./curves.js";
 import { FORWARD, itemsOf } from "./items.js";
 import { CHILD, IN, OUT, place } from "./ranks.js";
 import { boxSize, HEADER, rounded, sizeText, textWidth, thousands, TITLE, typesText } from "./words.js";
 
 const PAD = 16, HALVES_APART = 150, MARGIN = 24;
-const PLAIN = 0, LONG = 1, CROSSING = 2; // an edge that has lanes; that has none; between halves
+const WASTE = 2.6, ASPECT = 1.5; // room of a drawing over that of its boxes; its width over its height
 
 // Lay a graph out.
 //   graph: from `laidOutGraph`; producers before their readers.
@@ -45,11 +46,10 @@ class Arrangement {
   run() {
     const pairs = this.pairs();
     for (const pair of pairs) pair.route = this.route(pair.source, pair.target);
-    for (let i = this.items.length - 1; i >= 0; i--) {
-      const item = this.items[i];
-      item.lines = this.lines(item);
-      this.size(item);
-    }
+    this.pull = this.pulls(pairs);
+    for (const item of this.items) item.lines = this.lines(item);
+    this.tall = this.columnHeight();
+    for (let i = this.items.length - 1; i >= 0; i--) this.size(this.items[i]);
     this.put();
     const edge = this.edges(pairs);
     const root = this.items[0];
@@ -102,6 +102,35 @@ class Arrangement {
     return up.concat(down.reverse());
   }
 
+  // How many lines leave each box for the other half: right of the forward, left of the backward.
+  pulls(pairs) {
+    const pull = new Int32Array(this.items.length);
+    for (const { source, target, route } of pairs) {
+      if (route !== null) continue;
+      for (const end of [source, target]) {
+        for (let i = end; i > 0; i = this.items[i].parent) pull[i] += this.items[i].flip ? -1 : 1;
+      }
+    }
+    return pull;
+  }
+
+  // How high a column may be for the whole to be about as wide as a screen; 0: there are no columns.
+  columnHeight() {
+    if (!this.down || this.halves) return 0;
+    let room = 0;
+    for (const item of this.items) {
+      if (item.isOpen) continue;
+      [item.w, item.h] = this.closedSize(item);
+      room += (item.w + 22) * (item.h + 30);
+    }
+    return Math.max(600, Math.round(Math.sqrt(room * WASTE / ASPECT)));
+  }
+
+  closedSize(item) {
+    const [wide, high] = boxSize(item.lines);
+    return item.node < 0 ? [Math.max(wide + 34, 150), 52] : [wide, high];
+  }
+
   // How large they are, and where.
 
   // Between the drawing's [x, y] and [across, along] its direction, either way.
@@ -109,16 +138,16 @@ class Arrangement {
 
   size(item) {
     if (!item.isOpen) {
-      [item.w, item.h] = boxSize(item.lines);
-      if (item.node < 0) { item.w = Math.max(item.w + 34, 150); item.h = 52; }
+      [item.w, item.h] = this.closedSize(item);
       return;
     }
     if (item.index === 0 && this.halves) { this.sizeHalves(item); return; }
-    const sizes = [], kinds = [], values = new Map();
+    const sizes = [], kinds = [], values = new Map(), pull = [];
     for (const child of item.children) {
       const box = this.items[child];
       sizes.push(...this.turned(box.w, box.h));
       kinds.push(CHILD);
+      pull.push(this.pull[child]);
     }
     for (const kind of item.portKinds) { sizes.push(0, 0); kinds.push(kind); }
     const edges = [], ends = [];
@@ -128,7 +157,7 @@ class Arrangement {
       edges.push(from, to, values.get(value));
       ends.push(this.endShift(item, from, OUT, value), this.endShift(item, to, IN, value));
     }
-    item.placed = place({ sizes, kinds, edges, ends });
+    item.placed = place({ sizes, kinds, edges, ends, pull, tall: this.tall });
     const [wide, high] = this.turned(item.placed.width, item.placed.height);
     if (item.index === 0) { item.w = wide + 2 * MARGIN; item.h = high + 2 * MARGIN; return; }
     const name = textWidth(item.lines[0], TITLE, true) + 60;

@@ -9,6 +9,7 @@
 // Everything here speaks of a drawing from top to bottom, in pixels; the caller turns it.
 
 import { placesAcross } from "./across.js";
+import { cutsOf, fold } from "./fold.js";
 import { rounded } from "./words.js";
 
 // A box; a port where values enter at the top or leave at the bottom.
@@ -23,15 +24,19 @@ export function forgetPlaces() { known.clear(); }
 // Lay one container out. A problem has, by position: `sizes`, width and height of every box one
 // after the other, (0, 0) for ports; `kinds`; `edges`, (from, to, value) one after the other: edges
 // with the same `from` and `value` share a lane, and there are no cycles; `ends`, for each edge how
-// far right of its boxes' centres it starts and ends.
+// far right of its boxes' centres it starts and ends; `pull`, for each item how many lines leave it
+// to the right of all (or to the left, where below 0); `tall`, how high a column may be before the
+// rows are folded into several (0: never).
 //
 // The answer has the `corners` at the top left, x and y one after the other, `width` and `height`
 // of all, and in `lanes` for each edge the points that it passes; null for one too long for a lane.
 export function place(problem) {
   if (!problem.kinds.length) return { corners: [], width: 0, height: 0, lanes: [] };
-  const key = [problem.sizes, problem.kinds, problem.edges, problem.ends].join(";");
+  const { sizes, kinds, edges, ends, pull = [], tall = 0 } = problem;
+  const key = [sizes, kinds, edges, ends, pull, tall].join(";");
   let placed = known.get(key);
-  if (placed) known.delete(key); else placed = new Placement(problem).run();
+  if (placed) known.delete(key);
+  else placed = new Placement({ sizes, kinds, edges, ends, pull, tall }).run();
   known.set(key, placed);
   if (known.size > KEPT) known.delete(known.keys().next().value);
   return placed;
@@ -50,7 +55,7 @@ class Placement {
       this.width.push(Math.max(sizes[2 * i], LANE));
       this.height.push(sizes[2 * i + 1]);
     }
-    this.rank = ranks(count, kinds, edges);
+    Object.assign(this, ranks(count, kinds, edges));
     this.below = []; this.above = [];
     // How far right of the neighbour's centre its own centre has to be for a straight edge.
     this.belowShift = []; this.aboveShift = [];
@@ -67,6 +72,7 @@ class Placement {
     const rows = this.order();
     const x = this.across(rows);
     const y = this.along(rows, x);
+    const ways = this.folded(x, y);
     const { sizes, edges } = this.problem;
     let left = Infinity, right = -Infinity, bottom = -Infinity;
     for (let i = 0; i < x.length; i++) {
@@ -79,14 +85,57 @@ class Placement {
       corners.push(rounded(x[i] - left - sizes[2 * i] / 2), rounded(y[i]));
     }
     const lanes = this.via.map((dummies, e) =>
-      dummies && this.points(dummies, edges[3 * e + 1], x, y, left));
+      dummies && this.points(e, dummies, edges[3 * e + 1], x, y, left, ways));
     return { corners, width: rounded(right - left), height: rounded(bottom), lanes };
   }
 
+  // Fold a tall stack; the ways of what crosses from column to column, null where it is not tall.
+  folded(x, y) {
+    const { tall, edges, ends } = this.problem;
+    const { count, kinds, rank, height } = this;
+    let bottom = 0;
+    for (let i = 0; i < x.length; i++) bottom = Math.max(bottom, y[i] + height[i]);
+    if (!tall || bottom < 1.4 * tall) return null;
+    const still = Uint8Array.from(x, (_, i) => (i < count && kinds[i] === OUT ? 1 : 0));
+    let last = 0;
+    for (let i = 0; i < x.length; i++) if (!still[i]) last = Math.max(last, rank[i]);
+    const over = new Float64Array(last + 1), under = new Float64Array(last + 1).fill(Infinity);
+    for (let i = 0; i < x.length; i++) {
+      if (still[i]) continue;
+      over[rank[i]] = Math.max(over[rank[i]], y[i] + height[i]);
+      if (rank[i]) under[rank[i] - 1] = Math.min(under[rank[i] - 1], y[i]);
+    }
+    for (let r = 1; r <= last; r++) over[r] = Math.max(over[r], over[r - 1]);
+    for (let r = last - 1; r >= 0; r--) under[r] = Math.min(under[r], under[r + 1]);
+    const passing = new Int32Array(last + 1), links = [];
+    this.via.forEach((dummies, e) => {
+      if (!dummies) return;
+      const source = edges[3 * e], target = edges[3 * e + 1], value = edges[3 * e + 2];
+      let u = source, exit = x[source] + ends[2 * e];
+      for (const v of [...dummies, target]) {
+        const entry = v === target ? x[v] + ends[2 * e + 1] : x[v];
+        links.push({ u, v, exit, entry, value });
+        passing[Math.min(rank[u], last)] += 1;
+        u = v; exit = x[v];
+      }
+    });
+    const cuts = cutsOf(tall, over, under, passing);
+    if (!cuts.length) return null;
+    return fold(cuts, { rank, width: this.width, height, x, y, still }, links);
+  }
+
   // The places a lane passes; it goes on straight down until just above its target.
-  points(dummies, target, x, y, left) {
+  points(e, dummies, target, x, y, left, ways) {
+    const value = this.problem.edges[3 * e + 2];
     const points = [];
-    for (const d of dummies) points.push(rounded(x[d] - left), rounded(y[d]));
+    let u = this.problem.edges[3 * e];
+    const pass = (v) => {
+      const way = ways?.get(`${u} ${v} ${value}`);
+      if (way) way.forEach((at, i) => points.push(rounded(i % 2 ? at : at - left)));
+      u = v;
+    };
+    for (const d of dummies) { pass(d); points.push(rounded(x[d] - left), rounded(y[d])); }
+    pass(target);
     const n = points.length;
     if (n && y[target] - points[n - 1] > 1.5 * GAP_ALONG) {
       points.push(points[n - 2], rounded(y[target] - GAP_ALONG));
@@ -103,14 +152,9 @@ class Placement {
     const order = Array.from({ length: this.edgeCount }, (_, e) => e)
       .sort((a, b) => span(a) - span(b) || a - b);
     this.via = new Array(this.edgeCount).fill(null);
-    const reading = new Uint8Array(count), feeding = new Uint8Array(count);
-    for (let e = 0; e < this.edgeCount; e++) { feeding[edges[3 * e]] = reading[edges[3 * e + 1]] = 1; }
     for (const e of order) {
       const source = edges[3 * e], target = edges[3 * e + 1];
-      // Only where one end leads no further: along a chain of groups, straight edges from
-      // port to port would add up to a staircase.
-      const free = !reading[source] || !feeding[target];
-      const start = free ? ends[2 * e] : 0, end = free ? ends[2 * e + 1] : 0;
+      const start = ends[2 * e], end = ends[2 * e + 1];
       const key = source + " " + edges[3 * e + 2];
       let lane = lanes.get(key);
       if (!lane) lanes.set(key, lane = []);
@@ -120,6 +164,7 @@ class Placement {
         const last = lane.length ? lane[lane.length - 1] : source;
         const dummy = rank.length;
         rank.push(rank[last] + 1);
+        this.still.push(this.still[source]);
         this.width.push(LANE);
         this.height.push(0);
         this.addLinks();
@@ -145,17 +190,50 @@ class Placement {
     this.rank.forEach((rank, item) => rows[rank].push(item));
     if (rows.every((row) => row.length <= 1)) return rows;
     const size = this.rank.length;
+    const pull = new Int32Array(size);
+    pull.set(this.problem.pull);
     const at = new Float64Array(size);
     sweep(rows, at, this.above, false, 0);
-    let best = rows.map((r) => r.slice()), fewest = crossings(rows, this.below, size);
-    const rounds = size <= 400 ? 10 : size <= 4000 ? 5 : 3;
-    for (let turn = 0; turn < rounds && fewest; turn++) {
-      if (turn % 2 === 0) sweep(rows, at, this.below, true, 1);
-      else sweep(rows, at, this.above, false, 1);
-      const now = crossings(rows, this.below, size);
-      if (now < fewest) { best = rows.map((r) => r.slice()); fewest = now; }
+    const price = () => crossings(rows, this.below, size) + pulled(rows, pull);
+    let best = null, least = Infinity;
+    const swaps = size <= 600 ? 8 : size <= 3000 ? 2 : 0;
+    const rounds = size <= 400 ? 12 : size <= 4000 ? 5 : 3;
+    for (let turn = 0; turn <= rounds && least; turn++) {
+      if (turn % 2) sweep(rows, at, this.below, true, 1);
+      else if (turn) sweep(rows, at, this.above, false, 1);
+      if (swaps) this.swap(rows, pull, swaps);
+      const now = price();
+      if (now < least) { best = rows.map((r) => r.slice()); least = now; }
+      for (const row of rows) row.forEach((item, j) => { at[item] = (j + 0.5) / row.length; });
     }
     return best;
+  }
+
+  // Change neighbours of a row where that leaves fewer crossings, until nothing gets better.
+  swap(rows, pull, rounds) {
+    const { above, below } = this;
+    const place = new Int32Array(pull.length);
+    for (const row of rows) row.forEach((item, j) => { place[item] = j; });
+    const crossed = (a, b) => {
+      let total = Math.max(pull[a], 0) + Math.max(-pull[b], 0);
+      for (const near of [above, below]) {
+        for (const u of near[a]) for (const v of near[b]) if (place[u] > place[v]) total += 1;
+      }
+      return total;
+    };
+    for (let round = 0, better = true; round < rounds && better; round++) {
+      better = false;
+      for (const row of rows) {
+        for (let j = 1; j < row.length; j++) {
+          const a = row[j - 1], b = row[j];
+          if (above[a].length * above[b].length + below[a].length * below[b].length > 4000) continue;
+          if (crossed(b, a) >= crossed(a, b)) continue;
+          row[j - 1] = b; row[j] = a;
+          place[b] = j - 1; place[a] = j;
+          better = true;
+        }
+      }
+    }
   }
 
   across(rows) {
@@ -172,8 +250,21 @@ class Placement {
         return position;
       });
     });
-    return placesAcross(rows, offsets, this.above, this.aboveShift, this.below, this.belowShift,
-      count);
+    return placesAcross(rows, offsets, this.spine(this.above, this.aboveShift),
+      this.spine(this.below, this.belowShift), count);
+  }
+
+  // Of each item's links those along which what is computed flows: a weight stands beside them.
+  spine(links, shifts) {
+    const { still } = this;
+    const kept = { links: [], shifts: [] };
+    links.forEach((list, i) => {
+      const moving = list.filter((other) => !still[other] && !still[i]);
+      const some = moving.length && moving.length < list.length;
+      kept.links.push(some ? moving : list);
+      kept.shifts.push(some ? shifts[i].filter((_, k) => !still[list[k]]) : shifts[i]);
+    });
+    return kept;
   }
 
   along(rows, x) {
@@ -311,7 +402,7 @@ function ranks(count, kinds, edges) {
   }
   const used = [...new Set(rank)].sort((a, b) => a - b);
   const index = new Map(used.map((r, i) => [r, i]));
-  return rank.map((r) => index.get(r));
+  return { rank: rank.map((r) => index.get(r)), still };
 }
 
 // Sort each row by the mean place of its neighbours; places are set as it goes.
@@ -331,6 +422,18 @@ function sweep(rows, at, near, up, skip) {
     const step = 1 / row.length;
     for (let j = 0; j < row.length; j++) at[row[j]] = (j + 0.5) * step;
   }
+}
+
+// What lines that leave to a side have beside them on their way out.
+function pulled(rows, pull) {
+  let total = 0;
+  for (const row of rows) {
+    for (let j = 0; j < row.length; j++) {
+      const by = pull[row[j]];
+      total += by > 0 ? by * (row.length - 1 - j) : -by * j;
+    }
+  }
+  return total;
 }
 
 // How many pairs of edges between neighbouring rows cross: a sum over a tree of the ends so far.

@@ -1,0 +1,110 @@
+// What is wrong with a picture, by its geometry: for tests and for the bench.
+
+import { flattened } from "./curves.js";
+
+// Of a layout: `through`, pairs of an edge and a box that it runs through without touching it;
+// `crossings`, how often two edges cross that share neither end; `overlaps`, pairs of boxes that
+// meet, neither of which is an open group around the other.
+export function flaws(drawn) {
+  const lines = drawn.edge.p.map((p, e) => flattened(p, drawn.edge.kind[e], drawn.direction));
+  return {
+    through: throughBoxes(drawn, lines),
+    crossings: crossingsOf(lines, drawn.edge.s, drawn.edge.t),
+    overlaps: overlapsOf(drawn.box),
+  };
+}
+
+function throughBoxes({ box, edge }, lines) {
+  const cells = new Map(), size = 128, found = [];
+  const eachCell = (x0, y0, x1, y1, visit) => {
+    for (let i = Math.floor(x0 / size); i <= Math.floor(x1 / size); i++) {
+      for (let j = Math.floor(y0 / size); j <= Math.floor(y1 / size); j++) visit(`${i},${j}`);
+    }
+  };
+  for (let b = 0; b < box.id.length; b++) {
+    if (box.open[b]) continue;
+    eachCell(box.x[b], box.y[b], box.x[b] + box.w[b], box.y[b] + box.h[b], (cell) => {
+      if (cells.has(cell)) cells.get(cell).push(b); else cells.set(cell, [b]);
+    });
+  }
+  lines.forEach((line, e) => {
+    const hit = new Set();
+    for (let i = 2; i < line.length; i += 2) {
+      const [x0, y0, x1, y1] = [line[i - 2], line[i - 1], line[i], line[i + 1]];
+      eachCell(Math.min(x0, x1), Math.min(y0, y1), Math.max(x0, x1), Math.max(y0, y1), (cell) => {
+        for (const b of cells.get(cell) ?? []) {
+          if (b === edge.s[e] || b === edge.t[e] || hit.has(b)) continue;
+          if (meets(x0, y0, x1, y1, box.x[b] + 1, box.y[b] + 1, box.x[b] + box.w[b] - 1,
+            box.y[b] + box.h[b] - 1)) hit.add(b);
+        }
+      });
+    }
+    for (const b of hit) found.push([e, b]);
+  });
+  return found;
+}
+
+// Whether a line runs through a rectangle (Liang and Barsky, 1984).
+export function meets(x0, y0, x1, y1, left, top, right, bottom) {
+  let from = 0, to = 1;
+  const dx = x1 - x0, dy = y1 - y0;
+  for (const [p, q] of [[-dx, x0 - left], [dx, right - x0], [-dy, y0 - top], [dy, bottom - y0]]) {
+    if (p === 0) { if (q <= 0) return false; continue; }
+    const r = q / p;
+    if (p < 0) from = Math.max(from, r); else to = Math.min(to, r);
+    if (from >= to) return false;
+  }
+  return true;
+}
+
+// How often lines cross that share neither the box they leave nor the one they enter.
+export function crossingsOf(lines, s, t) {
+  const pieces = [];
+  lines.forEach((line, e) => {
+    for (let i = 2; i < line.length; i += 2) {
+      pieces.push([e, line[i - 2], line[i - 1], line[i], line[i + 1]]);
+    }
+  });
+  const low = (p) => Math.min(p[2], p[4]), high = (p) => Math.max(p[2], p[4]);
+  pieces.sort((a, b) => low(a) - low(b));
+  let total = 0, active = [];
+  for (const one of pieces) {
+    active = active.filter((other) => high(other) >= low(one));
+    for (const other of active) {
+      const [e, f] = [one[0], other[0]];
+      if (e === f || s[e] === s[f] || t[e] === t[f]) continue;
+      if (Math.max(one[1], one[3]) < Math.min(other[1], other[3])
+        || Math.max(other[1], other[3]) < Math.min(one[1], one[3])) continue;
+      if (cross(one, other)) total += 1;
+    }
+    active.push(one);
+  }
+  return total;
+}
+
+function cross([, ax, ay, bx, by], [, cx, cy, dx, dy]) {
+  const side = (px, py, qx, qy, x, y) => Math.sign((qx - px) * (y - py) - (qy - py) * (x - px));
+  // A line's start counts as one of its sides, so that a bend is crossed once and not twice.
+  const above = (value) => (value >= 0 ? 1 : -1);
+  if (!side(ax, ay, bx, by, cx, cy) && !side(ax, ay, bx, by, dx, dy)) return false; // in one line
+  return above(side(ax, ay, bx, by, cx, cy)) !== above(side(ax, ay, bx, by, dx, dy))
+    && above(side(cx, cy, dx, dy, ax, ay)) !== above(side(cx, cy, dx, dy, bx, by));
+}
+
+function overlapsOf(box) {
+  const order = box.id.map((_, i) => i).sort((a, b) => box.y[a] - box.y[b]);
+  const found = [];
+  let active = [];
+  const within = (a, b) => box.open[b] && box.x[a] >= box.x[b] - 0.2 && box.y[a] >= box.y[b] - 0.2
+    && box.x[a] + box.w[a] <= box.x[b] + box.w[b] + 0.2
+    && box.y[a] + box.h[a] <= box.y[b] + box.h[b] + 0.2;
+  for (const a of order) {
+    active = active.filter((b) => box.y[b] + box.h[b] > box.y[a] + 0.2);
+    for (const b of active) {
+      if (box.x[a] < box.x[b] + box.w[b] - 0.2 && box.x[b] < box.x[a] + box.w[a] - 0.2
+        && !within(a, b) && !within(b, a)) found.push([a, b]);
+    }
+    active.push(a);
+  }
+  return found;
+}
