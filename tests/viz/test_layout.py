@@ -39,6 +39,33 @@ def _inside(a: Box, b: Box) -> bool:
     )
 
 
+def flaws(drawn: Layout) -> tuple[list, list]:
+    """The edges that run through boxes which they do not touch, and the boxes that overlap."""
+    found = javascript.call("layout/flaws", "flaws", as_lists(drawn))
+    ids = [b.id for b in drawn.boxes]
+    edges = [(e.source, e.target) for e in drawn.edges]
+    return (
+        [(edges[e], ids[b]) for e, b in found["through"]],
+        [(ids[a], ids[b]) for a, b in found["overlaps"]],
+    )
+
+
+def as_lists(drawn: Layout) -> dict:
+    at = {b.id: i for i, b in enumerate(drawn.boxes)}
+    return {
+        "direction": drawn.direction,
+        "box": {
+            name: [getattr(b, name) for b in drawn.boxes] for name in ("id", *"xywh", "open")
+        },
+        "edge": {
+            "s": [at[e.source] for e in drawn.edges],
+            "t": [at[e.target] for e in drawn.edges],
+            "p": [[v for point in e.points for v in point] for e in drawn.edges],
+            "kind": [2 if e.kind == "crossing" else 0 for e in drawn.edges],
+        },
+    }
+
+
 def _check(graph: Graph, drawn: Layout) -> None:
     tree = module_groups(graph)
     boxes = {b.id: b for b in drawn.boxes}
@@ -63,6 +90,7 @@ def _check(graph: Graph, drawn: Layout) -> None:
     for box in drawn.boxes:
         assert 0 <= box.x <= box.x + box.w <= drawn.width + 0.2
         assert 0 <= box.y <= box.y + box.h <= drawn.height + 0.2
+    assert flaws(drawn) == ([], [])
     # Edges are just those of the graph, and begin and end at their boxes.
     wanted = {
         (drawn.shown[s], drawn.shown[n.id])
@@ -90,7 +118,7 @@ def test_random_graphs(seed, direction):
     for edge in drawn.edges:  # producers stand before their readers, whatever groups do
         a, b = boxes[edge.source], boxes[edge.target]
         if direction == "TB":
-            assert a.y + a.h < b.y
+            assert a.y + a.h < b.y or a.x + a.w < b.x  # above it, or in a column before
         else:
             assert a.x + a.w < b.x
 

@@ -2,22 +2,42 @@
 
 // From a block's `node`, `strings`, `groups` and `groupIds` to
 //   count, and by node: id, title, sub, group (a number, -1 at the top), reads (nodes, each once),
-//   label(n), the types of its results; and by group: groupId, parent, facts (of the block).
+//   types(n), texts of its results' types; and by group: groupId, parent, facts (of the block).
+//
+// Where the block has a `backdrop`, a larger graph in whose places it is drawn, nodes and groups are
+// the backdrop's, and `slot` says which of them each node of the block stands in. Then `current` has
+// for each the block's node that is drawn there (-1: none), `readsNow` what that one reads.
 export function laidOutGraph(block) {
-  const { node, strings, groups, groupIds } = block;
+  const { strings, groups } = block;
+  const { node, groupIds, groups: tree } = block.backdrop ?? block;
   const number = new Map(groupIds.map((id, i) => [id, i]));
   const count = node.id.length;
-  const group = new Int32Array(count);
-  for (let i = 0; i < count; i++) group[i] = node.group[i] ? number.get(node.group[i]) : -1;
+  const group = Int32Array.from(node.group, (id) => (id ? number.get(id) : -1));
+  const current = new Int32Array(count).fill(-1);
+  let readsNow = null;
+  if (block.backdrop) {
+    readsNow = Array.from({ length: count }, () => []);
+    block.slot.forEach((slot, n) => { current[slot] = n; });
+    block.node.inputs.forEach((inputs, n) => {
+      const reads = new Set(nodesOf(inputs).map((input) => block.slot[input]));
+      reads.delete(block.slot[n]);
+      readsNow[block.slot[n]] = [...reads];
+    });
+  } else for (let n = 0; n < count; n++) current[n] = n;
+  const types = (n) => block.node.types[n].map((t) => strings[t]);
   return {
-    count, group, number,
-    id: node.id, title: node.title, sub: node.sub,
+    count, group, current, readsNow,
     reads: node.inputs.map(nodesOf),
-    types: (n) => node.types[n].map((t) => strings[t]),
+    id: (n) => (current[n] < 0 ? node : block.node).id[current[n] < 0 ? n : current[n]],
+    // Boxes have the backdrop's sizes and the block's words.
+    lines: (n, now) => {
+      const from = now && current[n] >= 0 ? block.node : node, at = from === node ? n : current[n];
+      return from.sub[at] ? [from.title[at], from.sub[at]] : [from.title[at]];
+    },
+    types: (n) => types(current[n]),
     groupId: groupIds,
-    parent: Int32Array.from(groupIds, (id) => (groups[id].parent
-      ? number.get(groups[id].parent) : -1)),
-    facts: groupIds.map((id) => groups[id]),
+    parent: Int32Array.from(groupIds, (id) => (tree[id].parent ? number.get(tree[id].parent) : -1)),
+    facts: groupIds.map((id) => groups[id] ?? tree[id]),
   };
 }
 

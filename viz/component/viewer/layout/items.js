@@ -148,7 +148,7 @@ class Items {
 function item(fields) {
   return {
     index: 0, parent: -1, local: 0, depth: 0, flip: false, node: -1, group: -1, part: 0, parts: 1,
-    members: [], children: [], ports: new Map(), portKinds: [], edges: new Map(), flat: [],
+    members: [], children: [], ports: new Map(), portKinds: [], portOrder: [], edges: new Map(), flat: [],
     placed: null, w: 0, h: 0, x: 0, y: 0, left: 0, top: 0, lines: [""], isOpen: false, ...fields,
   };
 }

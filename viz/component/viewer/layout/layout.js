@@ -9,12 +9,14 @@
 //
 // Nothing here needs a document: the viewer calls it in the browser, Python in an engine of its own.
 
-import { CROSSING, LONG, PLAIN } from "./curves.js";
+import { CROSSING, flattened, LONG, PLAIN } from "./curves.js";
 import { FORWARD, itemsOf } from "./items.js";
 import { CHILD, IN, OUT, place } from "./ranks.js";
+import { Router } from "./router.js";
 import { boxSize, HEADER, rounded, sizeText, textWidth, thousands, TITLE, typesText } from "./words.js";
 
 const PAD = 16, HALVES_APART = 150, MARGIN = 24;
+const PASSES = 4; // after the first, groups know where the lines at their borders come from
 const WASTE = 2.6, ASPECT = 1.5; // room of a drawing over that of its boxes; its width over its height
 
 // Lay a graph out.
@@ -45,37 +47,48 @@ class Arrangement {
 
   run() {
     const pairs = this.pairs();
-    for (const pair of pairs) pair.route = this.route(pair.source, pair.target);
+    for (const pair of pairs) {
+      pair.route = pair.loose ? undefined : this.route(pair.source, pair.target);
+    }
     this.pull = this.pulls(pairs);
     for (const item of this.items) item.lines = this.lines(item);
     this.tall = this.columnHeight();
-    for (let i = this.items.length - 1; i >= 0; i--) this.size(this.items[i]);
-    this.put();
-    const edge = this.edges(pairs);
-    const root = this.items[0];
-    return {
-      box: this.boxes(), edge, width: rounded(root.w), height: rounded(root.h),
-      direction: this.direction, shown: this.slot.map((i) => i - 1),
-    };
+    for (let pass = 0; pass < PASSES; pass++) {
+      if (pass && !this.orderPorts()) break;
+      for (let i = this.items.length - 1; i >= 0; i--) this.size(this.items[i]);
+      this.put();
+    }
+    this.choose();
+    this.standByReaders();
+    const edge = this.edges(pairs.filter((pair) => pair.values.length));
+    const box = this.boxes();
+    const [width, height] = this.framed(box, edge);
+    const shown = this.graph.readsNow ? this.currentShown() : this.slot.map((i) => this.shown[i]);
+    return { box, edge, width, height, direction: this.direction, shown };
   }
 
   // Which edges there are, and which containers they pass.
 
-  // For every two boxes with edges between them, the nodes whose values pass.
+  // For every two boxes with edges between them, the nodes whose values pass. What only the
+  // backdrop has is laid out too, and passes nothing; `loose` is what the backdrop has not.
   pairs() {
-    const { slot, graph: { reads, count }, items } = this;
+    const { slot, graph: { reads, readsNow, count }, items } = this;
     const pairs = new Map();
-    for (let node = 0; node < count; node++) {
-      const target = slot[node];
-      for (const read of reads[node]) {
-        const source = slot[read];
-        if (source === target) continue;
-        const key = source * items.length + target;
-        const pair = pairs.get(key);
-        if (pair) pair.values.push(read);
-        else pairs.set(key, { source, target, values: [read], route: null });
+    const add = (list, passes, loose) => {
+      for (let node = 0; node < count; node++) {
+        const target = slot[node];
+        for (const read of list[node]) {
+          const source = slot[read];
+          if (source === target) continue;
+          const key = source * items.length + target;
+          let pair = pairs.get(key);
+          if (!pair) pairs.set(key, pair = { source, target, values: [], route: null, loose });
+          if (passes) pair.values.push(read);
+        }
       }
-    }
+    };
+    add(reads, !readsNow, false);
+    if (readsNow) add(readsNow, true, true);
     return [...pairs.values()];
   }
 
@@ -106,7 +119,7 @@ class Arrangement {
   pulls(pairs) {
     const pull = new Int32Array(this.items.length);
     for (const { source, target, route } of pairs) {
-      if (route !== null) continue;
+      if (route !== null || !this.halves) continue;
       for (const end of [source, target]) {
         for (let i = end; i > 0; i = this.items[i].parent) pull[i] += this.items[i].flip ? -1 : 1;
       }
@@ -127,7 +140,7 @@ class Arrangement {
   }
 
   closedSize(item) {
-    const [wide, high] = boxSize(item.lines);
+    const [wide, high] = boxSize(item.node < 0 ? item.lines : this.graph.lines(item.node, false));
     return item.node < 0 ? [Math.max(wide + 34, 150), 52] : [wide, high];
   }
 
@@ -157,12 +170,55 @@ class Arrangement {
       edges.push(from, to, values.get(value));
       ends.push(this.endShift(item, from, OUT, value), this.endShift(item, to, IN, value));
     }
-    item.placed = place({ sizes, kinds, edges, ends, pull, tall: this.tall });
+    const { portOrder } = item;
+    item.placed = place({ sizes, kinds, edges, ends, pull, tall: this.tall, portOrder });
     const [wide, high] = this.turned(item.placed.width, item.placed.height);
     if (item.index === 0) { item.w = wide + 2 * MARGIN; item.h = high + 2 * MARGIN; return; }
     const name = textWidth(item.lines[0], TITLE, true) + 60;
     item.w = Math.max(wide + 2 * PAD, name);
     item.h = high + HEADER + 2 * PAD;
+  }
+
+  // The order of each group's ports, by where lines come from and go to around it; whether any
+  // has changed.
+  orderPorts() {
+    let changed = false;
+    for (const around of this.items) {
+      const { placed, flat, children } = around;
+      if (!placed) continue;
+      const n = children.length;
+      const x = (end, kind, value) => {
+        const { corners } = placed;
+        if (end >= n) return corners[2 * end];
+        const box = this.items[children[end]];
+        return corners[2 * end] + this.turned(box.w, box.h)[0] / 2
+          + this.endShift(around, end, kind, value);
+      };
+      const seen = new Map(); // by group and port: places of the other ends
+      const note = (end, kind, value, at) => {
+        const box = this.items[children[end]];
+        const port = box.placed ? box.ports.get(2 * value + (kind === IN ? 1 : 0)) : undefined;
+        if (port === undefined) return;
+        if (!seen.has(box)) seen.set(box, box.portKinds.map(() => []));
+        seen.get(box)[port].push(at);
+      };
+      for (let e = 0; e < flat.length; e += 3) {
+        const [from, to, value] = [flat[e], flat[e + 1], flat[e + 2]];
+        const lane = placed.lanes[e / 3] ?? [];
+        if (to < n) note(to, IN, value, lane.length ? lane[lane.length - 2] : x(from, OUT, value));
+        if (from < n) note(from, OUT, value, lane.length ? lane[0] : x(to, IN, value));
+      }
+      for (const [box, places] of seen) {
+        const mean = places.map((at) => at.reduce((sum, v) => sum + v, 0) / (at.length || 1));
+        const order = mean.map((_, port) => port).sort((a, b) => mean[a] - mean[b] || a - b);
+        const ranks = [];
+        order.forEach((port, rank) => { ranks[port] = rank; });
+        if (ranks.every((rank, port) => rank === box.portOrder[port])) continue;
+        box.portOrder = ranks;
+        changed = true;
+      }
+    }
+    return changed;
   }
 
   // How far from its box's centre an edge starts or ends: at an open group's port.
@@ -220,25 +276,100 @@ class Arrangement {
     return [item.left + right, item.top + below];
   }
 
+  // Which boxes are drawn, and their numbers: all but those of which the block has nothing.
+  choose() {
+    const { current } = this.graph;
+    this.shown = new Int32Array(this.items.length).fill(-1);
+    let count = 0;
+    for (let i = 1; i < this.items.length; i++) {
+      const { node, members } = this.items[i];
+      if (node >= 0 ? current[node] >= 0 : members.some((m) => current[m] >= 0)) {
+        this.shown[i] = count++;
+      }
+    }
+  }
+
+  currentShown() {
+    const { current } = this.graph;
+    const shown = new Int32Array(current.reduce((most, n) => Math.max(most, n + 1), 0));
+    current.forEach((n, slot) => { if (n >= 0) shown[n] = this.shown[this.slot[slot]]; });
+    return shown;
+  }
+
+  // In the backward alone, what the forward hands over stands beside its readers.
+  standByReaders() {
+    const { graph: { current, readsNow, count }, items, slot } = this;
+    if (!this.halves || !readsNow) return;
+    const readers = Array.from({ length: count }, () => []);
+    readsNow.forEach((list, node) => { for (const read of list) readers[read].push(node); });
+    const half = (node) => items[slot[node]].flip;
+    const column = [];
+    for (let node = 0; node < count; node++) {
+      const box = items[slot[node]];
+      if (current[node] < 0 || half(node) || readsNow[node].length || box.node !== node) continue;
+      if (!readers[node].length || !readers[node].every(half)) continue;
+      const along = (reader) => this.turned(items[slot[reader]].x, items[slot[reader]].y)[1];
+      column.push([Math.min(...readers[node].map(along)), box]);
+    }
+    const backward = items.find((item) => item.flip);
+    const edge = this.turned(backward.x, backward.y)[0] - 40;
+    let free = -Infinity;
+    for (const [along, box] of column.sort((a, b) => a[0] - b[0])) {
+      const [wide, high] = this.turned(box.w, box.h);
+      const start = Math.max(along, free);
+      [box.x, box.y] = this.turned(edge - wide, start);
+      free = start + high + 10;
+      for (let i = box.parent; i > 0; i = items[i].parent) this.gone(i, box.node);
+    }
+  }
+
+  // A group that has nothing left to show is not drawn either.
+  gone(group, node) {
+    const item = this.items[group];
+    item.members = item.members.filter((member) => member !== node);
+    if (!item.members.some((m) => this.graph.current[m] >= 0)) this.shown[group] = -1;
+    let count = 0;
+    this.shown.forEach((number, i) => { if (number >= 0) this.shown[i] = count++; });
+  }
+
+  // Move everything so that what is drawn begins at the margin; its size.
+  framed(box, edge) {
+    if (!this.graph.readsNow || !box.id.length) {
+      return [rounded(this.items[0].w), rounded(this.items[0].h)];
+    }
+    const low = [Infinity, Infinity], high = [-Infinity, -Infinity];
+    const take = (x, y) => {
+      low[0] = Math.min(low[0], x); low[1] = Math.min(low[1], y);
+      high[0] = Math.max(high[0], x); high[1] = Math.max(high[1], y);
+    };
+    box.x.forEach((x, i) => { take(x, box.y[i]); take(x + box.w[i], box.y[i] + box.h[i]); });
+    for (const p of edge.p) for (let i = 0; i < p.length; i += 2) take(p[i], p[i + 1]);
+    const move = [MARGIN - low[0], MARGIN - low[1]];
+    box.x = box.x.map((x) => rounded(x + move[0]));
+    box.y = box.y.map((y) => rounded(y + move[1]));
+    edge.p = edge.p.map((p) => p.map((v, i) => rounded(v + move[i % 2])));
+    return [rounded(high[0] - low[0] + 2 * MARGIN), rounded(high[1] - low[1] + 2 * MARGIN)];
+  }
+
   // The curves.
 
   edges(pairs) {
     const edge = { s: [], t: [], p: [], label: [], kind: [], count: [] };
-    const arriving = new Map();
+    const arriving = new Map(), over = [];
     for (const pair of pairs) {
       const source = this.items[pair.source], target = this.items[pair.target];
-      if (pair.route === null) {
-        pair.way = this.sideways(source, target);
-        pair.kind = CROSSING;
-        continue;
-      }
-      this.follow(pair, source, target);
+      if (pair.route === null) { pair.kind = CROSSING; over.push(pair); continue; }
+      if (pair.loose) {
+        pair.way = [...this.end(source, true), ...this.end(target, false)];
+        pair.kind = LONG;
+      } else this.follow(pair, source, target);
       if (!arriving.has(pair.target)) arriving.set(pair.target, []);
       arriving.get(pair.target).push(pair.way);
     }
     for (const [target, ways] of arriving) this.spread(this.items[target], ways);
+    this.goAround(pairs, over);
     for (const { source, target, values, way, kind } of pairs) {
-      edge.s.push(source - 1); edge.t.push(target - 1);
+      edge.s.push(this.shown[source]); edge.t.push(this.shown[target]);
       edge.p.push(way.map(rounded));
       edge.kind.push(kind);
       const distinct = values.length === 1 ? 1 : new Set(values).size;
@@ -247,6 +378,97 @@ class Arrangement {
       edge.count.push(values.length);
     }
     return edge;
+  }
+
+  // Lead lines around the boxes that they would run through, and across from half to half.
+  goAround(pairs, over) {
+    const turn = (line) => {
+      if (this.down) return line;
+      return line.map((_, i) => line[i % 2 ? i - 1 : i + 1]);
+    };
+    const router = new Router(this.items.map((item, i) => {
+      if (item.isOpen || this.shown[i] < 0) return null;
+      const [x, y] = this.turned(item.x, item.y), [w, h] = this.turned(item.w, item.h);
+      return { x, y, w, h };
+    }));
+    for (const pair of pairs) {
+      if (pair.kind === CROSSING) continue;
+      const line = turn(flattened(pair.way, pair.kind, this.direction));
+      if (router.free(line, [pair.source, pair.target], -1)) continue;
+      const found = this.around(router, turn(pair.way), pair);
+      if (found) { pair.way = turn(found); pair.kind = PLAIN; }
+    }
+    if (over.length) this.crossOver(router, over, turn);
+  }
+
+  around(router, way, { source, target }) {
+    const n = way.length, up = this.items[target].flip ? -1 : 1, value = source;
+    const out = this.items[source].flip ? -1 : 1;
+    const start = [way[0], way[1] + 8 * out], end = [way[n - 2], way[n - 1] - 9 * up];
+    for (const room of [60, 240, 1000]) {
+      const found = router.way(start[0], start[1], end[0], end[1], value, room);
+      if (!found) continue;
+      router.take(found, value);
+      return [way[0], way[1], ...found, way[n - 2], way[n - 1]];
+    }
+    return null;
+  }
+
+  // From half to half: out to the side, over the gap between the halves, and in from the side.
+  crossOver(router, over, turn) {
+    const halves = this.items[0].children.map((c) => this.items[c]);
+    const forward = halves.find((half) => !half.flip), backward = halves.find((half) => half.flip);
+    const across = (item) => this.turned(item.x, item.y)[0];
+    const wide = (item) => this.turned(item.w, item.h)[0];
+    const exit = Math.min(across(forward) + wide(forward) + 12, across(backward) - 24);
+    const enter = across(backward) - 12;
+    const outs = new Map();
+    const entering = new Map();
+    const side = (index, right) => {
+      const item = this.items[index];
+      const [x, y] = this.turned(item.x, item.y), [w, h] = this.turned(item.w, item.h);
+      return [x + (right ? w : 0), y + h / 2, h];
+    };
+    // A way from a box's side to the vertical line at x, straight if it can be.
+    const lead = (index, x, right, y, value) => {
+      const [sx, middle] = side(index, right);
+      const sy = y ?? middle;
+      if ((sx - x) * (right ? 1 : -1) > 0) return [sx, sy]; // it stands in the gap itself
+      const straight = [sx, sy, x, sy];
+      if (router.free(straight, [index], 1)) { router.take(straight, value); return straight; }
+      const near = sx + (right ? 8 : -8);
+      for (const room of [80, 400, 1500]) {
+        const found = router.way(near, sy, x, null, value, room);
+        if (!found) continue;
+        const line = [sx, sy, ...found];
+        router.take(line, value);
+        return line;
+      }
+      return straight;
+    };
+    for (const pair of over) {
+      const leaves = this.items[pair.source].flip ? null : pair.source;
+      if (leaves === null) continue; // from the backward half to the forward: none in a valid graph
+      if (!outs.has(leaves)) outs.set(leaves, lead(leaves, exit, true, null, leaves));
+      if (!entering.has(pair.target)) entering.set(pair.target, []);
+      entering.get(pair.target).push(pair);
+    }
+    for (const [target, list] of entering) {
+      const height = (pair) => outs.get(pair.source).at(-1);
+      list.sort((a, b) => height(a) - height(b));
+      const [, y, h] = side(target, false);
+      const step = list.length > 1 ? Math.min(9, h * 0.6 / (list.length - 1)) : 0;
+      list.forEach((pair, turned) => {
+        const at = y + (turned - (list.length - 1) / 2) * step;
+        const into = lead(target, enter, false, at, pair.source);
+        const back = [];
+        for (let i = into.length - 2; i >= 0; i -= 2) back.push(into[i], into[i + 1]);
+        pair.way = turn([...outs.get(pair.source), ...back]);
+      });
+    }
+    for (const pair of over) {
+      pair.way ??= this.sideways(this.items[pair.source], this.items[pair.target]);
+    }
   }
 
   follow(pair, source, target) {
@@ -313,13 +535,10 @@ class Arrangement {
 
   lines(item) {
     const { graph } = this;
-    if (item.node >= 0) {
-      const sub = graph.sub[item.node];
-      return sub ? [graph.title[item.node], sub] : [graph.title[item.node]];
-    }
+    if (item.node >= 0) return graph.lines(item.node, true);
     if (item.group < 0) return [""];
     const { label, parameterBytes } = graph.facts[item.group];
-    const count = item.members.length;
+    const count = item.members.reduce((sum, m) => sum + (graph.current[m] >= 0 ? 1 : 0), 0);
     let size = `${thousands(count)} node${count === 1 ? "" : "s"}`;
     if (parameterBytes && item.parts === 1) size += ` · ${sizeText(parameterBytes)} weights`;
     return [item.parts > 1 ? `${label} (${item.part + 1} of ${item.parts})` : label, size];
@@ -330,10 +549,11 @@ class Arrangement {
     const box = { id: [], kind: [], x: [], y: [], w: [], h: [], lines: [], group: [], open: [],
       depth: [], node: [] };
     for (let i = 1; i < this.items.length; i++) {
+      if (this.shown[i] < 0) continue;
       const item = this.items[i];
       const group = item.node >= 0 ? graph.group[item.node] : item.group;
       const name = group >= 0 ? graph.groupId[group] : "";
-      box.id.push(item.node >= 0 ? graph.id[item.node]
+      box.id.push(item.node >= 0 ? graph.id(item.node)
         : `group:${name}${item.part ? `#${item.part + 1}` : ""}`);
       box.kind.push(item.node >= 0 ? 0 : 1);
       box.x.push(rounded(item.x)); box.y.push(rounded(item.y));
@@ -342,7 +562,7 @@ class Arrangement {
       box.group.push(name);
       box.open.push(item.isOpen ? 1 : 0);
       box.depth.push(item.depth);
-      box.node.push(item.node);
+      box.node.push(item.node >= 0 ? graph.current[item.node] : -1);
     }
     return box;
   }

@@ -25,18 +25,19 @@ export function forgetPlaces() { known.clear(); }
 // after the other, (0, 0) for ports; `kinds`; `edges`, (from, to, value) one after the other: edges
 // with the same `from` and `value` share a lane, and there are no cycles; `ends`, for each edge how
 // far right of its boxes' centres it starts and ends; `pull`, for each item how many lines leave it
-// to the right of all (or to the left, where below 0); `tall`, how high a column may be before the
+// to the right of all (or to the left, where below 0); `portOrder`, by port in which order they stand
+// (empty: in any); `tall`, how high a column may be before the
 // rows are folded into several (0: never).
 //
 // The answer has the `corners` at the top left, x and y one after the other, `width` and `height`
 // of all, and in `lanes` for each edge the points that it passes; null for one too long for a lane.
 export function place(problem) {
   if (!problem.kinds.length) return { corners: [], width: 0, height: 0, lanes: [] };
-  const { sizes, kinds, edges, ends, pull = [], tall = 0 } = problem;
-  const key = [sizes, kinds, edges, ends, pull, tall].join(";");
+  const { sizes, kinds, edges, ends, pull = [], tall = 0, portOrder = [] } = problem;
+  const key = [sizes, kinds, edges, ends, pull, tall, portOrder].join(";");
   let placed = known.get(key);
   if (placed) known.delete(key);
-  else placed = new Placement({ sizes, kinds, edges, ends, pull, tall }).run();
+  else placed = new Placement({ sizes, kinds, edges, ends, pull, tall, portOrder }).run();
   known.set(key, placed);
   if (known.size > KEPT) known.delete(known.keys().next().value);
   return placed;
@@ -189,28 +190,43 @@ class Placement {
     const rows = Array.from({ length: last + 1 }, () => []);
     this.rank.forEach((rank, item) => rows[rank].push(item));
     if (rows.every((row) => row.length <= 1)) return rows;
+    const fixed = this.fixedRows(rows);
     const size = this.rank.length;
     const pull = new Int32Array(size);
     pull.set(this.problem.pull);
-    const at = new Float64Array(size);
-    sweep(rows, at, this.above, false, 0);
-    const price = () => crossings(rows, this.below, size) + pulled(rows, pull);
     let best = null, least = Infinity;
     const swaps = size <= 600 ? 8 : size <= 3000 ? 2 : 0;
     const rounds = size <= 400 ? 12 : size <= 4000 ? 5 : 3;
-    for (let turn = 0; turn <= rounds && least; turn++) {
-      if (turn % 2) sweep(rows, at, this.below, true, 1);
-      else if (turn) sweep(rows, at, this.above, false, 1);
-      if (swaps) this.swap(rows, pull, swaps);
-      const now = price();
-      if (now < least) { best = rows.map((r) => r.slice()); least = now; }
-      for (const row of rows) row.forEach((item, j) => { at[item] = (j + 0.5) / row.length; });
+    const starts = size <= 160 ? 8 : size <= 300 ? 4 : 1;
+    for (let start = 0; start < starts && least; start++) {
+      const now = rows.map((row, r) => (fixed[r] ? row.slice() : shuffled(row, start)));
+      const at = new Float64Array(size);
+      sweep(now, at, this.above, false, 0, fixed);
+      for (let turn = 0; turn <= rounds && least; turn++) {
+        if (turn % 2) sweep(now, at, this.below, true, 1, fixed);
+        else if (turn) sweep(now, at, this.above, false, 1, fixed);
+        if (swaps) this.swap(now, pull, swaps, fixed);
+        const price = crossings(now, this.below, size) + pulled(now, pull);
+        if (price < least) { best = now.map((r) => r.slice()); least = price; }
+        for (const row of now) row.forEach((item, j) => { at[item] = (j + 0.5) / row.length; });
+      }
     }
     return best;
   }
 
+  // Ports in their order, where that is known; by row, whether it must stay as it is.
+  fixedRows(rows) {
+    const { count, kinds, problem: { portOrder } } = this;
+    const children = kinds.filter((kind) => kind === CHILD).length;
+    return rows.map((row) => {
+      if (!portOrder.length || !row.every((i) => i < count && kinds[i] !== CHILD)) return false;
+      row.sort((a, b) => portOrder[a - children] - portOrder[b - children]);
+      return true;
+    });
+  }
+
   // Change neighbours of a row where that leaves fewer crossings, until nothing gets better.
-  swap(rows, pull, rounds) {
+  swap(rows, pull, rounds, fixed) {
     const { above, below } = this;
     const place = new Int32Array(pull.length);
     for (const row of rows) row.forEach((item, j) => { place[item] = j; });
@@ -223,7 +239,9 @@ class Placement {
     };
     for (let round = 0, better = true; round < rounds && better; round++) {
       better = false;
-      for (const row of rows) {
+      for (let r = 0; r < rows.length; r++) {
+        const row = rows[r];
+        if (fixed[r]) continue;
         for (let j = 1; j < row.length; j++) {
           const a = row[j - 1], b = row[j];
           if (above[a].length * above[b].length + below[a].length * below[b].length > 4000) continue;
@@ -405,12 +423,25 @@ function ranks(count, kinds, edges) {
   return { rank: rank.map((r) => index.get(r)), still };
 }
 
+// The first time a row as it is, then backwards, then in an order that is always the same one.
+function shuffled(row, start) {
+  if (start < 2) return start ? row.slice().reverse() : row.slice();
+  const made = row.slice();
+  let seed = start * 7919 + row.length;
+  for (let j = made.length - 1; j > 0; j--) {
+    seed = (seed * 1103515245 + 12345) % 2147483648;
+    const k = seed % (j + 1);
+    [made[j], made[k]] = [made[k], made[j]];
+  }
+  return made;
+}
+
 // Sort each row by the mean place of its neighbours; places are set as it goes.
-function sweep(rows, at, near, up, skip) {
+function sweep(rows, at, near, up, skip, fixed) {
   const keys = new Float64Array(at.length);
   for (let turn = skip; turn < rows.length; turn++) {
-    const row = rows[up ? rows.length - 1 - turn : turn];
-    if (row.length > 1) {
+    const r = up ? rows.length - 1 - turn : turn, row = rows[r];
+    if (row.length > 1 && !fixed[r]) {
       for (let j = 0; j < row.length; j++) {
         const item = row[j], links = near[item];
         let sum = 0;

@@ -1,0 +1,207 @@
+// Ways around boxes, for lines that would otherwise run through them.
+//
+// A way has straight pieces along and across. It is looked for on the lines that run close by the
+// sides of the boxes near it (Hart, Nilsson and Raphael's A*, 1968); a turn costs as much as some
+// pixels more, and so does running along another line.
+
+import { meets } from "./flaws.js";
+
+const CLEAR = 7, TURN = 40, BESIDE = 3, CELL = 256;
+const EFFORT = 8e6; // crossings of lines that are looked at in one picture, for time's sake
+
+export class Router {
+  // boxes: rectangles {x, y, w, h} by number; all are obstacles.
+  constructor(boxes) {
+    this.boxes = boxes;
+    this.effort = EFFORT;
+    this.cells = new Map();
+    this.taken = new Map(); // by "x" or "y" and place: stretches of other lines, [from, to, value]
+    boxes.forEach((box, b) => {
+      if (box) this.each(box.x, box.y, box.x + box.w, box.y + box.h, (cell) => {
+        if (this.cells.has(cell)) this.cells.get(cell).push(b); else this.cells.set(cell, [b]);
+      });
+    });
+  }
+
+  each(x0, y0, x1, y1, visit) {
+    const left = Math.floor(x0 / CELL), right = Math.floor(x1 / CELL);
+    const bottom = Math.floor(y1 / CELL);
+    for (let j = Math.floor(y0 / CELL); j <= bottom; j++) {
+      for (let i = left; i <= right; i++) visit(i * 65536 + j);
+    }
+  }
+
+  near(x0, y0, x1, y1) {
+    const found = new Set();
+    this.each(x0, y0, x1, y1, (cell) => {
+      for (const b of this.cells.get(cell) ?? []) {
+        const box = this.boxes[b];
+        if (box.x <= x1 && box.x + box.w >= x0 && box.y <= y1 && box.y + box.h >= y0) found.add(b);
+      }
+    });
+    return [...found];
+  }
+
+  // Whether a line (x and y one after the other) keeps off all boxes but `own` ones.
+  free(line, own, off = 2) {
+    for (let i = 2; i < line.length; i += 2) {
+      const [x0, y0, x1, y1] = [line[i - 2], line[i - 1], line[i], line[i + 1]];
+      const found = this.near(Math.min(x0, x1) - off, Math.min(y0, y1) - off,
+        Math.max(x0, x1) + off, Math.max(y0, y1) + off);
+      for (const b of found) {
+        if (own.includes(b)) continue;
+        const { x, y, w, h } = this.boxes[b];
+        if (meets(x0, y0, x1, y1, x - off, y - off, x + w + off, y + h + off)) return false;
+      }
+    }
+    return true;
+  }
+
+  // Remember a line, so that those of other values keep beside it.
+  take(line, value) {
+    for (let i = 2; i < line.length; i += 2) {
+      const [x0, y0, x1, y1] = [line[i - 2], line[i - 1], line[i], line[i + 1]];
+      if (x0 !== x1 && y0 !== y1) continue;
+      const key = x0 === x1 ? `x${Math.round(x0)}` : `y${Math.round(y0)}`;
+      const piece = x0 === x1 ? [Math.min(y0, y1), Math.max(y0, y1), value]
+        : [Math.min(x0, x1), Math.max(x0, x1), value];
+      if (this.taken.has(key)) this.taken.get(key).push(piece); else this.taken.set(key, [piece]);
+    }
+  }
+
+  busy(key, from, to, value) {
+    for (const [a, b, other] of this.taken.get(key) ?? []) {
+      if (other !== value && a < to && b > from) return true;
+    }
+    return false;
+  }
+
+  // A way from a point to another, or to any height of a vertical line where `ey` is null; null
+  // where there is none within `room` pixels around.
+  way(sx, sy, ex, ey, value, room) {
+    const gy = ey ?? sy;
+    const left = Math.min(sx, ex) - (ey === null ? 4 : room), right = Math.max(sx, ex) + (ey === null ? 4 : room);
+    const top = Math.min(sy, gy) - room, bottom = Math.max(sy, gy) + room;
+    const found = this.near(left, top, right, bottom).map((b) => this.boxes[b]);
+    const steps = found.length > 60 ? [0] : [0, 6];
+    const xs = new Set([sx, ex]), ys = new Set([sy, gy]);
+    for (const { x, y, w, h } of found) for (const step of steps) {
+      const off = CLEAR + step;
+      for (const at of [x - off, x + w + off]) if (at > left && at < right) xs.add(at);
+      for (const at of [y - off, y + h + off]) if (at > top && at < bottom) ys.add(at);
+    }
+    const X = Float64Array.from(xs).sort(), Y = Float64Array.from(ys).sort();
+    const nx = X.length, ny = Y.length;
+    this.effort -= nx * ny;
+    if (this.effort < 0) return null;
+    const across = new Uint8Array(nx * ny), along = new Uint8Array(nx * ny); // blocked to the next
+    const first = (list, value_) => { // the first at or after
+      let a = 0, b = list.length;
+      while (a < b) { const m = (a + b) >> 1; if (list[m] < value_) a = m + 1; else b = m; }
+      return a;
+    };
+    for (const { x, y, w, h } of found) {
+      const off = CLEAR - 1;
+      const i0 = first(X, x - off), i1 = first(X, x + w + off);
+      const j0 = first(Y, y - off), j1 = first(Y, y + h + off);
+      for (let j = j0; j < j1; j++) for (let i = Math.max(0, i0 - 1); i < i1; i++) across[j * nx + i] = 1;
+      for (let i = i0; i < i1; i++) for (let j = Math.max(0, j0 - 1); j < j1; j++) along[j * nx + i] = 1;
+    }
+    const start = first(Y, sy) * nx + first(X, sx);
+    const goalX = first(X, ex), goalY = ey === null ? -1 : first(Y, ey);
+    const size = nx * ny;
+    const cost = new Float64Array(2 * size).fill(Infinity), from = new Int32Array(2 * size).fill(-1);
+    const heap = new Heap();
+    const guess = (i, j) => Math.abs(X[i] - ex) + (ey === null ? 0 : Math.abs(Y[j] - ey));
+    // A state is a crossing of two lines and how it was come to: 0 across, 1 along.
+    const begin = ey === null ? [0] : [0, 1];
+    for (const turn of begin) {
+      cost[turn * size + start] = 0;
+      heap.push(guess(start % nx, Math.floor(start / nx)), turn * size + start);
+    }
+    let end = -1;
+    while (heap.size) {
+      const state = heap.pop();
+      const turn = state >= size ? 1 : 0, at = state - turn * size;
+      const i = at % nx, j = (at - i) / nx;
+      if (i === goalX && (goalY < 0 ? turn === 0 : j === goalY)) { end = state; break; }
+      if (heap.popped > cost[state] + guess(i, j) + 1e-9) continue;
+      for (let way = 0; way < 4; way++) {
+        const di = way === 0 ? 1 : way === 1 ? -1 : 0, dj = way === 2 ? 1 : way === 3 ? -1 : 0;
+        const ni = i + di, nj = j + dj;
+        if (ni < 0 || nj < 0 || ni >= nx || nj >= ny) continue;
+        const next = nj * nx + ni, low = Math.min(at, next);
+        if (di ? across[low] : along[low]) continue;
+        const turned = di ? 0 : 1;
+        const length = di ? Math.abs(X[ni] - X[i]) : Math.abs(Y[nj] - Y[j]);
+        const beside = di ? this.busy(`y${Math.round(Y[j])}`, Math.min(X[i], X[ni]), Math.max(X[i], X[ni]), value)
+          : this.busy(`x${Math.round(X[i])}`, Math.min(Y[j], Y[nj]), Math.max(Y[j], Y[nj]), value);
+        const total = cost[state] + length * (beside ? BESIDE : 1) + (turned === turn ? 0 : TURN);
+        const to = turned * size + next;
+        if (total >= cost[to] - 1e-9) continue;
+        cost[to] = total;
+        from[to] = state;
+        heap.push(total + guess(ni, nj), to);
+      }
+    }
+    if (end < 0) return null;
+    const points = [];
+    for (let state = end; state >= 0; state = from[state]) {
+      const at = state % size;
+      points.push([X[at % nx], Y[Math.floor(at / nx)]]);
+    }
+    return corners(points.reverse());
+  }
+}
+
+// The points where a way turns, with its ends.
+function corners(points) {
+  const line = [];
+  points.forEach(([x, y], i) => {
+    const n = line.length;
+    if (i && i + 1 < points.length) {
+      const [px, py] = points[i - 1], [qx, qy] = points[i + 1];
+      if ((px === x && qx === x) || (py === y && qy === y)) return;
+    }
+    if (n && line[n - 2] === x && line[n - 1] === y) return;
+    line.push(x, y);
+  });
+  return line;
+}
+
+class Heap {
+  keys = []; values = []; popped = 0;
+
+  get size() { return this.keys.length; }
+
+  push(key, value) {
+    const { keys, values } = this;
+    let i = keys.length;
+    keys.push(key); values.push(value);
+    while (i) {
+      const up = (i - 1) >> 1;
+      if (keys[up] <= key) break;
+      keys[i] = keys[up]; values[i] = values[up];
+      i = up;
+    }
+    keys[i] = key; values[i] = value;
+  }
+
+  pop() {
+    const { keys, values } = this;
+    const value = values[0];
+    this.popped = keys[0];
+    const key = keys.pop(), moved = values.pop(), n = keys.length;
+    let i = 0;
+    while (n) {
+      let child = 2 * i + 1;
+      if (child >= n) break;
+      if (child + 1 < n && keys[child + 1] < keys[child]) child += 1;
+      if (keys[child] >= key) break;
+      keys[i] = keys[child]; values[i] = values[child];
+      i = child;
+    }
+    if (n) { keys[i] = key; values[i] = moved; }
+    return value;
+  }
+}
