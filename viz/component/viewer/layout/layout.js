@@ -16,7 +16,8 @@ import { Router } from "./router.js";
 import { boxSize, HEADER, rounded, sizeText, textWidth, thousands, TITLE, typesText } from "./words.js";
 
 const PAD = 16, HALVES_APART = 150, MARGIN = 24;
-const PASSES = 4; // after the first, groups know where the lines at their borders come from
+const LEAST_COLUMN = 600; // pixels
+const PASSES = 3; // after the first, groups know where the lines at their borders come from
 const WASTE = 2.6, ASPECT = 1.5; // room of a drawing over that of its boxes; its width over its height
 
 // Lay a graph out.
@@ -53,11 +54,15 @@ class Arrangement {
     this.pull = this.pulls(pairs);
     for (const item of this.items) item.lines = this.lines(item);
     this.tall = this.columnHeight();
-    for (let pass = 0; pass < PASSES; pass++) {
-      if (pass && !this.orderPorts()) break;
-      for (let i = this.items.length - 1; i >= 0; i--) this.size(this.items[i]);
-      this.put();
+    this.sizeAll();
+    for (let pass = 0; pass < PASSES && this.tall; pass++) {
+      const aspect = this.items[0].w / this.items[0].h;
+      if (aspect < 1.3 * ASPECT && aspect > ASPECT / 1.3) break;
+      this.tall = Math.max(LEAST_COLUMN, Math.round(this.tall * Math.sqrt(aspect / ASPECT)));
+      this.sizeAll();
     }
+    for (let pass = 0; pass < PASSES && this.orderPorts(); pass++) this.sizeAll();
+    this.put();
     this.choose();
     this.standByReaders();
     const edge = this.edges(pairs.filter((pair) => pair.values.length));
@@ -136,7 +141,11 @@ class Arrangement {
       [item.w, item.h] = this.closedSize(item);
       room += (item.w + 22) * (item.h + 30);
     }
-    return Math.max(600, Math.round(Math.sqrt(room * WASTE / ASPECT)));
+    return Math.max(LEAST_COLUMN, Math.round(Math.sqrt(room * WASTE / ASPECT)));
+  }
+
+  sizeAll() {
+    for (let i = this.items.length - 1; i >= 0; i--) this.size(this.items[i]);
   }
 
   closedSize(item) {

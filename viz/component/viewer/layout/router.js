@@ -7,7 +7,7 @@
 import { meets } from "./flaws.js";
 
 const CLEAR = 7, TURN = 40, BESIDE = 3, CELL = 256;
-const EFFORT = 8e6; // crossings of lines that are looked at in one picture, for time's sake
+const EFFORT = 1.2e6; // crossings of lines that are looked at in one picture, for time's sake
 
 export class Router {
   // boxes: rectangles {x, y, w, h} by number; all are obstacles.
@@ -69,13 +69,6 @@ export class Router {
     }
   }
 
-  busy(key, from, to, value) {
-    for (const [a, b, other] of this.taken.get(key) ?? []) {
-      if (other !== value && a < to && b > from) return true;
-    }
-    return false;
-  }
-
   // A way from a point to another, or to any height of a vertical line where `ey` is null; null
   // where there is none within `room` pixels around.
   way(sx, sy, ex, ey, value, room) {
@@ -107,6 +100,8 @@ export class Router {
       for (let j = j0; j < j1; j++) for (let i = Math.max(0, i0 - 1); i < i1; i++) across[j * nx + i] = 1;
       for (let i = i0; i < i1; i++) for (let j = Math.max(0, j0 - 1); j < j1; j++) along[j * nx + i] = 1;
     }
+    const rows = Array.from(Y, (y) => this.taken.get(`y${Math.round(y)}`));
+    const columns = Array.from(X, (x) => this.taken.get(`x${Math.round(x)}`));
     const start = first(Y, sy) * nx + first(X, sx);
     const goalX = first(X, ex), goalY = ey === null ? -1 : first(Y, ey);
     const size = nx * ny;
@@ -134,8 +129,8 @@ export class Router {
         if (di ? across[low] : along[low]) continue;
         const turned = di ? 0 : 1;
         const length = di ? Math.abs(X[ni] - X[i]) : Math.abs(Y[nj] - Y[j]);
-        const beside = di ? this.busy(`y${Math.round(Y[j])}`, Math.min(X[i], X[ni]), Math.max(X[i], X[ni]), value)
-          : this.busy(`x${Math.round(X[i])}`, Math.min(Y[j], Y[nj]), Math.max(Y[j], Y[nj]), value);
+        const beside = di ? busy(rows[j], X[low % nx], X[low % nx + 1], value)
+          : busy(columns[i], Y[Math.min(j, nj)], Y[Math.max(j, nj)], value);
         const total = cost[state] + length * (beside ? BESIDE : 1) + (turned === turn ? 0 : TURN);
         const to = turned * size + next;
         if (total >= cost[to] - 1e-9) continue;
@@ -152,6 +147,14 @@ export class Router {
     }
     return corners(points.reverse());
   }
+}
+
+// Whether a line of another value takes a stretch.
+function busy(taken, from, to, value) {
+  if (taken) for (const [a, b, other] of taken) {
+    if (other !== value && a < to && b > from) return true;
+  }
+  return false;
 }
 
 // The points where a way turns, with its ends.
