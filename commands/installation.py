@@ -7,6 +7,8 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
+from typing import NoReturn
 
 from relascope import __version__
 from relascope.commands.options import limits, positive
@@ -43,6 +45,16 @@ def relay_options(command: argparse.ArgumentParser) -> None:
 
 def page(args: argparse.Namespace, connect: Connect) -> Document:
     """Open the page in a browser and serve it until Ctrl-C."""
+    serve(args, {})
+
+
+def serve(args: argparse.Namespace, more: Mapping[str, str]) -> NoReturn:
+    """Become the page's server.
+
+    Args:
+        args: as of `page_options`.
+        more: variables of its environment.
+    """
     script = next(f for folder in FOLDERS if (f := folder / "viz" / "app.py").is_file())
     command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += ["--server.port", str(args.port)] if args.port is not None else []
@@ -53,7 +65,7 @@ def page(args: argparse.Namespace, connect: Connect) -> Document:
     given[MOST] = args.engines
     given[TOKEN] = "off" if args.no_token else ""
     limits = {name: str(value) for name, value in given.items() if value}
-    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path, **limits})
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path, **limits, **more})
 
 
 def engines(args: argparse.Namespace, connect: Connect) -> Document:

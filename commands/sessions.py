@@ -10,6 +10,7 @@ from pathlib import Path
 from relascope.commands.options import limits, pass_file
 from relascope.commands.shared import Connect, Document, Engine
 from relascope.core.errors import EngineError
+from relascope.engine.files.formats import is_recording
 from relascope.viz.sessions import replay as files
 from relascope.viz.sessions.results import again, differences
 from relascope.viz.sessions.state import pipeline_text
@@ -30,6 +31,10 @@ def replay(args: argparse.Namespace, connect: Connect) -> Document:
         if session.model.digest and not path:
             hint = "Export the session again where its model is."
             raise EngineError("session", "The model is not in the file.", session.model.name, hint)
+        if path and is_recording(Path(path)):
+            hint = "Open the session on the page, or the recording with `relascope open`."
+            message = "The session is of a recording, of which nothing is run again."
+            raise EngineError("session", message, session.model.name, hint)
         args.engine = session.ir
         with Engine(args, connect) as ask:
             version = ask("describe").version

@@ -495,6 +495,9 @@ def record(document: Document) -> str:
     return f"{document['passes']} passes are in {document['file']}{ended}"
 
 
+_TOTALS = ["pass", "runs", "own_ms", "changed", "functions"]
+
+
 def open_recording(document: Document) -> str:
     """What `open` says."""
     if document["diff"] is not None:
@@ -523,4 +526,4 @@ def open_recording(document: Document) -> str:
         [] if document["whole"] else ["The last line is cut short: it ended while it was written."]
     )
     parts = [head, *cut, "", text_table(rows, columns), ""]
-    return "\n".join([*parts, "Where the time is:", text_table(most, ["pass", "runs", "own_ms"])])
+    return "\n".join([*parts, "Where the time is:", text_table(most, _TOTALS)])

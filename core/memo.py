@@ -19,9 +19,12 @@ class Memo(Generic[T]):
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value for a key; made, and remembered, where it is not known."""
         if key not in self._values:
-            value = make()
-            self._values[key] = value
-            while len(self._values) > self._size:
-                self._values.popitem(last=False)
+            self.put(key, make())
         self._values.move_to_end(key)
         return self._values[key]
+
+    def put(self, key: Hashable, value: T) -> None:
+        """Remember a value, in place of another."""
+        self._values[key] = value
+        while len(self._values) > self._size:
+            self._values.popitem(last=False)

@@ -8,7 +8,6 @@ look at that. Contents stay in the file until they are asked for, so it must sta
 from __future__ import annotations
 
 import base64
-import difflib
 import json
 import math
 import zlib
@@ -123,25 +122,6 @@ class Recording:
         message = f"{name} is damaged, or has changed since it was opened."
         return EngineError("file", message, name, "Open it again, or record the compile again.")
 
-    def diff(self, number: int) -> str:
-        """What a pass changed, in the form of `diff -u`, function by function.
-
-        Raises:
-            EngineError: kind "usage"; there is no such pass.
-        """
-        if not 0 <= number < len(self.passes):
-            message = f"There is no pass {number}: the recording has {len(self.passes)}."
-            raise EngineError("usage", message, str(number), "They are counted from 0.")
-        run = self.passes[number]
-        parts: list[str] = []
-        for name in run.touched or ():
-            old, new = (
-                self.text(side[name]).splitlines() if side and name in side else []
-                for side in (run.before, run.after)
-            )
-            parts += difflib.unified_diff(old, new, f"{name} before", f"{name} after", lineterm="")
-        return "\n".join(parts)
-
 
 def read(path: Path) -> Recording:
     """A recording from its file.
@@ -247,6 +227,7 @@ def _own_times(passes: list[PassRun]) -> None:
         run.own_seconds = run.seconds
     around: list[PassRun] = []
     for run in passes:
+        run.depth = min(run.depth, len(around))  # of several threads, passes stand in between
         del around[run.depth :]
         if around and run.seconds is not None and around[-1].own_seconds is not None:
             around[-1].own_seconds -= run.seconds

@@ -26,6 +26,7 @@ from relascope.viz.panels.shell.frame import (
 )
 from relascope.viz.panels.shell.holding import held
 from relascope.viz.panels.shell.spare import cache_of_session
+from relascope.viz.panels.steps import recorded
 from relascope.viz.sessions.state import TABS
 
 _SHOWN = (graph.show, steps.show, cut.show, time.show, side_by_side.show, code.show)
@@ -59,7 +60,11 @@ def main() -> None:
         return
     tour.arrive()
     unread = keeping.arrive()
+    if (path := sidebar.recording()) is not None:
+        recorded.show(path, unread)
+        return
     with st.sidebar:
+        sidebar.head()
         no_relay = available()
         ir = sidebar.choose_ir(no_relay)
         cache = cache_of_session(ir, sidebar.first_source())

@@ -8,16 +8,23 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from relascope.commands.installation import page_options, serve
 from relascope.core.errors import EngineError
 from relascope.core.place import IMPORT_ROOT
 from relascope.recorder import reading
-from relascope.recorder.reading import PassRun
 from relascope.recorder.writing import LEVELS
+from relascope.viz.rows.recording import (
+    FILTERS,
+    pass_rows,
+    step_diff,
+    total_rows,
+    wanted,
+    whole_seconds,
+)
 
 Document = dict[str, Any]
 _START = Path(reading.__file__).parent / "start"
-_SLOW = 0.02  # of all time, from which a pass is slow
-FILTERS = ("changed", "slow", "failed")
+OPEN = "RELASCOPE_OPEN"  # as `viz.panels.shell.keeping` reads it, which imports Streamlit
 
 
 def record_options(add_to: argparse.ArgumentParser) -> None:
@@ -32,9 +39,11 @@ def record_options(add_to: argparse.ArgumentParser) -> None:
 def open_options(add_to: argparse.ArgumentParser) -> None:
     """Which file, and what of it."""
     add = add_to.add_argument
-    add("file", type=Path, metavar="FILE", help="a recording")
+    add("file", type=Path, metavar="FILE", help="a recording; on the page a model's file, too")
+    add("--print", action="store_true", help="print the passes and open no page")
     add("--only", choices=FILTERS, help="only passes that changed something, are slow, or failed")
     add("--step", type=int, metavar="N", help="the text of what pass N changed")
+    page_options(add_to)
 
 
 def record_program(args: argparse.Namespace, connect: object) -> Document:
@@ -62,44 +71,19 @@ def record_program(args: argparse.Namespace, connect: object) -> Document:
 
 
 def open_recording(args: argparse.Namespace, connect: object) -> Document:
-    """The passes of a recording: nested as they ran, with times, and what each changed."""
+    """Open the page on a recording, or print its passes: nested, with times and changes."""
+    if not args.file.is_file():
+        raise EngineError("file", f"There is no file {str(args.file)!r}.", str(args.file))
+    if not (args.json or args.print or args.only or args.step is not None):
+        serve(args, {OPEN: str(args.file.resolve())})
     found = reading.read(args.file)
-    whole = sum(p.seconds or 0.0 for p in found.passes if not p.depth)
-    rows = [_row(p) for p in found.passes if _wanted(p, args.only, whole)]
-    totals: dict[str, list[float]] = {}
-    for one in found.passes:
-        totals.setdefault(one.name, []).append(one.own_seconds or 0.0)
-    by_time = sorted(totals.items(), key=lambda item: -sum(item[1]))
+    rows = pass_rows(found)
     return {
         "file": str(args.file),
         "about": found.about,
         "whole": found.whole,
-        "seconds": whole,
-        "passes": rows,
-        "totals": [{"pass": n, "runs": len(t), "own_seconds": sum(t)} for n, t in by_time],
-        "diff": None if args.step is None else found.diff(args.step),
-    }
-
-
-def _wanted(one: PassRun, only: str | None, whole: float) -> bool:
-    if only == "changed":
-        return bool(one.touched)
-    if only == "slow":
-        return (one.own_seconds or 0.0) > _SLOW * whole
-    return only is None or one.failure is not None or one.seconds is None
-
-
-def _row(one: PassRun) -> Document:
-    touched = one.touched
-    return {
-        "number": one.number,
-        "depth": one.depth,
-        "pass": one.name,
-        "opt_level": one.opt_level,
-        "seconds": one.seconds,
-        "own_seconds": one.own_seconds,
-        "functions": None if one.before is None else len(one.before),
-        "touched": None if touched is None else list(touched),
-        "failure": one.failure,
-        "ended": one.seconds is not None,
+        "seconds": whole_seconds(found),
+        "passes": [r for r in rows if wanted(r, args.only)],
+        "totals": total_rows(rows),
+        "diff": None if args.step is None else step_diff(found, args.step),
     }

@@ -53,6 +53,9 @@ FORMATS = (
     Format("library", "a compiled library", lambda h: h.startswith(b"\x7fELF")),
     Format("params", "parameters of TVM", lambda h: h[:8] == bytes.fromhex("b79c04054f8de5f7")),
     Format("onnx", "an ONNX model", is_onnx),
+    Format(
+        "recording", "a recording of a compile", lambda h: h.startswith(b'{"relascope_recording"')
+    ),
     Format("json", "TVM's JSON", _text(r"\{")),
     Format("relay", "a Relay module's text", _text(r"(#\[version|def @|fn\s*\(|type \w)")),
     Format(
@@ -72,6 +75,12 @@ def format_of(path: Path) -> Format | None:
     """What a file is."""
     with path.open("rb") as file:
         return format_in(file.read(ANY))
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file is a recording of a compile."""
+    found = format_of(path)
+    return found is not None and found.name == "recording"
 
 
 def is_program(path: Path) -> bool:

@@ -101,7 +101,7 @@ def taken_apart(path: Path) -> Pieces:
         EngineError: kind "file"; it holds no program, or more than one, or is too large.
     """
     kind = format_of(path)
-    if kind is None or kind.name in ("library", "params"):
+    if kind is None or kind.name in ("library", "params", "recording"):
         raise _no_program(path.name, kind.name if kind else "")
     if kind.name != "tar":
         return Pieces(kind.name, _decoded(path.name, path.read_bytes()))
@@ -155,6 +155,9 @@ def _no_program(name: str, kind: str) -> EngineError:
         "library": "is a compiled library, which has kernels and no program that could be shown",
         "params": "holds parameters and no program",
     }
+    if kind == "recording":
+        hint = f"Open it with `relascope open {name}`, or choose it on the page."
+        return EngineError("file", f"{name} is a recording of a compile, and no model.", name, hint)
     message = f"{name} {told.get(kind, 'holds no program that is known here')}."
     hint = "Give the module that it was built of: its text, or its JSON from tvm.ir.save_json."
     return EngineError("file", message, name, hint)

@@ -78,12 +78,12 @@ def test_what_was_removed_is_drawn_when_it_is_chosen(monkeypatch):
             pass
 
     cache = RequestCache(Client())
-    assert "t0" in changes.picture(cache, "here", before, matched).by_id
+    assert "t0" in changes.picture(cache.derive, "here", before, matched).by_id
     state["keep_show_removed"] = False
-    assert "t0" not in changes.picture(cache, "here", before, matched).by_id
+    assert "t0" not in changes.picture(cache.derive, "here", before, matched).by_id
     state["change_chosen"] = ("here", "t0")
-    assert "t0" in changes.picture(cache, "here", before, matched).by_id
-    assert "t0" not in changes.picture(cache, "there", before, matched).by_id
+    assert "t0" in changes.picture(cache.derive, "here", before, matched).by_id
+    assert "t0" not in changes.picture(cache.derive, "there", before, matched).by_id
 
 
 def test_nodes_are_coloured_by_their_error_and_the_verdict_stands_below(fold):

@@ -9,9 +9,9 @@ from relascope.viz.compare.changes import (
     figures,
     operator_rows,
     start_of,
-    text_diff,
     with_removed,
 )
+from relascope.viz.compare.text import columns, text_diff
 
 BEFORE, AFTER = forward_graph(), forward_graph(transposed=False)
 
@@ -79,6 +79,30 @@ def test_numbered_constants_are_followed_too():
     lines = changed_lines(text_diff(before, after))
     assert len(lines) == 3
     assert lines[-1] == '+gv = g(x, m["ir.GenericConst"][0])'
+
+
+def test_two_columns_pair_lines_and_mark_words():
+    before = "%0 = a(%x);\n%1 = b(%0);\n%2 = c(%1, axis=1);\nend\n"
+    after = "%0 = a(%x);\n%1 = c(%0, axis=2);\nnew thing\nend\n"
+    same, changed, last = columns(before, after)
+    assert same.same and last.same and not changed.same
+    assert changed.changed == 4
+    gone, turned, came = changed.rows
+    assert gone == ((2, [("%1' = b(%0);", True)]), None)
+    (number, left), (other, right) = turned
+    assert (number, other) == (3, 2)
+    assert "".join(t for t, _ in left) == "%2' = c(%1', axis=1);"
+    assert [t for t, marked in right if marked] == ["1", "0", "2"]
+    assert came == (None, (3, [("new thing", True)]))
+    assert last.rows == [((4, [("end", False)]), (4, [("end", False)]))]
+
+
+def test_columns_of_what_was_made_and_of_huge_lines():
+    (only,) = columns("", "a\nb")
+    assert [row[0] for row in only.rows] == [None, None] and only.changed == 2
+    assert columns("a", "a")[0].same
+    (long,) = columns("", "x" * 10**6)
+    assert len(long.rows[0][1][1][0][0]) == 2_000
 
 
 def test_a_kernel_that_the_compiler_has_counted_has_its_count():

@@ -1,13 +1,11 @@
-"""What one step of a pipeline changed, as rows: nodes with their origins, counts, sizes, text.
+"""What one step of a pipeline changed, as rows: nodes with their origins, counts and sizes.
 
 The page shows them beside the graph after the step, `relascope step --changes --text` prints them.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +16,7 @@ from relascope.passes import cost
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.origins import How, Origin, origins
+from relascope.viz.compare.text import text_diff
 
 Row = dict[str, Any]
 
@@ -150,44 +149,6 @@ def with_removed(before: Graph, matched: Matched) -> Graph:
             place[node.id] = node.id
             nodes.append(replace(node, kind=kind, inputs=inputs, body=None))
     return matched.graph.with_nodes(nodes)
-
-
-# Text.
-
-_NAME = re.compile(r"%\d+(?:\.\d+)?|\b(?:lv|gv)\d*\b|(?<=Const\"\]\[)\d+|(?<=Constant\]\[)\d+")
-"""Names in an IR's text that are only numbers, and so change with what stands before them."""
-
-
-def text_diff(before: str, after: str, names: tuple[str, str] = ("before", "after")) -> str:
-    """What differs between two texts of an IR, as a unified diff; "" where nothing does.
-
-    Both IRs number their values, so one new line would change all that follow. Lines are therefore
-    held against each other without their numbers first; where they agree, the text before gets the
-    numbers of the one after, so that only what is another value shows. A number that has none there
-    is marked by an apostrophe.
-    """
-    was, now = before.splitlines(), after.splitlines()
-    pairs = difflib.SequenceMatcher(
-        None, [_NAME.sub("#", x) for x in was], [_NAME.sub("#", x) for x in now], autojunk=True
-    ).get_matching_blocks()
-    numbers: dict[str, str] = {}
-    for start, other, length in pairs:
-        for offset in range(length):
-            a, b = was[start + offset], now[other + offset]
-            for old, new in zip(_settled(a), _settled(b), strict=True):
-                numbers.setdefault(old, new)
-
-    def renamed(line: str) -> str:
-        return _NAME.sub(lambda m: numbers.get(m[0], f"{m[0]}'"), line)
-
-    lines = difflib.unified_diff([renamed(x) for x in was], now, *names, lineterm="", n=2)
-    return "\n".join(lines)
-
-
-def _settled(line: str) -> Iterator[str]:
-    """The number that a line gives to its value, and those of constants, which no line makes."""
-    start = len(line) - len(line.lstrip())
-    return (m[0] for m in _NAME.finditer(line) if m.start() == start or m[0].isdigit())
 
 
 def step_details(

@@ -24,6 +24,8 @@ from relascope.samples import SAMPLES
 
 VERSION = 1
 TABS = ("Graph", "Passes", "Gradient & cut", "Compile & time", "Side by side", "In your code")
+RECORDED_TABS = ("Passes", "Times", "Numbers")
+"""Tabs of a recording of a compile, which is opened in place of a model."""
 FIRST = "bert_layer"
 """The model that a new page opens with."""
 _LONGEST = 20_000  # characters of a text, and items of a list
@@ -35,7 +37,8 @@ class Model:
     """Which model, with which inputs; as of a `ModelSource`.
 
     Args:
-        name: a sample's, that of a file without its folder, or one such as `hf:bert`.
+        name: a sample's, that of a file without its folder, or one such as `hf:bert`. The file may
+            be a recording of a compile.
         digest: of a file, as `engine.protocol.source.file_digest` has it; "" of a sample.
         inputs: of a file, as typed.
         module, call: of the submodule that is looked at alone.
@@ -108,11 +111,13 @@ class Look:
     """What is on the screen.
 
     Args:
-        step: index of the chosen step, -1 for the imported program; None for the last one.
+        step: index of the chosen step, -1 for the imported program; None for the last one. Of a
+            recording the number of a pass; None for the first to look at.
         selected: the node or module that is selected in the tab's graph; "" where none is.
         fewer_than: constants with fewer elements are written into their readers' labels.
         choices: of switches within tabs, by their names.
         modules: by a graph's name, the modules that were opened (True) and closed in it.
+        function: of a recording, the one that is shown; "" for the first that the pass changed.
     """
 
     tab: str = TABS[0]
@@ -121,6 +126,7 @@ class Look:
     fewer_than: int = 10
     choices: dict[str, bool | str] = field(default_factory=dict)
     modules: dict[str, dict[str, bool]] = field(default_factory=dict)
+    function: str = ""
 
 
 @dataclass(frozen=True)
@@ -368,8 +374,8 @@ _RANGES: dict[str, Callable[[Any], bool]] = {
     "build.threads": _within(0, 256),
     "build.repeats": _within(3, 1000),
     "build.baselines": lambda v: set(v) <= set(BASELINES),
-    "look.tab": TABS.__contains__,
-    "look.step": _within(-1, 10_000, True),
+    "look.tab": (*TABS, *RECORDED_TABS).__contains__,
+    "look.step": _within(-1, 10_000_000, True),
     "look.fewer_than": _within(0, 1000),
 }
 

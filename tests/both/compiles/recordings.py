@@ -15,6 +15,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 from relascope.recorder.reading import read
+from relascope.viz.rows.recording import step_diff
 
 
 def engine():
@@ -59,7 +60,7 @@ def test_passes_are_nested_with_their_times_and_texts(mod, tmp_path):
     assert first.seconds >= second.seconds >= 0.05
     assert 0 <= first.own_seconds < 0.05
     assert first.touched == second.touched == ("other",)
-    assert "@@" in found.diff(0) and "+++ other after" in found.diff(0)
+    assert "@@" in step_diff(found, 0) and "+++ other after" in step_diff(found, 0)
     assert first.after["main"] == first.after["other"] == first.before["main"]
     written = [json.loads(x) for x in path.read_text().splitlines()]
     texts = [x["text"] for x in written if "text" in x]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from relascope.core.errors import EngineError
+from relascope.engine.files.formats import is_recording
 from relascope.engine.jobs.variants import WAYS
 from relascope.engine.protocol.source import ModelSource, by_name
 from relascope.engine.protocol.times import BASELINES
@@ -19,10 +23,12 @@ from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, forced_by_han
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.settings import recall
-from relascope.viz.panels.shell.sidebar import FILE, MODES, NAMED
+from relascope.viz.panels.shell.sidebar import FILE, MODES, NAMED, look_into
 from relascope.viz.sessions import address, store
 from relascope.viz.sessions.state import (
     PIPELINES,
+    RECORDED_TABS,
+    TABS,
     Compile,
     Cut,
     Look,
@@ -50,19 +56,26 @@ _KEYS = {
     "build.target": "keep_target",
     "build.threads": "keep_threads",
     "build.repeats": "keep_repeats",
-    "look.tab": "keep_tab",
+    "look.function": "keep_recorded_function",
     "look.fewer_than": "keep_fewer_than",
 }
+_MAY_BE_EMPTY = ("model.inputs", "model.pins", "model.module", "look.function")
 _VIEWS = {
     "Graph": ("graph_view",),
     "Passes": ("step_view", "error_view"),
     "Gradient & cut": ("joint_view",),
 }
 """The graphs of a tab, of which one is drawn."""
-_VIEW_KEYS = [view for views in _VIEWS.values() for view in views]
+RECORDED_VIEW = "recorded_view"
+"""The graph of a recording's pass."""
+_VIEW_KEYS = [*(view for views in _VIEWS.values() for view in views), RECORDED_VIEW]
+RECORDED_PASS, RECORDED_TAB = "recorded_pass", "keep_recorded_tab"
+OPEN = "RELASCOPE_OPEN"
+"""The variable that names a file which a page opens on."""
 _CHOICES = (
     "keep_hide_idle keep_only_to_chosen keep_layout keep_show_removed keep_cut_view "
-    "keep_change_view keep_step_colours keep_error_dtype keep_both_rows"
+    "keep_change_view keep_step_colours keep_error_dtype keep_both_rows "
+    "keep_recorded_view keep_recorded_types"
 )
 _SWITCHES = _CHOICES.split()
 _WRITTEN = "address_written"
@@ -107,6 +120,9 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
     if not query and ident and base is not None:
         return enter(base)
     if not query and not went:
+        if not ident and (named := os.environ.get(OPEN)):
+            look_into(named)
+            put("keep_model", FILE)
         return wrong
     session, unread = address.said(query or {"ir": [recall("ir") or Session.ir]}, base)
     if query.get("ir", [session.ir])[-1].lower() != session.ir:  # nonsense
@@ -142,7 +158,7 @@ def enter(session: Session) -> list[str]:
     before: Session | None = state.get("session")
     if model.digest and (before is None or before.model.digest != model.digest):
         file = store.model_file(model.digest)
-        state.upload_path = None if file is None else str(file)
+        look_into(None if file is None else str(file))
         if file is None:
             said = f"The model's file (hash {model.digest}) is not on this machine"
             missing = [f"{said}: choose it again."]
@@ -153,7 +169,7 @@ def enter(session: Session) -> list[str]:
         state.history = {(t.request, n): t for n, t in enumerate(session.timings)}
     for path, key in _KEYS.items():
         value = get(session, path)
-        if value in (None, "") and path not in ("model.inputs", "model.pins", "model.module"):
+        if value in (None, "") and path not in _MAY_BE_EMPTY:
             state.pop(key, None)
         else:
             put(key, value)
@@ -172,10 +188,14 @@ def enter(session: Session) -> list[str]:
     key = pipeline_key(session.ir, model.training, model.gradient if model.training else "tvm")
     state.update(session.pipelines)
     state[key] = session.pipeline or None
+    recorded, tab = _is_recorded(session), session.look.tab
+    put("keep_tab", tab if tab in TABS and not recorded else TABS[0])
+    put(RECORDED_TAB, tab if tab in RECORDED_TABS else RECORDED_TABS[0])
+    step = RECORDED_PASS if recorded else step_key(model)
     if session.look.step is None:
-        state.pop(step_key(model), None)
+        state.pop(step, None)
     else:
-        state[step_key(model)] = session.look.step
+        state[step] = session.look.step
     forced = dict.fromkeys(session.cut.save, SAVE) | dict.fromkeys(session.cut.recompute, RECOMPUTE)
     state.forced_anew = forced
     state.keep_rivals = [b for b in session.build.baselines if b in BASELINES]
@@ -183,7 +203,7 @@ def enter(session: Session) -> list[str]:
     for name in _SWITCHES:
         if name in session.look.choices:
             state[name] = session.look.choices[name]
-    for view in _VIEWS.get(session.look.tab, ()):
+    for view in (RECORDED_VIEW,) if recorded else _VIEWS.get(tab, ()):
         select(view, session.look.selected)
     for view, groups in session.look.modules.items():
         if view in _VIEW_KEYS:
@@ -266,14 +286,41 @@ def current(screen: Screen) -> Session:
 
 def keep(screen: Screen) -> None:
     """After everything is drawn: keep the session, and have the address say what it is."""
-    state, before = st.session_state, st.session_state.get("session")
-    session = current(screen)
+    state = st.session_state
+    session = replace(current(screen), timings=tuple(state.get("history", {}).values()))
+    source = screen.source
+    files = [(source.model, source.digest)] if source.digest else []
+    _keep(noting.noted(screen, session, state.get("session")), [*files, *source.tensors])
+
+
+def keep_recorded(path: str, digest: str) -> None:
+    """The same, of a recording."""
+    state = st.session_state
+    look = Look(
+        state.get(RECORDED_TAB) or RECORDED_TABS[0],
+        state.get(RECORDED_PASS),
+        selected_of(RECORDED_VIEW),
+        choices={n: state[n] for n in _SWITCHES if state.get(n) is not None},
+        modules={v: groups for v in (RECORDED_VIEW,) if (groups := toggled(v))},
+        function=state.get("keep_recorded_function") or "",
+    )
     timings = tuple(state.get("history", {}).values())
-    session = replace(session, timings=timings)
-    state.session = session = noting.noted(screen, session, before)
+    ir = state.get("ir") or recall("ir") or Session.ir
+    model = Model(Path(path).name, digest)
+    _keep(Session(ir=ir, model=model, look=look, timings=timings), [(path, digest)])
+
+
+def _keep(session: Session, files: Iterable[tuple[str, str]]) -> None:
+    """Keep what is on the screen.
+
+    Args:
+        files: (path, digest) of those that it needs.
+    """
+    state = st.session_state
+    state.session = session
     query = address.written(session)
-    if set(query) - {"ir"} or timings or _KEPT in state:
-        query |= _store(screen, session)
+    if set(query) - {"ir"} or session.timings or _KEPT in state:
+        query |= _store(session, files)
     said = {name: [value] if isinstance(value, str) else value for name, value in query.items()}
     if said != state.get(_WRITTEN):
         others = {n: st.query_params.get_all(n) for n in st.query_params if not address.knows(n)}
@@ -282,7 +329,7 @@ def keep(screen: Screen) -> None:
         state[_WRITTEN] = said
 
 
-def _store(screen: Screen, session: Session) -> dict[str, str]:
+def _store(session: Session, files: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Keep the session where it changed; what the address says of that."""
     state = st.session_state
     ident = state.setdefault(_ID, store.new_id())
@@ -293,10 +340,8 @@ def _store(screen: Screen, session: Session) -> dict[str, str]:
             del _OPEN_IN[next(iter(_OPEN_IN))]
     if state.get(_KEPT) != (ident, session):
         try:
-            if session.model.digest:
-                store.keep_model(screen.source.model, session.model.digest)
-            for tensors in screen.source.tensors:
-                store.keep_model(*tensors)
+            for file in files:
+                store.keep_model(*file)
             store.put(ident, session, about(session))
         except EngineError as error:
             state.keep_failed = error
@@ -308,12 +353,20 @@ def _store(screen: Screen, session: Session) -> dict[str, str]:
 def about(session: Session) -> str:
     """A session in a few words: the model, a batch that is not its usual, the mode and the IR."""
     model, sample = session.model, SAMPLES.get(session.model.name)
+    if _is_recorded(session):
+        return f"{model.name}, recording of a compile"
     words = [sample.title if sample else model.name]
     if sample and model.batch not in (None, sample.default_batch):
         words.append(f"batch {model.batch}")
     if model.module:
         words.append(model.module)
     return ", ".join([*words, MODES[model.training].lower(), session.ir.capitalize()])
+
+
+def _is_recorded(session: Session) -> bool:
+    """Whether its file is a recording, where it is kept."""
+    file = store.model_file(session.model.digest)
+    return file is not None and is_recording(file)
 
 
 def forget(ident: str) -> None:

@@ -14,7 +14,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch
-from relascope.engine.files.formats import format_of, is_program
+from relascope.engine.files.formats import format_of, is_program, is_recording
 from relascope.engine.protocol.results import ModelInfo, ModelInputs, NamedModel
 from relascope.engine.protocol.source import (
     ModelSource,
@@ -29,7 +29,7 @@ from relascope.passes.catalogue import GRADIENTS, default_pipeline, gradients, r
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.panels.shell.frame import boundary, one_of, plain_text, show_error
-from relascope.viz.panels.shell.holding import put
+from relascope.viz.panels.shell.holding import put, rerun
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen, look_at
 from relascope.viz.panels.shell.settings import recall, remember
@@ -49,19 +49,40 @@ def first_source() -> ModelSource:
     return ModelSource(FIRST, batch=sample.default_batch, tokens=sample.default_tokens)
 
 
+def head() -> None:
+    """The name, and what this is."""
+    st.html(
+        "<div class='rs-name'>relascope</div>"
+        "<div class='rs-purpose'>TVM graphs of PyTorch models: see them, step the passes, "
+        "cut forward from backward, compile and time.</div>"
+    )
+
+
+def recording() -> str | None:
+    """The path of the recording of a compile that is looked at; None where it is a model."""
+    state = st.session_state
+    path = state.get("upload_path")
+    if not path or state.get("keep_model") != FILE or not Path(path).is_file():
+        return None
+    return str(path) if is_recording(Path(path)) else None
+
+
+def of_recording() -> None:
+    """Draw what the sidebar has beside a recording: which model instead, or which other file."""
+    if "ir" in st.session_state:  # of the models, while its control is not drawn
+        st.session_state.ir = st.session_state.ir
+    _model()
+    _upload()
+
+
 def choose_ir(problem: EngineError | None) -> str:
-    """Draw the name and the choice of IR; "relay" or "relax".
+    """Draw the choice of IR; "relay" or "relax".
 
     Args:
         problem: why Relay cannot be loaded; None where it can. The page then opens in what was
             chosen last, in Relay the first time; where Relay cannot be loaded, in Relax. A reload
             of the page and a link keep the choice by the address's `ir`.
     """
-    st.html(
-        "<div class='rs-name'>relascope</div>"
-        "<div class='rs-purpose'>TVM graphs of PyTorch models: see them, step the passes, "
-        "cut forward from backward, compile and time.</div>"
-    )
     if problem is not None:
         show_error(problem)
         st.caption("The page goes on with Relax alone.")
@@ -88,16 +109,10 @@ def choose_ir(problem: EngineError | None) -> str:
 def show(cache: RequestCache, ir: str) -> Screen | None:
     """Draw the model's settings; what was chosen, or None while there is no model to look at."""
     state = st.session_state
-    state.setdefault("keep_model", FIRST)
     state.setdefault("keep_fewer_than", 10)
-    choice = st.selectbox(
-        "Model",
-        [*SAMPLES, NAMED, FILE],
-        key="keep_model",
-        format_func=lambda name: SAMPLES[name].title if name in SAMPLES else name,
-    )
+    choice = _model()
     below = None
-    if choice is None or choice == FILE:
+    if choice == FILE:
         source, label = _file()
         below = st.container()
     elif choice == NAMED:
@@ -159,6 +174,18 @@ def told(screen: Screen) -> str:
     """What is looked at in a few words, where the sidebar is folded."""
     name = SAMPLES[screen.label].title if screen.label in SAMPLES else screen.label
     return f"{name} · {screen.ir.capitalize()} · {MODES[screen.training].lower()}"
+
+
+def _model() -> str:
+    """Which model, or that it is a file."""
+    st.session_state.setdefault("keep_model", FIRST)
+    choice = st.selectbox(
+        "Model",
+        [*SAMPLES, NAMED, FILE],
+        key="keep_model",
+        format_func=lambda name: SAMPLES[name].title if name in SAMPLES else name,
+    )
+    return choice or FILE
 
 
 def piece(screen: Screen) -> None:
@@ -279,17 +306,21 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
     return ModelSource(full, batch=batch, tokens=tokens, weights=weights), full
 
 
-def _file() -> tuple[ModelSource | None, str]:
-    """An uploaded trace, kept in a folder of this session. It is not unpickled in this process."""
+def _upload() -> None:
+    """A file of one's own, kept in a folder of this session. It is not unpickled in this process.
+
+    With a recording of a compile the page begins anew.
+    """
     uploads = st.file_uploader(
-        "TorchScript trace (.pt), exported program (.pt2), ONNX model (.onnx), module of TVM's",
+        "TorchScript trace (.pt), exported program (.pt2), ONNX model (.onnx), module of TVM's, "
+        "recording of a compile (.rsc)",
         key="upload",
         accept_multiple_files=True,
         max_upload_size=_UPLOAD_LIMIT_MB,
         help="Saved with torch.jit.save or torch.export.save; or a Relay or Relax module as text "
         "or TVM's JSON, with the file of its parameters beside it; an ONNX model with the files of "
-        "its data. Opening a file runs code of "
-        "torch or TVM: open only files that you trust.",
+        "its data. Opening a model's file runs code of "
+        "torch or TVM: open only files that you trust. `relascope record` writes recordings.",
     )
     state = st.session_state
     ident = " ".join(upload.file_id for upload in uploads)
@@ -301,8 +332,25 @@ def _file() -> tuple[ModelSource | None, str]:
         beside = [path for path in paths if path not in models] if models else []
         if beside and is_program(model):
             model = bundled((model, *beside), model.parent)
-        state.upload_id, state.upload_path = ident, str(model)
-        state.keep_pins, state.tensor_paths = "", ()
+        state.upload_id, before = ident, recording()
+        look_into(str(model))
+        if before or recording():
+            rerun()
+
+
+def look_into(path: str | None) -> None:
+    """Look at a file from now on: a model's, or a recording; None where there is none."""
+    state = st.session_state
+    state.upload_path = path
+    state.keep_pins, state.tensor_paths = "", ()
+    for name in ("recorded_pass", "keep_recorded_function"):
+        state.pop(name, None)
+
+
+def _file() -> tuple[ModelSource | None, str]:
+    """The file of a model."""
+    _upload()
+    state = st.session_state
     path = state.get("upload_path")
     state.setdefault("keep_inputs", "")
     inputs = st.text_area(

@@ -170,12 +170,12 @@ def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo, head: DeltaG
         st.code(record.printed, language=None)
     if record is not None and record.error is not None:
         show_error(record.error)
-    places = changes.successors(screen.cache, place, before, matched) if keep else None
+    places = changes.successors(screen.cache.derive, place, before, matched) if keep else None
     if errors.wanted():
         errors.show(alive, index, key="error_view", keep_places=places)
         return
     graph_view(
-        changes.picture(screen.cache, place, before, matched),
+        changes.picture(screen.cache.derive, place, before, matched),
         screen.view(
             highlight={
                 **dict.fromkeys(matched.changed, "changed"),
@@ -207,7 +207,13 @@ def _changes(screen: Screen, model: ModelInfo) -> None:
         errors.nodes(screen, index)
     elif index >= 0:
         place = f"{screen.source} {screen.pipeline.upto(index)}"
-        changes.show(screen, index, place, *_difference(screen, model, index))
+        changes.show(
+            screen.cache.derive,
+            place,
+            *_difference(screen, model, index),
+            "What this step changed",
+            partial(changes.show_text, screen, index),
+        )
 
 
 def _walk(screen: Screen, index: int, marked: Sequence[str], place: str) -> str | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
 
 from relascope.core.graph import Graph
 from relascope.core.identity import Matched
-from relascope.viz.compare import changes
+from relascope.viz.compare import changes, text
 from relascope.viz.panels.shell.frame import heading, one_of, strip
-from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row, formats
 
+Derive = Callable[..., Any]
+"""What `RequestCache.derive` is."""
 VIEWS = ("Nodes", "Operators", "Text")
 _WHAT = ("added", "removed", "changed")
 _GHOSTS = "keep_show_removed"
@@ -32,48 +34,58 @@ def forget() -> None:
     st.session_state.pop(_CHOSEN, None)
 
 
-def picture(cache: RequestCache, place: str, before: Graph, matched: Matched) -> Graph:
+def picture(derive: Derive, place: str, before: Graph, matched: Matched) -> Graph:
     """The graph to draw: with what was removed, if that is wished or one such node is chosen."""
     if not matched.removed:
         return matched.graph
     if st.session_state.get(_GHOSTS, True) or chosen(place) in matched.removed:
-        return cache.derive(lambda: changes.with_removed(before, matched), "with removed", place)
+        return derive(lambda: changes.with_removed(before, matched), "with removed", place)
     return matched.graph
 
 
-def successors(cache: RequestCache, place: str, before: Graph, matched: Matched) -> dict[str, str]:
+def successors(derive: Derive, place: str, before: Graph, matched: Matched) -> dict[str, str]:
     """For nodes that the step added, one each that it came from: they stand by that one."""
     return {
         r["id"]: r["from"][-1]
-        for r in _rows(cache, place, before, matched)
+        for r in _rows(derive, place, before, matched)
         if r["what"] == "added" and r["from"]
     }
 
 
-def _rows(cache: RequestCache, place: str, before: Graph, matched: Matched) -> list[Row]:
-    rows: list[Row] = cache.derive(lambda: changes.change_rows(before, matched), "origins", place)
+def _rows(derive: Derive, place: str, before: Graph, matched: Matched) -> list[Row]:
+    rows: list[Row] = derive(lambda: changes.change_rows(before, matched), "origins", place)
     return rows
 
 
-def show(screen: Screen, index: int, place: str, before: Graph, matched: Matched) -> None:
+def show(
+    derive: Derive,
+    place: str,
+    before: Graph,
+    matched: Matched,
+    title: str,
+    draw_text: Callable[[], None] | None,
+) -> None:
     """Draw the section for a step.
 
     Args:
+        derive: as of a request cache.
         place: names the step and all that it depends on.
         before: the graph that it started from.
+        title: of the section.
+        draw_text: draws what differs in the text; None where that stands elsewhere.
     """
-    heading("What this step changed")
-    view = one_of("Show", VIEWS, "keep_change_view", hidden=True)
-    if view == "Text":
-        _text(screen, index)
+    heading(title)
+    view = one_of("Show", VIEWS if draw_text else VIEWS[:2], "keep_change_view", hidden=True)
+    if view == VIEWS[2] and draw_text is not None:
+        draw_text()
     elif view == "Operators":
-        _operators(screen.cache, place, before, matched.graph)
+        _operators(derive, place, before, matched.graph)
     else:
-        _nodes(screen.cache, place, before, matched)
+        _nodes(derive, place, before, matched)
 
 
-def _nodes(cache: RequestCache, place: str, before: Graph, matched: Matched) -> None:
-    rows = _rows(cache, place, before, matched)
+def _nodes(derive: Derive, place: str, before: Graph, matched: Matched) -> None:
+    rows = _rows(derive, place, before, matched)
     if not rows:
         st.caption("It changed no node.")
         return
@@ -129,12 +141,10 @@ def _words(row: Row) -> str:
     return " ".join(str(row[k]) for k in ("op", "scope", "text", "id")).lower()
 
 
-def _operators(cache: RequestCache, place: str, before: Graph, after: Graph) -> None:
+def _operators(derive: Derive, place: str, before: Graph, after: Graph) -> None:
     was: Row
     now: Row
-    was, now = cache.derive(
-        lambda: (changes.figures(before), changes.figures(after)), "figures", place
-    )
+    was, now = derive(lambda: (changes.figures(before), changes.figures(after)), "figures", place)
 
     def both(key: str, show: Any) -> str:
         a, b = show(was[key]), show(now[key])
@@ -150,13 +160,13 @@ def _operators(cache: RequestCache, place: str, before: Graph, after: Graph) -> 
     table([{**r, "difference": r["after"] - r["before"]} for r in operators], width="content")
 
 
-def _text(screen: Screen, index: int) -> None:
+def show_text(screen: Screen, index: int) -> None:
     """The difference of the IR's text, or the whole of it."""
     start = changes.start_of(screen.ir, screen.pipeline, index)
     before: str = screen.cache.ask("text", screen.source, screen.pipeline.upto(start), start)
     after: str = screen.cache.ask("text", screen.source, screen.pipeline.upto(index), index)
     diff: str = screen.cache.derive(
-        lambda: changes.text_diff(before, after), "text", *screen.upto(index).place
+        lambda: text.text_diff(before, after), "text", *screen.upto(index).place
     )
     whole = st.toggle("The whole text after the step", key="keep_whole_text")
     if whole:

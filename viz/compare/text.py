@@ -1,0 +1,177 @@
+"""What differs between two texts of an IR: as a unified diff, and in two columns.
+
+Both IRs number their values, so one new line would change all that follow. Lines are therefore held
+against each other without their numbers first; where they agree, the text before gets the numbers
+of the one after, so that only what is another value shows. A number that has none there is marked
+by an apostrophe.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_NAME = re.compile(r"%\d+(?:\.\d+)?|\b(?:lv|gv)\d*\b|(?<=Const\"\]\[)\d+|(?<=Constant\]\[)\d+")
+"""Names in an IR's text that are only numbers, and so change with what stands before them."""
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+_ASIDE = re.compile(
+    r" ?/\*.{0,10000}?\*/| \{virtual_device=VirtualDevice\([^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}"
+)
+"""What Relay's text says beside the program: types, places in the source, devices."""
+MOST_LINES = 20_000
+"""So many lines of each text are held against each other."""
+_WIDEST = 2_000  # characters of a line that are shown
+_MOST_PAIRS = 4_000  # pairs of lines that are weighed to find which became which
+_MOST_MARKED = 2_000  # changed lines in which words are marked
+_ALIKE = 0.4  # share of two lines' words that both have, from which one became the other
+
+
+def text_diff(before: str, after: str, names: tuple[str, str] = ("before", "after")) -> str:
+    """What differs between two texts of an IR, as a unified diff; "" where nothing does."""
+    was, now = _same_numbers(before.splitlines(), after.splitlines())
+    return "\n".join(difflib.unified_diff(was, now, *names, lineterm="", n=2))
+
+
+def brief(text: str) -> str:
+    """A text of Relay's without what it says beside the program: types, places, devices."""
+    return _ASIDE.sub("", text)
+
+
+Part = tuple[str, bool]
+"""A part of a line, and whether it is marked as changed."""
+Line = tuple[int, list[Part]]
+"""A line's number, from 1, and its parts."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Lines that are the same on both sides, or lines that are not.
+
+    Args:
+        same: whether they are the same; then `rows` have both sides equal but for their numbers.
+        rows: what stands beside one another; None where one side has nothing.
+    """
+
+    same: bool
+    rows: list[tuple[Line | None, Line | None]]
+
+    @property
+    def changed(self) -> int:
+        """How many lines differ."""
+        return 0 if self.same else sum(side is not None for row in self.rows for side in row)
+
+
+def columns(before: str, after: str) -> list[Stretch]:
+    """Two texts side by side; of each at most `MOST_LINES` lines."""
+    was, now = (
+        [line[:_WIDEST] for line in text.splitlines()[:MOST_LINES]] for text in (before, after)
+    )
+    was, now = _same_numbers(was, now)
+    found: list[Stretch] = []
+    marked = 0
+    for kind, i, i_end, j, j_end in _opcodes(was, now):
+        if kind == "equal":
+            pairs = zip(range(i, i_end), range(j, j_end), strict=True)
+            same = [((a + 1, [(was[a], False)]), (b + 1, [(now[b], False)])) for a, b in pairs]
+            found.append(Stretch(True, list(same)))
+            continue
+        rows: list[tuple[Line | None, Line | None]] = []
+        for left, right in _paired(was[i:i_end], now[j:j_end]):
+            one = None if left is None else was[i + left]
+            other = None if right is None else now[j + right]
+            if one is not None and other is not None and marked < _MOST_MARKED:
+                parts = _words(one, other)
+                marked += 1
+            else:
+                parts = [(one or "", True)], [(other or "", True)]
+            rows.append(
+                (
+                    None if left is None else (i + left + 1, parts[0]),
+                    None if right is None else (j + right + 1, parts[1]),
+                )
+            )
+        found.append(Stretch(False, rows))
+    return found
+
+
+def _same_numbers(was: list[str], now: list[str]) -> tuple[list[str], list[str]]:
+    """The lines before with the numbers that their values have after."""
+    old, new = ([_NAME.sub("#", line) for line in lines] for lines in (was, now))
+    numbers: dict[str, str] = {}
+    for kind, i, i_end, j, _ in _opcodes(old, new):
+        for offset in range(i_end - i if kind == "equal" else 0):
+            settled = _settled(was[i + offset]), _settled(now[j + offset])
+            for one, other in zip(*settled, strict=True):
+                numbers.setdefault(one, other)
+    renamed = [_NAME.sub(lambda m: numbers.get(m[0], f"{m[0]}'"), line) for line in was]
+    return renamed, now
+
+
+def _settled(line: str) -> Iterator[str]:
+    """The number that a line gives to its value, and those of constants, which no line makes."""
+    start = len(line) - len(line.lstrip())
+    return (m[0] for m in _NAME.finditer(line) if m.start() == start or m[0].isdigit())
+
+
+def _opcodes(was: Sequence[str], now: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    """As `difflib.SequenceMatcher.get_opcodes`, what is the same at both ends aside."""
+    short = min(len(was), len(now))
+    head = next((k for k in range(short) if was[k] != now[k]), short)
+    rest = short - head
+    tail = next((k for k in range(rest) if was[-1 - k] != now[-1 - k]), rest)
+    inner = difflib.SequenceMatcher(
+        None, was[head : len(was) - tail], now[head : len(now) - tail], autojunk=True
+    ).get_opcodes()
+    found = [("equal", 0, head, 0, head)] if head else []
+    found += [(kind, i + head, e + head, j + head, f + head) for kind, i, e, j, f in inner]
+    if tail:
+        found.append(("equal", len(was) - tail, len(was), len(now) - tail, len(now)))
+    return found
+
+
+def _paired(was: Sequence[str], now: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
+    """Which changed lines stand beside one another: in order, as alike as can be."""
+    if not was or not now or len(was) * len(now) > _MOST_PAIRS:
+        for k in range(max(len(was), len(now))):
+            yield (k if k < len(was) else None), (k if k < len(now) else None)
+        return
+    words = [[set(_WORD.findall(line)) for line in lines] for lines in (was, now)]
+    like = [[_likeness(a, b) for b in words[1]] for a in words[0]]
+    # The best sum of likenesses over the rest of both, from the end.
+    best = [[0.0] * (len(now) + 1) for _ in range(len(was) + 1)]
+    for i in reversed(range(len(was))):
+        for j in reversed(range(len(now))):
+            pair = like[i][j] + best[i + 1][j + 1] if like[i][j] >= _ALIKE else 0.0
+            best[i][j] = max(pair, best[i + 1][j], best[i][j + 1])
+    i = j = 0
+    while i < len(was) or j < len(now):
+        both = i < len(was) and j < len(now)
+        if both and like[i][j] >= _ALIKE and best[i][j] == like[i][j] + best[i + 1][j + 1]:
+            yield i, j
+            i, j = i + 1, j + 1
+        elif i < len(was) and (j == len(now) or best[i][j] == best[i + 1][j]):
+            yield i, None
+            i += 1
+        else:
+            yield None, j
+            j += 1
+
+
+def _likeness(one: set[str], other: set[str]) -> float:
+    return 2 * len(one & other) / (len(one) + len(other) or 1)
+
+
+def _words(one: str, other: str) -> tuple[list[Part], list[Part]]:
+    """The parts of two lines, what differs marked; all, where little is the same."""
+    was, now = _WORD.findall(one), _WORD.findall(other)
+    matcher = difflib.SequenceMatcher(None, was, now, autojunk=False)
+    left: list[Part] = []
+    right: list[Part] = []
+    for kind, i, i_end, j, j_end in matcher.get_opcodes():
+        if i < i_end:
+            left.append(("".join(was[i:i_end]), kind != "equal"))
+        if j < j_end:
+            right.append(("".join(now[j:j_end]), kind != "equal"))
+    return left, right

@@ -1,0 +1,225 @@
+"""Tab "Passes" of a recording: its passes on the left, what the chosen one did on the right."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.viz.component import View, graph_view
+from relascope.viz.panels.shell import keeping
+from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, side_by_side
+from relascope.viz.panels.steps import changes
+from relascope.viz.panels.steps.recorded.opened import Opened
+from relascope.viz.panels.steps.recorded.run_list import run_list
+from relascope.viz.panels.steps.recorded.text_diff import text_diff
+from relascope.viz.rows import Row, formats
+
+HEIGHT = 570
+_MOST_NODES = 20_000  # more are not drawn: the layout would take minutes
+_FUNCTION = "keep_recorded_function"
+_VIEW, _VIEWS = "keep_recorded_view", ("Graph", "Text")
+_KEEP = "keep_layout"
+_WHOLE = "keep_recorded_types"
+
+
+def show(opened: Opened) -> None:
+    """Draw the tab."""
+    if opened.rows:
+        _board(opened)
+
+
+@st.fragment
+def _board(opened: Opened) -> None:
+    """The tab without the page around it, which a click on a pass leaves as it is."""
+    number = chosen(opened)
+    row = opened.rows[number]
+    left, right = side_by_side("recorded", [0.38, 0.62])
+    below = st.container()
+    # What a click waits for is sent first.
+    with right:
+        try:
+            _after(opened, row, below)
+        except EngineError as error:
+            show_error(error)
+    with left:
+        run_list(opened.packed, len(opened.rows), number, key="run_list", on_select=choose)
+    keeping.keep_recorded(opened.path, opened.digest)
+
+
+def chosen(opened: Opened) -> int:
+    """The number of the chosen pass."""
+    number = st.session_state.get(keeping.RECORDED_PASS)
+    if number is None:
+        return opened.first()
+    return max(0, min(int(number), len(opened.rows) - 1))
+
+
+def choose(number: int) -> None:
+    """Look at a pass from the next run of the page on."""
+    st.session_state[keeping.RECORDED_PASS] = number
+
+
+def _after(opened: Opened, row: Row, below: DeltaGenerator) -> None:
+    run = opened.recording.passes[row["number"]]
+    _walk(opened, row)
+    if run.failure is not None:
+        _failure(run.failure)
+    elif run.seconds is None:
+        st.warning("The recording ends while this pass runs: the compile was ended in it.")
+    before, after = run.before, run.after
+    if before is None:
+        st.caption(
+            "At this level the recording has names and times alone. Record with "
+            "`--level text` or more to see what the pass did."
+        )
+        return
+    known = before if after is None else after
+    names = list(dict.fromkeys((*(row["touched"] or ()), *before, *known)))
+    if not names:
+        st.caption("The module has no function here.")
+        return
+    controls = st.container(horizontal=True, vertical_alignment="center")
+    function = _function(names, row["touched"] or (), controls)
+    old, new = before.get(function), known.get(function)
+    if old is None and new is None:
+        st.caption(plain_text(f"There is no function {function} in the module here."))
+        return
+    graph = opened.graph(new or old)
+    if graph is not None:
+        view = one_of("Show", _VIEWS, _VIEW, controls, hidden=True)
+    if old is None or new is None:
+        st.caption(f"The pass {'made' if old is None else 'removed'} this function.")
+    elif old == new and row["touched"] is not None:
+        st.caption("The pass left this function as it is.")
+    if graph is None or view == "Text":
+        relay = opened.recording.text(new or old or "").startswith("#[version")
+        whole = relay and controls.toggle("Types and places", key=_WHOLE, help=_WHOLE_HELP)
+        sides = (None, old) if after is None else (old, new)
+        text_diff(opened.sides(*sides, bool(whole)), key="recorded_text")
+    elif len(graph) > _MOST_NODES:
+        st.caption(
+            f"{formats.number(len(graph))} nodes are too many to be drawn. The text shows them."
+        )
+    else:
+        keep = controls.toggle("Keep the layout", True, key=_KEEP, help=_KEEP_HELP)
+        _graph(opened, graph, function, old, new, keep, below)
+
+
+_WHOLE_HELP = (
+    "What Relay's text says beside the program: each value's type, where it came from, its device."
+)
+_KEEP_HELP = (
+    "What is there before and after a pass stays where it stands. Without it each graph is laid "
+    "out by itself: tidier, but it jumps."
+)
+
+
+def _graph(
+    opened: Opened,
+    graph: Graph,
+    function: str,
+    old: str | None,
+    new: str | None,
+    keep: bool,
+    below: DeltaGenerator,
+) -> None:
+    family = f"{opened.digest}:{function}"
+    found = opened.difference(old, new) if old and new and old != new else None
+    if found is None:
+        graph_view(
+            graph,
+            View(HEIGHT, family=family, keep_places={} if keep else None),
+            key=keeping.RECORDED_VIEW,
+        )
+        return
+    before, matched = found
+    place = f"{opened.digest}:{old}:{new}"
+    graph_view(
+        changes.picture(opened.derive, place, before, matched),
+        View(
+            HEIGHT,
+            highlight={
+                **dict.fromkeys(matched.changed, "changed"),
+                **dict.fromkeys(matched.added, "added"),
+                **dict.fromkeys(matched.removed, "removed"),
+            },
+            shines_through=("changed", "removed", "added"),
+            focus=changes.chosen(place),
+            family=family,
+            keep_places=changes.successors(opened.derive, place, before, matched) if keep else None,
+        ),
+        key=keeping.RECORDED_VIEW,
+    )
+    with below:
+        changes.show(opened.derive, place, before, matched, "What this pass changed", None)
+
+
+def _walk(opened: Opened, row: Row) -> None:
+    """Which pass this is, and the way to those that changed something before and after it."""
+    number = row["number"]
+    at = bisect_left(opened.changes, number)
+    back = opened.changes[at - 1] if at else None
+    on = next((n for n in opened.changes[at : at + 2] if n > number), None)
+    head = st.container(horizontal=True, vertical_alignment="center")
+    words = head.container(width="stretch")
+    ways = (("Previous change", "recorded_back", back), ("Next change", "recorded_on", on))
+    for label, key, to in ways:
+        head.button(
+            label,
+            key=key,
+            disabled=to is None,
+            on_click=choose,
+            args=(to,),
+            help="The nearest pass that changed something by itself.",
+        )
+    times = [
+        f"{formats.milliseconds(row[name])} {said}"
+        for name, said in (("seconds", "in all"), ("own_seconds", "of its own"))
+        if row[name] is not None
+    ]
+    inside = opened.around(number)
+    facts = [
+        f"pass {formats.number(number)} of {formats.number(len(opened.rows))}",
+        f"level {row['opt_level']}",
+        *times,
+        *([f"in {' › '.join(inside)}"] if inside else []),
+    ]
+    words.markdown(f"**{plain_text(row['pass'])}**  \n{plain_text(', '.join(facts))}")
+
+
+def _failure(message: str) -> None:
+    lines = [line for line in message.splitlines() if line.strip()]
+    st.error(f"**The pass failed.** {plain_text(lines[-1][:1000]) if lines else ''}")
+    if len(lines) > 1:
+        with st.expander("The whole message"):
+            st.code(message, language=None)
+
+
+def _function(names: Sequence[str], touched: Sequence[str], place: DeltaGenerator) -> str:
+    """Which function is looked at: one by name, or the first that the pass changed."""
+    changed = set(touched)
+    pinned = st.session_state.get(_FUNCTION) or ""
+    options = ["", *names] if pinned in ("", *names) else ["", pinned, *names]
+
+    def said(name: str) -> str:
+        if not name:
+            return f"{names[0][:80]} (the first that changed)" if touched else names[0][:80]
+        mark = " (changed)" if name in changed else "" if name in names else " (not here)"
+        return f"{name[:80]}{mark}"
+
+    st.session_state[_FUNCTION] = pinned
+    found = place.selectbox(
+        "Function",
+        options,
+        key=_FUNCTION,
+        format_func=said,
+        label_visibility="collapsed",
+        width=320,
+        help="What the pass changed stands first, and the first choice follows it.",
+    )
+    return found or names[0]

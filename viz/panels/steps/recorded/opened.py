@@ -1,0 +1,150 @@
+"""A recording that is looked at, with what was read and computed of it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.graph import Graph
+from relascope.core.identity import Matched, carry_identity
+from relascope.core.memo import Memo
+from relascope.engine.protocol.source import file_digest
+from relascope.recorder.reading import Recording, read
+from relascope.viz.compare.text import brief, columns
+from relascope.viz.panels.steps.recorded import run_list, text_diff
+from relascope.viz.rows import Row
+from relascope.viz.rows.recording import pass_rows, total_rows, whole_seconds
+
+_ASIDE = "It changed types and places alone."
+_KEPT = 96  # of what is derived: graphs, differences, texts side by side
+
+
+@dataclass
+class Opened:
+    """A recording, read.
+
+    Args:
+        path: of its file; digest: of that file, as `engine.protocol.source.file_digest` has it.
+        rows: one a run of a pass, as `viz.rows.recording.pass_rows` has them.
+        seconds: in passes.
+    """
+
+    path: str
+    digest: str
+    recording: Recording
+    rows: list[Row]
+    seconds: float
+    packed: bytes
+    totals: list[Row]
+    _memo: Memo[Any] = field(default_factory=lambda: Memo(_KEPT))
+
+    def derive(self, make: Callable[[], Any], *key: Hashable) -> Any:
+        """What `make` returns, kept by `key`, as `RequestCache.derive` keeps it."""
+        return self._memo.get(key, make)
+
+    def first(self) -> int:
+        """The pass to look at first: the innermost that failed, else one that changed something."""
+        failed = [r for r in self.rows if r["failure"] is not None]
+        if failed:
+            return int(max(failed, key=lambda r: r["depth"])["number"])
+        return self.changes[0] if self.changes else 0
+
+    @cached_property
+    def changes(self) -> list[int]:
+        """Numbers of the passes that changed something by themselves, and not by one inside."""
+        found: list[int] = []
+        inside: list[bool] = [False]  # by depth: whether one there or deeper did
+        for row in reversed(self.rows):
+            depth = row["depth"]
+            deeper = any(inside[depth + 1 :])
+            del inside[depth + 1 :]
+            inside += [False] * (depth + 1 - len(inside))
+            if row["touched"]:
+                inside[depth] = True
+                if not deeper:
+                    found.append(row["number"])
+            inside[depth] |= deeper
+        return found[::-1]
+
+    def around(self, number: int) -> list[str]:
+        """Names of the passes that a pass ran inside of, the outermost first."""
+        names: list[str] = []
+        depth = self.rows[number]["depth"]
+        for row in reversed(self.rows[:number]):
+            if row["depth"] < depth:
+                names.append(row["pass"])
+                depth = row["depth"]
+            if not depth:
+                break
+        return names[::-1]
+
+    def graph(self, name: str | None) -> Graph | None:
+        """The graph of a function's content; None where it has none.
+
+        Its nodes have the ids that they had in the graph that it was last held against.
+        """
+        if name is None:
+            return None
+        made: Graph | None = self.derive(lambda: self.recording.graph(name), "graph", name)
+        return made
+
+    def difference(self, old: str, new: str) -> tuple[Graph, Matched] | None:
+        """How a function's graph differs from the one before; None where either has none."""
+
+        def make() -> tuple[Graph, Matched] | None:
+            before, after = self.graph(old), self.graph(new)
+            if before is None or after is None:
+                return None
+            matched = carry_identity(before, after)
+            # The next step is held against this one: nodes keep their ids, and so their places.
+            self._memo.put(("graph", new), matched.graph)
+            return before, matched
+
+        found: tuple[Graph, Matched] | None = self.derive(make, "difference", old, new)
+        return found
+
+    def sides(self, old: str | None, new: str | None, whole: bool) -> bytes:
+        """The texts of two contents side by side, for `text_diff`; None is one that is not there.
+
+        Args:
+            whole: with what Relay's text says beside the program.
+        """
+
+        def make() -> bytes:
+            texts = ("" if name is None else self.recording.text(name) for name in (old, new))
+            before, after = (text if whole else brief(text) for text in texts)
+            same = "The text is the same." if old == new or whole else _ASIDE
+            return text_diff.packed(columns(before, after), ("before", "after"), same)
+
+        packed: bytes = self.derive(make, "text", old, new, whole)
+        return packed
+
+
+def opened(path: str) -> Opened:
+    """The recording of a file, read once in a session as long as it is the same file.
+
+    Raises:
+        EngineError: kind "file"; as of `recorder.reading.read`.
+    """
+    about = Path(path).stat()
+    place = path, about.st_size, about.st_mtime_ns
+    known: tuple[object, Opened] | None = st.session_state.get("recording_opened")
+    if known is None or known[0] != place:
+        recording = read(Path(path))
+        rows = pass_rows(recording)
+        made = Opened(
+            path,
+            file_digest(Path(path)),
+            recording,
+            rows,
+            whole_seconds(recording),
+            run_list.packed(rows),
+            total_rows(rows),
+        )
+        known = st.session_state.recording_opened = place, made
+    return known[1]

@@ -1,0 +1,265 @@
+// The passes of a recording: thousands of rows, of which those in sight are drawn. Which one is
+// chosen is Python's; folding, filtering and searching never leave the browser.
+
+const HIGH = 26; // px, a row
+const BEYOND = 8; // rows that are drawn above and below those in sight
+const ANSWERED_IN = 5000; // ms; after that what Python says counts, whatever was chosen here
+const MANY = 300; // so many passes are shown folded at first
+const FAILED = 1, UNDER_WAY = 2;
+const FILTERS = [["all", "All"], ["changed", "Changed"], ["slow", "Slow"], ["failed", "Failed"]];
+
+export default function (component) {
+  const { parentElement, data } = component;
+  const root = parentElement.querySelector(".runs");
+  const list = root.list ??= new RunList(root);
+  list.tell = component.setTriggerValue;
+  list.receive(data);
+}
+
+function element(tag, className, text) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function duration(seconds) {
+  if (seconds === null) return "";
+  const units = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]];
+  const [size, unit] = units.find(([size]) => seconds >= size) ?? units[2];
+  const value = seconds / size;
+  return `${value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2)} ${unit}`;
+}
+
+class RunList {
+  constructor(root) {
+    this.root = root;
+    this.scroll = root.querySelector(".scroll");
+    this.space = root.querySelector(".space");
+    this.input = root.querySelector("input");
+    this.filter = "all";
+    this.folded = new Set(); // of all passes
+    this.closed = new Set(); // of those that were found
+    this.shown = [];
+    this.selected = -1;
+    this.scroll.addEventListener("scroll", () => this.draw());
+    this.scroll.addEventListener("click", (event) => this.clicked(event));
+    this.scroll.addEventListener("keydown", (event) => this.pressed(event));
+    this.input.addEventListener("input", () => { this.closed.clear(); this.list(); });
+    this.input.addEventListener("keydown", (event) => {
+      event.stopPropagation(); // the page has keys of its own
+      if (event.key === "ArrowDown" || event.key === "Enter") this.scroll.focus();
+    });
+    root.querySelector(".fold-all").onclick = () => this.foldAll(true);
+    root.querySelector(".open-all").onclick = () => this.foldAll(false);
+    new ResizeObserver(() => this.draw()).observe(this.scroll);
+  }
+
+  async receive(bytes) {
+    if (!(bytes instanceof Uint8Array) || bytes.length < 13) return;
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    const selected = view.getInt32(0, true);
+    const token = view.getBigUint64(4, true);
+    if (token !== this.token) {
+      this.token = token;
+      const stream = new Blob([bytes.subarray(12)]).stream()
+        .pipeThrough(new DecompressionStream("deflate"));
+      const rows = await new Response(stream).json();
+      if (token !== this.token) return;
+      this.take(rows);
+      this.choose(selected, true);
+      return;
+    }
+    // An answer to an earlier key must not undo the later ones that are still under way.
+    const waits = this.asked && Date.now() < this.asked.until && this.asked.number !== selected;
+    if (waits) return;
+    this.asked = null;
+    if (selected !== this.selected) this.choose(selected, true);
+  }
+
+  take(rows) {
+    this.rows = rows;
+    this.count = rows.name.length;
+    const { depth } = rows;
+    this.parent = new Int32Array(this.count).fill(-1);
+    this.end = new Int32Array(this.count); // after the last pass that ran inside
+    const around = [];
+    for (let i = 0; i < this.count; i++) {
+      while (around.length && depth[around[around.length - 1]] >= depth[i]) this.end[around.pop()] = i;
+      this.parent[i] = around.length ? around[around.length - 1] : -1;
+      around.push(i);
+    }
+    for (const i of around) this.end[i] = this.count;
+    this.lower = rows.name.map((name) => name.toLowerCase());
+    this.longest = rows.own.reduce((most, own) => Math.max(most, own ?? 0), 0);
+    this.folded.clear();
+    if (this.count > MANY) for (let i = 0; i < this.count; i++) if (depth[i] >= 1) this.folded.add(i);
+    const is = {
+      all: () => true,
+      changed: (i) => rows.changed[i] > 0,
+      slow: (i) => rows.slow[i] === 1,
+      failed: (i) => rows.failed[i] > 0,
+    };
+    this.is = is;
+    this.root.querySelector(".filters").replaceChildren(...FILTERS.map(([name, title]) => {
+      let hits = 0;
+      for (let i = 0; i < this.count; i++) if (is[name](i)) hits += 1;
+      const button = element("button", name);
+      button.type = "button";
+      button.append(title, element("span", "hits", String(hits)));
+      button.disabled = hits === 0;
+      button.onclick = () => { this.filter = name; this.closed.clear(); this.list(); };
+      return button;
+    }));
+    if (!this.is[this.filter]) this.filter = "all";
+    this.list();
+  }
+
+  // Which rows there are: all that are not folded away, or what was found, within what it ran in.
+  list() {
+    if (!this.rows) return;
+    const words = this.input.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+    this.finding = words.length > 0 || this.filter !== "all";
+    this.found = null;
+    if (this.finding) {
+      const found = this.found = new Uint8Array(this.count); // 2: itself, 1: something inside it
+      for (let i = 0; i < this.count; i++) {
+        if (!this.is[this.filter](i) || !words.every((word) => this.lower[i].includes(word))) continue;
+        found[i] = 2;
+        for (let up = this.parent[i]; up >= 0 && !found[up]; up = this.parent[up]) found[up] = 1;
+      }
+    }
+    const shut = this.finding ? this.closed : this.folded;
+    this.shown = [];
+    for (let i = 0; i < this.count;) {
+      if (!this.found || this.found[i]) this.shown.push(i);
+      i = shut.has(i) || (this.found && !this.found[i]) ? this.end[i] : i + 1;
+    }
+    for (const button of this.root.querySelectorAll(".filters button")) {
+      button.setAttribute("aria-pressed", String(button.classList.contains(this.filter)));
+    }
+    this.space.style.height = `${Math.max(1, this.shown.length) * HIGH}px`;
+    this.draw();
+  }
+
+  draw() {
+    if (!this.rows) return;
+    const first = Math.max(0, Math.floor(this.scroll.scrollTop / HIGH) - BEYOND);
+    const last = Math.min(
+      this.shown.length, Math.ceil((this.scroll.scrollTop + this.scroll.clientHeight) / HIGH) + BEYOND);
+    const made = [];
+    for (let at = first; at < last; at++) made.push(this.row(this.shown[at], at));
+    if (!this.shown.length) made.push(element("div", "none", "No pass is like that."));
+    this.space.replaceChildren(...made);
+    this.scroll.setAttribute("aria-activedescendant", `run-${this.selected}`);
+  }
+
+  row(i, at) {
+    const { name, depth, changed, own, time, failed } = this.rows;
+    const row = element("div", "row");
+    row.id = `run-${i}`;
+    row.dataset.number = String(i);
+    row.setAttribute("role", "treeitem");
+    row.setAttribute("aria-level", String(depth[i] + 1));
+    row.setAttribute("aria-selected", String(i === this.selected));
+    row.style.top = `${at * HIGH}px`;
+    row.style.setProperty("--indent", `${Math.min(depth[i], 12) * 13}px`);
+    row.classList.toggle("selected", i === this.selected);
+    row.classList.toggle("idle", changed[i] === 0 && !failed[i]);
+    row.classList.toggle("around", this.found !== null && this.found[i] === 1);
+    row.classList.toggle("bad", failed[i] > 0);
+    const inner = this.end[i] > i + 1;
+    const arrow = element("span", inner ? "arrow" : "leaf");
+    if (inner) {
+      const open = !(this.finding ? this.closed : this.folded).has(i);
+      row.setAttribute("aria-expanded", String(open));
+      arrow.classList.toggle("open", open);
+    }
+    const title = element("span", "title", name[i]);
+    title.title = `${i}: ${name[i]}`;
+    const words = element("span", "words");
+    words.append(arrow, title);
+    if (failed[i]) words.append(element("span", "tag", failed[i] === FAILED ? "failed" : "did not end"));
+    const count = element("span", "changed", changed[i] ? String(changed[i]) : "");
+    const took = element("span", "own", duration(own[i]));
+    const share = this.longest ? (own[i] ?? 0) / this.longest : 0;
+    took.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
+    row.append(words, count, took, element("span", "time", duration(time[i])));
+    return row;
+  }
+
+  // Mark a pass, and where Python or a person elsewhere chose it bring it into sight.
+  choose(number, reveal) {
+    this.selected = number;
+    if (reveal && number >= 0 && number < this.count) {
+      let open = false;
+      for (let up = this.parent[number]; up >= 0; up = this.parent[up]) open = this.folded.delete(up) || open;
+      if (open) this.list();
+    }
+    const at = this.shown.indexOf(number);
+    if (at >= 0) {
+      const top = at * HIGH, high = this.scroll.clientHeight;
+      if (top < this.scroll.scrollTop || top + HIGH > this.scroll.scrollTop + high) {
+        this.scroll.scrollTop = Math.max(0, top - (reveal ? high / 3 : top < this.scroll.scrollTop ? 0 : high - HIGH));
+      }
+    }
+    this.draw();
+  }
+
+  select(number) {
+    if (number === undefined || number === this.selected) return;
+    this.asked = { number, until: Date.now() + ANSWERED_IN };
+    this.choose(number, false);
+    this.tell("select", number);
+  }
+
+  fold(number, shut) {
+    const set = this.finding ? this.closed : this.folded;
+    if (shut) set.add(number); else set.delete(number);
+    this.list();
+  }
+
+  foldAll(shut) {
+    if (!this.rows) return;
+    const set = this.finding ? this.closed : this.folded;
+    set.clear();
+    if (shut) for (let i = 0; i < this.count; i++) set.add(i);
+    this.list();
+  }
+
+  clicked(event) {
+    const row = event.target.closest(".row");
+    if (!row) return;
+    const number = Number(row.dataset.number);
+    this.scroll.focus({ preventScroll: true });
+    if (event.target.closest(".arrow")) this.fold(number, row.getAttribute("aria-expanded") === "true");
+    else this.select(number);
+  }
+
+  pressed(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const here = this.selected, set = this.finding ? this.closed : this.folded;
+    const at = this.shown.indexOf(here);
+    const inner = here >= 0 && this.end[here] > here + 1;
+    const page = Math.max(1, Math.floor(this.scroll.clientHeight / HIGH) - 1);
+    const to = (index) => this.select(this.shown[Math.max(0, Math.min(this.shown.length - 1, index))]);
+    const keys = {
+      ArrowDown: () => to(at + 1),
+      ArrowUp: () => to(at < 0 ? 0 : at - 1),
+      PageDown: () => to(at + page),
+      PageUp: () => to(at - page),
+      Home: () => to(0),
+      End: () => to(this.shown.length - 1),
+      ArrowRight: () => { if (inner && set.has(here)) this.fold(here, false); else if (inner) to(at + 1); },
+      ArrowLeft: () => {
+        if (inner && !set.has(here)) this.fold(here, true);
+        else if (this.parent[here] >= 0) this.select(this.parent[here]);
+      },
+      "/": () => this.input.focus(),
+    };
+    if (!keys[event.key]) return;
+    keys[event.key]();
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}

@@ -1,0 +1,143 @@
+// Two texts side by side. What is the same is folded to a line that opens it; rows beyond the first
+// few thousand are made as they are wished for.
+
+const AROUND = 3; // lines that stay around what changed
+const AT_ONCE = 1500; // rows that are drawn before one asks for more
+
+export default function (component) {
+  const { parentElement, data } = component;
+  const root = parentElement.querySelector(".diff");
+  const diff = root.diff ??= new Diff(root);
+  diff.receive(data);
+}
+
+function element(tag, className, ...content) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  made.append(...content);
+  return made;
+}
+
+function button(text, className, act, label) {
+  const made = element("button", className, text);
+  made.type = "button";
+  made.onclick = act;
+  if (label) { made.title = label; made.setAttribute("aria-label", label); }
+  return made;
+}
+
+class Diff {
+  constructor(root) {
+    this.body = root.querySelector(".body");
+    this.count = root.querySelector(".count");
+    this.walk = root.querySelector(".walk");
+    this.body.addEventListener("keydown", (event) => {
+      if (event.key === "n") this.go(1);
+      if (event.key === "p") this.go(-1);
+    });
+  }
+
+  async receive(bytes) {
+    if (!(bytes instanceof Uint8Array) || !bytes.length) return;
+    const same = this.bytes?.length === bytes.length && this.bytes.every((b, i) => b === bytes[i]);
+    if (same) return;
+    this.bytes = bytes;
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const told = await new Response(stream).json();
+    if (this.bytes === bytes) this.take(told);
+  }
+
+  take({ titles, sameText, same, rows, changed }) {
+    const [before, after] = titles;
+    this.at = -1;
+    this.count.textContent = changed
+      ? `${changed.toLocaleString("en")} changed line${changed === 1 ? "" : "s"}` : sameText;
+    this.walk.replaceChildren(
+      button("↑", "", () => this.go(-1), "Go up to a change"),
+      button("↓", "", () => this.go(1), "Go down to a change"));
+    this.walk.hidden = !changed;
+    const head = element("div", "line head",
+      element("span", "side left", element("span", "text", before)),
+      element("span", "side right", element("span", "text", after)));
+    this.body.replaceChildren(head);
+    this.body.scrollTop = 0;
+    let drawn = 0;
+    const parts = [];
+    rows.forEach((part, index) => {
+      if (!same[index]) { parts.push({ changed: part }); return; }
+      const [left, right, lines] = part;
+      const head = index === 0 ? 0 : AROUND, tail = index === rows.length - 1 ? 0 : AROUND;
+      if (lines.length <= head + tail + 1) { parts.push({ same: part }); return; }
+      const slice = (from, to) => [left + from, right + from, lines.slice(from, to)];
+      if (head) parts.push({ same: slice(0, head) });
+      parts.push({ folded: slice(head, lines.length - tail) });
+      if (tail) parts.push({ same: slice(lines.length - tail, lines.length) });
+    });
+    const draw = (from) => {
+      const made = [];
+      let index = from;
+      for (drawn = 0; index < parts.length && drawn < AT_ONCE; index++) {
+        const part = parts[index];
+        const lines = part.changed ? this.changed(part.changed)
+          : part.same ? this.same(part.same) : [this.folded(part.folded)];
+        drawn += lines.length;
+        made.push(...lines);
+      }
+      this.body.append(...made);
+      if (index < parts.length) {
+        const more = button(`Show more (${parts.length - index} places)`, "fold", () => {
+          more.remove();
+          draw(index);
+        });
+        this.body.append(more);
+      }
+    };
+    draw(0);
+  }
+
+  folded([left, right, lines]) {
+    const words = `${lines.length.toLocaleString("en")} lines are the same`;
+    const made = button(words, "fold", () => {
+      // A long stretch opens from its start, bit by bit.
+      const rest = lines.length > AT_ONCE
+        ? [this.folded([left + AT_ONCE, right + AT_ONCE, lines.slice(AT_ONCE)])] : [];
+      made.replaceWith(...this.same([left, right, lines.slice(0, AT_ONCE)]), ...rest);
+    });
+    return made;
+  }
+
+  same([left, right, lines]) {
+    return lines.map((text, k) => this.line([left + k, [[text, false]]], [right + k, [[text, false]]], "same"));
+  }
+
+  changed(rows) {
+    return rows.map(([left, right], k) => {
+      const made = this.line(left, right, left && right ? "changed" : left ? "gone" : "came");
+      if (k === 0) made.classList.add("first");
+      return made;
+    });
+  }
+
+  line(left, right, kind) {
+    return element("div", `line ${kind}`, this.side(left, "left"), this.side(right, "right"));
+  }
+
+  side(line, name) {
+    const made = element("span", `side ${name}${line ? "" : " empty"}`);
+    if (!line) return made;
+    const [number, parts] = line;
+    const text = element("span", "text");
+    for (const [words, marked] of parts) text.append(marked ? element("mark", "", words) : words);
+    made.append(element("span", "number", String(number)), text);
+    return made;
+  }
+
+  go(way) {
+    const places = this.body.querySelectorAll(".first");
+    if (!places.length) return;
+    this.at = (this.at + way + places.length) % places.length;
+    const place = places[this.at];
+    this.body.scrollTop = place.offsetTop - this.body.clientHeight / 3;
+    this.count.textContent = `Change ${this.at + 1} of ${places.length}`;
+  }
+}

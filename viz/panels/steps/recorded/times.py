@@ -1,0 +1,93 @@
+"""Tab "Times" of a recording: which pass took how long, how often, and in which functions."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from relascope.viz.panels.shell import keeping
+from relascope.viz.panels.shell.frame import heading, plain_text, strip
+from relascope.viz.panels.shell.holding import put
+from relascope.viz.panels.shell.table import picked, table
+from relascope.viz.panels.steps.recorded import board
+from relascope.viz.panels.steps.recorded.opened import Opened
+from relascope.viz.rows import formats
+from relascope.viz.rows.recording import functions_text
+
+_PASS = "recorded_times_of"
+
+
+def show(opened: Opened) -> None:
+    """Draw the tab."""
+    if not opened.rows:
+        return
+    inside = opened.derive(lambda: sum(r["own_seconds"] or 0.0 for r in opened.rows), "own")
+    strip(
+        (formats.milliseconds(opened.seconds), "in passes"),
+        (formats.number(len(opened.rows)), "runs"),
+        (formats.number(len(opened.totals)), "different passes"),
+    )
+    if not inside:
+        st.caption("No time was recorded.")
+        return
+
+    def choose() -> None:
+        row = picked("recorded_totals", len(opened.totals))
+        st.session_state[_PASS] = None if row is None else opened.totals[row]["pass"]
+
+    rows = [
+        {
+            "pass": r["pass"],
+            "runs": r["runs"],
+            "own ms": 1e3 * r["own_seconds"],
+            "share": 100 * r["share"],
+            "longest ms": 1e3 * r["longest"],
+            "that changed something": r["changed"],
+            "in which functions": r["functions"],
+        }
+        for r in opened.totals
+    ]
+    table(
+        rows,
+        key="recorded_totals",
+        bars=("share",),
+        help={
+            "own ms": "Without the passes that ran inside it, so that all of them add up.",
+            "longest ms": "The longest of its runs.",
+        },
+        wide={"pass": "medium", "in which functions": "large"},
+        on_select=choose,
+        height=380,
+    )
+    name = st.session_state.get(_PASS)
+    runs = [r for r in opened.rows if r["pass"] == name]
+    if not runs:
+        st.caption("Click a row's box to see the runs of a pass.")
+        return
+    runs.sort(key=lambda r: -(r["own_seconds"] or 0.0))
+    heading(f"Runs of {name}, the longest first")
+
+    def go() -> None:
+        row = picked(key, len(runs))
+        if row is not None:
+            board.choose(runs[row]["number"])
+            put(keeping.RECORDED_TAB, "Passes")
+
+    key = f"recorded_runs_{name}"
+    table(
+        [
+            {
+                "number": r["number"],
+                "own ms": None if r["own_seconds"] is None else 1e3 * r["own_seconds"],
+                "ms": None if r["seconds"] is None else 1e3 * r["seconds"],
+                "changed": None if r["touched"] is None else len(r["touched"]),
+                "functions": functions_text(r["touched"] or ()),
+                "failed": r["failure"].splitlines()[-1][:200] if r["failure"] else None,
+            }
+            for r in runs
+        ],
+        key=key,
+        wide={"functions": "large"},
+        on_select=go,
+        height="auto" if len(runs) < 9 else 320,
+    )
+    st.caption(plain_text("Click a row's box to go to that run."))
