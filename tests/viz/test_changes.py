@@ -91,8 +91,8 @@ def test_two_columns_pair_lines_and_mark_words():
     assert gone == ((2, [("%1' = b(%0);", True)]), None)
     (number, left), (other, right) = turned
     assert (number, other) == (3, 2)
-    assert "".join(t for t, _ in left) == "%2' = c(%1', axis=1);"
-    assert [t for t, marked in right if marked] == ["1", "0", "2"]
+    assert "".join(t for t, _ in left) == "%1 = c(%1', axis=1);"
+    assert [t for t, marked in right if marked] == ["0", "2"]
     assert came == (None, (3, [("new thing", True)]))
     assert last.rows == [((4, [("end", False)]), (4, [("end", False)]))]
 

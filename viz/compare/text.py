@@ -100,9 +100,18 @@ def _same_numbers(was: list[str], now: list[str]) -> tuple[list[str], list[str]]
     """The lines before with the numbers that their values have after."""
     old, new = ([_NAME.sub("#", line) for line in lines] for lines in (was, now))
     numbers: dict[str, str] = {}
-    for kind, i, i_end, j, _ in _opcodes(old, new):
-        for offset in range(i_end - i if kind == "equal" else 0):
-            settled = _settled(was[i + offset]), _settled(now[j + offset])
+    pairs: list[tuple[int, int]] = []
+    opcodes = _opcodes(old, new)
+    for kind, i, i_end, j, j_end in opcodes:
+        if kind == "equal":
+            pairs += zip(range(i, i_end), range(j, j_end), strict=True)
+    for kind, i, i_end, j, j_end in opcodes:  # a line that changed gives its value, too
+        if kind == "replace" and (i_end - i) * (j_end - j) <= _MOST_PAIRS:
+            found = _paired(old[i:i_end], new[j:j_end])
+            pairs += [(i + a, j + b) for a, b in found if a is not None and b is not None]
+    for a, b in pairs:
+        settled = [list(_settled(line)) for line in (was[a], now[b])]
+        if len(settled[0]) == len(settled[1]):
             for one, other in zip(*settled, strict=True):
                 numbers.setdefault(one, other)
     renamed = [_NAME.sub(lambda m: numbers.get(m[0], f"{m[0]}'"), line) for line in was]

@@ -13,7 +13,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.viz.panels.shell import keeping, session_list, sidebar
-from relascope.viz.panels.shell.frame import heading, plain_text, show_error, strip
+from relascope.viz.panels.shell.frame import plain_text, show_error, strip
 from relascope.viz.panels.steps.recorded import board, numbers, times
 from relascope.viz.panels.steps.recorded.opened import Opened, opened
 from relascope.viz.rows import formats
@@ -58,8 +58,8 @@ def _head(opened: Opened) -> None:
     failed = sum(r["failure"] is not None for r in opened.rows)
     arguments = recording.about.get("arguments")
     command = " ".join(map(str, arguments)) if isinstance(arguments, list) else ""
-    heading(Path(opened.path).name)
     facts = [
+        (Path(opened.path).name, ""),
         (about.get("tvm", "?"), "TVM"),
         (formats.number(len(opened.rows)), "passes"),
         (formats.milliseconds(opened.seconds), "in them"),

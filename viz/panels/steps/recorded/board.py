@@ -18,9 +18,11 @@ from relascope.viz.panels.steps.recorded.opened import Opened
 from relascope.viz.panels.steps.recorded.run_list import run_list
 from relascope.viz.panels.steps.recorded.text_diff import text_diff
 from relascope.viz.rows import Row, formats
+from relascope.viz.rows.recording import functions_text
 
 HEIGHT = 570
 _MOST_NODES = 20_000  # more are not drawn: the layout would take minutes
+_MOST_NAMES, _LONGEST = 2_000, 200  # functions that can be chosen, characters of a name
 _FUNCTION = "keep_recorded_function"
 _VIEW, _VIEWS = "keep_recorded_view", ("Graph", "Text")
 _KEEP = "keep_layout"
@@ -78,29 +80,26 @@ def _after(opened: Opened, row: Row, below: DeltaGenerator) -> None:
             "`--level text` or more to see what the pass did."
         )
         return
+    touched = row["touched"] or ()
     known = before if after is None else after
-    names = list(dict.fromkeys((*(row["touched"] or ()), *before, *known)))
+    names = [n for n in dict.fromkeys((*touched, *before, *known)) if n]
     if not names:
         st.caption("The module has no function here.")
         return
     controls = st.container(horizontal=True, vertical_alignment="center")
-    function = _function(names, row["touched"] or (), controls)
+    function = _function(names, controls)
     old, new = before.get(function), known.get(function)
-    if old is None and new is None:
-        st.caption(plain_text(f"There is no function {function} in the module here."))
+    shown = new or old
+    if shown is None:
+        st.caption(plain_text(f"There is no {function} in the module here."))
         return
-    graph = opened.graph(new or old)
-    if graph is not None:
-        view = one_of("Show", _VIEWS, _VIEW, controls, hidden=True)
-    if old is None or new is None:
-        st.caption(f"The pass {'made' if old is None else 'removed'} this function.")
-    elif old == new and row["touched"] is not None:
-        st.caption("The pass left this function as it is.")
+    graph = opened.graph(shown)
+    view = one_of("Show", _VIEWS, _VIEW, controls, hidden=True) if graph is not None else "Text"
+    st.caption(plain_text(_said(function, old, new, touched, after is not None)))
     if graph is None or view == "Text":
-        relay = opened.recording.text(new or old or "").startswith("#[version")
+        relay = opened.recording.text(shown).startswith("#[version")
         whole = relay and controls.toggle("Types and places", key=_WHOLE, help=_WHOLE_HELP)
-        sides = (None, old) if after is None else (old, new)
-        text_diff(opened.sides(*sides, bool(whole)), key="recorded_text")
+        text_diff(opened.sides(old, new, bool(whole)), key="recorded_text")
     elif len(graph) > _MOST_NODES:
         st.caption(
             f"{formats.number(len(graph))} nodes are too many to be drawn. The text shows them."
@@ -108,6 +107,21 @@ def _after(opened: Opened, row: Row, below: DeltaGenerator) -> None:
     else:
         keep = controls.toggle("Keep the layout", True, key=_KEEP, help=_KEEP_HELP)
         _graph(opened, graph, function, old, new, keep, below)
+
+
+def _said(
+    function: str, old: str | None, new: str | None, touched: Sequence[str], ended: bool
+) -> str:
+    """What became of a function, and how many others the pass changed."""
+    if not ended:
+        return f"{function}, as the pass was given it"
+    if old == new:
+        said = "as it was"
+    else:
+        said = "made by the pass" if old is None else "removed" if new is None else "changed"
+    others = [n for n in touched if n != function]
+    more = f". The pass changed {functions_text(others)}{', too' * (old != new)}" if others else ""
+    return f"{function}: {said}{more}"
 
 
 _WHOLE_HELP = (
@@ -200,24 +214,17 @@ def _failure(message: str) -> None:
             st.code(message, language=None)
 
 
-def _function(names: Sequence[str], touched: Sequence[str], place: DeltaGenerator) -> str:
+def _function(names: Sequence[str], place: DeltaGenerator) -> str:
     """Which function is looked at: one by name, or the first that the pass changed."""
-    changed = set(touched)
     pinned = st.session_state.get(_FUNCTION) or ""
-    options = ["", *names] if pinned in ("", *names) else ["", pinned, *names]
-
-    def said(name: str) -> str:
-        if not name:
-            return f"{names[0][:80]} (the first that changed)" if touched else names[0][:80]
-        mark = " (changed)" if name in changed else "" if name in names else " (not here)"
-        return f"{name[:80]}{mark}"
-
+    options = ["", *names[:_MOST_NAMES]]
     st.session_state[_FUNCTION] = pinned
+    # What a choice is called must not change from pass to pass: the browser knows it by that.
     found = place.selectbox(
         "Function",
-        options,
+        options if pinned in options else ["", pinned, *options[1:]],
         key=_FUNCTION,
-        format_func=said,
+        format_func=lambda name: name[:_LONGEST] or "What it changed first",
         label_visibility="collapsed",
         width=320,
         help="What the pass changed stands first, and the first choice follows it.",

@@ -156,7 +156,7 @@ class RunList {
 
   row(i, at) {
     const { name, depth, changed, own, time, failed } = this.rows;
-    const row = element("div", "row");
+    const row = element("div", "run");
     row.id = `run-${i}`;
     row.dataset.number = String(i);
     row.setAttribute("role", "treeitem");
@@ -228,7 +228,7 @@ class RunList {
   }
 
   clicked(event) {
-    const row = event.target.closest(".row");
+    const row = event.target.closest(".run");
     if (!row) return;
     const number = Number(row.dataset.number);
     this.scroll.focus({ preventScroll: true });

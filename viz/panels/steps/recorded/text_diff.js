@@ -56,6 +56,7 @@ class Diff {
       button("↑", "", () => this.go(-1), "Go up to a change"),
       button("↓", "", () => this.go(1), "Go down to a change"));
     this.walk.hidden = !changed;
+    this.body.classList.toggle("one", !changed);
     const head = element("div", "line head",
       element("span", "side left", element("span", "text", before)),
       element("span", "side right", element("span", "text", after)));
@@ -66,6 +67,12 @@ class Diff {
     rows.forEach((part, index) => {
       if (!same[index]) { parts.push({ changed: part }); return; }
       const [left, right, lines] = part;
+      if (!changed) {
+        for (let k = 0; k < lines.length; k += AT_ONCE) {
+          parts.push({ same: [left + k, right + k, lines.slice(k, k + AT_ONCE)] });
+        }
+        return;
+      }
       const head = index === 0 ? 0 : AROUND, tail = index === rows.length - 1 ? 0 : AROUND;
       if (lines.length <= head + tail + 1) { parts.push({ same: part }); return; }
       const slice = (from, to) => [left + from, right + from, lines.slice(from, to)];

@@ -1,0 +1,102 @@
+"""A recording of a compile in Chromium: listed, folded, filtered, stepped, read side by side."""
+
+import pytest
+
+from app_in_browser import PAGE, settle
+from browser import LONG
+from recorded import recorded
+from relascope.viz.panels.shell.keeping import OPEN
+
+pytestmark = pytest.mark.browser
+MANY = 3000
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return recorded(tmp_path_factory.mktemp("recorded") / "run.rsc", passes=MANY)
+
+
+@pytest.fixture
+def opened(streamlit_page, path):
+    pages = []
+
+    def open_(**more):
+        page = streamlit_page(PAGE, env={OPEN: str(path)}, **more)
+        page.locator(".run").first.wait_for()
+        settle(page)
+        pages.append(page)
+        return page
+
+    yield open_
+    for page in pages:
+        assert page.problems == []
+        assert not page.locator("[data-testid=stException]").count()
+
+
+def listed(page):
+    return page.locator(".run .title").all_text_contents()
+
+
+def chosen(page):
+    return page.locator(".run[aria-selected=true] .title").text_content()
+
+
+def simplify(page):
+    """Goes to the pass that simplifies loops, by keys."""
+    page.locator(".scroll").focus()
+    page.keyboard.press("Home")
+    for _ in range(4):
+        page.keyboard.press("ArrowDown")
+    settle(page)
+    return page
+
+
+def test_thousands_of_passes_are_folded_filtered_searched_and_chosen(opened):
+    page = opened()
+    assert chosen(page) == "Breaks", "it opens on what failed"
+    page.get_by_text("no axis 7 here").first.wait_for()
+    assert len(listed(page)) < 60, "only rows in sight are drawn"
+    page.locator(".filters button.all .hits", has_text=str(MANY + 6)).wait_for()
+    tree = page.locator(".scroll")
+    tree.focus()
+    page.keyboard.press("Home")
+    assert chosen(page) == "sequential"
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    assert chosen(page) == "FoldTranspose"
+    page.locator(".rs[data-ready]").wait_for()
+    for _ in range(2):  # to what it ran in, which is folded then
+        page.keyboard.press("ArrowLeft")
+    assert "FoldTranspose" not in listed(page)
+    search = page.get_by_role("searchbox")
+    search.fill("foldtr")
+    assert listed(page) == ["sequential", "FoldTranspose"]
+    search.fill("")
+    page.locator(".filters button.failed").click()
+    assert listed(page) == ["Breaks"]
+    page.locator(".filters button.all").click()
+    page.locator(".open-all").click()
+    assert "FoldTranspose" in listed(page)
+
+
+def test_keys_that_come_fast_are_all_obeyed_and_a_reload_comes_back(opened):
+    page = simplify(opened())
+    page.wait_for_url("**step=4**", timeout=LONG)
+    assert chosen(page) == "tir.Simplify"
+    page.locator(".line.changed").first.wait_for()
+    assert page.locator(".left mark").all_text_contents() == [" * 1"]
+    page.reload()
+    page.locator(".line.changed").first.wait_for()
+    assert chosen(page) == "tir.Simplify"
+
+
+@pytest.mark.parametrize(("width", "columns"), [(1280, 2), (390, 1)])
+def test_text_stands_in_two_columns_where_there_is_room(opened, width, columns):
+    page = simplify(opened(width=width))
+    page.locator(".line.changed").first.wait_for()
+    boxes = [
+        page.locator(f".line.changed .{side}").first.bounding_box() for side in ("left", "right")
+    ]
+    assert (boxes[0]["y"] == boxes[1]["y"]) is (columns == 2)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= width, "nothing stands beyond the edge"

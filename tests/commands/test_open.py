@@ -1,0 +1,71 @@
+"""`open`: a recording in the terminal, and what starts the page on it. No TVM is needed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from command_line import document, run
+from recorded import recorded
+from relascope.commands import installation
+from relascope.core.errors import EngineError
+from relascope.engine.files.program_file import taken_apart
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(recorded(tmp_path / "run.rsc"))
+
+
+def test_it_prints_the_passes_nested_with_their_times(path):
+    said = run("open", path, "--print").stdout
+    assert "    1    FoldTranspose" in said and "Where the time is:" in said
+    assert "ValueError: no axis 7 here" in said
+    found = document("open", path, "--json")
+    assert [r["pass"] for r in found["passes"]][1:3] == ["FoldTranspose", "InferType"]
+    assert found["totals"][0]["pass"] == "FoldTranspose" and found["totals"][0]["runs"] == 1
+    assert found["passes"][5]["failure"].endswith("no axis 7 here")
+
+
+def test_it_filters(path):
+    def numbers(only):
+        return [r["number"] for r in document("open", path, "--only", only, "--json")["passes"]]
+
+    assert [numbers(only) for only in ("changed", "slow", "failed")] == [
+        [0, 1, 3, 4],
+        [0, 1, 2],
+        [5],
+    ]
+
+
+def test_a_step_is_a_diff_that_follows_the_numbers(path):
+    said = run("open", path, "--step", "1").stdout
+    assert "+++ main after" in said
+    assert [x for x in said.splitlines() if x[0] in "+-"][2:] == [
+        "-  %0' = transpose(w);",
+        "-  %0 = dense(x, %0');",
+        "+  %0 = dense(x, w);",
+    ]
+    assert "There is no pass 9" in run("open", path, "--step", "9").stderr
+
+
+def test_the_page_is_started_on_it(path, monkeypatch):
+    told = {}
+
+    def execve(program, command, environment):
+        told.update(environment, command=command)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(installation.os, "execve", execve)
+    assert run("open", os.path.relpath(path), "--port", "8123", "--no-browser").returncode == 0
+    assert told["RELASCOPE_OPEN"] == path
+    assert "8123" in told["command"] and "streamlit" in told["command"]
+
+
+def test_what_cannot_be_opened_is_a_sentence(tmp_path, path):
+    assert "There is no file" in run("open", str(tmp_path / "none.rsc")).stderr
+    (tmp_path / "other.rsc").write_text("{}")
+    refused = run("open", str(tmp_path / "other.rsc"), "--print")
+    assert refused.returncode == 1 and "is no recording" in refused.stderr
+    with pytest.raises(EngineError, match="is a recording of a compile, and no model"):
+        taken_apart(Path(path))

@@ -1,0 +1,197 @@
+"""The page on a recording of a compile, without a browser, a TVM or an engine."""
+
+import json
+import zlib
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from page import LONG, words
+from place import PAGES
+from recorded import HOSTILE, recorded
+from relascope.viz.panels.shell import keeping, spare
+from relascope.viz.sessions import replay, store
+
+
+@pytest.fixture(autouse=True)
+def own_data(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+    def no_engine(ir):
+        raise AssertionError("no engine is needed")
+
+    monkeypatch.setattr(spare, "EngineClient", no_engine)
+
+
+@pytest.fixture
+def opened(monkeypatch, tmp_path):
+    """Opens the page on a file, or by an address."""
+
+    def open_(path=None, **query):
+        monkeypatch.setenv(keeping.OPEN, str(path or ""))
+        page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+        page.query_params.update(query)
+        page.run()
+        assert not page.exception
+        return page
+
+    return open_
+
+
+@pytest.fixture
+def page(opened, tmp_path):
+    return opened(recorded(tmp_path / "run.rsc"))
+
+
+def run(page):
+    page.run()
+    assert not page.exception
+    return page
+
+
+def component(page, key):
+    """What a component was sent, inflated; None where it is not drawn."""
+    for block in page.get("bidi_component"):
+        if key in block.proto.id:
+            data = block.proto.bytes
+            start = 12 if key == "run_list" else 0
+            return json.loads(zlib.decompress(data[start:]))
+    return None
+
+
+def choose(page, number):
+    page.session_state["recorded_pass"] = number
+    return run(page)
+
+
+def text(page):
+    page.segmented_control(key="keep_recorded_view").set_value("Text")
+    return run(page)
+
+
+def test_it_opens_on_the_pass_that_failed_and_says_why(page):
+    assert "Breaks" in words(page)
+    assert "ValueError: no axis 7 here" in page.error[0].value
+    assert "in kernel" in page.code[0].value
+    rows = component(page, "run_list")
+    assert rows["name"][:4] == ["sequential", "FoldTranspose", "InferType", HOSTILE]
+    assert rows["depth"] == [0, 1, 1, 1, 0, 0]
+    assert rows["changed"] == [2, 1, 0, 1, 1, None]
+    assert rows["own"][0] == pytest.approx(0.24)
+    assert rows["failed"] == [0, 0, 0, 0, 0, 1]
+    assert rows["slow"] == [1, 1, 1, 0, 0, 0]
+
+
+def test_names_are_shown_as_text(page):
+    text = words(choose(page, 3))
+    assert "&lt;img" in text and "<img" not in text.replace("\\<img", "")
+
+
+def test_the_graph_of_a_pass_has_what_changed_and_the_text_stands_in_two_columns(page):
+    choose(page, 1)
+    assert component(page, "recorded_text") is None
+    assert [c for c in page.dataframe[0].value["what"]] == ["removed", "changed"]
+    text(page)
+    told = component(run(page), "recorded_text")
+    assert told["changed"] == 3
+    assert told["same"] == [True, False, True]
+    (gone, turned) = told["rows"][1]
+    assert gone == [[2, [["  %0' = transpose(w);", True]]], None]
+    assert [part for part, marked in turned[1][1] if marked]
+
+
+def test_a_function_is_followed_or_stays(page):
+    choose(page, 4)
+    function = page.selectbox(key="keep_recorded_function")
+    assert function.options == ["What it changed first", "kernel", "main"]
+    assert "kernel: changed" in words(page)
+    assert component(page, "recorded_text")["changed"] == 2
+    function.set_value("main")
+    run(page)
+    assert "main: as it was. The pass changed kernel" in words(page)
+    choose(page, 3)
+    assert page.selectbox(key="keep_recorded_function").value == "main"
+    page.selectbox(key="keep_recorded_function").set_value("")
+    assert "kernel: made by the pass" in words(run(page))
+
+
+def test_buttons_walk_over_what_changed_by_itself(page):
+    choose(page, 1)
+    assert page.button(key="recorded_back").disabled, "the pass around it only passes it on"
+    for number in (3, 4):
+        page.button(key="recorded_on").click()
+        run(page)
+        assert page.session_state["recorded_pass"] == number
+    assert page.button(key="recorded_on").disabled
+
+
+def test_times_say_where_it_went(page):
+    page.session_state["keep_recorded_tab"] = "Times"
+    run(page)
+    totals = page.dataframe[0].value
+    assert list(totals["pass"])[:2] == ["FoldTranspose", "InferType"]
+    assert list(totals["own ms"])[:2] == [500, 250]
+    assert "kernel" in totals["in which functions"].loc[list(totals["pass"]).index(HOSTILE)]
+
+
+def test_an_address_and_a_session_bring_it_back(page, opened, tmp_path):
+    choose(page, 4)
+    page.selectbox(key="keep_recorded_function").set_value("main")
+    run(page)
+    said = dict(page.query_params)
+    assert said["model"] == "run.rsc" and said["step"] == "4" and said["function"] == "main"
+    session = said.pop("session")
+    (tmp_path / "run.rsc").unlink()  # it is kept beside the sessions
+    for query in (said, {"session": session}):
+        again = opened(**query)
+        assert again.session_state["recorded_pass"] == 4
+        assert again.selectbox(key="keep_recorded_function").value == "main"
+    (entry,) = [e for e in store.entries() if e.id == session]
+    assert entry.about == "run.rsc, recording of a compile"
+    file = tmp_path / "session.zip"
+    kept = store.get(session)
+    replay.write(file, kept, store.model_file(kept.model.digest))
+    read, path = replay.read(file, tmp_path)
+    assert read == kept and path.endswith("run.rsc")
+
+
+def test_the_way_back_to_a_model(page, monkeypatch):
+    from engines import shared
+
+    client = shared("relay", "page_session:PageSession")
+    monkeypatch.setattr(spare, "EngineClient", lambda ir: client)
+    page.sidebar.selectbox(key="keep_model").set_value("mlp")
+    run(page)
+    assert "Compile & time" in [t.label for t in page.tabs]
+    assert page.query_params["model"] == "mlp"
+    page.sidebar.selectbox(key="keep_model").set_value("A file of your own")
+    assert [t.label for t in run(page).tabs] == ["Passes", "Times", "Numbers"]
+    client.stop()
+
+
+def test_a_recording_without_graphs_or_contents(opened, tmp_path):
+    page = choose(opened(recorded(tmp_path / "run.rsc", graphs=False)), 1)
+    assert component(page, "recorded_text")["changed"] == 3
+    names = (tmp_path / "run.rsc").read_text().splitlines()
+    lines = [json.loads(x) for x in names if '"zlib"' not in x]
+    for line in lines:
+        line.pop("module", None)
+    (tmp_path / "names.rsc").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    page = choose(opened(tmp_path / "names.rsc"), 1)
+    assert "names and times alone" in words(page)
+
+
+def test_damage_is_a_sentence_and_the_page_goes_on(opened, tmp_path):
+    path = recorded(tmp_path / "run.rsc")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    assert "in the middle of a line" in words(opened(path))
+    path.write_bytes(whole.replace(b'"end"', b'"ond"', 1))
+    page = opened(path)
+    assert "damaged in line" in page.error[0].value
+    assert page.sidebar.selectbox(key="keep_model").value == "A file of your own"
+    first = whole.index(b'"zlib": "') + len(b'"zlib": "')
+    path.write_bytes(whole[:first] + b"AAAA" + whole[first + 4 :])
+    page = text(choose(opened(path), 1))
+    assert "is damaged, or has changed" in page.error[0].value
+    assert not choose(page, 4).error
