@@ -4,7 +4,7 @@ import pytest
 
 from app_in_browser import PAGE, settle
 from browser import LONG
-from recorded import recorded
+from crafted.recorded import recorded
 from relascope.viz.panels.shell.keeping import OPEN
 
 pytestmark = pytest.mark.browser

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from command_line import document, run
-from recorded import recorded
+from crafted.recorded import recorded
 from relascope.commands import installation
 from relascope.core.errors import EngineError
 from relascope.engine.files.program_file import taken_apart

@@ -6,9 +6,9 @@ import zlib
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from crafted.recorded import HOSTILE, recorded
 from page import LONG, words
 from place import PAGES
-from recorded import HOSTILE, recorded
 from relascope.viz.panels.shell import keeping, spare
 from relascope.viz.sessions import replay, store
 

@@ -13,7 +13,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.viz.panels.shell import keeping, session_list, sidebar
-from relascope.viz.panels.shell.frame import plain_text, show_error, strip
+from relascope.viz.panels.shell.frame import looked_at, plain_text, show_error, strip
 from relascope.viz.panels.steps.recorded import board, numbers, times
 from relascope.viz.panels.steps.recorded.opened import Opened, opened
 from relascope.viz.rows import formats
@@ -30,7 +30,6 @@ def show(path: str, unread: Sequence[str]) -> None:
         path: of the recording.
         unread: what the address says and cannot be shown, a sentence each.
     """
-    st.set_page_config(initial_sidebar_state="collapsed")  # two texts side by side want the room
     with st.sidebar:
         sidebar.head()
         sidebar.of_recording()
@@ -42,6 +41,7 @@ def show(path: str, unread: Sequence[str]) -> None:
     except EngineError as error:
         show_error(error)
         return
+    looked_at(Path(path).name)
     _head(recording)
     tabs = st.tabs(list(RECORDED_TABS), key=keeping.RECORDED_TAB, on_change="rerun")
     for tab, draw in zip(tabs, _SHOWN, strict=True):
