@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
         name = _SAID_BY.get(args.command, args.command.replace("-", "_"))
         text = getattr(_module(_TOLD_IN.get(args.command, "text")), name)(document)
     written = _print(text, sys.stdout)
-    failed = document.get("cancelled") or document.get("same") is False
+    failed = document.get("cancelled") or document.get("same") is False or document.get("status")
     if not written or failed:
         return 1
     return 3 if document.get("fails") else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from relascope.commands.gate import text as gate
@@ -491,8 +492,12 @@ def _failed(error: Document | None) -> str:
 
 def record(document: Document) -> str:
     """What `record` says."""
+    if "environment" in document:
+        return "\n".join(f"export {k}={shlex.quote(v)}" for k, v in document["environment"].items())
     ended = f"; the program ended with {document['status']}" if document["status"] else ""
-    return f"{document['passes']} passes are in {document['file']}{ended}"
+    others = len(document["files"]) - 1
+    beside = f", and in files of other processes beside it: {others}" if others else ""
+    return f"{document['passes']} passes are in {document['file']}{beside}{ended}"
 
 
 _TOTALS = ["pass", "runs", "own_ms", "changed", "functions"]
@@ -525,5 +530,7 @@ def open_recording(document: Document) -> str:
     cut = (
         [] if document["whole"] else ["The last line is cut short: it ended while it was written."]
     )
+    if document["stopped"]:
+        cut.append(f"It ended before the compile did: {document['stopped']}")
     parts = [head, *cut, "", text_table(rows, columns), ""]
     return "\n".join([*parts, "Where the time is:", text_table(most, _TOTALS)])

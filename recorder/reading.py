@@ -1,8 +1,10 @@
 """Recordings as they are read; needs no TVM.
 
 `read(path)` gives a `Recording`: `passes` in the order in which they began, each with what every
-function was before and after, by the hash of its content, and `text(hash)` and `graph(hash)` to
-look at that. Contents stay in the file until they are asked for, so it must stay as it is.
+function was before and after, by the hash of its content, and `text(hash)`, `constants(hash)` and
+`graph(hash)` to look at that; `module(number, after)` is all of it in TVM's own JSON, and
+`kernels` the code that was generated. Contents stay in the file until they are asked for, so it
+must stay as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph
+from relascope.core.graph import Graph, TensorType
 from relascope.recorder.writing import VERSION
 
 _LONGEST = 256 << 20  # bytes of one content
@@ -25,18 +27,54 @@ _MOST = 20_000_000  # entries of all modules' functions together
 _WRONG = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, zlib.error)
 
 
+@dataclass(frozen=True)
+class Context:
+    """A `tvm.transform.PassContext`, as far as it can be read.
+
+    Args:
+        config: what was set, as texts.
+    """
+
+    opt_level: int
+    required: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Code:
+    """What was generated of a module.
+
+    Args:
+        run: the number in `Recording.passes` of the generation.
+        language: what TVM calls it: "llvm", "cuda", "c".
+        text: the hash of its text, for `Recording.text`.
+    """
+
+    run: int
+    language: str
+    text: str
+
+
 @dataclass
 class PassRun:
-    """One run of a pass.
+    """One run of a pass, or of the generation of code.
 
     Args:
         number: counted from 0, in the order in which they began.
-        depth: how many passes it ran inside of.
+        depth: how many passes it ran inside of, in its thread.
+        opt_level: of the pass itself, from which TVM runs it.
         before, after: the hash of each function's content, by the function's name; None where they
             are not known: at the level "names", or after a pass that did not end.
         seconds: None of one that was under way when the recording ended.
         own_seconds: without those of passes inside.
         failure: what it raised; None where it did not fail.
+        kind: "pass"; of what makes code from loops, "codegen", which has no `after`.
+        required: names of passes that it says must have run.
+        context: of TVM's in which it ran; None where that is not known.
+        thread: 0 of the thread whose passes come first, then 1, and so on.
+        at: seconds since the recording began, without what the recording itself took; None where
+            that is not known.
     """
 
     number: int
@@ -48,6 +86,11 @@ class PassRun:
     seconds: float | None = None
     own_seconds: float | None = None
     failure: str | None = None
+    kind: str = "pass"
+    required: tuple[str, ...] = ()
+    context: Context | None = None
+    thread: int = 0
+    at: float | None = None
 
     @property
     def touched(self) -> tuple[str, ...] | None:
@@ -66,16 +109,23 @@ class Recording:
 
     Args:
         path: of the file.
-        about: "tvm", "python", "arguments", "level", "process".
+        about: "tvm", "python", "arguments", "level", "process"; of a copy of the process (a fork)
+            also "parent".
+        kernels: generated code, in the order of its making.
         whole: whether no line was cut short.
+        stopped: why the recording ended before the compile did, such as a full disk; "" where not.
     """
 
     path: Path
     about: dict[str, Any]
     passes: list[PassRun] = field(default_factory=list)
+    kernels: list[Code] = field(default_factory=list)
     whole: bool = True
+    stopped: str = ""
     _places: dict[tuple[str, str], int] = field(default_factory=dict)
     _modules: list[dict[str, str]] = field(default_factory=list)
+    _numbers: dict[int, list[int | None]] = field(default_factory=dict)
+    _contexts: dict[int, Context] = field(default_factory=dict)
     _entries: int = 0
 
     def text(self, name: str) -> str:
@@ -88,34 +138,99 @@ class Recording:
             KeyError: there is none.
             EngineError: kind "file"; it cannot be read any more.
         """
-        return self._content("text", name).decode()
+        return self._inflated("text", name)
+
+    def constants(self, name: str) -> list[tuple[TensorType, str]]:
+        """The types of a content's constants, each with a hash of its bytes.
+
+        Args, Raises: as of `text`.
+        """
+        try:
+            given = self._fields("text", name).get("constants", ())
+            return [(TensorType(tuple(shape), _str(d)), _str(h)) for d, shape, h in given]
+        except _WRONG as wrong:
+            raise self._damaged() from wrong
 
     def graph(self, name: str) -> Graph | None:
         """The graph of a content, read anew each time; None where the recording has none of it:
-        at a lower level, or of what is no graph, such as loops.
+        at a lower level, of loops, or of what could not be drawn (`no_graph` says why).
+
+        What a function calls is drawn as it was in the first module that had this content.
+
+        Args, Raises: as of `text`.
+        """
+        if ("graph", name) not in self._places or "why" in self._fields("graph", name):
+            return None
+        try:
+            return Graph.from_json(json.loads(self._inflated("graph", name)))
+        except _WRONG as wrong:
+            raise self._damaged() from wrong
+
+    def no_graph(self, name: str) -> str:
+        """Why a content has no graph; "" where it has one, or there is nothing to say.
 
         Args, Raises: as of `text`.
         """
         if ("graph", name) not in self._places:
-            return None
-        try:
-            return Graph.from_json(json.loads(self._content("graph", name)))
-        except _WRONG as wrong:
-            raise self._damaged() from wrong
+            return ""
+        return str(self._fields("graph", name).get("why", ""))
 
-    def _content(self, kind: str, name: str) -> bytes:
+    def module(self, number: int, after: bool) -> str | None:
+        """TVM's own JSON of the module before or after a pass, for `tvm.ir.load_json` of the same
+        TVM; None where the recording has none: at a lower level, or of what did not end.
+
+        Args:
+            number: of the pass.
+
+        Raises:
+            IndexError: there is no such pass.
+            EngineError: kind "file"; the module could not be saved, or not be read any more.
+        """
+        self.passes[number]
+        module = self._numbers.get(number, [None, None])[after]
+        if module is None or ("json", str(module)) not in self._places:
+            return None
+        why = self._fields("json", str(module)).get("why")
+        if why is not None:
+            message = f"TVM could not save this module: {why}"
+            raise EngineError("file", message, self.passes[number].name)
+        try:
+            whole = self._with_blobs(json.loads(self._inflated("json", str(module))))
+        except (KeyError, RecursionError, ValueError) as wrong:
+            raise self._damaged() from wrong
+        return json.dumps(whole, ensure_ascii=False)
+
+    def _with_blobs(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            if set(value) == {"$blob"}:
+                return self._inflated("blob", value["$blob"])
+            return {k: self._with_blobs(v) for k, v in value.items()}
+        return [self._with_blobs(v) for v in value] if isinstance(value, list) else value
+
+    def _fields(self, kind: str, name: str) -> dict[str, Any]:
+        """The line of a content."""
         place = self._places[kind, name]
         try:
             with self.path.open("rb") as file:
                 file.seek(place)
                 fields = json.loads(file.readline())
-            inflate = zlib.decompressobj()
-            data = inflate.decompress(base64.b64decode(fields["zlib"]), _LONGEST)
-            if fields[kind] != name or not inflate.eof:
+            if fields[kind] != name:
                 raise ValueError("another content")
         except (OSError, *_WRONG) as wrong:
             raise self._damaged() from wrong
-        return data
+        assert isinstance(fields, dict)
+        return fields
+
+    def _inflated(self, kind: str, name: str) -> str:
+        fields = self._fields(kind, name)
+        try:
+            inflate = zlib.decompressobj()
+            data = inflate.decompress(base64.b64decode(fields["zlib"]), _LONGEST)
+            if not inflate.eof:
+                raise ValueError("too long")
+            return data.decode()
+        except _WRONG as wrong:
+            raise self._damaged() from wrong
 
     def _damaged(self) -> EngineError:
         name = self.path.name
@@ -169,32 +284,60 @@ def _begun(fields: dict[str, Any], path: Path) -> Recording:
 
 
 def _add(found: Recording, fields: dict[str, Any], place: int) -> None:
-    for kind in ("text", "graph"):
+    for kind in ("text", "graph", "blob", "json"):
         if kind in fields:
-            found._places[kind, _str(fields[kind])] = place
+            name = fields[kind]
+            found._places[kind, _str(name)] = place
             return
-    if "begin" in fields:
-        if fields["begin"] != len(found.passes):
-            raise ValueError("a pass is missing")
-        about = _count(fields["depth"]), _str(fields["name"]), int(fields["opt_level"])
-        found.passes.append(PassRun(len(found.passes), *about, _module(found, fields)))
+    if "context" in fields and "begin" not in fields:
+        config = {_str(k): _str(v) for k, v in fields["config"].items()}
+        names = tuple(map(_str, fields["required"])), tuple(map(_str, fields["disabled"]))
+        context = Context(int(fields["opt_level"]), *names, config)
+        found._contexts[_count(fields["context"])] = context
+    elif "stopped" in fields:
+        found.stopped = _str(fields["stopped"])
+    elif "begin" in fields:
+        _begin(found, fields)
     else:
-        run = found.passes[_count(fields["end"] if "end" in fields else fields["failed"])]
-        run.seconds = float(fields["seconds"])
-        if not math.isfinite(run.seconds):
-            raise ValueError("a time is no number")
-        if "failed" in fields:
-            run.failure = _str(fields["message"])
-        else:
-            run.after = _module(found, fields)
+        _end(found, fields)
 
 
-def _module(found: Recording, fields: dict[str, Any]) -> dict[str, str] | None:
+def _begin(found: Recording, fields: dict[str, Any]) -> None:
+    number = fields["begin"]
+    if number != len(found.passes):
+        raise ValueError("a pass is missing")
+    about = _count(fields["depth"]), _str(fields["name"]), int(fields["opt_level"])
+    module, before = _module(found, fields)
+    found._numbers[number] = [module, None]
+    run = PassRun(number, *about, before)
+    run.kind, run.thread = _str(fields.get("kind", "pass")), _count(fields.get("thread", 0))
+    run.required = tuple(map(_str, fields.get("required", ())))
+    run.context = found._contexts[fields["context"]] if "context" in fields else None
+    run.at = _seconds(fields["at"]) if "at" in fields else None
+    found.passes.append(run)
+
+
+def _end(found: Recording, fields: dict[str, Any]) -> None:
+    number = _count(fields["end"] if "end" in fields else fields["failed"])
+    run = found.passes[number]
+    run.seconds = _seconds(fields["seconds"])
+    if "failed" in fields:
+        run.failure = _str(fields["message"])
+        return
+    found._numbers[number][1], run.after = _module(found, fields)
+    for language, text in fields.get("code", ()):
+        if ("text", text) not in found._places:
+            raise ValueError("a content is missing")
+        found.kernels.append(Code(number, _str(language), text))
+
+
+def _module(found: Recording, fields: dict[str, Any]) -> tuple[int | None, dict[str, str] | None]:
+    """The number of an event's module, and its functions."""
     given = fields.get("module")
     if given is None:
-        return None
+        return None, None
     if not isinstance(given, list):
-        return found._modules[_count(given)]
+        return _count(given), found._modules[given]
     of, new, gone = given
     functions = {} if of is None else dict(found._modules[_count(of)])
     for name in gone:
@@ -207,7 +350,14 @@ def _module(found: Recording, fields: dict[str, Any]) -> dict[str, str] | None:
     if found._entries > _MOST:
         raise ValueError("too large")
     found._modules.append(functions)
-    return functions
+    return len(found._modules) - 1, functions
+
+
+def _seconds(value: Any) -> float:
+    seconds = float(value)
+    if not math.isfinite(seconds):
+        raise ValueError("a time is no number")
+    return seconds
 
 
 def _str(value: Any) -> str:
@@ -217,7 +367,7 @@ def _str(value: Any) -> str:
 
 
 def _count(value: Any) -> int:
-    if not isinstance(value, int) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise TypeError(f"{value!r} for a number")
     return value
 
@@ -225,8 +375,9 @@ def _count(value: Any) -> int:
 def _own_times(passes: list[PassRun]) -> None:
     for run in passes:
         run.own_seconds = run.seconds
-    around: list[PassRun] = []
+    threads: dict[int, list[PassRun]] = {}
     for run in passes:
+        around = threads.setdefault(run.thread, [])
         run.depth = min(run.depth, len(around))  # of several threads, passes stand in between
         del around[run.depth :]
         if around and run.seconds is not None and around[-1].own_seconds is not None:

@@ -1,35 +1,37 @@
-"""The instrument that writes down TVM's passes, and contexts that have it."""
+"""The ways into a recording: an instrument, and a context that finds everything by itself."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import platform
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from relascope.recorder.contents import Contents, ffi
+from relascope.recorder.events import Events
 from relascope.recorder.writing import LEVELS, Writer
+
+_CODEGEN = "target.build."
 
 
 class Record:
     """An instrument for `tvm.transform.PassContext(instruments=[relascope.Record("run.rsc")])`.
 
-    Each pass is written when it begins and when it ends, with its level, time, and, at the level
-    "text", the text of every function before and after. Constants' values are left out. Of a pass
-    that raises, the message is written where the context ends with it. Time that the recording
-    itself takes is not a pass's.
+    Each pass is written when it begins and when it ends. Of a pass that raises, the message is
+    written where the context ends with it. Time that the recording itself takes is not a pass's.
 
     Args:
         path: of the file, which is begun anew.
-        level: in `LEVELS`.
+        level: in `relascope.recorder.writing.LEVELS`.
 
     Raises:
-        ValueError: there is no such level.
+        ValueError: there is no such level, or this TVM cannot do it.
         OSError: the file cannot be written.
     """
 
@@ -37,26 +39,36 @@ class Record:
         return _begun(path, level)[0]
 
 
-def _begun(path: str | os.PathLike[str], level: str) -> tuple[Any, _Events]:
+def _begun(path: str | os.PathLike[str], level: str, claim: bool = False) -> tuple[Any, Events]:
     """An instrument, and what it tells of passes."""
     if level not in LEVELS:
         raise ValueError(f"There is no level {level!r}; choose of {', '.join(LEVELS)}.")
     import tvm
 
+    if level == LEVELS[-1] and not _saves(tvm):
+        message = f"TVM {tvm.__version__} dies here of saving a module as JSON"
+        if ffi(tvm) == "tvm_ffi":
+            message += f", with apache-tvm-ffi {import_module('tvm_ffi').__version__}"
+        raise ValueError(f"{message}: record at the level {LEVELS[-2]!r}.")
     about: dict[str, Any] = {"tvm": str(tvm.__version__), "python": platform.python_version()}
     about |= {"arguments": sys.argv, "level": level, "process": os.getpid()}
-    events = _Events(Writer(Path(path), about), level == "text", _printer(tvm))
+    writer = Writer(Path(path).absolute(), about, claim)
+    events = Events(tvm, writer, Contents(tvm, writer, level))
+    os.register_at_fork(after_in_child=events.forked)
+    hooks = _Counted(lambda: _hooked(tvm, events))
 
     @tvm.ir.instrument.pass_instrument
     class Instrument:
         def enter_pass_ctx(self) -> None:
             events.entered()
+            hooks.add(1)
 
         def exit_pass_ctx(self) -> None:
             events.left()
+            hooks.add(-1)
 
         def run_before_pass(self, mod: Any, info: Any) -> None:
-            events.began(mod, str(info.name), int(info.opt_level))
+            events.began(mod, str(info.name), int(info.opt_level), info.required)
 
         def run_after_pass(self, mod: Any, info: Any) -> None:
             events.ended(mod)
@@ -64,180 +76,158 @@ def _begun(path: str | os.PathLike[str], level: str) -> tuple[Any, _Events]:
     return Instrument(), events
 
 
-class _Running(threading.local):
-    """Of one thread: passes under way, how many there were when each context began, and the module
-    that was seen last."""
-
-    def __init__(self) -> None:
-        self.passes: list[_Run] = []
-        self.contexts: list[int] = []
-        self.module: _Module | None = None
-
-
-@dataclass
-class _Module:
-    """A module as it is in the file, by its number there."""
-
-    number: int
-    functions: dict[str, str]
+def _saves(tvm: Any) -> bool:
+    """Whether TVM can save a module; with some versions of its FFI that ends the process."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            tvm.ir.save_json(tvm.ir.Range(0, 3))
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0
 
 
-@dataclass
-class _Run:
-    """A pass that is under way.
+class _Counted:
+    """Holds a context open while it is needed anywhere, in whatever thread."""
 
-    Args:
-        module: as it was when it began.
-        began: on the clock.
-        recording: seconds that the recording itself took meanwhile.
-    """
+    def __init__(self, make: Callable[[], AbstractContextManager[None]]) -> None:
+        self._make, self._needed, self._lock = make, 0, threading.Lock()
+        self._open = ExitStack()
 
-    number: int
-    module: _Module | None
-    began: float
-    recording: float = 0.0
-
-
-class _Events:
-    def __init__(self, writer: Writer, texts: bool, printed: Any) -> None:
-        self.writer, self._texts, self._printed = writer, texts, printed
-        self._process, self._lock, self._count = os.getpid(), threading.Lock(), 0
-        self._running = _Running()
-        self._known: dict[str, tuple[Any, str]] = {}
-        self._modules = 0
-
-    def entered(self) -> None:
-        self._running.contexts.append(len(self._running.passes))
-
-    def left(self) -> None:
-        """Passes of this context that have not ended have failed."""
-        running = self._running
-        self.failed(running.contexts.pop() if running.contexts else 0, sys.exc_info()[1])
-
-    def failed(self, depth: int, error: BaseException | None) -> None:
-        while len(self._running.passes) > depth:
-            run = self._running.passes.pop()
-            seconds = time.perf_counter() - run.began - run.recording
-            message = str(error or "")[-4000:]
-            self._line({"failed": run.number, "seconds": seconds, "message": message})
-
-    def began(self, mod: Any, name: str, opt_level: int) -> None:
-        start, passes = time.perf_counter(), self._running.passes
+    def add(self, one: int) -> None:
         with self._lock:
-            number, self._count = self._count, self._count + 1
-            about = {"begin": number, "depth": len(passes), "name": name, "opt_level": opt_level}
-            module = self._written(about, mod, [r.module for r in passes[-1:]])
-        now = time.perf_counter()
-        for other in passes:
-            other.recording += now - start
-        passes.append(_Run(number, module, now))
-
-    def ended(self, mod: Any) -> None:
-        start, passes = time.perf_counter(), self._running.passes
-        if not passes:  # it began before the recording
-            return
-        run = passes.pop()
-        seconds = start - run.began - run.recording
-        with self._lock:
-            self._written({"end": run.number, "seconds": seconds}, mod, [run.module])
-        now = time.perf_counter()
-        for other in passes:
-            other.recording += now - start
-
-    def _line(self, fields: dict[str, Any]) -> None:
-        if os.getpid() == self._process:  # a copy of the process would write in between
-            self.writer.line(fields)
-
-    def _written(
-        self, fields: dict[str, Any], mod: Any, like: list[_Module | None]
-    ) -> _Module | None:
-        """Write an event with its module, as what it differs in from the nearest of some others.
-
-        Args:
-            like: modules that it may be like, beside the last of this thread.
-        """
-        functions = self._functions(mod)
-        if functions is None:
-            self._line(fields)
-            return None
-        best: list[Any] = [None, functions, []]
-        for other in filter(None, [*like, self._running.module]):
-            if other.functions == functions:
-                self._line({**fields, "module": other.number})
-                self._running.module = other
-                return other
-            new = {n: c for n, c in functions.items() if other.functions.get(n) != c}
-            gone = [n for n in other.functions if n not in functions]
-            if len(new) + len(gone) < len(best[1]) + len(best[2]):
-                best = [other.number, new, gone]
-        module = self._running.module = _Module(self._modules, functions)
-        self._modules += 1
-        self._line({**fields, "module": best})
-        return module
-
-    def _functions(self, mod: Any) -> dict[str, str] | None:
-        """The hashes of functions' contents; a function that is the same object has the same."""
-        if not self._texts or not hasattr(mod, "functions") or os.getpid() != self._process:
-            return None
-        found = {}
-        for var, function in mod.functions.items():
-            name = str(var.name_hint)
-            known = self._known.get(name)
-            if known is None or not known[0].same_as(function):
-                try:
-                    text = self._printed(function)
-                except Exception as wrong:  # a printer's own fault must not end a compile
-                    text = f"This function cannot be printed: {str(wrong)[-300:]}"
-                known = self._known[name] = function, self.writer.text(text)
-            found[name] = known[1]
-        return found
+            self._needed += one
+            if one > 0 and self._needed == 1:
+                self._open.enter_context(self._make())
+            elif not self._needed:
+                self._open.close()
 
 
-def _printer(tvm: Any) -> Any:
-    """How a function becomes text, without its constants' values."""
-    relay = getattr(tvm, "relay", None)
-
-    def printed(function: Any) -> str:
-        if relay is not None and isinstance(function, relay.Function):
-            return str(function.astext(show_meta_data=False))
-        return str(function.script(show_meta=False))
-
-    return printed
+_HOOKED: list[Events] = []
 
 
 @contextmanager
-def recording(path: str | os.PathLike[str], level: str = "text") -> Iterator[None]:
+def _hooked(tvm: Any, events: Events, before: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """See errors of passes that the program handles, and what code is generated, which no
+    instrument is told of.
+
+    Args:
+        before: called before every pass that Python calls.
+    """
+    if events in _HOOKED:
+        yield
+        return
+    _HOOKED.append(events)
+    kind = tvm.transform.Pass
+    call = kind.__call__
+
+    def called(self: Any, mod: Any) -> Any:
+        depth = events.depth
+        if not depth:
+            before()
+        try:
+            return call(self, mod)
+        except BaseException as error:
+            events.failed(depth, error)
+            raise
+
+    kind.__call__ = called
+    generators = _generators(tvm)
+    for name, generate in generators.items():
+        _register(tvm, name, _generating(events, name, generate))
+    try:
+        yield
+    finally:
+        kind.__call__ = call
+        for name, generate in generators.items():
+            _register(tvm, name, generate)
+        _HOOKED.remove(events)
+
+
+def _generators(tvm: Any) -> dict[str, Any]:
+    """TVM's functions from loops to code, by name."""
+    names = [str(n) for n in _registry(tvm).list_global_func_names()]
+    return {n: tvm.get_global_func(n) for n in names if n.startswith(_CODEGEN)}
+
+
+def _registry(tvm: Any) -> Any:
+    return import_module(f"{ffi(tvm)}.registry")
+
+
+def _register(tvm: Any, name: str, function: Any) -> None:
+    room = _registry(tvm)
+    register = getattr(room, "register_global_func", None) or room.register_func
+    register(name, function, override=True)
+
+
+def _generating(events: Events, name: str, generate: Callable[..., Any]) -> Callable[..., Any]:
+    def generated(*args: Any) -> Any:
+        depth = events.depth
+        events.began(args[0], name, kind="codegen")
+        try:
+            made = generate(*args)
+        except BaseException as error:
+            events.failed(depth, error)
+            raise
+        events.ended(None, _code(made) if events.contents.texts else [])
+        return made
+
+    return generated
+
+
+def _code(made: Any) -> list[list[str]]:
+    """The source of a generated module, with what TVM calls its language; nothing where it has
+    none to show."""
+    read = getattr(made, "inspect_source", None) or getattr(made, "get_source", None)
+    try:
+        text = str(read()) if read is not None else ""
+    except Exception:  # some modules have no source, and say so in many ways
+        text = ""
+    return [[str(getattr(made, "kind", "") or getattr(made, "type_key", "")), text]] if text else []
+
+
+@contextmanager
+def recording(
+    path: str | os.PathLike[str], level: str = "text", *, claim: bool = False
+) -> Iterator[None]:
     """Record the passes of all contexts that are opened inside, and of the one that is open.
 
     Args:
         path, level: as of `Record`.
+        claim: begin the file with the first pass, and beside it where another process has begun
+            one: `run.1234.rsc`, by this process's number.
     """
     import tvm
 
-    (record, events), context = _begun(path, level), tvm.transform.PassContext
-    init = context.__init__
+    (record, events), context = _begun(path, level, claim), tvm.transform.PassContext
+    init, signature = context.__init__, inspect.signature(context.__init__)
 
-    def with_record(
-        self: Any,
-        opt_level: int = 2,
-        required_pass: Any = None,
-        disabled_pass: Any = None,
-        instruments: Any = None,
-        config: Any = None,
-    ) -> None:
-        init(self, opt_level, required_pass, disabled_pass, [*(instruments or ()), record], config)
+    def with_record(self: Any, *args: Any, **named: Any) -> None:
+        given = signature.bind(self, *args, **named)
+        given.arguments["instruments"] = [*(given.arguments.get("instruments") or ()), record]
+        init(*given.args, **given.kwargs)
+
+    def seen() -> None:
+        """Other threads have contexts of their own when nobody has opened one."""
+        current = context.current()
+        if not any(record.same_as(i) for i in current.instruments):
+            current.override_instruments([*current.instruments, record])
 
     around = context.current()
     before = list(around.instruments)
-    around.override_instruments([*before, record])
-    context.__init__ = with_record
-    try:
-        yield
-    except BaseException as error:
-        events.failed(0, error)
-        raise
-    finally:
-        events.failed(0, None)
-        context.__init__ = init
-        around.override_instruments(before)
-        events.writer.close()
+    with _hooked(tvm, events, seen):
+        around.override_instruments([*before, record])
+        context.__init__ = with_record
+        try:
+            yield
+        except BaseException as error:
+            events.failed(0, error)
+            raise
+        finally:
+            events.failed(0, None)
+            context.__init__ = init
+            around.override_instruments(before)
+            events.close()

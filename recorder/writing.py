@@ -5,10 +5,18 @@ What functions hold is written once, named by its hash, and of a module only in 
 one before:
 
     {"relascope_recording": 1, "tvm": …, "level": …}    first: of the whole
-    {"text": HASH, "zlib": …}                            content, before the event that names it
-    {"begin": N, "depth": …, "name": …, "opt_level": …, "module": [OF, {NAME: HASH}, [GONE]]}
-    {"end": N, "seconds": …, "module": M}
+    {"text": HASH, "constants": [[DTYPE, SHAPE, DIGEST]], "zlib": …}
+                                                         content, before the event that names it
+    {"graph": HASH, "zlib": …} or {"graph": HASH, "why": …}
+                                                         its graph, or why there is none
+    {"context": K, "opt_level": …, "required": […], "disabled": […], "config": {…}}
+    {"begin": N, "kind": …, "depth": …, "name": …, "opt_level": …, "required": […], "context": K,
+     "thread": …, "at": …, "module": [OF, {NAME: HASH}, [GONE]]}
+    {"end": N, "seconds": …, "module": M, "code": [[LANGUAGE, HASH]]}
     {"failed": N, "seconds": …, "message": …}
+    {"stopped": …}                                       why nothing follows; the compile went on
+    {"json": M, "zlib": …}                               TVM's JSON of a module, without its blobs
+    {"blob": HASH, "zlib": …}                            a long text in such JSON: a constant
 
 Modules are numbered as they come; "module" is the number of one before, or a new one: the number
 of that which it is like (None: of none), functions that are new or other, and those that are gone.
@@ -22,13 +30,16 @@ import json
 import os
 import threading
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 VERSION = 1
 
-LEVELS = ("names", "text")
-"""What is kept of each pass: its name and time; the text of every function as well."""
+LEVELS = ("names", "text", "graphs", "modules")
+"""What is kept of each pass. "names": its name, time and parameters. "text": also the text of every
+function, the sizes of constants, and generated code. "graphs": also the graph of every function of
+Relay's or Relax's. "modules": also TVM's own JSON of every module, with the values of constants."""
 
 
 class Writer:
@@ -37,33 +48,77 @@ class Writer:
     Args:
         path: of the file, which is begun anew.
         about: of the whole: versions, arguments, level.
+        claim: wait with the file until there is something to write, and do not write over what
+            another process has begun meanwhile: see `sibling`.
 
     Raises:
         OSError: it cannot be written.
     """
 
-    def __init__(self, path: Path, about: dict[str, Any]) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-        self._file = os.open(path, flags, 0o644)
-        self._lock, self._known = threading.Lock(), set[str]()
-        self.line({"relascope_recording": VERSION, **about})
+    def __init__(self, path: Path, about: dict[str, Any], claim: bool = False) -> None:
+        self.path, self._about = path, about
+        self._file: int | None = None
+        self._lock, self._known = threading.Lock(), set[tuple[str, str]]()
+        if not claim:
+            self._open(path, os.O_TRUNC)
 
     def line(self, fields: dict[str, Any]) -> None:
         """Write an event."""
-        data = (json.dumps(fields, ensure_ascii=False) + "\n").encode("utf-8", "replace")
         with self._lock:
-            while data:
-                data = data[os.write(self._file, data) :]
+            if self._file is None:
+                self._claim()
+            self._write(fields)
 
-    def text(self, text: str) -> str:
-        """Write a text, unless it is there, and name it."""
-        data = text.encode("utf-8", "replace")
-        name = hashlib.blake2b(data, digest_size=10).hexdigest()
-        if name not in self._known:
-            self._known.add(name)
-            self.line({"text": name, "zlib": base64.b64encode(zlib.compress(data, 1)).decode()})
-        return name
+    def content(self, kind: str, name: str, about: Callable[[], dict[str, Any]]) -> None:
+        """Write something that is named by its hash, unless it is there.
+
+        Args:
+            about: its fields; text at "zlib" is compressed.
+        """
+        if (kind, name) not in self._known:
+            self._known.add((kind, name))
+            fields = {kind: name, **about()}
+            if "zlib" in fields:
+                data = zlib.compress(fields["zlib"].encode("utf-8", "replace"), 1)
+                fields["zlib"] = base64.b64encode(data).decode()
+            self.line(fields)
+
+    def forked(self) -> None:
+        """This process is a copy of the one that began the file, which that goes on with."""
+        self._lock, self._known = threading.Lock(), set()
+        if self._file is not None:
+            os.close(self._file)
+        self._file = None
+        self._about = {**self._about, "process": os.getpid(), "parent": os.getppid()}
 
     def close(self) -> None:
         """Nothing is written after this."""
-        os.close(self._file)
+        if self._file is not None:
+            os.close(self._file)
+
+    def _claim(self) -> None:
+        try:
+            self._open(self.path, os.O_EXCL)
+        except FileExistsError:
+            self._open(sibling(self.path, os.getpid()), os.O_TRUNC)
+
+    def _open(self, path: Path, flags: int) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | flags, 0o644)
+        self._write({"relascope_recording": VERSION, **self._about})
+
+    def _write(self, fields: dict[str, Any]) -> None:
+        assert self._file is not None
+        data = (json.dumps(fields, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+        while data:
+            data = data[os.write(self._file, data) :]
+
+
+def sibling(path: Path, process: int | str) -> Path:
+    """Where another process of the same program writes what it compiles."""
+    return path.with_name(f"{path.stem}.{process}{path.suffix}")
+
+
+def hashed(*parts: str) -> str:
+    """The name of a content."""
+    data = "\0".join(parts).encode("utf-8", "replace")
+    return hashlib.blake2b(data, digest_size=10).hexdigest()

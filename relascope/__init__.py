@@ -5,6 +5,7 @@ Importing this package loads neither torch nor a TVM; what needs them is importe
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,3 +29,7 @@ def __getattr__(name: str) -> Any:
     if name in ("Record", "recording"):
         return getattr(import_module("relascope.recorder"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if os.environ.get("RELASCOPE_RECORD"):
+    import_module("relascope.recorder.begin").begin()

@@ -10,8 +10,7 @@ from typing import Any
 
 from relascope.commands.installation import page_options, serve
 from relascope.core.errors import EngineError
-from relascope.core.place import IMPORT_ROOT
-from relascope.recorder import reading
+from relascope.recorder import environment, reading
 from relascope.recorder.writing import LEVELS
 from relascope.viz.rows.recording import (
     FILTERS,
@@ -23,7 +22,6 @@ from relascope.viz.rows.recording import (
 )
 
 Document = dict[str, Any]
-_START = Path(reading.__file__).parent / "start"
 OPEN = "RELASCOPE_OPEN"  # as `viz.panels.shell.keeping` reads it, which imports Streamlit
 
 
@@ -32,6 +30,7 @@ def record_options(add_to: argparse.ArgumentParser) -> None:
     add = add_to.add_argument
     add("-o", "--output", type=Path, default=Path("run.rsc"), help="the recording's file")
     add("--level", choices=LEVELS, default="text", help="what is kept of each pass")
+    add("--env", action="store_true", help="run nothing: print the variables that record")
     about = "the program that compiles, after --: python compile.py …"
     add("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help=about)
 
@@ -49,25 +48,34 @@ def open_options(add_to: argparse.ArgumentParser) -> None:
 def record_program(args: argparse.Namespace, connect: object) -> Document:
     """Run a program and write down every pass of each compile of TVM's in it."""
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
+    told = environment.variables(args.output, args.level, os.environ.get("PYTHONPATH", ""))
+    if args.env:
+        return {"file": str(args.output), "environment": told}
     if not program:
         hint = "Write it after --: relascope record -o run.rsc -- python compile.py"
         raise EngineError("usage", "No program is named.", "record", hint)
-    path = args.output.resolve()
-    folders = (_START, IMPORT_ROOT, os.environ.get("PYTHONPATH", ""))
-    told = {"RELASCOPE_RECORD": str(path), "RELASCOPE_RECORD_LEVEL": args.level}
-    told |= {"RELASCOPE_RECORD_PROCESS": "1"}
-    told["PYTHONPATH"] = os.pathsep.join(filter(None, map(str, folders)))
-    path.unlink(missing_ok=True)
+    try:
+        for old in environment.files(args.output):
+            old.unlink()
+        args.output.touch()
+        args.output.unlink()
+    except OSError as wrong:
+        message = f"{args.output} cannot be written: {wrong.strerror}."
+        raise EngineError("file", message, str(args.output)) from wrong
     try:
         done = subprocess.run(program, env={**os.environ, **told}, check=False)
     except OSError as wrong:
         message = f"{program[0]} cannot be started: {wrong.strerror}."
         raise EngineError("usage", message, program[0]) from wrong
-    if not path.exists():
-        message = f"The program ended with {done.returncode}, and has not imported tvm."
-        raise EngineError("usage", message, program[0], "Only Python programs are recorded.")
-    found = reading.read(path)
-    return {"file": str(args.output), "status": done.returncode, "passes": len(found.passes)}
+    written = environment.files(args.output)
+    if not written:
+        message = f"No pass of TVM's ran in the program, which ended with {done.returncode}."
+        hint = "Python programs are recorded, unless they are started with -E, -I or -S."
+        raise EngineError("usage", message, program[0], hint)
+    passes = {str(p): len(reading.read(p).passes) for p in written}
+    files = [{"file": p, "passes": n} for p, n in passes.items()]
+    whole = {"status": done.returncode, "passes": sum(passes.values())}
+    return {"file": str(written[0]), **whole, "files": files}
 
 
 def open_recording(args: argparse.Namespace, connect: object) -> Document:
@@ -82,6 +90,7 @@ def open_recording(args: argparse.Namespace, connect: object) -> Document:
         "file": str(args.file),
         "about": found.about,
         "whole": found.whole,
+        "stopped": found.stopped,
         "seconds": whole_seconds(found),
         "passes": [r for r in rows if wanted(r, args.only)],
         "totals": total_rows(rows),

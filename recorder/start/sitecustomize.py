@@ -1,52 +1,41 @@
-"""Python runs this first in what `relascope record` starts: TVM's import begins the recording."""
+"""Python runs this first where its folder is on PYTHONPATH: TVM's import begins a recording.
+
+The programs that `relascope record` starts need not have relascope: it is found where
+RELASCOPE_RECORD_FRONT says, and only it.
+"""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import importlib.machinery
+import importlib.util
 import os
 import sys
 from importlib.abc import MetaPathFinder
-from types import ModuleType
 from typing import Any
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
 
+class _Relascope(MetaPathFinder):
+    """Finds relascope and nothing that stands beside it."""
 
-def _ended(held: Any) -> None:
-    """With what ended the program, where that is an error."""
-    error = getattr(sys, "last_value", None)
-    held.__exit__(type(error) if error else None, error, None)
-
-
-class _AfterTvm(MetaPathFinder):
-    """Lets TVM be imported as always, and then begins the recording."""
-
-    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
-        if fullname != "tvm":
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if fullname != "relascope":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        if spec is None or spec.loader is None:
-            return spec
-        load = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            load(module)
-            from relascope.recorder import recording
-
-            held = recording(os.environ["RELASCOPE_RECORD"], os.environ["RELASCOPE_RECORD_LEVEL"])
-            held.__enter__()  # for as long as the process lives
-            atexit.register(_ended, held)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+        front = os.environ["RELASCOPE_RECORD_FRONT"]
+        folders = [os.path.dirname(front)]
+        return importlib.util.spec_from_file_location(
+            fullname, front, submodule_search_locations=folders
+        )
 
 
-if os.environ.pop("RELASCOPE_RECORD_PROCESS", ""):  # not in what that starts in its turn
-    sys.meta_path.insert(0, _AfterTvm())
+if os.environ.get("RELASCOPE_RECORD") and os.environ.get("RELASCOPE_RECORD_FRONT"):
+    sys.meta_path.append(_Relascope())
+    try:
+        import relascope  # noqa: F401 - which begins
+    except Exception as wrong:  # the program itself must run
+        print(f"relascope: nothing is recorded: {wrong}", file=sys.stderr)
+
 # Another file of this name, which Python would have run.
+_HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [p for p in sys.path if os.path.abspath(p) != _HERE]
 _OWN = sys.modules.pop("sitecustomize")
 with contextlib.suppress(ImportError):

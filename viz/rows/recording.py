@@ -39,6 +39,7 @@ def _row(one: PassRun, whole: float) -> Row:
         "functions": None if one.before is None else len(one.before),
         "touched": None if touched is None else list(touched),
         "failure": one.failure,
+        "kind": one.kind,
         "ended": one.seconds is not None,
         "slow": (one.own_seconds or 0.0) > SLOW * whole,
     }

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import torch
+import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
@@ -24,6 +24,7 @@ from tvm.s_tir.analysis import estimate_tir_flops
 
 from relascope.core.builder import Constants, GraphBuilder, body_origin, fused_name, other_name
 from relascope.core.graph import Graph, JsonValue, Kind, TensorType
+from relascope.engine.relax.draw import spelling
 from relascope.passes.relax.ir.program import RelaxProgram
 
 _KERNEL_CALLS = ("relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace")
@@ -126,7 +127,7 @@ class _Walk(GraphBuilder):
         if inputs is not None:
             what = f"{what} {' '.join(inputs)}"
         about |= {"inputs": inputs or (), "origin": at.origin}
-        return self.add_node(at.bound, what, kind, tensor_types(at.expr.ty), **about)
+        return self.add_node(at.bound, what, kind, tensor_types(spelling.type_of(at.expr)), **about)
 
     def sequence(self, body: Any) -> str:
         """The bindings of a body, in order; returns the id of its result."""
@@ -136,12 +137,12 @@ class _Walk(GraphBuilder):
             for binding in block.bindings:
                 variable = binding.var
                 self.alive.append(variable)
-                name = str(variable.name)
+                name = str(spelling.name_of(variable))
                 self.ids[variable.__chandle__()] = self.value(binding.value, name, variable)
         return self.value(body.body, "")
 
     def argument(self, variable: Any) -> str:
-        name, kind, scope = str(variable.name), Kind.INPUT, ""
+        name, kind, scope = str(spelling.name_of(variable)), Kind.INPUT, ""
         if name in self.shared.parameters:
             kind, scope = Kind.PARAMETER, name.rpartition(".")[0]
         at = _At(variable, variable, (scope, ""))
@@ -156,15 +157,15 @@ class _Walk(GraphBuilder):
         Args:
             name: of the variable that it is bound to, which tells where it comes from.
         """
-        if isinstance(expr, tvm.ir.Var):
+        if isinstance(expr, spelling.Var):
             known = self.ids.get(expr.__chandle__())
             return self.argument(expr) if known is None else known
         at = _At(
             expr, expr if variable is None else variable, self.shared.provenance.get(name, ("", ""))
         )
-        if isinstance(expr, tvm.ir.GenericConst):
+        if isinstance(expr, spelling.Constant):
             return self.constant(expr)
-        if isinstance(expr, tvm.ir.Call):
+        if isinstance(expr, spelling.Call):
             return self.call(at)
         if isinstance(expr, relax.TupleGetItem):
             source, index = self.value(expr.tuple_value, ""), int(expr.index)
@@ -184,7 +185,7 @@ class _Walk(GraphBuilder):
         return self.add_call(at, op, {"value": as_json(expr)}, (), f"{op} {expr}")
 
     def constant(self, expr: Any) -> str:
-        data, at = expr.value, _At(expr, expr)
+        data, at = spelling.value_of(expr), _At(expr, expr)
         if not hasattr(data, "numpy"):
             return self.add(at, f"constant {data}", Kind.CONSTANT, attrs={"value": str(data)})
         identity, attrs, origin = self.shared.constants.about(data)
@@ -280,9 +281,7 @@ def _is_plain(expr: Any) -> bool:
     """Whether an argument is a shape, number, text or dtype, or a tuple of such: no tensor."""
     if isinstance(expr, relax.Tuple):
         return bool(len(expr.fields)) and all(_is_plain(f) for f in expr.fields)
-    return isinstance(
-        expr, relax.ShapeExpr | tvm.ir.StringImm | tvm.tirx.IntImm | tvm.tirx.FloatImm
-    )
+    return isinstance(expr, (relax.ShapeExpr, *spelling.boxed))
 
 
 def tensor_types(kind: Any) -> tuple[TensorType, ...]:
@@ -291,15 +290,16 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
     todo = [kind]
     while todo:
         part = todo.pop()
-        if isinstance(part, relax.TensorType):
+        if isinstance(part, spelling.TensorType):
             if isinstance(part.shape, relax.ShapeExpr):
                 shape = tuple(
-                    int(d) if isinstance(d, tvm.tirx.IntImm) else str(d) for d in part.shape.values
+                    int(d) if isinstance(d, spelling.loops.IntImm) else str(d)
+                    for d in part.shape.values
                 )
             else:
                 shape = ("?",) * max(int(part.ndim), 0)
             result.append(TensorType(shape, str(part.dtype)))
-        elif isinstance(part, relax.TupleType):
+        elif isinstance(part, spelling.TupleType):
             todo.extend(reversed(list(part.fields)))
     return tuple(result)
 
@@ -322,7 +322,7 @@ def as_json(value: Any) -> JsonValue:
         return value
     if isinstance(value, str):
         return str(value)  # TVM's own kind of str does not leave this process
-    if isinstance(value, tvm.tirx.IntImm | tvm.tirx.FloatImm | tvm.ir.StringImm):
+    if isinstance(value, spelling.boxed):
         return as_json(value.value)
     if isinstance(value, relax.ShapeExpr):
         return [as_json(v) for v in value.values]
@@ -341,4 +341,6 @@ def _digest(array: Any) -> str:
 
 def _address(array: Any) -> int:
     # `numpy()` copies, so its address is that of a copy which is freed at once.
-    return int(torch.utils.dlpack.from_dlpack(array).data_ptr())
+    if hasattr(array, "data_ptr"):
+        return int(array.data_ptr())
+    return int(np.from_dlpack(array).ctypes.data)  # before 0.26

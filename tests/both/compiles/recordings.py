@@ -5,16 +5,23 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
+from pkgutil import resolve_name
 
+import numpy as np
 import pytest
 import tvm
 
 from relascope import Record, recording
 from relascope.core.errors import EngineError
+from relascope.core.graph import Kind
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
-from relascope.recorder.reading import read
+from relascope.recorder import environment
+from relascope.recorder.contents import Contents
+from relascope.recorder.reading import Context, read
 from relascope.viz.rows.recording import step_diff
 
 
@@ -102,17 +109,180 @@ def test_an_error_that_leaves_a_recording_is_its_last_passes(mod, tmp_path):
     assert "axis 7" in only.failure
 
 
-def test_a_build_is_recorded_down_to_its_kernels(session, tmp_path):
+def test_an_error_that_the_program_handles_is_there_and_the_next_pass_is_no_part_of_it(
+    mod, tmp_path
+):
+    with recording(tmp_path / "run.rsc"):
+        with suppress(Exception):
+            breaks(mod)
+        inner(mod)
+    with tvm.transform.PassContext(instruments=[Record(tmp_path / "other.rsc")]):
+        with suppress(Exception):
+            breaks(mod)
+        inner(mod)
+    for name in ("run.rsc", "other.rsc"):
+        bad, good = read(tmp_path / name).passes
+        assert "no axis 7 here" in bad.failure
+        assert (good.name, good.depth, good.failure) == ("inner", 0, None)
+
+
+def test_what_python_does_not_see_fail_is_found_out_by_the_next_pass(mod, tmp_path):
+    run = tvm.get_global_func("transform.RunPass")
+
+    def unseen():
+        run(breaks, mod)
+
+    with recording(tmp_path / "run.rsc"):
+        inner(mod)
+        with suppress(Exception):
+            unseen()
+        inner(mod)
+    _, bad, good = read(tmp_path / "run.rsc").passes
+    assert "did not return" in bad.failure
+    assert (good.name, good.depth, good.failure) == ("inner", 0, None)
+
+
+def test_threads_and_copies_of_the_process_do_not_mix(mod, tmp_path):
+    path = tmp_path / "run.rsc"
+
+    def twice():
+        outer(mod)
+        outer(mod)
+
+    with recording(path):
+        threads = [threading.Thread(target=twice) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        child = os.fork()
+        if not child:
+            outer(mod)
+            os._exit(0)
+        os.waitpid(child, 0)
+        inner(mod)
+    found = read(path)
+    assert {p.thread for p in found.passes} == {0, 1, 2, 3}
+    for thread in range(3):
+        depths = [p.depth for p in found.passes if p.thread == thread]
+        assert depths == [0, 1, 0, 1]
+    (beside,) = environment.files(path)[1:]
+    copy = read(beside)
+    assert copy.about["parent"] == found.about["process"] == os.getpid()
+    assert [p.name for p in copy.passes] == ["outer", "inner"]
+    assert copy.text(copy.passes[0].before["main"]) == found.text(found.passes[0].before["main"])
+
+
+def test_the_contexts_parameters_are_there(mod, tmp_path):
+    config = {"relay": "relay.FuseOps.max_depth", "relax": "relax.FuseOps.max_depth"}[engine()]
+    path = tmp_path / "run.rsc"
+    given = {"opt_level": 1, "required_pass": ["inner"], "disabled_pass": ["breaks"]}
+    with tvm.transform.PassContext(**given, config={config: 7}, instruments=[Record(path)]):
+        outer(mod)
+    first, second = read(path).passes
+    assert first.context is second.context and 0 <= first.at <= second.at
+    assert first.context == Context(1, ("inner",), ("breaks",), {config: "7"})
+
+
+def test_a_graph_is_the_engines_and_constants_have_sizes_and_no_values(session, tmp_path):
     pipeline = default_pipeline(engine(), False)
     program = session.program_after(ModelSource("mlp", batch=2), pipeline)
+    with recording(tmp_path / "run.rsc", "graphs"):
+        inner(program.mod)
+    found = read(tmp_path / "run.rsc")
+    main = found.passes[0].before["main"]
+    draw = resolve_name(f"relascope.engine.{engine()}.draw.to_graph:to_graph")
+    mine, engines = found.graph(main), draw(program)[0]
+    assert mine.operators == engines.operators and mine.edge_count == engines.edge_count
+    sizes = {str(kind) for kind, _ in found.constants(main)}
+    assert sizes and sizes <= {str(n.outputs[0]) for n in engines if n.kind is Kind.CONSTANT}
+    assert found.module(0, True) is None
+
+
+def test_a_module_is_what_it_was_with_its_numbers(session, tmp_path):
+    program = session.program_after(ModelSource("mlp", batch=2), default_pipeline(engine(), False))
+    with recording(tmp_path / "run.rsc", "modules"):
+        inner(program.mod)
+    found = read(tmp_path / "run.rsc")
+    before, after = (tvm.ir.load_json(found.module(0, side)) for side in (False, True))
+    same = tvm.ir.structural_equal if engine() == "relay" else tvm_ffi_equal()
+    assert same(before, program.mod) and same(after["other"], program.mod["main"])
+    lines = map(json.loads, found.path.read_text().splitlines())
+    blobs = [x["blob"] for x in lines if "blob" in x]
+    assert blobs and len(blobs) == len(set(blobs))
+
+
+def tvm_ffi_equal():
+    import tvm_ffi
+
+    return tvm_ffi.structural_equal
+
+
+def test_what_changes_in_constants_alone_is_a_change(tmp_path):
+    def module(value):
+        if engine() == "relay":
+            from tvm import relay
+
+            x = relay.var("x", shape=(2,))
+            made = relay.Function([x], relay.add(x, relay.const(np.array([value] * 2, "float32"))))
+            return tvm.IRModule.from_expr(made)
+        from tvm import relax
+
+        x, builder = relax.Var("x", relax.TensorType((2,), "float32")), relax.BlockBuilder()
+        with builder.function("main", [x]):
+            constant = relax.const(np.array([value] * 2, "float32"))
+            builder.emit_func_output(builder.emit(relax.op.add(x, constant)))
+        return builder.get()
+
+    @tvm.ir.transform.module_pass(opt_level=0, name="doubles")
+    def doubles(mod, context):
+        return module(2.0)
+
     with recording(tmp_path / "run.rsc"):
+        doubles(module(1.0))
+        doubles(module(2.0))
+    first, second = read(tmp_path / "run.rsc").passes
+    assert first.touched == ("main",) and second.touched == ()
+
+
+def test_a_build_is_recorded_down_to_its_kernels_code(session, tmp_path):
+    pipeline = default_pipeline(engine(), False)
+    program = session.program_after(ModelSource("mlp", batch=2), pipeline)
+    called = tvm.transform.Pass.__call__
+    with recording(tmp_path / "run.rsc", "graphs"):
         session._backend.build(program, None, "llvm -opt-level=0")
-    names = {p.name for p in read(tmp_path / "run.rsc").passes}
+    found = read(tmp_path / "run.rsc")
     wanted = {
         "relay": {"FuseOps", "LowerTE", "tir.MakePackedAPI"},
         "relax": {"LegalizeOps", "tirx.MakePackedAPI"},
     }
-    assert wanted[engine()] <= names
+    assert wanted[engine()] <= {p.name for p in found.passes}
+    code = found.kernels[-1]
+    made = found.passes[code.run]
+    assert (made.kind, made.name, code.language) == ("codegen", "target.build.llvm", "llvm")
+    assert all(name in found.text(code.text) for name in made.before if "fused" in name)
+    loops = next(p for p in found.passes if "MakePackedAPI" in p.name)
+    hashes = {*loops.before.values(), *loops.after.values()}
+    assert all(found.graph(h) is None and found.no_graph(h) == "" for h in hashes)
+    assert any("for " in found.text(h) for h in hashes)
+    assert tvm.transform.Pass.__call__ is called
+
+
+def test_a_fault_of_the_recorder_ends_the_recording_and_not_the_compile(
+    mod, tmp_path, monkeypatch, capsys
+):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with recording(tmp_path / "run.rsc"):
+        inner(mod)
+        monkeypatch.setattr(Contents, "functions", full)
+        assert "other" in [v.name_hint for v in outer(mod).functions]
+        monkeypatch.undo()
+        inner(mod)
+    found = read(tmp_path / "run.rsc")
+    assert "No space left" in found.stopped and len(found.passes) == 1
+    assert "the recording ends here" in capsys.readouterr().err
 
 
 def test_it_needs_nothing_but_python_until_it_records():
@@ -122,7 +292,7 @@ def test_it_needs_nothing_but_python_until_it_records():
 
 
 def test_levels_are_named(tmp_path):
-    with pytest.raises(ValueError, match="choose of names, text"):
+    with pytest.raises(ValueError, match="choose of names, text, graphs, modules"):
         Record(tmp_path / "run.rsc", "all")
 
 
@@ -168,10 +338,49 @@ def started(folder, *arguments):
 def test_a_script_is_recorded_without_a_change(tmp_path):
     told, _ = started(tmp_path, "0").communicate(timeout=100)
     assert "2 passes are in" in told
-    found = read(tmp_path / "run.rsc")
-    assert [p.name for p in found.passes] == ["quick", "waits"]
-    told, _ = started(tmp_path, "0", "it is enough").communicate(timeout=100)
-    assert "the program ended with 1" in told
+    assert [p.name for p in read(tmp_path / "run.rsc").passes] == ["quick", "waits"]
+    failing = started(tmp_path, "0", "it is enough")
+    told, _ = failing.communicate(timeout=100)
+    assert "the program ended with 1" in told and failing.returncode == 1
+
+
+@pytest.mark.exhaustive
+def test_what_a_script_starts_is_recorded_beside_it(tmp_path):
+    script = tmp_path / "all.py"
+    script.write_text(
+        "import subprocess, sys\n"
+        "for _ in range(2):\n    subprocess.run([sys.executable, *sys.argv[1:]], check=True)\n"
+    )
+    child = tmp_path / "compile.py"
+    child.write_text(BOOT[engine()] + SCRIPT)
+    command = [sys.executable, "-m", "relascope", "record", "--json", "-o", tmp_path / "run.rsc"]
+    done = subprocess.run(
+        [*command, "--level", "names", "--", sys.executable, script, child, "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    document = json.loads(done.stdout.splitlines()[-1])
+    assert document["passes"] == 4 and len(document["files"]) == 2
+    assert [f["passes"] for f in document["files"]] == [2, 2]
+
+
+@pytest.mark.exhaustive
+def test_variables_alone_have_a_script_recorded(tmp_path):
+    script = tmp_path / "compile.py"
+    script.write_text(BOOT[engine()] + SCRIPT)
+    command = [sys.executable, "-m", "relascope", "record", "-o", tmp_path / "run.rsc", "--env"]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    variables = dict(line.removeprefix("export ").split("=", 1) for line in told.splitlines())
+    assert os.path.basename(variables["PYTHONPATH"].partition(os.pathsep)[0]) == "start"
+    given = {**os.environ, **variables}
+    subprocess.run([sys.executable, script, "0"], env=given, check=True)
+    assert len(read(tmp_path / "run.rsc").passes) == 2
+    given.pop("PYTHONPATH")  # a script that imports relascope needs no more
+    script.write_text("import relascope\n" + script.read_text())
+    subprocess.run([sys.executable, script, "0"], env=given, check=True)
+    (beside,) = environment.files(tmp_path / "run.rsc")[1:]
+    assert len(read(beside).passes) == 2
 
 
 def test_a_kill_leaves_all_before_it(tmp_path):

@@ -1,0 +1,100 @@
+"""Whether the recorder works with other TVMs than those of this project's environment.
+
+Run `python bench/compiles/other_tvms.py PYTHON …` from the project's root, with the Pythons of
+environments that have a TVM each, and need nothing of relascope's. A script compiles a small module
+there, of Relay's or Relax's, and is recorded at the level
+"graphs", and at "modules" where that TVM can save any. Prints a row for each; returns 1
+where a text, a graph, a module or generated code is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from relascope.recorder.reading import Recording, read
+from relascope.viz.rows.formats import text_table
+
+SCRIPT = """
+import numpy as np
+import tvm
+weight = np.ones((4, 4), "float32")
+if hasattr(tvm, "relay") or __import__("importlib").util.find_spec("tvm.relay"):
+    from tvm import relay
+    x = relay.var("x", shape=(2, 4))
+    y = relay.nn.relu(relay.nn.dense(x, relay.const(weight)))
+    relay.build(tvm.IRModule.from_expr(relay.Function([x], y)), "llvm")
+else:
+    from tvm import relax
+    kind = getattr(relax, "TensorStructInfo", None) or relax.TensorType
+    x, builder = relax.Var("x", kind((2, 4), "float32")), relax.BlockBuilder()
+    with builder.function("main", [x]):
+        y = builder.emit(relax.op.matmul(x, relax.const(weight)))
+        builder.emit_func_output(builder.emit(relax.op.nn.relu(y)))
+    tvm.compile(builder.get(), tvm.target.Target("llvm"))
+"""
+
+
+def main() -> int:
+    """Record, print, and return 0 where nothing is missing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pythons", nargs="+", metavar="PYTHON")
+    rows = [_row(python) for python in parser.parse_args().pythons]
+    print(
+        text_table(rows, ["tvm", "python", "passes", "texts", "graphs", "modules", "code", "said"])
+    )
+    return 1 if any(row["said"] for row in rows) else 0
+
+
+def _row(python: str, level: str = "modules") -> dict[str, object]:
+    with tempfile.TemporaryDirectory(prefix="relascope-bench-") as name:
+        folder = Path(name)
+        (folder / "compile.py").write_text(SCRIPT)
+        command = [sys.executable, "-m", "relascope", "record", "--json", "--level", level]
+        done = subprocess.run(
+            [*command, "-o", folder / "run.rsc", "--", python, folder / "compile.py"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        document = json.loads(done.stdout.splitlines()[-1])
+        if "error" in document:
+            if level == "modules" and "saving a module" in done.stderr:
+                return _row(python, "graphs")
+            return {"tvm": "", "python": python, "said": document["error"]["message"]}
+        found = _found(read(folder / "run.rsc"))
+        if document["status"]:
+            found["said"] = f"ended with {document['status']}: {done.stderr.strip()[-200:]}"
+        return found
+
+
+def _found(recording: Recording) -> dict[str, object]:
+    contents = {
+        h for p in recording.passes for side in (p.before, p.after) for h in (side or {}).values()
+    }
+    texts = {h: recording.text(h) for h in contents}
+    why = {recording.no_graph(h) for h in contents} - {""}
+    unprinted = [t for t in texts.values() if "cannot be printed" in t]
+    modules = [recording.module(p.number, False) for p in recording.passes if p.kind == "pass"]
+    said = [*why, *unprinted, *filter(None, [recording.stopped])]
+    if recording.about["level"] == "modules" and not all(modules):
+        said.append("modules are missing")
+    said += [] if recording.kernels else ["no code"]
+    return {
+        "tvm": recording.about["tvm"],
+        "python": recording.about["python"],
+        "passes": len(recording.passes),
+        "texts": len(texts),
+        "graphs": sum(recording.graph(h) is not None for h in contents),
+        "modules": sum(m is not None for m in modules),
+        "code": ", ".join(c.language for c in recording.kernels),
+        "said": "; ".join(said),
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

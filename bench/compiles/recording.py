@@ -1,0 +1,228 @@
+"""What it costs to record a whole compile, and what a kill leaves of the recording.
+
+Run `python bench/compiles/recording.py` from the project's root; `--engine` for one TVM, `--sample`
+for another model than BERT base. `relay.build` and `relax.build` compile it for "llvm", as a user's
+script calls them, each time in a process of its own that does nothing else: plain, and recorded at
+the levels "text" and "graphs", in turns. A ratio is that of the medians of the process's own CPU
+time, which other work on the machine changes least; the clock's ratio stands beside it. For Relax
+there are also the ratios where machine code is made, too, as a script does that exports a library:
+`relax.build` leaves that to the one who loads or exports.
+
+`--kills N` kills a recorded compile N times, each at a random moment: the file must open, and have
+every pass that a whole recording has up to there, with every text. Returns 1 where a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ENGINES = ("relax", "relay")
+LEVELS = ("plain", "text", "graphs")
+MOST = {"text": 1.3, "graphs": 2.0}
+MOST_BYTES = 30 << 20
+
+
+def main() -> int:
+    """Measure, print, and return 0 where every bar is met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--engine", choices=ENGINES, action="append", help="may be repeated")
+    add("--sample", default="bert")
+    add("--repeats", type=int, default=3, metavar="N", help="rounds; 0 for the kills alone")
+    add("--kills", type=int, default=0, metavar="N")
+    add("--seed", type=int, default=0, help="of the moments of the kills")
+    add("--child", nargs=4, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        job, engine, folder, rest = args.child
+        {"save": save, "compile": compile_once}[job](engine, Path(folder), rest)
+        return 0
+    missed = []
+    for engine in args.engine or ENGINES:
+        with tempfile.TemporaryDirectory(prefix="relascope-bench-") as folder:
+            run("save", engine, folder, args.sample)
+            if args.repeats:
+                missed += measure(engine, Path(folder), args.repeats)
+            if args.kills:
+                missed += kills(engine, Path(folder), args.kills, random.Random(args.seed))
+    print("\n".join(missed) or "Every bar is met.")
+    return 1 if missed else 0
+
+
+def command(*parts: str) -> list[str]:
+    """How this script starts itself."""
+    return [sys.executable, __file__, "--child", *parts]
+
+
+def run(*parts: str) -> str:
+    """What a child says at its end."""
+    done = subprocess.run(command(*parts), check=True, capture_output=True, text=True)
+    return done.stdout.strip().rpartition("\n")[2]
+
+
+def measure(engine: str, folder: Path, repeats: int) -> list[str]:
+    """Times and sizes, printed; returns what is missed."""
+    found: dict[str, list[dict[str, Any]]] = {level: [] for level in LEVELS}
+    for _ in range(repeats):
+        for level in LEVELS:
+            found[level].append(json.loads(run("compile", engine, str(folder), level)))
+    missed = []
+
+    def median(level: str, *names: str) -> float:
+        return statistics.median(sum(one[n] for n in names) for one in found[level])
+
+    for level in LEVELS:
+        seconds, clock = median(level, "cpu"), median(level, "clock")
+        ratio = seconds / median("plain", "cpu")
+        said = f"{engine} {level:7} {seconds:7.2f} s CPU, ratio {ratio:.2f}"
+        said += f"; by the clock {clock:.2f} s, {clock / median('plain', 'clock'):.2f}"
+        if median("plain", "code"):
+            whole = median(level, "cpu", "code") / median("plain", "cpu", "code")
+            said += f"; with machine code {whole:.2f}"
+        size = found[level][-1]["bytes"]
+        print(f"{said}; {size / 2**20:.1f} MiB" if size else said, flush=True)
+        if ratio > MOST.get(level, ratio):
+            missed.append(f"{engine}, {level}: {ratio:.2f} of the compile's time")
+        if size > MOST_BYTES:
+            missed.append(f"{engine}, {level}: {size} bytes")
+    return missed
+
+
+def kills(engine: str, folder: Path, count: int, chance: random.Random) -> list[str]:
+    """Kill recorded compiles and look at what is there; returns what is missed."""
+    from relascope.recorder.reading import read
+
+    compiled = json.loads(run("compile", engine, str(folder), "text"))
+    path = folder / "run.rsc"
+    names = [(p.depth, p.name) for p in read(path).passes]
+    missed, least = [], []
+    for number in range(count):
+        path.unlink()
+        child = subprocess.Popen(
+            command("compile", engine, str(folder), "text"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        while not path.exists():
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, compiled["clock"]))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        found = read(path)
+        passes = found.passes
+        here = [(p.depth, p.name) for p in passes]
+        open_ones = [p for p in passes if p.seconds is None]
+        said = f"{engine} kill {number + 1}: {len(passes)} of {len(names)} passes, "
+        said += f"under way {' > '.join(p.name for p in open_ones) or 'none'}"
+        print(said, flush=True)
+        least.append(len(passes))
+        texts = {h for p in passes for side in (p.before, p.after) for h in (side or {}).values()}
+        whole = all(found.text(h) for h in texts)
+        if here != names[: len(here)] or not whole:
+            missed.append(f"{engine}, kill {number + 1}: not all before it is there")
+        if [p.depth for p in open_ones] != list(range(len(open_ones))):
+            missed.append(f"{engine}, kill {number + 1}: a pass that had ended has not")
+        if any(
+            p.before is None or (p.seconds is not None and p.after is None)
+            for p in passes
+            if p.kind == "pass"
+        ):
+            missed.append(f"{engine}, kill {number + 1}: a module is missing")
+    print(
+        f"{engine}: {count} kills, from {min(least)} to {max(least)} passes, {len(missed)} missed"
+    )
+    return missed
+
+
+def save(engine: str, folder: Path, sample: str) -> None:
+    """Write a sample's module, as it is imported, and the types of its parameters."""
+    from pkgutil import resolve_name
+
+    from relascope.engine.protocol.source import ModelSource
+    from relascope.engine.registry import REGISTRY
+
+    session = resolve_name(REGISTRY[engine].session)()
+    program = session.program_after(ModelSource(sample), "")
+    import tvm
+
+    (folder / "module.json").write_text(str(tvm.ir.save_json(program.mod)))
+    params = {k: [list(map(int, v.shape)), str(v.dtype)] for k, v in program.params.items()}
+    (folder / "params.json").write_text(json.dumps(params))
+
+
+def compile_once(engine: str, folder: Path, level: str) -> None:
+    """Compile it, and print seconds and the recording's bytes."""
+    if engine == "relay":
+        from relascope.engine.relay.tvm.boot import boot
+
+        boot()
+    import tvm
+
+    from relascope import recording
+
+    mod = tvm.ir.load_json((folder / "module.json").read_text())
+    build, ready = _relay(tvm, mod, folder) if engine == "relay" else _relax(tvm, mod)
+    path = folder / "run.rsc"
+    held = contextlib.nullcontext() if level == "plain" else recording(path, level)
+    clock, cpu = time.perf_counter(), time.process_time()
+    with held:
+        built = build()
+    found = {"clock": time.perf_counter() - clock, "cpu": time.process_time() - cpu}
+    cpu = time.process_time()
+    if ready is not None:
+        ready(built)
+    found["code"] = time.process_time() - cpu if ready is not None else 0.0
+    found["bytes"] = path.stat().st_size if level != "plain" else 0
+    print(json.dumps(found))
+
+
+def _relay(tvm: Any, mod: Any, folder: Path) -> tuple[Any, Any]:
+    import numpy as np
+    from tvm import relay
+
+    draw = np.random.default_rng(0)
+    types = json.loads((folder / "params.json").read_text())
+    params = {
+        name: tvm.nd.array(
+            draw.standard_normal(shape).astype(dtype)
+            if dtype.startswith("float")
+            else np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+        )
+        for name, (shape, dtype) in types.items()
+    }
+
+    def build() -> Any:
+        with tvm.transform.PassContext(opt_level=3):
+            return relay.build(mod, "llvm", params=params)
+
+    return build, None
+
+
+def _relax(tvm: Any, mod: Any) -> tuple[Any, Any]:
+    from tvm import relax
+
+    target = tvm.target.Target({"kind": "llvm"})
+
+    def ready(built: Any) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            built.export_library(f"{folder}/lib.tar")
+
+    return lambda: relax.build(mod, target), ready
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

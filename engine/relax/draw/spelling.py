@@ -1,0 +1,39 @@
+"""What a TVM with Relax calls things: recordings are made in earlier ones, too.
+
+Until 0.25 a type was a `struct_info`, a variable's name its `name_hint`, and numbers among
+arguments stood in a `PrimValue`; constants had a class of Relax's own until 0.26.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import tvm
+from tvm import relax
+
+_INFOS = hasattr(relax, "TensorStructInfo")
+
+loops = getattr(tvm, "tirx", None) or tvm.tir
+Var = getattr(tvm.ir, "Var", None) or relax.Var
+Call = getattr(tvm.ir, "Call", None) or relax.Call
+Constant = getattr(tvm.ir, "GenericConst", None) or relax.Constant
+TensorType = relax.TensorStructInfo if _INFOS else relax.TensorType
+TupleType = relax.TupleStructInfo if _INFOS else relax.TupleType
+
+type_of = attrgetter("struct_info" if _INFOS else "ty")
+name_of = attrgetter("name_hint" if _INFOS else "name")
+value_of = attrgetter("value" if Constant is getattr(tvm.ir, "GenericConst", None) else "data")
+
+boxed = tuple(
+    getattr(room, name)
+    for room, name in (
+        (tvm.ir, "StringImm"),
+        (relax, "StringImm"),
+        (relax, "PrimValue"),
+        (relax, "DataTypeImm"),
+        (loops, "IntImm"),
+        (loops, "FloatImm"),
+    )
+    if hasattr(room, name)
+)
+"""Classes of numbers, texts and dtypes among arguments; each has its `value`."""

@@ -1,0 +1,234 @@
+"""What functions hold, as it goes into a recording: text, constants, graph."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from relascope.recorder.drawing import graph_of
+from relascope.recorder.writing import LEVELS, Writer, hashed
+
+_FIELDS = ("params", "attrs", "buffer_map", "ret_type", "ret_struct_info", "ret_ty")
+_BLOB = 1024  # characters from which a text in TVM's JSON stands by itself
+_MARKS = ("meta[relay.Constant]", 'metadata["')  # how texts name constants
+_SAME = 4  # versions of loops of one name that are known again
+
+_Place = tuple[Any, ...]  # where a constant lies, and its type
+
+
+@dataclass
+class _Version:
+    """A function that was written.
+
+    Args:
+        likeness: of loops, a hash of their structure.
+        name: of its content.
+        places: of its constants.
+    """
+
+    function: Any
+    likeness: Any
+    name: str
+    places: set[_Place]
+
+
+@dataclass
+class Contents:
+    """Writes what functions hold, each content once.
+
+    Args:
+        tvm: the package.
+        writer: writes it.
+        level: in `LEVELS`.
+    """
+
+    tvm: Any
+    writer: Writer
+    level: str
+    _versions: dict[str, list[_Version]] = field(default_factory=dict)
+    _digests: dict[_Place, tuple[Any, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.texts, self.graphs, self.modules = (self.level in LEVELS[n:] for n in (1, 2, 3))
+        self._relay = getattr(self.tvm, "relay", None)
+        self._hash, self._walk = _structural_hash(self.tvm), _structural_walk(self.tvm)
+        loops = getattr(self.tvm, "tirx", None) or self.tvm.tir
+        self._loops = loops.PrimFunc
+
+    def forget(self) -> None:
+        """Everything is to be written again."""
+        self._versions.clear()
+
+    def functions(self, mod: Any) -> dict[str, str] | None:
+        """Write what is new in a module.
+
+        Returns:
+            The hash of each function's content, by the function's name; None where they are not
+            recorded, or this is no module.
+        """
+        if not self.texts or not hasattr(mod, "functions"):
+            return None
+        return {
+            str(var.name_hint): self._function(mod, str(var.name_hint), function)
+            for var, function in mod.functions.items()
+        }
+
+    def _function(self, mod: Any, name: str, function: Any) -> str:
+        known = self._versions.setdefault(name, [])
+        for version in known:
+            if _same(version.function, function):
+                return version.name
+        likeness = self._hash(function) if isinstance(function, self._loops) else None
+        for version in known:
+            if likeness is not None and version.likeness == likeness:
+                version.function = function
+                return version.name
+        text, places = self._text(function)
+        constants = [[p[1], p[2], self._digests[p][1]] for p in places]
+        content = hashed(text, *(c[-1] for c in constants))
+        about = {"constants": constants} if constants else {}
+        self.writer.content("text", content, lambda: {**about, "zlib": text})
+        if self.graphs and likeness is None:
+            self.writer.content("graph", content, lambda: self._graph(mod, name))
+        known.insert(0, _Version(function, likeness, content, set(places)))
+        gone = known[_SAME if likeness is not None else 1 :]
+        del known[len(known) - len(gone) :]
+        if any(v.places for v in gone):  # constants are not kept for the recording alone
+            used = {p for versions in self._versions.values() for v in versions for p in v.places}
+            self._digests = {p: d for p, d in self._digests.items() if p in used}
+        return content
+
+    def text(self, text: str) -> str:
+        """Write a text, and name it."""
+        name = hashed(text)
+        self.writer.content("text", name, lambda: {"zlib": text})
+        return name
+
+    def _text(self, function: Any) -> tuple[str, list[_Place]]:
+        """A function's text without the values of constants, and its constants."""
+        try:
+            if self._relay is not None and isinstance(function, self._relay.Function):
+                text = str(function.astext(show_meta_data=False))
+            elif hasattr(function, "script"):
+                text = str(function.script(show_meta=False))
+            else:
+                text = str(function)
+            if not isinstance(function, self._loops) and any(mark in text for mark in _MARKS):
+                return text, [self._constant(c) for c in self._constants(function)]
+        except Exception as wrong:  # a printer's own fault must not end a compile
+            return f"This function cannot be printed: {str(wrong)[-300:]}", []
+        return text, []
+
+    def _constants(self, function: Any) -> list[Any]:
+        """Arrays in a function, each once."""
+        found: dict[int, Any] = {}
+
+        def visit(expr: Any) -> None:
+            data = getattr(expr, "data", None)
+            data = getattr(expr, "value", None) if data is None else data
+            if hasattr(data, "numpy"):
+                found[address(data)] = data
+
+        if self._relay is not None and isinstance(function, self._relay.Function):
+            self._relay.analysis.post_order_visit(function, visit)
+        elif self._walk is not None:
+            self._walk(function, visit)
+        else:
+            self.tvm.relax.analysis.post_order_visit(function, visit)
+        return list(found.values())
+
+    def _constant(self, array: Any) -> _Place:
+        place = address(array), str(array.dtype), tuple(map(int, array.shape))
+        if place not in self._digests:
+            self._digests[place] = array, digest(array)
+        return place
+
+    def _graph(self, mod: Any, name: str) -> dict[str, Any]:
+        try:
+            graph = graph_of(mod, name, self._digests)
+            return {"zlib": json.dumps(graph, ensure_ascii=False)}
+        except Exception as wrong:  # what cannot be drawn must not end a compile
+            return {"why": f"{type(wrong).__name__}: {str(wrong)[-300:]}"}
+
+    def json(self, number: int, mod: Any) -> None:
+        """Write TVM's JSON of a module, each constant once."""
+        try:
+            whole = json.loads(str(self.tvm.ir.save_json(mod)))
+        except Exception as wrong:  # nor what cannot be saved
+            self.writer.line({"json": str(number), "why": str(wrong)[-300:]})
+            return
+        text = json.dumps(self._without_blobs(whole), ensure_ascii=False)
+        self.writer.content("json", str(number), lambda: {"zlib": text})
+
+    def _without_blobs(self, value: Any) -> Any:
+        if isinstance(value, str) and len(value) > _BLOB:
+            name = hashed(value)
+            self.writer.content("blob", name, lambda: {"zlib": value})
+            return {"$blob": name}
+        if isinstance(value, list):
+            return [self._without_blobs(v) for v in value]
+        if isinstance(value, dict):
+            return {k: self._without_blobs(v) for k, v in value.items()}
+        return value
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether a function is another, or made of the same parts; a pass often makes it anew."""
+    if _place(one) == _place(other):
+        return True
+    if type(one) is not type(other) or _place(one.body) != _place(other.body):
+        return False
+    for name in _FIELDS:
+        if _place(getattr(one, name, None)) != _place(getattr(other, name, None)):
+            return False
+    return bool(getattr(one, "is_pure", None) == getattr(other, "is_pure", None))
+
+
+def _place(part: Any) -> Any:
+    """Where an object of TVM's lies; its own `same_as` recurses for ever on a type of 0.17."""
+    if hasattr(part, "__chandle__"):
+        return part.__chandle__()
+    return part.handle.value if hasattr(part, "handle") else part
+
+
+def ffi(tvm: Any) -> str:
+    """The package by which this TVM calls C++; `tvm_ffi` may be here for another TVM, too."""
+    rooms = ("_ffi", "ffi")
+    return next((f"tvm.{r}" for r in rooms if find_spec(f"tvm.{r}") is not None), "tvm_ffi")
+
+
+def _structural_hash(tvm: Any) -> Callable[[Any], Any]:
+    room = tvm.ir if hasattr(tvm.ir, "structural_hash") else import_module(ffi(tvm))
+    return room.structural_hash
+
+
+def _structural_walk(tvm: Any) -> Callable[[Any, Callable[[Any], None]], object] | None:
+    """Goes through the constants of a Relax function, without a call of Python's for all the rest;
+    None where this TVM has no such walk."""
+    walk = getattr(import_module(ffi(tvm)), "structural_walk", None)
+    constant = getattr(getattr(tvm, "relax", None), "Constant", None) or getattr(
+        tvm.ir, "GenericConst", None
+    )
+    return None if walk is None else lambda root, see: walk(root, (constant, see))
+
+
+def address(array: Any) -> int:
+    """Where an array of TVM's lies."""
+    if hasattr(array, "data_ptr"):
+        return int(array.data_ptr())
+    if hasattr(array, "handle"):
+        content = array.handle.contents
+        return int(content.data or 0) + int(content.byte_offset)
+    import numpy as np
+
+    return int(np.from_dlpack(array).ctypes.data)
+
+
+def digest(array: Any) -> str:
+    """A hash of an array's bytes."""
+    return hashlib.blake2b(array.numpy().tobytes(), digest_size=6).hexdigest()

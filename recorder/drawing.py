@@ -1,0 +1,43 @@
+"""The neutral graph of a function as it stands in a recorded module, by the engines' own drawing.
+
+Nothing but a TVM and numpy is needed for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class _Spans(dict[str, tuple[str, str]]):
+    """Where a node comes from, by what its span is called; nobody knows more of other imports."""
+
+    def get(self, name: str, default: Any = ("", "")) -> Any:
+        """The operator's origin: no module, and the span's name."""
+        return ("", str(name)) if name else default
+
+
+Digests = dict[Any, tuple[Any, str]]
+
+
+def graph_of(mod: Any, name: str, digests: Digests) -> dict[str, Any]:
+    """The JSON of the graph of a module's function of Relay's or Relax's.
+
+    It raises whatever a TVM raises where it is another than those that were tried.
+
+    Args:
+        digests: see `passes.program.Program`.
+    """
+    import tvm
+
+    relay = getattr(tvm, "relay", None)
+    if relay is not None and isinstance(mod[name], relay.Function):
+        from relascope.engine.relay.draw.to_graph import to_graph
+        from relascope.passes.relay.ir.program import RelayProgram
+
+        program = RelayProgram(mod, {}, (), 0, provenance=_Spans(), digests=digests)
+        return to_graph(program, name)[0].to_json()
+    from relascope.engine.relax.draw import to_graph as relax
+    from relascope.passes.relax.ir.program import RelaxProgram
+
+    drawn, _ = relax.to_graph(RelaxProgram(mod, {}, (), 0, digests=digests), name)
+    return drawn.to_json()

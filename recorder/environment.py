@@ -1,0 +1,39 @@
+"""Recording by environment variables alone.
+
+RELASCOPE_RECORD names the file, RELASCOPE_RECORD_LEVEL what is kept of each pass. A process that
+imports relascope with them set records the TVM that it imports, before or later.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from relascope.recorder.writing import sibling
+
+FILE, LEVEL, FRONT = "RELASCOPE_RECORD", "RELASCOPE_RECORD_LEVEL", "RELASCOPE_RECORD_FRONT"
+
+
+def variables(path: Path, level: str, python_path: str) -> dict[str, str]:
+    """What has a program, and those that it starts, recorded.
+
+    Args:
+        path: of the file.
+        python_path: PYTHONPATH as it is.
+    """
+    import relascope
+
+    start = Path(__file__).parent / "start"
+    paths = os.pathsep.join(filter(None, (str(start), python_path)))
+    front = str(Path(str(relascope.__file__)).absolute())
+    return {FILE: str(path.absolute()), LEVEL: level, FRONT: front, "PYTHONPATH": paths}
+
+
+def files(path: Path) -> list[Path]:
+    """The file of a recording, and those that other processes of the program wrote beside it."""
+    beside = [p for p in path.parent.glob(sibling(path, "*").name) if _process(p, path).isdigit()]
+    return [p for p in (path, *sorted(beside)) if p.exists()]
+
+
+def _process(beside: Path, path: Path) -> str:
+    return beside.name.removeprefix(f"{path.stem}.").removesuffix(path.suffix)
