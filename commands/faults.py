@@ -15,6 +15,7 @@ from relascope.commands.shared import (
     tolerance_of,
 )
 from relascope.engine import jobs
+from relascope.engine.jobs import nth
 from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.reduce import cannot, narrow
 from relascope.engine.protocol.session import Ask
@@ -22,10 +23,14 @@ from relascope.viz.rows import fault, tables
 
 
 def bisect(args: argparse.Namespace, connect: Connect) -> Document:
-    """The first pass that makes a pipeline wrong, slow, or crash."""
+    """The first pass that makes a pipeline wrong, slow, or crash.
+
+    Of a pass on our rewriters, also the application of it that does, and to which node.
+    """
     with Engine(args, connect) as ask:
         result = _bisected(args, ask)
-    return kept(args, tables.bisect_document(args.engine, result))
+        inside = nth.nth(ask, args.engine, result)
+    return kept(args, tables.bisect_document(args.engine, result, inside))
 
 
 def reduce(args: argparse.Namespace, connect: Connect) -> Document:

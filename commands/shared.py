@@ -33,7 +33,8 @@ from relascope.engine.protocol.source import (
     with_tensors,
 )
 from relascope.engine.protocol.tuning import Fleet
-from relascope.passes.catalogue import default_pipeline, read_pipeline
+from relascope.passes.catalogue import default_pipeline, info, read_pipeline
+from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import Cut, Joint, cut
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
@@ -178,8 +179,28 @@ def pipeline_of(args: argparse.Namespace) -> Pipeline:
     where = "--passes" if args.passes else "--training, --gradient"
     with refusing("usage", "{}.", where, "See: relascope passes"):
         if args.passes in (None, "default"):
-            return default_pipeline(args.engine, args.training, args.gradient)
-        return read_pipeline(args.engine, args.passes)
+            pipeline = default_pipeline(args.engine, args.training, args.gradient)
+        else:
+            pipeline = read_pipeline(args.engine, args.passes)
+    with refusing("usage", "{}.", "--count", "Write PASS=N of a pass in the pipeline."):
+        return _counted(args, pipeline)
+
+
+def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
+    """The pipeline with what --count says.
+
+    Raises:
+        ValueError: it cannot be read, or no such pass is there that counts.
+    """
+    for text in args.count:
+        name, _, count = text.partition("=")
+        if not any(step.name == name for step in pipeline):
+            raise ValueError(f"no step of the pipeline is {name!r}")
+        for index, step in enumerate(pipeline):
+            if step.name == name:
+                pipeline = pipeline.with_parameter(index, COUNT, count)
+                info(args.engine, name).count(pipeline.steps[index])
+    return pipeline
 
 
 def cut_of(joint: Joint, args: argparse.Namespace) -> Cut:

@@ -202,6 +202,11 @@ def _lacks(
     return any(error.where.startswith((e.name, e.title)) for e in entries)
 
 
+def tried(ask: Ask, question: Question, pipeline: Pipeline) -> Try:
+    """One try of another pipeline than the question's."""
+    return _try(ask, replace(question, pipeline=pipeline))
+
+
 def _built(ir: str, pipeline: Pipeline) -> Pipeline:
     """With the steps switched off that are only for looking, and so change nothing."""
     for index, step in enumerate(pipeline):

@@ -170,6 +170,27 @@ class StepRecord:
 
 
 @dataclass(frozen=True)
+class Application:
+    """A place where a pass on our rewriters put something else, in the order in which it did.
+
+    Args:
+        id: of the node in the graph before the pass; "" where the pass made it itself before.
+        title, scope, source: of the node, as far as they are known.
+    """
+
+    id: str
+    title: str
+    scope: str
+    source: str
+
+    @property
+    def words(self) -> str:
+        """The node in a sentence: "`add` of encoder.0 (aten::add)"."""
+        scope = f" of {self.scope}" if self.scope else ""
+        return f"`{self.title}`{scope}" + (f" ({self.source})" if self.source else "")
+
+
+@dataclass(frozen=True)
 class SplitResult:
     """The two functions that a joint graph was sawn into.
 

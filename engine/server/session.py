@@ -61,6 +61,7 @@ from relascope.engine.protocol.fault import Account, Report, Shown, Suspects, Wh
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import (
+    Application,
     ModelInfo,
     ModelInputs,
     ModuleRow,
@@ -95,15 +96,17 @@ from relascope.engine.server.split_functions import forward_kernels, split_funct
 from relascope.engine.server.steps import (
     Loaded,
     State,
-    arguments_of,
     check_gradient_of,
     check_kind,
     check_order,
     check_signature,
+    count_of,
     entry_of,
     passes_of,
+    places_of,
 )
 from relascope.engine.turns import alone
+from relascope.passes.applications import Applications
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import roles
 from relascope.passes.pipeline import Pipeline, Step
@@ -229,6 +232,15 @@ class PipelineSession:
         if built:
             return self._end(source, pipeline.upto(index), progress).base
         return self._run(source, pipeline.upto(index), progress)[-1].graph
+
+    def applications(
+        self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
+    ) -> tuple[Application, ...]:
+        """Where step `index` put something else, in order, or did before it failed.
+
+        Of passes on our rewriters alone; others are not counted.
+        """
+        return self._run(source, pipeline.upto(index), progress)[-1].applications
 
     def program_after(
         self, source: ModelSource, pipeline: Pipeline, shown: bool = False
@@ -846,7 +858,7 @@ class PipelineSession:
             return self._unchanged(before, step, 0.0, None)
         try:
             check_order(entry, before.done, bool(before.program.gradients), unit[0].training)
-            arguments = arguments_of(entry, step)
+            counted = Applications(count_of(entry, step))
         except EngineError as error:
             return self._unchanged(before, step, 0.0, error)
         began, printed, message = time.perf_counter(), io.StringIO(), ""
@@ -854,7 +866,7 @@ class PipelineSession:
         failure: EngineError | None = None
         try:
             with limited(entry.title, entry.title, "pass", unit), redirect_stdout(printed):
-                program = entry.load()(start, **arguments)
+                program = entry.applied_and_counted(start, step, counted)
             seconds = time.perf_counter() - began
             check_kind(entry.title, start, program)
             message = f"{entry.title} returned a program that is not well-formed: "
@@ -867,12 +879,16 @@ class PipelineSession:
         except (Exception, SystemExit) as error:
             fault = explain(error, "step")
             where = fault.where.replace("step", entry.title, 1)
-            failure = EngineError("pass", message + fault.message, where, fault.hint)
+            at = places_of(before, [counted.at] if counted.at is not None else [])
+            hint = " ".join([fault.hint, *(f"It looked at {a.words} then." for a in at)]).strip()
+            failure = EngineError("pass", message + fault.message, where, hint)
+        places = places_of(before, counted.made)
         said = printed.getvalue()[:MOST_TEXT]
         sys.stdout.write(said)
         if failure is not None:
             seconds = time.perf_counter() - began
-            return self._unchanged(before, step, seconds, failure, said)
+            same = self._unchanged(before, step, seconds, failure, said)
+            return replace(same, applications=places)
         matched = carry_identity(before.graph, graph)
         graph = matched.graph
         if graph.forward_outputs is not None:
@@ -880,9 +896,10 @@ class PipelineSession:
         counts = len(matched.changed), len(matched.added), len(matched.removed), len(graph)
         record = StepRecord(step.name, True, *counts, seconds, graph.operators, None, said)
         if entry.looking:
-            return replace(before, graph=graph, record=record, shown=program)
+            return replace(before, graph=graph, record=record, shown=program, applications=places)
         exprs = {matched.renamed[i]: e for i, e in exprs.items()}
-        return State(program, graph, graph, exprs, record, before.done | {step.name})
+        done = before.done | {step.name}
+        return State(program, graph, graph, exprs, record, done, applications=places)
 
     def _unchanged(
         self,
@@ -895,7 +912,7 @@ class PipelineSession:
         """The state after a step that is switched off, or that failed: the program before it."""
         counts, operators = (0, 0, 0, len(before.graph)), before.graph.operators
         record = StepRecord(step.name, step.enabled, *counts, seconds, operators, error, printed)
-        return replace(before, record=record)
+        return replace(before, record=record, applications=())
 
     def _end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> State:
         """The state at the pipeline's end, for what needs the program: a failed step ends it."""

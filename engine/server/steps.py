@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +10,12 @@ from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
 from relascope.engine.faults.narrow import Passes
 from relascope.engine.protocol.fault import Where
-from relascope.engine.protocol.results import ImportChange, StepRecord
+from relascope.engine.protocol.results import Application, ImportChange, StepRecord
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import Model
 from relascope.engine.server.backend import Program
 from relascope.passes.catalogue import PassInfo, check_gradient, info
+from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.pipeline import Step
 
 
@@ -29,6 +31,7 @@ class State:
         done: names of the passes that ran on the way here.
         shown: after passes that are only for looking, the program that `graph` is of, from which
             the next such pass goes on; else None.
+        applications: where the step put something else, or did so before it failed.
     """
 
     program: Program
@@ -38,6 +41,7 @@ class State:
     record: StepRecord | None = None
     done: frozenset[str] = frozenset()
     shown: Program | None = None
+    applications: tuple[Application, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,18 +163,50 @@ def check_signature(
         raise EngineError("pass", f"{entry.title} {wrong[0]}.", entry.title, hint)
 
 
-def arguments_of(entry: PassInfo, step: Step) -> dict[str, Any]:
-    """What a step tells its pass.
+def count_of(entry: PassInfo, step: Step) -> int | None:
+    """How often a step may apply its pass; None is as often as it can.
 
     Raises:
-        EngineError: kind "usage"; the pass does not take that.
+        EngineError: kind "usage"; the pass does not take what the step tells it.
     """
     with refusing("usage", "{}.", str(step), "Change it, or leave it out."):
-        return entry.arguments(step)
+        entry.arguments(step)
+        return entry.count(step)
+
+
+def places_of(before: State, replaced: Sequence[Any]) -> tuple[Application, ...]:
+    """The nodes of the program before a pass that some of its expressions are."""
+    ids = {_handle(e): i for i, e in before.exprs.items()}
+    graph, found = before.base, []
+    for expr in replaced:
+        node = graph.by_id.get(ids.get(_handle(expr), ""))
+        if node is None:
+            found.append(Application("", _name(expr), "", ""))
+        else:
+            found.append(Application(node.id, node.title, node.scope, node.source))
+    return tuple(found)
+
+
+def _handle(expr: Any) -> int:
+    """What tells an expression of either TVM from every other."""
+    return int(expr.__chandle__() if hasattr(expr, "__chandle__") else expr.handle.value)
+
+
+def _name(expr: Any) -> str:
+    op = getattr(expr, "op", None)
+    return str(getattr(op, "name", "") or getattr(expr, "name_hint", "") or "a value")
 
 
 def passes_of(ir: str, where: Where) -> tuple[Passes, Passes]:
-    """The suspected passes that are on, and those that are run after them."""
+    """The suspected passes that are on, and those that are run after them.
+
+    Raises:
+        EngineError: kind "usage"; one has a count, which a report could not say.
+    """
+    for step in where.pipeline:
+        if step.enabled and entry_of(ir, step).count(step) is not None:
+            message = "A step that is applied only so often is not narrowed."
+            raise EngineError("usage", message, str(step), f"Leave {COUNT} out.")
     on = [(i, (s, entry_of(ir, s))) for i, s in enumerate(where.pipeline) if s.enabled]
     after = [one for i, one in on if i > where.last and where.tail and not one[1].looking]
     return [one for i, one in on if where.first <= i <= where.last], after

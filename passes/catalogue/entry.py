@@ -11,8 +11,12 @@ from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any, TypeVar
 
+from relascope.passes.applications import Applications, counting
 from relascope.passes.catalogue.parameters import Parameter, Value, read_all
 from relascope.passes.pipeline import Step
+
+COUNT = "count"
+"""The parameter that every pass on our rewriters has: apply it to the first so many places."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,16 +86,58 @@ class PassInfo:
         return getattr(found, attribute)
 
     def arguments(self, step: Step) -> dict[str, Value]:
-        """A step's parameters as the callable takes them; those not given are left out.
+        """A step's parameters as the callable takes them; those not given, and `COUNT`, are left
+        out.
 
         Raises:
             ValueError: one is not declared or not of its kind; the message says what would be.
         """
-        return read_all(self.title, self.parameters, step.params)
+        own = step.params
+        if self.count(step) is not None:
+            own = tuple((n, v) for n, v in step.params if n != COUNT)
+        return read_all(self.title, self.parameters, own)
+
+    def count(self, step: Step) -> int | None:
+        """How often a step may apply the pass, which is then applied to the first so many places
+        alone; None is as often as it finds one.
+
+        Raises:
+            ValueError: it is no count, or applications of this pass are not counted.
+        """
+        if any(p.name == COUNT for p in self.parameters):
+            return None
+        given = dict(step.params).get(COUNT)
+        if given is None:
+            return None
+        if not given.isdigit():
+            raise ValueError(f"{COUNT}={given} is no count; give a whole number from 0")
+        if why := self.not_counted:
+            raise ValueError(f"the applications of {self.title} are not counted: {why}")
+        return int(given)
+
+    @property
+    def not_counted(self) -> str:
+        """Why its applications cannot be counted; "" where they can."""
+        if self.origin == "TVM":
+            return "it is TVM's own, which replaces things by itself"
+        return "the program cannot go without any of them" if self.required else ""
 
     def applied(self, program: Any, step: Step) -> Any:
         """A program after the pass. Only an engine's process may do this."""
-        return self.load()(program, **self.arguments(step))
+        return self.applied_and_counted(program, step, Applications(self.count(step)))
+
+    def applied_and_counted(self, program: Any, step: Step, applications: Applications) -> Any:
+        """The same; what was applied is counted in `applications`, with `count` as its most.
+
+        Raises:
+            ValueError: a count is given, and the pass does not count.
+        """
+        with counting(applications):
+            made = self.load()(program, **self.arguments(step))
+        if applications.most is not None and not applications.asked and made is not program:
+            why = "it does not stand on the rewriter"
+            raise ValueError(f"the applications of {self.title} are not counted: {why}")
+        return made
 
 
 def _run_file(path: str) -> ModuleType:

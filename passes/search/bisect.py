@@ -70,7 +70,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Foun
     if free:
         least = judge(upto_free(0))
         if least is not Verdict.BAD:
-            low, high = _narrow(0, len(free), lambda count: judge(upto_free(count)))
+            low, high = narrow(0, len(free), lambda count: judge(upto_free(count)))
             if low or least is Verdict.GOOD:
                 return Found(tuple(free[low:high]), upto_free(high), upto_free(low))
             # Nothing good was seen: whatever stands before the first bad one may be the cause.
@@ -82,7 +82,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Foun
     def upto_kept(count: int) -> Pipeline:
         return bare.upto(stay[count - 1] if count else -1)
 
-    low, high = _narrow(-1, len(stay), lambda count: judge(upto_kept(count)))
+    low, high = narrow(-1, len(stay), lambda count: judge(upto_kept(count)))
     suspects = (IMPORT, *stay)[low + 1 : high + 1]
     return Found(suspects, upto_kept(high), upto_kept(low) if low >= 0 else None)
 
@@ -125,7 +125,7 @@ def _without(pipeline: Pipeline, off: Sequence[int]) -> Pipeline:
     return pipeline
 
 
-def _narrow(low: int, high: int, judge: Callable[[int], Verdict]) -> tuple[int, int]:
+def narrow(low: int, high: int, judge: Callable[[int], Verdict]) -> tuple[int, int]:
     """The nearest two places, not bad and bad, with nothing between them that can be run.
 
     Args:

@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from relascope.core.graph import Graph, Kind, Role
-from relascope.engine.jobs import accuracy, bisect, node_accuracy
+from relascope.engine.jobs import accuracy, bisect, node_accuracy, nth
 from relascope.engine.jobs.accuracy import Judged
 from relascope.engine.jobs.bisect import Bisection, Try
 from relascope.engine.jobs.node_accuracy import Inside
+from relascope.engine.jobs.nth import Nth
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo, ModuleRow, NamedModel, StepRecord
 from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.catalogue import CATALOGUE, PassInfo
+from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut
 from relascope.passes.cuts.depth import depth
 from relascope.passes.cuts.frontier import FrontierPoint, frontier
@@ -412,10 +414,16 @@ def accuracy_document(model: str, ir: str, target: str, rows: Sequence[accuracy.
     }
 
 
-def bisect_document(ir: str, result: Bisection) -> Row:
-    """What `bisect MODEL` prints: the culprit, what it does, and every try on the way."""
+def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Row:
+    """What `bisect MODEL` prints: the culprit, what it does, and every try on the way.
+
+    Args:
+        inside: which application of the culprit it is, where that was looked for and found.
+    """
     question = result.question
     suspects = [_step_at(question.pipeline, i) for i in result.found.suspects]
+    log = (*result.log, *(inside.log if inside else ()))
+    said = [bisect.verdict(ir, result), *([nth.verdict(ir, result, inside)] if inside else [])]
     return {
         "model": question.source.model,
         "engine": ir,
@@ -424,11 +432,17 @@ def bisect_document(ir: str, result: Bisection) -> Row:
         "culprit": suspects[0] if len(suspects) == 1 else None,
         "suspects": suspects,
         "kind": result.kind or None,
-        "compiles": result.compiles,
-        "log": [try_row(question.pipeline, t) for t in result.log],
+        "compiles": len(log),
+        "log": [try_row(question.pipeline, t) for t in log],
         "float64": plain(result.double),
-        "verdict": bisect.verdict(ir, result),
+        "application": inside
+        and {**fields(inside, "number before of"), "node": plain(inside.place)},
+        "verdict": " ".join(said),
     }
+
+
+def _application(inside: Nth) -> Row:
+    return {**fields(inside, "number before of"), "node": plain(inside.place)}
 
 
 def try_row(pipeline: Pipeline, one: Try) -> Row:
@@ -437,14 +451,18 @@ def try_row(pipeline: Pipeline, one: Try) -> Row:
     Args:
         pipeline: the whole that is searched.
     """
-    return {**plain(one), "pipeline": str(one.pipeline), "last": _step_at(pipeline, one.last)}
+    place = _step_at(pipeline, one.last)
+    count = dict(one.pipeline.steps[one.last].params).get(COUNT) if one.last >= 0 else None
+    last = {**place, "count": None if count is None else int(count)}
+    return {**plain(one), "pipeline": str(one.pipeline), "last": last}
 
 
 def try_place(row: Row) -> Row:
     """Of a row of `try_row`, which steps were on, as a column of a table."""
     last = row["last"]
     if row["ratio"] is None:
-        return {"steps up to": f"{last['index'] + 1} {last['pass']}"}
+        count = "" if last["count"] is None else f", the first {last['count']}"
+        return {"steps up to": f"{last['index'] + 1} {last['pass']}{count}"}
     return {"without": f"{last['index'] + 1} {last['pass']}" if last["index"] >= 0 else "nothing"}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from relascope.passes import applications
 from relascope.passes.relax.ir.program import RelaxProgram
 
 Binding = tuple[Any, Any]
@@ -317,7 +318,7 @@ def rewrite(program: RelaxProgram, rule: Rule, ahead: Ahead | None = None) -> Re
         maker.origin, maker.variable = str(variable.name), variable
         made = None
         if isinstance(value, tvm.ir.Call):
-            made = rule(value, maker)
+            made = _replaced(rule, value, maker)
         elif isinstance(value, tvm.ir.Var):
             made = value  # only another name
         elif isinstance(value, relax.TupleGetItem) and isinstance(value.tuple_value, relax.Tuple):
@@ -330,6 +331,7 @@ def rewrite(program: RelaxProgram, rule: Rule, ahead: Ahead | None = None) -> Re
             maker.bind(variable, maker.flat(made))
         else:
             instead[variable.__chandle__()] = made
+    applications.looking_at(None)
     if not changed:
         return program
     returned = [substituted(r, instead) for r in results(main, old)]
@@ -341,6 +343,18 @@ def rewrite(program: RelaxProgram, rule: Rule, ahead: Ahead | None = None) -> Re
     else:
         function = _single(main, bound, returned[0])
     return with_main(new, function)
+
+
+def _replaced(rule: Rule, call: Any, maker: Maker) -> Any:
+    """What a rule puts in a call's place; None where that is not to be."""
+    applications.looking_at(maker.variable)
+    before, unlike = len(maker.bound), set(maker.unlike)
+    made = rule(call, maker)
+    if made is not None and not applications.may_replace(maker.variable):
+        del maker.bound[before:]
+        maker.unlike = unlike
+        return None
+    return made
 
 
 def _single(main: Any, bound: Sequence[Binding], returned: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
+from relascope.passes import applications
 from relascope.passes.relay.ir.program import RelayProgram
 
 _PARTS = (relay.Call, relay.Tuple, relay.TupleGetItem)
@@ -140,10 +141,14 @@ def rewrite(program: RelayProgram, visit: Visit, arguments: Sequence[Any] = ()) 
     main = program.main
 
     def keep_span(call: Any, args: list[Any]) -> Any:
+        applications.looking_at(call)
         result = visit(call, args)
-        return None if result is None else spanned(result, call.span, args)
+        if result is None or not applications.may_replace(call):
+            return None
+        return spanned(result, call.span, args)
 
     body = rewrite_body(main.body, keep_span)
+    applications.looking_at(None)
     if body.same_as(main.body):
         return program
     params = [*main.params, *arguments]

@@ -1,0 +1,103 @@
+"""Bisection inside a pass: the application of a rewrite that makes a pipeline wrong, or crash.
+
+A pass on our rewriters can be told to stop after so many applications (`passes.applications`).
+Between the pass without any and the pass as it is, halving finds the first one that breaks it, with
+the node that it was applied to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs.bisect import Bisection, Try, tried
+from relascope.engine.protocol.results import Application
+from relascope.engine.protocol.session import Ask
+from relascope.passes.catalogue import info
+from relascope.passes.catalogue.entry import COUNT
+from relascope.passes.search.bisect import IMPORT, Verdict, narrow
+
+_KINDS = ("wrong", "crash")
+
+
+@dataclass(frozen=True)
+class Nth:
+    """Which application of a pass breaks a pipeline.
+
+    Args:
+        index: of the step.
+        number: which of its applications, counted from 1; 0 where it is bad without any.
+        before: the largest number that is known to be good; `number - 1`, unless what lies between
+            cannot be run; -1 where none is.
+        of: how many applications there are.
+        place: where the application was made; None where `number` is 0.
+        log: every try, in order.
+    """
+
+    index: int
+    number: int
+    before: int
+    of: int
+    place: Application | None
+    log: tuple[Try, ...]
+
+
+def nth(
+    ask: Ask, ir: str, result: Bisection, tell: Callable[[Try], None] = lambda one: None
+) -> Nth | None:
+    """Go on from a pass that was found to the application of it that breaks the pipeline.
+
+    Returns:
+        None where no single pass was found, it is slow, or its applications are not counted.
+
+    Raises:
+        EngineError: kind "cancelled".
+    """
+    suspects, pipeline = result.found.suspects, result.found.bad
+    if result.kind not in _KINDS or len(suspects) != 1 or pipeline is None:
+        return None
+    index = suspects[0]
+    if index == IMPORT or info(ir, pipeline.steps[index]).not_counted:
+        return None
+    source = result.question.source
+    try:
+        places: tuple[Application, ...] = ask("applications", source, pipeline, index)
+    except EngineError as error:
+        if error.kind == "cancelled":
+            raise
+        return None  # the pass ends the process: how far it came is not known
+    if not places:
+        return None
+    log: list[Try] = []
+
+    def judge(count: int) -> Verdict:
+        part = pipeline.with_parameter(index, COUNT, str(count))
+        log.append(tried(ask, result.question, part))
+        tell(log[-1])
+        if log[-1].outcome == result.kind:
+            return Verdict.BAD
+        return Verdict.GOOD if log[-1].outcome == "good" else Verdict.CANNOT_RUN
+
+    if judge(0) is Verdict.BAD:
+        return Nth(index, 0, -1, len(places), None, tuple(log))
+    before, number = narrow(0, len(places), judge)
+    return Nth(index, number, before, len(places), places[number - 1], tuple(log))
+
+
+def verdict(ir: str, result: Bisection, found: Nth) -> str:
+    """What was found, in a sentence."""
+    name = result.question.pipeline.steps[found.index].name
+    bad = f"makes it {result.kind}"
+    if not found.number:
+        return f"It is so without any of the {found.of} applications of {name} to a place, too."
+    assert found.place is not None
+    if found.number - found.before > 1:
+        first = found.before + 1
+        return (
+            f"One of its applications {first} to {found.number} of {found.of} {bad}; what lies "
+            f"between cannot be run. The last of them is to {found.place.words}."
+        )
+    if found.of == 1:
+        return f"Its one application is to {found.place.words}."
+    return f"Application {found.number} of {found.of} {bad}: the one to {found.place.words}."
