@@ -12,7 +12,7 @@ from relascope.core.graph import Graph
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.plain import plain
 from relascope.engine.registry import ENGINES
-from relascope.passes.catalogue import default_pipeline, gradients
+from relascope.passes.catalogue import default_pipeline, gradients, names
 from relascope.passes.catalogue import info as pass_info
 from relascope.samples import SAMPLES
 from relascope.viz.compare.align import align
@@ -63,7 +63,12 @@ def inputs(args: argparse.Namespace, connect: Connect) -> Document:
 
 
 def passes(args: argparse.Namespace, connect: Connect) -> Document:
-    """Every pass of the engine's catalogue, and the default pipelines; or one pass, in full."""
+    """Every pass of the engine's catalogue, and the default pipelines; or one pass, in full.
+
+    With --test, the examples of passes of one's own, run and compared.
+    """
+    if args.test:
+        return _tested(args, connect)
     if args.name is not None:
         with Engine(args, connect) as ask:
             example = ask("example", args.name)
@@ -77,6 +82,25 @@ def passes(args: argparse.Namespace, connect: Connect) -> Document:
         "engine": args.engine,
         "passes": tables.pass_rows(args.engine),
         "pipelines": {name: str(pipeline) for name, pipeline in pipelines.items()},
+    }
+
+
+def _tested(args: argparse.Namespace, connect: Connect) -> Document:
+    own = [n for n in names(args.engine) if pass_info(args.engine, n).own_file]
+    if args.name is not None:
+        own = [n for n in own if n == args.name]
+    with Engine(args, connect) as ask:
+        found = {name: ask("pass_tests", name) for name in own}
+    runs = [run for tests in found.values() for run in tests]
+    if not runs:
+        message = f"No {args.engine} pass of yours has an example."
+        hint = "Write a function before_NAME(new), and after_NAME(new), beside the pass NAME."
+        raise EngineError("usage", message, ", ".join(args.pass_file) or "--pass-file", hint)
+    return {
+        "engine": args.engine,
+        "tests": [{**plain(run), "pass": run.pass_name, "passed": not run.said} for run in runs],
+        "without": [name for name, tests in found.items() if not tests],
+        "fails": any(run.said for run in runs),
     }
 
 

@@ -103,6 +103,8 @@ def limits(command: ArgumentParser) -> None:
 def one_pass(command: ArgumentParser) -> None:
     """A pass by its name."""
     command.add_argument("name", metavar="NAME", nargs="?", help="a pass, to be shown in full")
+    about = "run the examples in --pass-file; exit status 3 where one fails"
+    command.add_argument("--test", **_SWITCH, help=about)
 
 
 def pass_file(command: ArgumentParser) -> None:
@@ -187,6 +189,13 @@ def check(command: ArgumentParser) -> None:
     about = "each node after each step against PyTorch's own tensor, and whether it is rounding"
     add("--inside", **_SWITCH, help=about)
     add("--text", dest="text_diff", **_SWITCH, help="the IR's text, as a difference")
+    add("--print", dest="printed", **_SWITCH, help="the IR's text after each pass")
+    about = "the same after each pass that changed it"
+    add("--print-changed", dest="print_changed", **_SWITCH, help=about)
+    about = "graph and types after each pass; exit status 3 where one is broken, a pass fails, or "
+    add("--verify-each", dest="verify", **_SWITCH, help=about + "with --check it is wrong")
+    about = "leave out what comes after this pass, or after step N"
+    add("--stop-after", dest="last", metavar="PASS|N", help=about)
     tolerance(command)
     target(command)
     strategy(command)

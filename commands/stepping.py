@@ -23,6 +23,7 @@ from relascope.commands.shared import (
 )
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
+from relascope.engine.jobs.step import Stepped
 from relascope.engine.jobs.step import step as run_steps
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH
@@ -32,14 +33,14 @@ from relascope.passes.catalogue import last_built
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
-from relascope.viz.compare.changes import step_details
+from relascope.viz.compare.changes import start_of, step_details
 from relascope.viz.rows import Row, tables
 from relascope.viz.rows.script import script
 
 
 def step(args: argparse.Namespace, connect: Connect) -> Document:
     """What each pass of a pipeline did; with --check, the error against PyTorch after each."""
-    source, pipeline = source_of(args), pipeline_of(args)
+    source, pipeline = source_of(args), _stopped(args, pipeline_of(args))
     errors: dict[int, Row] = {}
     details: list[Row] = []
     with Engine(args, connect) as ask:
@@ -47,6 +48,9 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
         alive, sound = stepped.pipeline, stepped.sound
         if args.changes or args.text_diff:
             details = step_details(ask, args.engine, source, alive, args.changes, args.text_diff)
+        if args.printed or args.print_changed or args.verify:
+            more = _texts_and_problems(ask, source, stepped, args)
+            details = [{**d, **m} for d, m in zip_longest(details, more, fillvalue=Row())]
         if args.check:
             errors = _check_steps(ask, source, sound, args)
         if args.inside:
@@ -59,7 +63,51 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
             write(args.output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
     rows = zip_longest(tables.step_rows(stepped.records, errors), details, fillvalue=Row())
     steps = [{**row, **more} for row, more in rows]
-    return {**about(args, source, pipeline, built=False), "steps": steps}
+    fails = args.verify and any(map(_broken, steps))
+    return {**about(args, source, pipeline, built=False), "steps": steps, "fails": fails}
+
+
+def _broken(step: Row) -> bool:
+    """Whether a step failed, left a broken program, or one whose numbers are wrong."""
+    wrong = (step["error"] or {}).get("verdict") == "wrong"
+    return bool(step["failure"] or step["problems"] or step["check_failure"]) or wrong
+
+
+def _stopped(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
+    """The pipeline as far as --stop-after says.
+
+    Raises:
+        EngineError: kind "usage"; it has no such step.
+    """
+    if args.last is None:
+        return pipeline
+    places = [i for i, s in enumerate(pipeline) if s.enabled and s.name == args.last]
+    if args.last.isdigit() and 0 < int(args.last) <= len(pipeline):
+        places = [int(args.last) - 1]
+    if not places:
+        message = f"The pipeline has no step {args.last!r}."
+        hint = f"Name a pass that is on, or a number from 1 to {len(pipeline)}."
+        raise EngineError("usage", message, "--stop-after", hint)
+    return pipeline.upto(places[0])
+
+
+def _texts_and_problems(
+    ask: Ask, source: ModelSource, stepped: Stepped, args: argparse.Namespace
+) -> list[Row]:
+    """The IR's text after each step that ran, and what is wrong with its program."""
+    alive, rows = stepped.pipeline, list[Row]()
+    for index, record in enumerate(stepped.records):
+        row: Row = {"ir": None, "problems": None}
+        ran = record.enabled and record.error is None
+        if ran and (args.printed or args.print_changed):
+            text = ask("text", source, alive, index)
+            before = start_of(args.engine, alive, index)
+            if args.printed or text != ask("text", source, alive, before):
+                row["ir"] = text
+        if ran and args.verify:
+            row["problems"] = list(ask("verify", source, alive, index))
+        rows.append(row)
+    return rows
 
 
 def check(args: argparse.Namespace, connect: Connect) -> Document:

@@ -81,6 +81,8 @@ def inputs(document: Document) -> str:
 
 def passes(document: Document) -> str:
     """What `passes` says."""
+    if "tests" in document:
+        return _tests(document)
     if "pass" in document:
         return _one_pass(document["pass"], document["example"])
     lines = [text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
@@ -89,6 +91,24 @@ def passes(document: Document) -> str:
         columns = ["pass", "name", "default", "choices", "unit", "about"]
         lines += ["Parameters, as in name(key=value):", text_table(declared, columns), ""]
     lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
+    return "\n".join(lines)
+
+
+def _tests(document: Document) -> str:
+    """What `passes --test` says: a line an example, and what is wrong with those that failed."""
+    lines = []
+    for test in document["tests"]:
+        word = "passed" if test["passed"] else "FAILED"
+        error = test["max_rel"]
+        numbers = "" if error is None else f", results within {float(error):.0e} in {test['dtype']}"
+        what = "as the file says" if test["expected"] else "by its numbers alone"
+        told = f" ({what}{numbers})" if test["passed"] else f": {'; '.join(test['said'])}"
+        lines.append(f"{word}  {test['name']}{told}")
+        lines += [f"    {line}" for line in test["diff"].splitlines()]
+    failed = sum(not t["passed"] for t in document["tests"])
+    lines.append(f"{len(document['tests']) - failed} passed, {failed} failed.")
+    if document["without"]:
+        lines.append(f"Without an example: {', '.join(document['without'])}.")
     return "\n".join(lines)
 
 
@@ -144,6 +164,11 @@ def step(document: Document) -> str:
         if r[key]
     ]
     told = [part for number, r in enumerate(rows, 1) for part in _details(number, r)]
+    verified = [r for r in rows if r.get("problems") is not None]
+    if verified:
+        broken = sum(bool(r["problems"]) for r in verified)
+        sound = f"{len(verified)} programs verified: graph and types are sound."
+        failed.append(f"{broken} of {len(verified)} programs are broken." if broken else sound)
     return "\n".join([text_table(rows, columns), *failed, *told])
 
 
@@ -162,6 +187,9 @@ def _details(number: int, step: Row) -> list[str]:
         ]
     if step.get("diff"):
         lines.append(step["diff"])
+    lines += [f"broken: {p}" for p in step.get("problems") or ()]
+    if step.get("ir") is not None:
+        lines.append(step["ir"].rstrip())
     if step.get("printed"):
         lines.append(f"printed: {step['printed'].rstrip()}")
     if step.get("inside"):

@@ -30,7 +30,8 @@ KINDS = {"start": 180.0, "import": 900.0, "passes": 3600.0, "build": 7200.0, "tu
 _IDLE = 60.0  # s
 
 _PASSES = (
-    "describe target example step graph_after text split kernels torch_saved applications verify"
+    "describe target example pass_tests step graph_after text split kernels torch_saved "
+    "applications verify"
 )
 _KINDS = {
     **dict.fromkeys(("load", "modules", "models", "inputs"), "import"),

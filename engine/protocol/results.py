@@ -170,6 +170,31 @@ class StepRecord:
 
 
 @dataclass(frozen=True)
+class ExampleRun:
+    """An example of a person's own pass, run as a test.
+
+    Args:
+        pass_name: whose.
+        name: of the example: of the function that makes the program before the pass.
+        said: what is wrong, a sentence each; empty where it passed.
+        diff: of the text that was expected and that of what the pass made; "" where they agree, or
+            nothing is expected.
+        max_rel: the largest difference of a result after the pass to that before it, relative to
+            its scale; None where the numbers were not compared.
+        dtype: in which precision that is.
+        expected: whether the file says what the pass makes.
+    """
+
+    pass_name: str
+    name: str
+    said: tuple[str, ...] = ()
+    diff: str = ""
+    max_rel: float | None = None
+    dtype: str = ""
+    expected: bool = False
+
+
+@dataclass(frozen=True)
 class Application:
     """A place where a pass on our rewriters put something else, in the order in which it did.
 

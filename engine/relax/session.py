@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm
+from tvm_ffi import structural_equal
 
 from relascope.engine.building.executables import Executable
 from relascope.engine.building.options import BuildOptions
@@ -21,6 +22,8 @@ from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue.example import Example
 from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relax.examples import EXAMPLES
+from relascope.passes.relax.examples.building import Tensors
+from relascope.passes.relax.ir import verify
 from relascope.passes.relax.ir.intermediates import with_intermediates
 from relascope.passes.relax.ir.origins import imported_order
 from relascope.passes.relax.ir.program import RelaxProgram
@@ -49,9 +52,14 @@ class RelaxBackend:
     tuner = staticmethod(tuning.tuner)
     written = staticmethod(extract.written)
     extract = staticmethod(extract.extract)
+    problems = staticmethod(verify.problems)
+    parts = Tensors
 
     def check_formed(self, program: RelaxProgram) -> None:
         tvm.relax.analysis.well_formed(program.mod)
+
+    def same(self, left: tvm.IRModule, right: tvm.IRModule) -> bool:
+        return bool(structural_equal(left, right, map_free_vars=True))
 
     def version(self) -> str:
         return str(tvm.__version__)

@@ -25,6 +25,8 @@ from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue.example import Example
 from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relay.examples import EXAMPLES
+from relascope.passes.relay.examples.building import Tensors
+from relascope.passes.relay.ir import verify
 from relascope.passes.relay.ir.intermediates import with_intermediates
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.spans import imported_order
@@ -53,6 +55,8 @@ class RelayBackend:
     tuner = staticmethod(tuning.tuner)
     written = staticmethod(extract.written)
     extract = staticmethod(extract.extract)
+    problems = staticmethod(verify.problems)
+    parts = Tensors
 
     def check_formed(self, program: RelayProgram) -> None:
         main = program.main
@@ -62,6 +66,9 @@ class RelayBackend:
             raise ValueError("a variable is bound twice")
         if main._checked_type_ is None:
             raise ValueError("it has no types; relay.transform.InferType gives them")
+
+    def same(self, left: tvm.IRModule, right: tvm.IRModule) -> bool:
+        return bool(tvm.ir.structural_equal(left, right, map_free_vars=True))
 
     def version(self) -> str:
         return str(tvm.__version__)

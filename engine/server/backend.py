@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.pytorch.model import Model
 from relascope.engine.server.examples import FunctionText
 from relascope.engine.server.program_model import Imported
-from relascope.passes.catalogue.example import Example
+from relascope.passes.catalogue.example import Example, Parts
 from relascope.passes.cuts.split_program import SplitProgram
 
 Program = Any  # the engine's own: passes of its IR take and return it
@@ -55,6 +55,9 @@ class Backend(Protocol):
 
     def check_formed(self, program: Program) -> None:
         """Raise what TVM says of a program that is not well-formed, whatever its type."""
+
+    def problems(self, program: Program) -> Iterator[str]:
+        """What is wrong with a program beside its numbers, a sentence each."""
 
     def text(self, program: Program) -> str:
         """The IR's own text of a program, without the values of its constants."""
@@ -126,6 +129,13 @@ class Backend(Protocol):
 
     def kernels(self, function: Function) -> tuple[tuple[str, ...], ...] | None:
         """The nodes of one of its functions, by id, that TVM's FuseOps makes one kernel each."""
+
+    @property
+    def parts(self) -> Callable[[str], Parts]:
+        """What makes the parts of an example, from a dtype."""
+
+    def same(self, left: Any, right: Any) -> bool:
+        """Whether two modules are the same but for their variables' names."""
 
     replay: replay.Engine  # reads and runs small programs; see `engine.faults.replay`
 

@@ -7,17 +7,23 @@ arguments stay as they are, and a kernel that the pass leaves as it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from relascope.core.errors import EngineError
 from relascope.core.identity import carry_identity
 from relascope.engine.protocol.results import PassExample
-from relascope.passes.catalogue import PassInfo
+from relascope.passes.catalogue import PassInfo, user
+from relascope.passes.catalogue.example import Example
 from relascope.passes.pipeline import Step
+from relascope.passes.program import Program
 
 if TYPE_CHECKING:
     from relascope.engine.server.backend import Backend
+
+
+Make = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,11 @@ class FunctionText:
 
 
 def run_example(backend: Backend, entry: PassInfo) -> PassExample | None:
-    """Run a pass on its example; None where it has none, as a pass of the user's own."""
-    example = backend.example(entry.name, "float32")
+    """Run a pass on its example, or on the first of a person's own; None where it has none."""
+    example = None if entry.own_file else backend.example(entry.name, "float32")
+    for before, _ in user.examples(entry).values():
+        example = made_by(backend, before, "float32")
+        break
     if example is None:
         return None
     step = Step(entry.name, True, example.params)
@@ -73,3 +82,25 @@ def _side(functions: Sequence[FunctionText], others: Sequence[FunctionText], sam
     if same and len(functions) == 1:
         return "\n".join(functions[0].lines)
     return "\n".join(line for f in shown for line in f.whole)
+
+
+def made_by(backend: Backend, make: Make, dtype: str) -> Example:
+    """What a function of a person's makes: an example, a program, a module, or what "main" is to
+    compute.
+
+    Raises:
+        EngineError: kind "pass"; it makes something else.
+    """
+    parts: Any = backend.parts(dtype)
+    made = make(parts)
+    if isinstance(made, Example):
+        return made
+    if isinstance(made, Program):
+        return Example(made)
+    if type(made).__name__ == "IRModule":
+        return Example(parts.of_module(made))
+    if made is None:
+        message = f"{getattr(make, '__name__', 'The function')} returns nothing."
+        hint = "Return what the program computes, a module, or new.example(…)."
+        raise EngineError("pass", message, "", hint)
+    return Example(parts.program(made))

@@ -62,6 +62,7 @@ from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import (
     Application,
+    ExampleRun,
     ModelInfo,
     ModelInputs,
     ModuleRow,
@@ -84,6 +85,7 @@ from relascope.engine.pytorch.saved import torch_saved
 from relascope.engine.server.backend import Backend, Program, SplitProgram
 from relascope.engine.server.examples import run_example
 from relascope.engine.server.imported import changes
+from relascope.engine.server.pass_tests import run_tests
 from relascope.engine.server.program_model import (
     Arrays,
     ProgramModel,
@@ -211,6 +213,15 @@ class PipelineSession:
         progress(0.0, name)
         return run_example(self._backend, entry_of(self.ir, Step(name)))
 
+    def pass_tests(self, name: str, *, progress: Progress) -> tuple[ExampleRun, ...]:
+        """Run a person's own pass on the examples in its file, and compare.
+
+        Raises:
+            EngineError: kind "usage"; no pass has this name.
+        """
+        progress(0.0, name)
+        return run_tests(self._backend, entry_of(self.ir, Step(name)))
+
     def graph_after(
         self,
         source: ModelSource,
@@ -241,6 +252,23 @@ class PipelineSession:
         Of passes on our rewriters alone; others are not counted.
         """
         return self._run(source, pipeline.upto(index), progress)[-1].applications
+
+    def verify(
+        self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
+    ) -> tuple[str, ...]:
+        """What is wrong with the program after step `index` beside its numbers, a sentence each.
+
+        The graph's promises (`core.graph.Graph.validate`), and the program's own: see `problems` of
+        each IR's `ir.verify`. -1 is the imported program.
+        """
+        state = self._run(source, pipeline.upto(index), progress)[-1]
+        found: list[str] = []
+        try:
+            state.graph.validate()
+        except ValueError as wrong:
+            found.append(f"its graph breaks a promise: {wrong}")
+        program = state.program if state.shown is None else state.shown
+        return (*found, *self._backend.problems(program))
 
     def program_after(
         self, source: ModelSource, pipeline: Pipeline, shown: bool = False

@@ -81,9 +81,18 @@ class PassInfo:
 
     def load(self) -> Any:
         """Import the callable. Only an engine's process may do this."""
-        module, _, attribute = self.function.rpartition(":")
-        found = _run_file(module) if module.endswith(".py") else import_module(module)
-        return getattr(found, attribute)
+        return getattr(self.module(), self.function.rpartition(":")[2])
+
+    @property
+    def own_file(self) -> str:
+        """The file of a person's own pass; "" of a pass of the catalogue."""
+        module = self.function.rpartition(":")[0]
+        return module if module.endswith(".py") else ""
+
+    def module(self) -> ModuleType:
+        """What the callable stands in. Only an engine's process may do this."""
+        name = self.function.rpartition(":")[0]
+        return _run_file(name) if self.own_file else import_module(name)
 
     def arguments(self, step: Step) -> dict[str, Value]:
         """A step's parameters as the callable takes them; those not given, and `COUNT`, are left

@@ -59,6 +59,11 @@ class Parts:
         """A typed program of one function, "main", of all arguments, that computes `body`."""
         raise NotImplementedError
 
+    def of_module(self, mod: Any) -> Any:
+        """A typed program of a module with a function "main"; its arguments that were not made as
+        weights are inputs."""
+        raise NotImplementedError
+
     def var(self, name: str, *shape: int, dtype: str = "") -> Any:
         """An argument; of another dtype where one is named."""
         self.arguments.append(self.variable(name, shape, dtype or self.dtype))

@@ -3,7 +3,8 @@
 A file is named by `--pass-file` on the command line or in the environment variable `VARIABLE`,
 which the engines' processes inherit; never by anything that a page was given. Its public functions
 of one argument called `program` are passes: each takes a `passes.program.Program` and returns one.
-`passes.catalogue.reader` says what their signatures and docstrings tell. `IR = "relay"` (or
+`passes.catalogue.reader` says what their signatures and docstrings tell. Functions `before_NAME`
+and `after_NAME`, or with more words behind, are examples of the pass `NAME`. `IR = "relay"` (or
 "relax") at the top says whose passes they are; without it they are offered in both.
 """
 
@@ -12,8 +13,9 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from relascope.passes import catalogue
 from relascope.passes.catalogue.entry import PassInfo
@@ -23,6 +25,8 @@ VARIABLE = "RELASCOPE_PASS_FILES"
 """Names files of passes, and folders of them, separated as the system separates paths."""
 
 IRS = ("relay", "relax")
+
+_BEFORE, _AFTER = "before_", "after_"
 
 
 def name_files(files: Sequence[str]) -> None:
@@ -108,3 +112,22 @@ def _is_pass(function: ast.FunctionDef) -> bool:
         "program",
         1,
     )
+
+
+def examples(entry: PassInfo) -> dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]]:
+    """What makes the program before the pass, and the one that it is to make of it, where the file
+    says that; by the example's name. Only an engine's process may ask.
+    """
+    if not entry.own_file:
+        return {}
+    mine = [p.name for p in catalogue.CATALOGUE.values() if p.own_file == entry.own_file]
+    functions = vars(entry.module())
+    found = {}
+    for name, function in functions.items():
+        rest = name.removeprefix(_BEFORE)
+        if rest == name or not callable(function):
+            continue
+        whose = [n for n in mine if rest == n or rest.startswith(f"{n}_")]
+        if max(whose, key=len, default="") == entry.name:
+            found[rest] = function, functions.get(f"{_AFTER}{rest}")
+    return found

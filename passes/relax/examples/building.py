@@ -41,10 +41,15 @@ class Tensors(Parts):
                     builder.emit_normalized(binding)
                 result = builder.emit_output(body, name_hint="result")
             builder.emit_func_output(result)
-        kinds = {str(p.name): p.ty for p in self.arguments}
+        return self.of_module(builder.get())
+
+    def of_module(self, mod: Any) -> RelaxProgram:
+        mod = relax.transform.Normalize()(mod)
+        kinds = {str(p.name): p.ty for p in mod["main"].params}
+        result = mod["main"].ret_ty
         return RelaxProgram(
-            mod=relax.transform.Normalize()(builder.get()),
+            mod=mod,
             params=self.values(tvm.runtime.tensor, kinds),
             inputs=tuple(n for n in kinds if n not in self.weights),
-            outputs=len(result.ty.fields) if isinstance(result.ty, relax.TupleType) else 1,
+            outputs=len(result.fields) if isinstance(result, relax.TupleType) else 1,
         )

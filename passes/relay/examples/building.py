@@ -24,7 +24,6 @@ class Tensors(Parts):
         return self.of_module(tvm.IRModule({"main": relay.Function(self.arguments, body)}))
 
     def of_module(self, mod: Any) -> RelayProgram:
-        """A typed program of a module with a function "main"."""
         mod = relay.transform.InferType()(mod)
         kinds = {p.name_hint: p.checked_type for p in mod["main"].params}
         result = mod["main"].ret_type

@@ -1,0 +1,99 @@
+"""Running the examples in a person's pass file as tests."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from relascope.core.errors import EngineError
+from relascope.engine.building.explain import explain
+from relascope.engine.faults.replay import Values, differences
+from relascope.engine.protocol.results import ExampleRun
+from relascope.engine.server.backend import Backend
+from relascope.engine.server.examples import Make, made_by
+from relascope.engine.server.steps import check_kind
+from relascope.passes.catalogue import PassInfo, user
+from relascope.passes.catalogue.example import draw
+from relascope.passes.pipeline import Step
+
+
+def run_tests(backend: Backend, entry: PassInfo) -> tuple[ExampleRun, ...]:
+    """Run a person's own pass on each of its examples, and compare.
+
+    What the pass makes is held against what the file says that it makes, variables' names aside;
+    and its results against those of the program before it, in two precisions.
+    """
+    found = user.examples(entry).items()
+    return tuple(_tested(backend, entry, name, *made) for name, made in found)
+
+
+def _tested(
+    backend: Backend, entry: PassInfo, name: str, before: Make, after: Make | None
+) -> ExampleRun:
+    run = ExampleRun(entry.name, name, expected=after is not None)
+    said: list[str] = []
+    for dtype in _LIMITS:
+        try:
+            example = made_by(backend, before, dtype)
+            step = Step(entry.name, True, example.params)
+            result = entry.applied(example.program, step)
+            check_kind(entry.title, example.program, result)
+            backend.check_formed(result)
+            expected = None if after is None else made_by(backend, after, dtype).program
+            other = expected is not None and not backend.same(expected.mod, result.mod)
+            if other and not run.diff:
+                said.append("what the pass makes is not what the file says")
+                run = replace(run, diff=_diff(backend, expected, result))
+            if not example.differs:
+                error, kind = _error(backend, example.program, result)
+                run = replace(run, max_rel=error, dtype=kind)
+                words = f"results differ by {error:.1e} of their scale in {kind}"
+                if not error <= _LIMITS[kind] and words not in said:
+                    said.append(words)
+        except EngineError as error:
+            return replace(run, said=(*said, error.message))
+        except (Exception, SystemExit) as error:
+            fault = explain(error, entry.name)
+            return replace(run, said=(*said, f"in {dtype}: {fault.message}"))
+    return replace(run, said=tuple(said))
+
+
+_LIMITS = {"float32": 1e-5, "float64": 1e-10}
+
+
+def _diff(backend: Backend, expected: Any, made: Any) -> str:
+    """What differs between two small programs, in their shortened text."""
+    was, now = (
+        [line for f in backend.example_text(p) if not f.kernel for line in f.whole]
+        for p in (expected, made)
+    )
+    names = "after, as the file says", "after the pass"
+    lines = list(difflib.unified_diff(was, now, *names, lineterm=""))
+    return "\n".join(lines) or "Types, attributes or kernels differ that the short text leaves out."
+
+
+def _error(backend: Backend, before: Any, after: Any) -> tuple[float, str]:
+    """The largest difference of results, relative to their scale, and in which precision they are;
+    infinite where there are more."""
+    arrays = {n: v.numpy() for n, v in {**after.params, **before.params}.items()}
+    graphs = [backend.to_graph(p)[0] for p in (before, after)]
+    for node in (n for g in graphs for n in g if n.id in g.inputs):
+        kind = node.outputs[0]
+        shape = [d if isinstance(d, int) else 1 for d in kind.shape]
+        if node.name not in arrays:
+            arrays[node.name] = draw(node.name, *shape, dtype=kind.dtype)
+    first, second = (_results(backend, p, arrays) for p in (before, after))
+    kind = "float64" if all(r.dtype != np.float32 for r in first) else "float32"
+    if len(first) != len(second):
+        return math.inf, kind
+    return max((d.max_rel for d in differences(first, second, 0.0)), default=0.0), kind
+
+
+def _results(backend: Backend, program: Any, arrays: Values) -> list[np.ndarray]:
+    run = backend.replay.runner(program.mod, arrays, "llvm", False)
+    run()
+    return run.results()

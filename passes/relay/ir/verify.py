@@ -1,0 +1,37 @@
+"""What is wrong with a Relay program beside its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import tvm
+from tvm import relay
+
+from relascope.core.errors import lines_of
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import copied
+
+
+def problems(program: RelayProgram) -> Iterator[str]:
+    """Sentences, one a problem: variables that are bound twice or nowhere, types that are missing
+    or not what TVM infers anew, and arguments that the program tells of and "main" has not."""
+    for name, function in program.mod.functions.items():
+        where = name.name_hint
+        for free in relay.analysis.free_vars(function):
+            yield f"{free.name_hint} is read in {where}, and bound nowhere"
+        if not relay.analysis.well_formed(function):
+            yield f"a variable of {where} is bound twice"
+        if isinstance(function, relay.Function) and function._checked_type_ is None:
+            yield f"{where} has no types"
+    taken = {p.name_hint for p in program.main.params}
+    for told in (*program.inputs, *program.grad_outs, *(m.name for m in program.masks)):
+        if told not in taken:
+            yield f'"main" has no argument {told}, which the program tells of'
+    try:
+        fresh = relay.transform.InferType()(copied(program.mod))
+    except tvm.error.TVMError as error:
+        yield f"its types cannot be inferred: {lines_of(error)[-1]}"
+        return
+    before, after = program.main._checked_type_, fresh["main"].checked_type
+    if before is not None and not tvm.ir.structural_equal(before, after):
+        yield f'"main" says that it is {before}, and it is {after}'
