@@ -82,10 +82,10 @@ def _error(backend: Backend, before: Any, after: Any) -> tuple[float, str]:
     arrays = {n: v.numpy() for n, v in {**after.params, **before.params}.items()}
     graphs = [backend.to_graph(p)[0] for p in (before, after)]
     for node in (n for g in graphs for n in g if n.id in g.inputs):
-        kind = node.outputs[0]
-        shape = [d if isinstance(d, int) else 1 for d in kind.shape]
+        of = node.outputs[0]
+        shape = [d if isinstance(d, int) else 1 for d in of.shape]
         if node.name not in arrays:
-            arrays[node.name] = draw(node.name, *shape, dtype=kind.dtype)
+            arrays[node.name] = draw(node.name, *shape, dtype=of.dtype)
     first, second = (_results(backend, p, arrays) for p in (before, after))
     kind = "float64" if all(r.dtype != np.float32 for r in first) else "float32"
     if len(first) != len(second):
