@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,6 +59,15 @@ def carry_identity(before: Graph, after: Graph, known: Mapping[str, str] | None 
     return _Matcher(before, after, known or {}).run()
 
 
+def carry_pairs(before: Graph, after: Graph, pairs: Mapping[str, str]) -> Matched:
+    """The same where it is known which nodes are each other's.
+
+    Args:
+        pairs: by the id of a node of `after`, that of the node of `before` that it is.
+    """
+    return _Matcher(before, after, {}).settle(lambda node, inputs: pairs.get(node.id))
+
+
 class _Matcher:
     def __init__(self, before: Graph, after: Graph, known: Mapping[str, str]) -> None:
         self.before, self.after, self.known = before, after, known
@@ -93,11 +102,22 @@ class _Matcher:
                 for key in _keys(node, self._old_inputs(node), old_value[node_id], merged):
                     index[key].append(node_id)
 
-        for node in flat(self.after):
-            inputs = self._new_inputs(node)
+        def find(node: Node, inputs: tuple[str, ...]) -> str | None:
             keys = _keys(node, inputs, new_value[node.id])
             found = same_value.get(node.id)
-            found = found or next(filter(None, (self._take(index[k]) for k in keys)), None)
+            return found or next(filter(None, (self._take(index[k]) for k in keys)), None)
+
+        return self.settle(find)
+
+    def settle(self, find: Callable[[Node, tuple[str, ...]], str | None]) -> Matched:
+        """Name every node of `after`.
+
+        Args:
+            find: the node of `before` that one of `after` is, by its inputs there; or None.
+        """
+        for node in flat(self.after):
+            inputs = self._new_inputs(node)
+            found = find(node, inputs)
             if found is None:
                 self.renamed[node.id] = self._fresh(node.id)
                 self.added.add(self.renamed[node.id])
@@ -191,7 +211,8 @@ def makers(graph: Graph) -> dict[str, str]:
                 values[argument] = values.get(source, source)
         values.update(makers(node.body))
         if len(node.body.outputs) == 1:
-            values[node.id] = node.body.outputs[0]
+            made = node.body.outputs[0]
+            values[node.id] = values.get(made, made)  # it may return an argument
     return values
 
 
@@ -229,7 +250,7 @@ def _value_hashes(
     return counted, plain
 
 
-def _parameter(node: Node) -> str:
+def parameter_of(node: Node) -> str:
     """The parameter that a node is, as an argument or bound as a constant; "" of others."""
     return node.name if node.kind is Kind.PARAMETER else str(node.attrs.get("parameter", ""))
 
@@ -253,8 +274,8 @@ def _keys(
     yield "value", value
     if merged:
         return
-    if _parameter(node):
-        yield "parameter", _parameter(node)  # bound or not, it is the same weight
+    if parameter_of(node):
+        yield "parameter", parameter_of(node)  # bound or not, it is the same weight
     if node.inputs:
         yield "inputs", kind, inputs
     if node.kind in (Kind.INPUT, Kind.PARAMETER, Kind.FUNCTION):

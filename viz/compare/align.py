@@ -14,22 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from itertools import islice
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import flat
 from relascope.core.operators import category
+from relascope.viz.compare.match import match
+from relascope.viz.compare.words import common_word
 
 Key = tuple[str, str]  # scope, framework operator
-
-_REACH = 8  # of what feeds a node through nodes without an origin, so much is looked at
-_SHAPES = {
-    "permute_dims": "transpose",
-    "concat": "concatenate",
-    "batch_matmul": "matmul",
-    "dense": "matmul",
-    "bias_add": "add",
-}
 
 
 class Confidence(str, Enum):
@@ -282,62 +274,31 @@ class _Side:
             parts[root(one)].append(one)
         return sorted(parts.values(), key=lambda part: self.place[part[-1][0]])
 
-    def reads(self, shared: set[Key]) -> list[dict[int | str, None]]:
-        """For each occurrence what it reads: other occurrences, and inputs by their names.
-
-        It looks through nodes whose key the other graph does not have.
-        """
-        feeds: dict[str, dict[int | str, None]] = {}
-        reads: list[dict[int | str, None]] = [{} for _ in self.occurrences]
-        for node in self.graph:
-            own = [self.occurrence[node.id, k] for k in self.keys[node.id] if k in shared]
-            read: dict[int | str, None] = {}
-            for source in reversed(node.edges):
-                read |= feeds[source]
-            for number in own:
-                reads[number] |= {r: None for r in read if r != number}
-            if node.kind in (Kind.INPUT, Kind.PARAMETER):
-                feeds[node.id] = {node.name: None}
-            else:
-                feeds[node.id] = dict.fromkeys(own or islice(read, _REACH))
-        return reads
-
 
 def _pair(left: _Side, right: _Side, shared: set[Key]) -> dict[int, int]:
-    """For occurrences of the left side their partners on the right."""
+    """For occurrences of the left side their partners on the right.
+
+    They are those that most of their nodes are matched with; what no node tells goes in order,
+    where as many are left on both sides.
+    """
+    votes: dict[tuple[int, int], float] = defaultdict(float)
+    for pair in match(left.graph, right.graph).pairs:
+        for key in left.keys.get(pair.left, ()):
+            if key in shared and key in right.keys.get(pair.right, ()):
+                both = left.occurrence[pair.left, key], right.occurrence[pair.right, key]
+                votes[both] += pair.sure
     partner: dict[int, int] = {}
+    taken: set[int] = set()
+    for ours, theirs in sorted(votes, key=lambda both: -votes[both]):
+        if ours not in partner and theirs not in taken:
+            partner[ours] = theirs
+            taken.add(theirs)
     for key in shared:
-        if len(left.by_key[key]) == len(right.by_key[key]) == 1:
-            partner[left.by_key[key][0]] = right.by_key[key][0]
-    taken = set(partner.values())
-    reads_left, reads_right = left.reads(shared), right.reads(shared)
-    readers: dict[tuple[int | str, Key], list[int]] = defaultdict(list)
-    for number in reversed(range(len(right.occurrences))):  # the first is then the last of a list
-        for entry in reads_right[number]:
-            readers[entry, right.occurrences[number].key].append(number)
-    waiting = {k: list(reversed(right.by_key[k])) for k in shared}
-    for number, one in enumerate(left.occurrences):
-        if number in partner or one.key not in shared:
-            continue
-        read = {e if isinstance(e, str) else partner.get(e, -1) for e in reads_left[number]} - {-1}
-        lists = [readers[entry, one.key] for entry in read if (entry, one.key) in readers]
-        found = {c for c in (_first_free(entries, taken) for entries in lists) if c is not None}
-        if found:
-            common = {c: len(read.intersection(reads_right[c])) for c in found}
-            partner[number] = min(found, key=lambda c: (-common[c], c))
-        elif len(left.by_key[one.key]) == len(right.by_key[one.key]):
-            free = _first_free(waiting[one.key], taken)
-            if free is not None:
-                partner[number] = free
-        taken.add(partner.get(number, -1))
+        free = [o for o in left.by_key[key] if o not in partner]
+        others = [o for o in right.by_key[key] if o not in taken]
+        if len(free) == len(others):
+            partner.update(zip(free, others, strict=True))
     return partner
-
-
-def _first_free(entries: list[int], taken: set[int]) -> int | None:
-    """The last entry that is not taken; those that are go for good."""
-    while entries and entries[-1] in taken:
-        entries.pop()
-    return entries[-1] if entries else None
 
 
 def _same_kind(
@@ -356,8 +317,7 @@ def _same_kind(
 
 
 def _word(node: Node) -> str:
-    word = node.op.rpartition(".")[2] if node.kind is Kind.CALL else node.kind.value
-    return _SHAPES.get(word, word)
+    return common_word(node) if node.kind is Kind.CALL else node.kind.value
 
 
 def _sort(node: Node) -> str:

@@ -17,11 +17,11 @@ from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.origins import How, Origin, origins
 from relascope.viz.compare.text import text_diff
+from relascope.viz.compare.words import KERNELS
 
 Row = dict[str, Any]
 
 _TOLD = 3  # nodes that a sentence names before it counts the rest
-_KERNELS = ("call_tir", "call_tir_inplace", "call_dps_packed")
 
 
 def start_of(ir: str, pipeline: Pipeline, index: int) -> int:
@@ -106,7 +106,7 @@ def figures(graph: Graph) -> Row:
     names tell no price.
     """
     nodes = _every(graph).values()
-    priced = not any(n.attrs.get("call") in _KERNELS and "flops" not in n.attrs for n in nodes)
+    priced = not any(n.attrs.get("call") in KERNELS and "flops" not in n.attrs for n in nodes)
     inside = {i for n in graph if n.body is not None for i in n.body.inputs}
     parameters = sum(n.bytes or 0 for n in nodes if n.kind is Kind.PARAMETER and n.id not in inside)
     return {

@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from relascope.core.graph import Graph, Kind, Node
-from relascope.core.identity import Matched, flat, makers, own_key
+from relascope.core.identity import Matched, flat, own_key
+from relascope.viz.compare.opened import Opened
 
 MOST = 12
 """An origin names at most so many nodes."""
@@ -103,35 +104,10 @@ class _Link:
     sure: bool
 
 
-class _Side:
-    """One graph with its fused functions opened: what each node really reads."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.nodes = {n.id: n for n in flat(graph)}
-        self.made_by = makers(graph)
-        self.reads = {
-            n.id: tuple(
-                self.made_by.get(i, i) if isinstance(i, str) else f"={i.text}" for i in n.inputs
-            )
-            for n in self.nodes.values()
-        }
-        self.outputs = tuple(self.made_by.get(i, i) for i in graph.outputs)
-        self.readers: dict[str, list[str]] = defaultdict(list)
-        for reader, read in self.reads.items():
-            if self.nodes[reader].body is None:  # what a function reads, its body reads
-                for source in dict.fromkeys(read):
-                    self.readers[source].append(reader)
-
-    def value(self, ident: str) -> str:
-        """The node that makes what readers of this one read."""
-        return self.made_by.get(ident, ident)
-
-
 class _Search:
     def __init__(self, before: Graph, matched: Matched) -> None:
         self.matched = matched
-        self.old, self.new = _Side(before), _Side(matched.graph)
+        self.old, self.new = Opened(before), Opened(matched.graph)
         self.removed, self.added = matched.removed, matched.added
         self.went: dict[str, _Link] = {}
         self.came: dict[str, _Link] = {}

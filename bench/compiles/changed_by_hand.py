@@ -1,0 +1,168 @@
+"""Graphs changed by hand at places drawn at random, with what each node of one is in the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from relascope.core.graph import Graph, Kind, Node
+from relascope.core.identity import flat
+
+KINDS = ("attribute", "shape", "cast", "removed", "swapped", "operator", "constant")
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A graph after changes.
+
+    Args:
+        graph: under ids that say nothing of the old ones.
+        truth: for the id of each node that stayed, the one it has now.
+        touched: by the id of each node that was changed or removed, or reads a new one, how.
+    """
+
+    graph: Graph
+    truth: dict[str, str]
+    touched: dict[str, str]
+
+
+def changed_by_hand(graph: Graph, count: int, seed: int) -> Changed:
+    """Change nodes of a graph, each in a way drawn of those that fit it.
+
+    Args:
+        count: of nodes, at most as many as there are calls.
+    """
+    draw = random.Random(seed)
+    nodes = [n for n in flat(graph) if n.kind in (Kind.CALL, Kind.CONSTANT) and n.body is None]
+    draw.shuffle(nodes)
+    plan: dict[str, str] = {}
+    for place, node in enumerate(nodes):
+        ways = [k for k in KINDS if _FITS[k](node)]
+        wanted = KINDS[(len(plan) + place) % len(KINDS)]
+        if ways and len(plan) < count:
+            plan[node.id] = wanted if wanted in ways else draw.choice(ways)
+    names = {n.id: f"n{i}" for i, n in enumerate(_shuffled([*_all(graph)], draw))}
+    made = _edited(graph, plan, names)
+    made.validate()
+    there = {n.id for n in flat(made)}
+    truth = {n.id: names[n.id] for n in flat(graph) if names[n.id] in there}
+    return Changed(made, truth, plan)
+
+
+def without_origins(graph: Graph) -> Graph:
+    """The same graph with no node saying where in the model it comes from."""
+    return _each(graph, lambda n: replace(n, scope="", source=""))
+
+
+def nameless(graph: Graph) -> Graph:
+    """The same without origins, parameters counted through, constants without their content."""
+    count: Iterator[int] = iter(range(10**9))
+
+    def bare(node: Node) -> Node:
+        kept = {k: v for k, v in node.attrs.items() if k not in ("digest", "value", "parameter")}
+        name = f"p{next(count)}" if node.kind is Kind.PARAMETER else node.name
+        return replace(node, scope="", source="", attrs=kept, name=name)
+
+    return _each(graph, bare)
+
+
+def _each(graph: Graph, edit: Callable[[Node], Node]) -> Graph:
+    nodes = []
+    for node in graph:
+        body = None if node.body is None else _each(node.body, edit)
+        nodes.append(replace(edit(node), body=body))
+    return graph.with_nodes(nodes)
+
+
+def _all(graph: Graph) -> Iterator[Node]:
+    for node in graph:
+        yield node
+        if node.body is not None:
+            yield from _all(node.body)
+
+
+def _shuffled(nodes: list[Node], draw: random.Random) -> list[Node]:
+    draw.shuffle(nodes)
+    return nodes
+
+
+_FITS: dict[str, Callable[[Node], bool]] = {
+    "attribute": lambda n: (
+        any(type(v) in (bool, int, float) for v in n.attrs.values()) and n.kind is Kind.CALL
+    ),
+    "shape": lambda n: n.kind is Kind.CALL and bool({"newshape", "shape", "axes"} & set(n.attrs)),
+    "cast": lambda n: n.kind is Kind.CALL and bool(n.edges),
+    "removed": lambda n: n.kind is Kind.CALL and len(n.inputs) == len(n.edges) == 1,
+    "swapped": lambda n: len(n.edges) == len(n.inputs) == 2 and n.inputs[0] != n.inputs[1],
+    "operator": lambda n: n.kind is Kind.CALL and len(n.outputs) == 1,
+    "constant": lambda n: n.kind is Kind.CONSTANT and "digest" in n.attrs,
+}
+
+
+def _edited(graph: Graph, plan: dict[str, str], names: dict[str, str]) -> Graph:
+    gone: dict[str, str] = {}
+    nodes: list[Node] = []
+
+    def of(ident: str) -> str:
+        return names[gone.get(ident, ident)]
+
+    for node in graph:
+        way = plan.get(node.id)
+        if way == "removed":
+            gone[node.id] = gone.get(node.edges[0], node.edges[0])
+            continue
+        inputs = [of(i) if isinstance(i, str) else i for i in node.inputs]
+        if way == "cast":
+            at = next(i for i, x in enumerate(inputs) if isinstance(x, str))
+            new = f"{names[node.id]}.cast"
+            nodes.append(Node(new, Kind.CALL, "cast", "", {"dtype": "float16"}, (inputs[at],)))
+            inputs[at] = new
+        if way == "swapped":
+            inputs.reverse()
+        attrs, op = dict(node.attrs), node.op
+        if way == "attribute":
+            key = next(k for k, v in attrs.items() if type(v) in (bool, int, float))
+            attrs[key] = not attrs[key] if type(attrs[key]) is bool else attrs[key] + 1
+        if way == "shape":
+            key = next(k for k in ("newshape", "shape", "axes") if k in attrs)
+            attrs[key] = [*attrs[key], 1]
+        if way == "constant":
+            attrs["digest"] = f"other {attrs['digest']}"
+        if way == "operator":
+            op = f"other.{op}"
+        body = None if node.body is None else _edited(node.body, plan, names)
+        made = replace(node, id=names[node.id], op=op, attrs=attrs, inputs=tuple(inputs), body=body)
+        nodes.append(made)
+    return replace(
+        graph,
+        nodes=tuple(nodes),
+        inputs=tuple(map(of, graph.inputs)),
+        outputs=tuple(map(of, graph.outputs)),
+    )
+
+
+def without_layer(graph: Graph, scope: str) -> Changed:
+    """The same graph without a layer that hands on one value of the type of one that it reads.
+
+    Args:
+        scope: the layer's module.
+    """
+    below = f"{scope}."
+    layer = {n.id for n in graph if n.scope == scope or n.scope.startswith(below)}
+    read = {i for n in graph if n.id in layer for i in n.edges} - layer
+    (last,) = {i for n in graph if n.id not in layer for i in n.edges} & layer
+    (first,) = (i for i in read if graph.by_id[i].outputs == graph.by_id[last].outputs)
+    names = {n.id: f"n{i}" for i, n in enumerate(_shuffled([*_all(graph)], random.Random(0)))}
+    kept = Graph(
+        graph.name,
+        graph.ir,
+        tuple(n for n in graph if n.id not in layer),
+        tuple(i for i in graph.inputs if i not in layer),
+        graph.outputs,
+    )
+    names[last] = names[first]
+    made = _edited(kept, {}, names)
+    made.validate()
+    truth = {n.id: names[n.id] for n in flat(kept)}
+    return Changed(made, truth, dict.fromkeys(layer, "removed"))

@@ -1,0 +1,584 @@
+"""Which nodes of two graphs are each other's, by what rule, and how sure that is.
+
+The graphs may be of one program before and after a change, of two runs of one model, of two files,
+or of two IRs. Ids mean nothing between them. Ours; that sure pairs are found by hashes first and
+the rest grows from them along edges is how binaries are compared (Flake, "Structural Comparison of
+Executable Objects", DIMVA 2004). In turn:
+
+1. *What it computes*: it and all that it is computed from are equal; or all that is computed from
+   it is; or it is the one weight of that name, the one constant of that content.
+2. *Where it stands in the model*: the one of its operator, attributes, module and framework
+   operator.
+3. *Neighbours*: from every pair to what both read at one place and to who reads both, the best
+   supported first, past nodes that only one side has.
+4. *Order*: what is left between the same pairs, one after the other.
+5. *Place*: another operator that reads and serves the same; a fused group by what is in it.
+
+Takes time in proportion to the edges but for a queue's logarithm, and recurses over nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from relascope.core.graph import Graph, Kind, Node
+from relascope.core.identity import parameter_of
+from relascope.viz.compare.opened import Opened
+from relascope.viz.compare.words import common_word, kernel_name
+
+
+class Rule(str, Enum):
+    """By what two nodes were found to be each other's; the value is what people read."""
+
+    VALUE = "computes the same"
+    USE = "is used for the same"
+    NAME = "same name"
+    CONTENT = "same constant"
+    PLACE = "same module and operator"
+    NEIGHBOURS = "same neighbours"
+    ORDER = "same order"
+    REPLACED = "another operator in its place"
+    INSIDE = "fuses the same"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two nodes that are each other's.
+
+    Args:
+        left, right: their ids.
+        rule: by what they were found.
+        sure: from 0 to 1, how much speaks for it; see `Matching`.
+        same: whether both are equal and read each other's; else one is the other one changed.
+    """
+
+    left: str
+    right: str
+    rule: Rule
+    sure: float
+    same: bool
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Two graphs held against each other, fused bodies opened.
+
+    How sure a pair is counts what speaks for it: 1 where both compute the same all the way up;
+    otherwise the share of operator, attributes and types, of module, of what is read and of who
+    reads that agree.
+
+    Args:
+        left, right: the graphs.
+        pairs: in the left graph's order.
+        removed: ids that only the left graph has, in its order; added: only the right one.
+        results: whether both return each other's values in the same order.
+    """
+
+    left: Graph
+    right: Graph
+    pairs: tuple[Pair, ...]
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    results: bool
+
+    @cached_property
+    def by_left(self) -> dict[str, Pair]:
+        """Pairs by the left node's id."""
+        return {p.left: p for p in self.pairs}
+
+    @cached_property
+    def by_right(self) -> dict[str, Pair]:
+        """Pairs by the right node's id."""
+        return {p.right: p for p in self.pairs}
+
+    @property
+    def changed(self) -> tuple[Pair, ...]:
+        """Pairs that differ."""
+        return tuple(p for p in self.pairs if not p.same)
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return self.results and not (self.added or self.removed or self.changed)
+
+
+def match(left: Graph, right: Graph) -> Matching:
+    """Hold two graphs against each other; see the module."""
+    return _Matcher(left, right).run()
+
+
+_OWN, _PLACE, _SCOPE, _TYPE, _CLASS = 4.0, 3.0, 1.0, 1.0, 4.0
+"""What speaks for a pair by itself, in points; a neighbour that agrees is worth `_NEAR`."""
+_NEAR, _NEAR_PAST, _NEAR_IN_ORDER = 2.0, 1.0, 0.5
+_LEAST = 3.0
+"""Points without which two nodes are not taken for each other's."""
+_MANY = 8  # of what a node reads, so much is held against what the other one reads
+_FAR = 2  # nodes that only one side has, past which neighbours are looked for
+
+
+class _Side:
+    """One graph, with what is compared of each node as numbers that both graphs share."""
+
+    def __init__(self, graph: Graph, numbers: dict[Hashable, int], across: bool) -> None:
+        opened = Opened(graph)
+        self.graph, self.nodes, self.reads = graph, opened.nodes, opened.reads
+        self.readers, self.outputs = opened.readers, opened.outputs
+        self.uses: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        """Who reads a node, and as which argument."""
+        for reader, read in self.reads.items():
+            if self.nodes[reader].body is None:
+                for place, source in enumerate(read):
+                    self.uses[source].append((reader, place))
+        self.place_in_order = {ident: i for i, ident in enumerate(self.nodes)}
+        self.inside = _inside(graph)
+
+        def number(of: Hashable) -> int:
+            return numbers.setdefault(of, len(numbers))
+
+        self.word: dict[str, int] = {}
+        self.own: dict[str, int] = {}
+        self.named: dict[str, int] = {}
+        for ident, node in self.nodes.items():
+            word = _word(node, across)
+            attrs = "" if across else _attributes(node)
+            own = (word, attrs, node.outputs)
+            self.word[ident] = number(word)
+            self.own[ident] = number(own)
+            self.named[ident] = number((*own, node.kind, node.name or parameter_of(node)))
+        self.up = self._up(number)
+        self.down = self._down(number)
+
+    def _up(self, number: Callable[[Hashable], int]) -> dict[str, int]:
+        """A number for what each node computes, all the way up."""
+        up: dict[str, int] = {}
+        for ident in self.nodes:
+            read = tuple(up.get(r, r) for r in self.reads[ident])
+            up[ident] = number(("up", self.named[ident], read))
+        return up
+
+    def _down(self, number: Callable[[Hashable], int]) -> dict[str, int]:
+        """A number for what each node is used for, all the way down, and for itself."""
+        results = Counter(self.outputs)
+        down: dict[str, int] = {}
+        for ident in reversed(self.nodes):
+            uses = sorted((down[reader], place) for reader, place in self.uses[ident])
+            about = (self.own[ident], results[ident], tuple(uses))
+            down[ident] = number(("down", *about))
+        return down
+
+    def place(self, ident: str) -> tuple[str, str]:
+        """Where in the model it comes from: module, framework operator."""
+        node = self.nodes[ident]
+        return node.scope, node.source
+
+
+def _word(node: Node, across: bool) -> str:
+    """What a node must share with another to be taken for it by neighbours or order."""
+    if parameter_of(node) or node.kind is Kind.PARAMETER:
+        return "parameter"
+    if node.kind is not Kind.CALL:
+        return node.kind.value
+    return common_word(node) if across else kernel_name(node)
+
+
+def _attributes(node: Node) -> str:
+    """Attributes as text; of a constant its content alone, of a function nothing."""
+    if node.kind is Kind.CONSTANT and "digest" in node.attrs:
+        return str(node.attrs["digest"])
+    return json.dumps(dict(node.attrs), sort_keys=True, default=str)
+
+
+def _inside(graph: Graph) -> dict[str, str]:
+    """For every node in a fused function the function around it."""
+    found: dict[str, str] = {}
+    todo = [graph]
+    while todo:
+        for node in todo.pop():
+            if node.body is not None:
+                found |= {n.id: node.id for n in node.body if n.id not in node.body.inputs}
+                todo.append(node.body)
+    return found
+
+
+class _Matcher:
+    def __init__(self, left: Graph, right: Graph) -> None:
+        numbers: dict[Hashable, int] = {}
+        across = left.ir != right.ir
+        self.left, self.right = _Side(left, numbers, across), _Side(right, numbers, across)
+        self.across = across
+        self.to: dict[str, str] = {}
+        self.back: dict[str, str] = {}
+        self.rule: dict[str, Rule] = {}
+        self.support: dict[tuple[str, str], float] = defaultdict(float)
+        self.asked: dict[tuple[str, str], Rule] = {}
+        self.queue: list[tuple[float, int, int, str, str]] = []
+        self.spread: set[str] = set()  # the left nodes whose neighbours were looked at
+        self.overlap: dict[str, float] = {}
+
+    def run(self) -> Matching:
+        self._sure()
+        self._propose(lambda s, i: (s.own[i], *s.place(i)) if s.nodes[i].source else None)
+        if len(self.left.outputs) == len(self.right.outputs):
+            for a, b in zip(self.left.outputs, self.right.outputs, strict=True):
+                self._above(a, b, _NEAR_PAST)
+        self._grow()
+        for find in (self._in_order, self._in_place, self._in_order):
+            while find():
+                self._grow()
+        self._functions()
+        return self._result()
+
+    # What is known without neighbours.
+
+    def _sure(self) -> None:
+        keys: tuple[tuple[Rule, Callable[[_Side, str], Hashable]], ...] = (
+            (Rule.VALUE, lambda s, i: (s.up[i], s.down[i], s.place(i))),
+            (Rule.VALUE, lambda s, i: (s.up[i], s.place(i))),
+            (Rule.VALUE, lambda s, i: s.up[i]),
+            (Rule.NAME, _name),
+            (Rule.CONTENT, _content),
+            (Rule.USE, lambda s, i: s.down[i] if s.nodes[i].inputs else None),
+        )
+        for rule, key in keys:
+            if self.across and rule in (Rule.VALUE, Rule.USE):
+                continue  # without attributes, equal is not the same
+            for a, b in list(self._classes(key)):
+                self._take(a, b, rule)
+
+    def _classes(
+        self, key: Callable[[_Side, str], Hashable], alike: bool = False, groups: bool = False
+    ) -> Iterator[tuple[str, str]]:
+        """Pairs of free nodes whose key only they have.
+
+        Args:
+            alike: also of those whose key as many have on both sides, in order.
+            groups: of fused groups alone; else of all other nodes.
+        """
+        ours, theirs = (self._by_key(s, t, key, groups) for s, t in self._sides)
+        for value, ids in ours.items():
+            others = theirs.get(value, ())
+            if len(ids) == len(others) and (alike or len(ids) == 1):
+                yield from zip(ids, others, strict=True)
+
+    @property
+    def _sides(self) -> tuple[tuple[_Side, Mapping[str, str]], tuple[_Side, Mapping[str, str]]]:
+        return (self.left, self.to), (self.right, self.back)
+
+    @staticmethod
+    def _by_key(
+        side: _Side, taken: Mapping[str, str], key: Callable[[_Side, str], Hashable], groups: bool
+    ) -> dict[Hashable, list[str]]:
+        found: dict[Hashable, list[str]] = defaultdict(list)
+        for ident, node in side.nodes.items():
+            if ident not in taken and (node.body is not None) == groups:
+                value = key(side, ident)
+                if value is not None:
+                    found[value].append(ident)
+        return found
+
+    def _take(self, a: str, b: str, rule: Rule) -> None:
+        self.to[a], self.back[b], self.rule[a] = b, a, rule
+
+    # Neighbours.
+
+    def _propose(
+        self, key: Callable[[_Side, str], Hashable], rule: Rule = Rule.PLACE, alike: bool = False
+    ) -> bool:
+        found = list(self._classes(key, alike))
+        for a, b in found:
+            self._back_up(a, b, _NEAR_IN_ORDER if rule is Rule.ORDER else _NEAR, rule)
+        return bool(found)
+
+    def _grow(self) -> None:
+        """Take what is best supported, and support what stands beside it."""
+        for a in [a for a in self.to if a not in self.spread]:
+            self._beside(a)
+        while self.queue:
+            points, _, _, a, b = heapq.heappop(self.queue)
+            free = a not in self.to and b not in self.back
+            now = self._points(a, b) if free else 0.0
+            if now < _LEAST or -points < now:
+                continue  # of one with more points by now there is another entry
+            if -points > now:
+                self._wait(a, b, now)
+                continue
+            self._take(a, b, self.asked[a, b])
+            self._beside(a)
+
+    def _beside(self, a: str) -> None:
+        self.spread.add(a)
+        b = self.to[a]
+        ours, theirs = self.left.reads[a], self.right.reads[b]
+        if len(ours) == len(theirs):
+            for x, y in zip(ours, theirs, strict=True):
+                self._above(x, y, _NEAR)
+            if len(ours) == 2:
+                self._above(ours[0], theirs[1], _NEAR_PAST)
+                self._above(ours[1], theirs[0], _NEAR_PAST)
+        else:
+            for x in ours[:_FAR]:
+                for y in theirs[:_FAR]:
+                    self._above(x, y, _NEAR_PAST)
+        self._below(a, b)
+
+    def _above(self, x: str, y: str, points: float) -> None:
+        """What both read stands for each other, or what stands over it does."""
+        uppers = list(self._line(self.right, self.back, y))
+        for far, x_up in self._line(self.left, self.to, x):
+            for further, y_up in uppers:
+                if far + further <= _FAR and self._may_be(x_up, y_up):
+                    near = points if far + further == 0 else _NEAR_PAST
+                    self._back_up(x_up, y_up, near, Rule.NEIGHBOURS)
+                    return
+
+    @staticmethod
+    def _line(side: _Side, taken: Mapping[str, str], ident: str) -> Iterator[tuple[int, str]]:
+        """A free node, what it reads first, and so on, with how far that is."""
+        for far in range(_FAR + 1):
+            if ident not in side.nodes or ident in taken:
+                return
+            yield far, ident
+            read = [r for r in side.reads[ident] if r in side.nodes]
+            if not read:
+                return
+            ident = read[0]
+
+    def _may_be(self, a: str, b: str) -> bool:
+        free = a not in self.to and b not in self.back
+        return free and self.left.word[a] == self.right.word[b]
+
+    def _below(self, a: str, b: str) -> None:
+        """Who reads both stands for each other where only one may, or those behind do."""
+        ours = {u: None for u in self.left.uses[a] if u[0] not in self.to}
+        theirs = {u: None for u in self.right.uses[b] if u[0] not in self.back}
+        keys: tuple[tuple[float, Callable[[_Side, str, int], Hashable]], ...] = (
+            (_NEAR, lambda s, i, at: (at, s.own[i], s.place(i))),
+            (_NEAR, lambda s, i, at: (at, s.word[i], s.place(i))),
+            (_NEAR, lambda s, i, at: (at, s.down[i])),
+            (_NEAR, lambda s, i, at: (at, s.own[i])),
+            (_NEAR, lambda s, i, at: (at, s.word[i])),
+            (_NEAR_PAST, lambda s, i, at: s.word[i]),
+        )
+        for points, key in keys:
+            if not ours or not theirs:
+                break
+            here, there = _grouped(self.left, ours, key), _grouped(self.right, theirs, key)
+            for value, uses in here.items():
+                others = there.get(value, ())
+                if len(uses) == len(others) == 1:
+                    self._back_up(uses[0][0], others[0][0], points, Rule.NEIGHBOURS)
+                    del ours[uses[0]], theirs[others[0]]
+        if max(len(ours), len(theirs)) <= 2 * _FAR:
+            self._past(list(ours), list(theirs), a, b)
+
+    def _past(
+        self, ours: list[tuple[str, int]], theirs: list[tuple[str, int]], a: str, b: str
+    ) -> None:
+        """Readers that have no counterpart may be what only one side has: look behind them."""
+        behind_ours = [u for r, _ in ours for u in self.left.uses[r] if u[0] not in self.to]
+        behind_theirs = [u for r, _ in theirs for u in self.right.uses[r] if u[0] not in self.back]
+        free_ours = ours or [u for u in self.left.uses[a] if u[0] not in self.to]
+        free_theirs = theirs or [u for u in self.right.uses[b] if u[0] not in self.back]
+        for xs, ys in ((behind_ours, free_theirs), (free_ours, behind_theirs)):
+            if max(len(xs), len(ys)) > 2 * _FAR:
+                continue
+            for x, _ in xs:
+                for y, _ in ys:
+                    if self._may_be(x, y):
+                        self._back_up(x, y, _NEAR_PAST, Rule.NEIGHBOURS)
+
+    def _back_up(self, a: str, b: str, points: float, rule: Rule) -> None:
+        """Something more speaks for a pair."""
+        self.support[a, b] += points
+        self.asked.setdefault((a, b), rule)
+        self._wait(a, b, self._points(a, b))
+
+    def _wait(self, a: str, b: str, points: float) -> None:
+        where = self.left.place_in_order[a], self.right.place_in_order[b]
+        heapq.heappush(self.queue, (-points, *where, a, b))
+
+    def _points(self, a: str, b: str) -> float:
+        left, right = self.left, self.right
+        points = self.support[a, b]
+        points += _OWN * (left.own[a] == right.own[b])
+        points += _CLASS * ((left.up[a] == right.up[b]) + (left.down[a] == right.down[b]))
+        points += _TYPE if left.nodes[a].outputs == right.nodes[b].outputs else -_TYPE
+        read = right.reads[b][:_MANY]
+        for source in left.reads[a][:_MANY]:
+            other = self.to.get(source)
+            points -= _NEAR * (other is not None and other not in read)
+        ours, theirs = left.nodes[a], right.nodes[b]
+        if ours.scope and theirs.scope:
+            if ours.scope != theirs.scope:
+                points -= _PLACE
+            elif ours.source == theirs.source:
+                points += _PLACE
+            else:
+                points += _SCOPE
+        return points
+
+    # What no neighbour tells.
+
+    def _in_order(self) -> bool:
+        """Propose what stands between the same pairs and is of the same kind, in order."""
+        gap_left, gap_right = self._gaps()
+
+        def gap(side: _Side, ident: str) -> int:
+            return (gap_left if side is self.left else gap_right)[ident]
+
+        keys: tuple[Callable[[_Side, str], Hashable], ...] = (
+            lambda s, i: (s.up[i], s.down[i], s.place(i)),
+            lambda s, i: (s.up[i], s.down[i]),
+            lambda s, i: (s.own[i], s.place(i), gap(s, i)),
+            lambda s, i: (s.word[i], s.place(i), gap(s, i)),
+            lambda s, i: (s.own[i], s.place(i)),
+            lambda s, i: (s.own[i], gap(s, i)),
+            lambda s, i: s.own[i] if s.nodes[i].inputs else None,
+        )
+        size = len(self.to)
+        for key in keys:
+            if self._propose(key, Rule.ORDER, alike=True):
+                self._grow()
+                if len(self.to) > size:
+                    return True
+        return False
+
+    def _gaps(self) -> tuple[dict[str, int], dict[str, int]]:
+        """For each node which pair stands before it, in the right graph's order."""
+        rank = {b: i for i, b in enumerate(b for b in self.right.nodes if b in self.back)}
+        left, right, last = dict[str, int](), dict[str, int](), -1
+        for a in self.left.nodes:
+            last = rank[self.to[a]] if a in self.to else last
+            left[a] = last
+        last = -1
+        for b in self.right.nodes:
+            last = rank.get(b, last)
+            right[b] = last
+        return left, right
+
+    def _in_place(self) -> bool:
+        """Take for each other what reads the same and has the same type, whatever it is called."""
+
+        def reads(side: _Side, ident: str) -> Hashable:
+            read = side.reads[ident]
+            if side is self.left:
+                read = tuple(self.to.get(r, r if r.startswith("=") else "") for r in read)
+            elif any(r in side.nodes and r not in self.back for r in read):
+                return None
+            return (read, side.nodes[ident].outputs) if read and "" not in read else None
+
+        found = False
+        for a, b in list(self._classes(reads)):
+            served = {self.to.get(r) for r in self.left.readers[a]}
+            readers = self.right.readers[b]
+            free = not self.left.readers[a] and not readers
+            if free or any(r in served or r not in self.back for r in readers):
+                self._take(a, b, Rule.REPLACED)
+                found = True
+        return found
+
+    def _functions(self) -> None:
+        """Pair fused groups by how much of what is in one is in the other."""
+        sizes = Counter(self.left.inside.values()), Counter(self.right.inside.values())
+        shared: Counter[tuple[str, str]] = Counter()
+        pending = [i for i, n in self.left.nodes.items() if n.body is not None]
+        members: dict[str, list[str]] = defaultdict(list)
+        for inner, outer in self.left.inside.items():
+            members[outer].append(inner)
+        for one in pending:  # inner groups stand before outer ones
+            votes: Counter[str] = Counter(
+                other
+                for inner in members[one]
+                if inner in self.to and (other := self.right.inside.get(self.to[inner]))
+            )
+            shared.update({(one, other): count for other, count in votes.items()})
+
+        def overlap(pair: tuple[str, str]) -> float:
+            both = shared[pair]
+            return both / (sizes[0][pair[0]] + sizes[1][pair[1]] - both)
+
+        for one, other in sorted(shared, key=lambda p: -overlap(p)):
+            if one not in self.to and other not in self.back:
+                self._take(one, other, Rule.INSIDE)
+                self.overlap[one] = overlap((one, other))
+        for a, b in list(self._classes(lambda s, i: (s.word[i], s.place(i)), groups=True)):
+            self._take(a, b, Rule.PLACE)
+
+    # What is said of it.
+
+    def _result(self) -> Matching:
+        pairs = [self._pair(a, self.to[a]) for a in self.left.nodes if a in self.to]
+        results = tuple(self.to.get(o, "") for o in self.left.outputs) == self.right.outputs
+        return Matching(
+            self.left.graph,
+            self.right.graph,
+            tuple(pairs),
+            tuple(a for a in self.left.nodes if a not in self.to),
+            tuple(b for b in self.right.nodes if b not in self.back),
+            results,
+        )
+
+    def _pair(self, a: str, b: str) -> Pair:
+        left, right, rule = self.left, self.right, self.rule[a]
+        reads = [self.to.get(r, r) for r in left.reads[a]]
+        equal = left.named[a] == right.named[b]
+        same = equal and tuple(reads) == right.reads[b] and self.overlap.get(a, 1.0) == 1
+        if same and not self.across and left.up[a] == right.up[b]:
+            return Pair(a, b, Rule.VALUE, 1.0, same)
+        if rule is Rule.INSIDE:
+            return Pair(a, b, rule, round(self.overlap[a], 2), same)
+        if rule in (Rule.NAME, Rule.CONTENT):
+            return Pair(a, b, rule, 0.99, same)
+        return Pair(a, b, rule, round(self._sureness(a, b, reads), 2), same)
+
+    def _sureness(self, a: str, b: str, reads: list[str]) -> float:
+        left, right = self.left, self.right
+        ours, theirs = left.nodes[a], right.nodes[b]
+        parts = [
+            (0.3, 1.0 if left.own[a] == right.own[b] else 0.3 * (left.word[a] == right.word[b]))
+        ]
+        if ours.scope and theirs.scope:
+            parts.append((0.2, float(left.place(a) == right.place(b))))
+        if reads or right.reads[b]:
+            parts.append((0.25, _agree(reads, right.reads[b])))
+        served = [self.to.get(r, r) for r in left.readers[a]]
+        if served or right.readers[b]:
+            parts.append((0.25, _agree(served, right.readers[b])))
+        whole = sum(w for w, _ in parts)
+        share = sum(w * p for w, p in parts) / whole
+        return min(share, 0.98)
+
+
+def _agree(ours: Iterable[str], theirs: Iterable[str]) -> float:
+    """The share of two lists that both have."""
+    first, second = Counter(ours), Counter(theirs)
+    both = sum((first & second).values())
+    return both / max(sum(first.values()), sum(second.values()), 1)
+
+
+def _name(side: _Side, ident: str) -> Hashable:
+    node = side.nodes[ident]
+    name = parameter_of(node) or (node.name if node.kind is Kind.INPUT else "")
+    return ("name", name) if name else None
+
+
+def _content(side: _Side, ident: str) -> Hashable:
+    node = side.nodes[ident]
+    if node.kind is not Kind.CONSTANT or "digest" not in node.attrs:
+        return None
+    return node.attrs["digest"], node.outputs
+
+
+def _grouped(
+    side: _Side, uses: Iterable[tuple[str, int]], key: Callable[[_Side, str, int], Hashable]
+) -> dict[Hashable, list[tuple[str, int]]]:
+    found: dict[Hashable, list[tuple[str, int]]] = defaultdict(list)
+    for use in uses:
+        found[key(side, *use)].append(use)
+    return found
