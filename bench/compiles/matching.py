@@ -19,9 +19,9 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from changed_by_hand import changed_by_hand, nameless, without_origins
 from common import ENGINES, Row, finish, options
 
+from changed_by_hand import changed_by_hand, nameless, without_origins
 from relascope.core.graph import Graph
 from relascope.core.identity import flat
 from relascope.engine.client import EngineClient

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from changed_by_hand import KINDS, changed_by_hand, nameless, without_layer, without_origins
 
+from changed_by_hand import KINDS, changed_by_hand, nameless, without_layer, without_origins
 from effort import calls_of
 from engines import shared
 from relascope.core.graph import Graph, Kind, Node, TensorType
