@@ -141,9 +141,10 @@ def test_nodes_take_the_colour_of_their_error_and_tell_its_numbers(opened):
     page.get_by_role("radio", name="Error against PyTorch").or_(
         page.get_by_role("button", name="Error against PyTorch")
     ).first.click()
-    wait(page, 0, f"{_STYLE} === 'error4'", "r")
-    assert ask(page, 0, _STYLE, "d0") == "error1"
-    assert ask(page, 0, _STYLE, "x") == "error0"
+    shown = "d.box.style[v.index.get(a)]"
+    wait(page, 0, f"{shown} === 'heat4'", "r")
+    assert ask(page, 0, shown, "d0") == "heat1"
+    assert ask(page, 0, shown, "x") == "heat0"
     legend = ask(page, 0, "v.legend.textContent")
     assert "not compared: no counterpart" in legend
     assert "beyond, or no number" in legend

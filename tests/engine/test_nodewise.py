@@ -10,7 +10,6 @@ from relascope.engine.protocol.accuracy import Comparison, NodeError, Spread
 from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.drawing import palette
 from relascope.viz.rows import tables
 
 GRAPH = forward_graph()
@@ -100,17 +99,6 @@ def test_nothing_to_hold_against_is_said():
     text, found = said({"float32": []})
     assert "nothing can be said" in text
     assert set(CALLS) <= set(found[0].without)
-
-
-def test_each_size_has_a_colour_and_not_a_number_the_last():
-    _, (found, *_) = said({"float32": [1e-7, 9e-6, 1e-4, 1.0], "float64": [1.0] * 4})
-    colours = [palette.error(found.ratio(i)) for i in CALLS[:4]]
-    assert colours == list(palette.ERRORS)
-    assert palette.error(None) not in palette.ERRORS
-    assert palette.error(float("nan")) == palette.error(float("inf")) == palette.ERRORS[-1]
-    for theme in palette.STYLES.values():
-        looks = [theme[style] for style in ("error0", *palette.ERRORS)]
-        assert len({s.fill for s in looks}) == len({s.label for s in looks}) == 5
 
 
 def test_rows_stand_farthest_first_with_all_figures():

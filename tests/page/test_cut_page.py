@@ -7,12 +7,52 @@ from joints import chain
 from page import open_tab, settle, training, words
 from relascope.passes.cuts.cut import cut
 from relascope.viz import charts
+from relascope.viz.panels import cut as cut_tab
 from relascope.viz.panels.cut import by_hand
 from relascope.viz.rows import tables
 
 
+class Cards:
+    """What is told on the card of the chosen node, and its buttons."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.pressed = self.card = self.act = None
+        draw, controls = cut_tab.graph_view, cut_tab.controls
+
+        def drawn(graph, view, **more):
+            self.card, self.act = view.card, view.act
+            return draw(graph, view, **more)
+
+        def begun(screen):
+            if self.pressed is not None:  # as the browser's message would have it
+                self.act(*self.pressed)
+                self.pressed = None
+            controls(screen)
+
+        monkeypatch.setattr(cut_tab, "graph_view", drawn)
+        monkeypatch.setattr(cut_tab, "controls", begun)
+
+    @property
+    def text(self):
+        return " ".join(self.card.lines)
+
+    @property
+    def able(self):
+        return {name: able for name, _, able in self.card.actions}
+
+    def press(self, page, action):
+        assert self.able[action]
+        self.pressed = self.card.node, action
+        return settle(page.run())
+
+
 @pytest.fixture
-def gradient(page):
+def cards(monkeypatch):
+    return Cards(monkeypatch)
+
+
+@pytest.fixture
+def gradient(page, cards):
     training(page)
     return open_tab(page, "Gradient & cut")
 
@@ -52,18 +92,18 @@ def test_a_frontier_chosen_for_another_model_moves_to_a_cut_of_this_one(gradient
     assert gradient.session_state["keep_frontier"] == 2048
 
 
-def test_a_tensor_is_forced_by_hand_and_let_go(gradient):
+def test_a_tensor_is_forced_by_hand_and_let_go(gradient, cards):
     strategy(gradient, "min_cut")
     assert "Click a tensor" in words(gradient)
+    assert cards.card is None
     select(gradient, "r")
-    assert "Saved:" in words(gradient)
-    gradient.button(key="force_recompute").click()
-    settle(gradient.run())
-    text = words(gradient)
-    assert "<b>1</b> captures" in text and "Forced by hand" in text
+    assert cards.text.startswith("Saved:")
+    cards.press(gradient, "recompute")
+    assert "<b>1</b> captures" in words(gradient)
+    assert "Forced by hand" in cards.text
     assert list(gradient.dataframe[0].value["name"]) == ["nn.dense"]
     assert gradient.dataframe[1].value["why"][0].startswith("by hand")
-    assert gradient.button(key="force_recompute").disabled
+    assert cards.able == {"save": True, "recompute": False}
     open_tab(gradient, "In your code")
     assert any("--recompute r" in c.value for c in gradient.code)
     assert "forced by hand is the page's" in words(gradient)
@@ -74,23 +114,22 @@ def test_a_tensor_is_forced_by_hand_and_let_go(gradient):
     assert "undo_r" not in {b.key for b in gradient.button}
 
 
-def test_what_is_forced_belongs_to_one_model_and_waits_where_there_is_no_choice(gradient):
+def test_what_is_forced_belongs_to_one_model_and_waits_where_there_is_no_choice(gradient, cards):
     select(gradient, "d0")
-    gradient.button(key="force_recompute").click()
-    settle(gradient.run())
+    cards.press(gradient, "recompute")
     strategy(gradient, "keep_all")
     assert "waits for another strategy" in words(gradient)
-    assert gradient.button(key="force_save").disabled
+    assert cards.able == {"save": False, "recompute": False}
+    assert "leaves no choice" in cards.text
     assert "<b>2</b> captures" in words(gradient)
     gradient.sidebar.number_input(key="keep_seed").set_value(4)
     settle(gradient.run())
     assert "undo_d0" not in {b.key for b in gradient.button}
 
 
-def test_a_wish_that_cannot_be_met_is_told_and_can_be_taken_back(gradient):
+def test_a_wish_that_cannot_be_met_is_told_and_can_be_taken_back(gradient, cards):
     select(gradient, "d0")
-    gradient.button(key="force_save").click()
-    settle(gradient.run())
+    cards.press(gradient, "save")
     strategy(gradient, "budget")
     gradient.slider(key="keep_budget").set_value(0)
     settle(gradient.run())
@@ -100,19 +139,19 @@ def test_a_wish_that_cannot_be_met_is_told_and_can_be_taken_back(gradient):
     assert not gradient.error
 
 
-def test_a_node_of_the_backward_and_an_input_say_why_they_are_not_for_saving(gradient):
+def test_a_node_of_the_backward_and_an_input_say_why_they_are_not_for_saving(gradient, cards):
     for node_id, word in (("gd", "backward computes it"), ("x", "given it")):
         select(gradient, node_id)
-        assert word in words(gradient)
-        assert "force_save" not in {b.key for b in gradient.button}
+        assert word in cards.text
+        assert cards.able == {}
 
 
-def test_a_row_selects_its_node(gradient):
+def test_a_row_selects_its_node(gradient, cards):
     gradient.session_state["captures_table"] = {
         "selection": {"rows": [1], "columns": [], "cells": []}
     }
     settle(gradient.run())
-    assert "<b>nn.relu</b>" in words(gradient)
+    assert cards.card.node == "r"
 
 
 def test_where_the_partitioner_does_not_run_it_says_why(gradient):

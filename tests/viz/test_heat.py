@@ -9,6 +9,7 @@ import pytest
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.profile import Kernel, Profile
 from relascope.viz.drawing import palette
+from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.rows.profile import heat
 
 
@@ -29,8 +30,7 @@ def test_a_node_that_is_computed_twice_has_the_shares_of_both():
 
 @pytest.mark.parametrize("theme", palette.STYLES)
 def test_each_step_of_the_ramp_differs_in_lightness_and_its_text_is_readable(theme):
-    keys = [palette.heat(share) for share in (0.001, 0.02, 0.1, 0.5)]
-    assert palette.heat(None) not in keys
+    keys = [f"heat{step}" for step in range(1, 5)]
     fills = [luminance(palette.STYLES[theme][k].fill) for k in keys]
     assert fills == sorted(fills, reverse=theme == "light")
     assert all(abs(a - b) > 0.03 for a, b in pairwise(fills))
@@ -45,3 +45,23 @@ def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("theme", palette.STYLES)
+def test_every_colour_has_a_second_sign_and_readable_words(theme):
+    styles = palette.STYLES[theme]
+    for key, style in styles.items():
+        light, dark = sorted((luminance(style.fill), luminance(style.text)), reverse=True)
+        assert key == "removed" or (light + 0.05) / (dark + 0.05) >= 4.5, key
+    signs = {key: (s.side, s.mark, s.dash, s.thick) for key, s in styles.items()}
+    roles = ("forward", "captured", "backward", "again", "need", "instead")
+    changes = ("added", "removed", "changed", "forward")
+    for together in (roles, changes):
+        assert len({signs[key] for key in together}) == len(together)
+
+
+def test_what_is_no_number_is_beyond_all_limits_and_can_be_sent():
+    overlay = Overlay("error", "Error", {"a": float("nan"), "b": float("inf"), "c": 2.0, "d": "w"})
+    told = overlay.data(["a", "b", "c", "d", "e"])["values"]
+    assert told[0] == told[1] > 1e300
+    assert told[2:] == [2.0, "w", None]

@@ -76,6 +76,7 @@ def graph_view(
         on_selected_change=on_select or _nothing,
         on_toggles_change=_nothing,
         on_alone_change=partial(_alone, key, view.open_alone),
+        on_act_change=partial(_act, key, view.act),
     )
     selected = result.get("selected")
     group = group_of(selected)
@@ -177,6 +178,13 @@ def _alone(key: str, opening: Callable[[str], None] | None) -> None:
     group = (st.session_state.get(key) or {}).get("alone")
     if group and opening is not None:
         opening(group.removeprefix(BACKWARD))
+
+
+def _act(key: str, acting: Callable[[str, str], None] | None) -> None:
+    """Where the person pressed a button on a node's card."""
+    told = (st.session_state.get(key) or {}).get("act")
+    if acting is not None and isinstance(told, dict):
+        acting(str(told["node"]), str(told["action"]))
 
 
 def _nothing() -> None:

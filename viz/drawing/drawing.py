@@ -10,10 +10,13 @@ import json
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from math import isfinite
+from sys import float_info
 from typing import Any
 
 from relascope.core.graph import Graph, Kind, Node
+from relascope.passes.cost import flops
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.block import Strings, laid_out_block
 from relascope.viz.drawing.layout import Direction, Layout, layout
@@ -28,6 +31,56 @@ from relascope.viz.drawing.modules import (
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
 _BOX = "id x y w h depth group lines"
 _EDGE_KINDS = {"plain": 0, "long": 1, "crossing": 2}
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """Values of nodes that the colours can say; the browser has a legend and a table for them.
+
+    Args:
+        name: what it is asked for by.
+        title: what people call it.
+        values: by a node's id, a number or a word; a node without one stays plain.
+        unit: "bytes", "share" (of 1) or "".
+        whole: what a closed group is worth: the "sum" or the "max" of the numbers in it.
+        limits: where the four steps of the scale begin but for the first; None has the browser
+            choose, by the values.
+        labels: what the legend says of the steps; without, their ranges.
+        none: what it says of a node without a value.
+    """
+
+    name: str
+    title: str
+    values: Mapping[str, float | str]
+    unit: str = ""
+    whole: str = "max"
+    limits: Sequence[float] | None = None
+    labels: Sequence[str] | None = None
+    none: str = "no value"
+
+    def data(self, ids: Iterable[str]) -> dict[str, Any]:
+        """As the browser takes it; what is no number is beyond all limits."""
+        told = {k: v for k, v in asdict(self).items() if v is not None}
+        return told | {"values": [_finite(self.values.get(i)) for i in ids]}
+
+
+def _finite(value: float | str | None) -> float | str | None:
+    return value if not isinstance(value, float) or isfinite(value) else float_info.max
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is told on the card of one node, beyond the node itself, and what can be done there.
+
+    Args:
+        node: its id.
+        lines: sentences.
+        actions: name, label, and whether it can be done now, a button each.
+    """
+
+    node: str
+    lines: Sequence[str]
+    actions: Sequence[tuple[str, str, bool]] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +110,11 @@ class View:
             that is named with them. None lays each graph out by itself.
         open_alone: called with a module's path when the person opens it alone; None where none can
             be.
+        overlays: what the colours can say beside the nodes' own.
+        overlay: the name of the one that they say at first; "" for the nodes' own.
+        colours: what the nodes' own colours say, as the person chooses it among the overlays.
+        card: what is told of the node that was chosen.
+        act: called with a node's id and an action's name when the person presses its button.
     """
 
     height: int | None = 640
@@ -72,6 +130,11 @@ class View:
     shines_through: Sequence[str] = ()
     keep_places: Mapping[str, str] | None = None
     open_alone: Callable[[str], None] | None = None
+    overlays: Sequence[Overlay] = ()
+    overlay: str = ""
+    colours: str = "Operators"
+    card: Card | None = None
+    act: Callable[[str, str], None] | None = None
 
 
 def focus_on(module: str) -> str:
@@ -140,7 +203,7 @@ class Drawing:
         What the person opens and closes changes nothing of it, for the browser knows it already.
         """
         first = self._first(view)
-        plain = replace(view, open_groups=None, keep_places=None, open_alone=None)
+        plain = replace(view, open_groups=None, keep_places=None, open_alone=None, act=None)
         asked = (first, plain, view.open_alone is None, more)
         if self._last is None or self._last[0] != asked or self._last[1] is not drawn:
             data = self.data(drawn, opened, view) | {"toggles": toggles, **more}
@@ -165,6 +228,9 @@ class Drawing:
             "details": view.details,
             "focus": view.focus,
             "family": view.family,
+            "overlay": view.overlay,
+            "colours": view.colours,
+            "card": view.card and asdict(view.card),
         }
         if drawn is not None:
             data["drawn"], data["first"] = self.placed(drawn), opened
@@ -198,12 +264,13 @@ class Drawing:
         index = {n.id: i for i, n in enumerate(nodes)}
         results = set(self.graph.outputs)
         readers = self.graph.readers
-        number = self.strings.number
+        number, work = self.strings.number, flops(self.graph)
         return {
             "kind": [n.kind.value for n in nodes],
             "full": [labels.title(n) if n.kind is Kind.FUNCTION else n.title for n in nodes],
             "role": [n.role.value if n.role.value != "none" else "" for n in nodes],
             "bytes": [n.bytes if n.outputs else None for n in nodes],
+            "flops": [work.get(n.id) for n in nodes],
             "scope": [number(n.scope) for n in nodes],
             "source": [number(n.source) for n in nodes],
             "readers": [[index[r] for r in readers[n.id]] for n in nodes],
@@ -220,6 +287,7 @@ class Drawing:
         block = self.block
         return {
             "name": self.graph.name,
+            "overlays": [o.data(n.id for n in nodes) for o in view.overlays],
             "direction": view.direction,
             "counts": self._counts(styles),
             "node": block["node"]

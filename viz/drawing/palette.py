@@ -2,14 +2,15 @@
 
 The canvas viewer receives this table as data and the DOT export reads it, so both always agree.
 Hues follow Okabe and Ito's set for colour-blind readers (Color Universal Design, 2008), darkened or
-lightened for each theme; forward, captured and backward also differ in lightness, and the states
-of a comparison also differ in line style, so that no meaning hangs on hue alone.
+lightened for each theme. No meaning hangs on hue alone: beside its colour each style has a sign, a
+bar at the left, the right or both sides, a mark in the corner, or dashes; scales go by lightness.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
+from typing import Any
 from typing import Literal as OneOf
 
 from relascope.core.graph import Kind, Node, Role
@@ -20,13 +21,23 @@ Theme = OneOf["light", "dark"]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one sort of node looks: CSS colours, and whether its outline is dashed."""
+    """How one sort of node looks: CSS colours, and the sign beside them that reads in grey.
+
+    Args:
+        side: where a box has its bar: "left", "right" or "both".
+        mark: a character in its corner.
+        dash: lengths of the outline's dashes and gaps; () for a line.
+        thick: whether the outline is.
+    """
 
     label: str
     fill: str
     stroke: str
     text: str
-    dashed: bool = False
+    side: str = "left"
+    mark: str = ""
+    dash: tuple[int, ...] = ()
+    thick: bool = False
 
 
 SHAPES: dict[Kind, str] = {
@@ -66,10 +77,10 @@ tuple       #ffffff #a0a8b4 #39424e  #1f242c #707b8a #c9d0d9  tuple
 item        #ffffff #a0a8b4 #39424e  #1f242c #707b8a #c9d0d9  item
 function    #f7e9f3 #b0558f #3e1731  #3f2136 #d77fb8 #fae6f3  fused function
 let         #ffffff #a0a8b4 #39424e  #1f242c #707b8a #c9d0d9  let
-forward     #fbdfdb #c4382a #3f0f0a  #4d1d19 #f0695b #fde3e0  forward
+forward     #f9d3cd #b92d20 #3f0f0a  #561c17 #f0695b #fde3e0  forward
 captured    #cfe4fb #0b62b5 #06213f  #123a66 #56a8ff #e0efff  captured by the forward
 backward    #eceef1 #6b7684 #232b35  #2c323b #98a3b1 #e1e5ea  backward
-again       #fbdfdb #c4382a #3f0f0a  #4d1d19 #f0695b #fde3e0  computed again in the backward
+again       #f9d3cd #b92d20 #3f0f0a  #561c17 #f0695b #fde3e0  computed again in the backward
 need        #cdeee8 #0f766e #06302c  #0d3d38 #34c3b0 #d8f7f2  needs the chosen in the backward
 instead     #fde3c3 #b45309 #3f1d02  #4a2c0a #f0a04b #fdebd3  computed where the chosen is not saved
 added       #d9f2e6 #00875a #053322  #103a2a #35c78f #d9f7ea  added
@@ -77,38 +88,59 @@ removed     #f6f6f6 #9a3412 #6b7280  #22262c #e08a5f #9aa4b2  removed
 changed     #fdf0cf #c98500 #3d2900  #42330c #f0b429 #fdf1cd  changed
 hazard      #fdf0cf #c98500 #3d2900  #42330c #f0b429 #fdf1cd  could be faster
 aligned     #0b62b5 #06386b #ffffff  #7dbcff #d5eaff #061a30  chosen and its counterpart
-heat0       #f4f5f7 #a0a8b4 #39424e  #262b33 #707b8a #c9d0d9  no kernel of its own
-heat1       #fffbe3 #b5a25c #3a3208  #2f2a16 #8a7c45 #e9e2c4  under 1 % of the time
-heat2       #fde49a #b08d1e #3a2c00  #5a4708 #b59422 #fdf0c4  1 to 5 %
-heat3       #f3a33c #9a5a08 #331c00  #a85f0a #f0a546 #ffffff  5 to 20 %
-heat4       #99390d #571d04 #ffffff  #ffd98a #fff3d6 #3a1b00  over 20 % of the time
+heat0       #f4f5f7 #a0a8b4 #39424e  #262b33 #707b8a #c9d0d9  step 0 of a scale
+heat1       #fffbe3 #b5a25c #3a3208  #2f2a16 #8a7c45 #e9e2c4  step 1 of a scale
+heat2       #fde49a #b08d1e #3a2c00  #5a4708 #b59422 #fdf0c4  step 2 of a scale
+heat3       #f3a33c #9a5a08 #331c00  #a85f0a #f0a546 #ffffff  step 3 of a scale
+heat4       #99390d #571d04 #ffffff  #ffd98a #fff3d6 #3a1b00  step 4 of a scale
+sort0       #e3edfb #2f6fc0 #12243d  #1d3250 #5b9bea #e4effd  a word
+sort1       #fdeade #c7632a #3f1e0b  #432716 #ea8a52 #fdebdf  a word
+sort2       #e4f4ee #11856a #0d2e26  #16372e #35b594 #dcf5ed  a word
+sort3       #f7e9f3 #b0558f #3e1731  #3f2136 #d77fb8 #fae6f3  a word
+sort4       #fff4d6 #c48a00 #3d2f00  #3d3212 #e0ab2e #fdf3d3  a word
+sort5       #f1ecf7 #8a6bb0 #33264a  #322a40 #a98ad0 #efe7fa  a word
+sort6       #e0f0f7 #1f86a8 #0f2a35  #173642 #43aed2 #def3fa  a word
+sort7       #f0f3dc #7c8a12 #2a2f07  #33370f #b1c032 #f3f6d8  a word
 """
-_DASHED = ("again", "removed")
+# The sign of each: its side, its mark ("." for none), and "dash", "dots" or "thick" lines.
+_SIGNS = """
+matmul left ×
+convolution left ∗
+normalisation left σ
+reduction left Σ
+activation left ƒ
+shape left ↔
+backward right .
+captured both . thick
+again left ↻ dash
+need right ← dots
+instead left ↺ dots
+added left +
+removed left − dash
+changed left ~
+hazard left !
+aligned both . thick
+"""
+_LINES: dict[str, dict[str, object]] = {
+    "dash": {"dash": (5, 3)},
+    "dots": {"dash": (2, 2)},
+    "thick": {"thick": True},
+}
 
 
 def _styles(colours: slice) -> dict[str, Style]:
+    signs = {name: sign for name, *sign in map(str.split, _SIGNS.strip().splitlines())}
     styles = {}
     for line in _STYLES.strip().splitlines():
         name, *six, label = line.split(maxsplit=7)
         fill, outline, text = six[colours]
-        styles[name] = Style(label, fill, outline, text, name in _DASHED)
+        side, mark, *lines = signs.get(name, ["left", "."])
+        more: dict[str, Any] = {k: v for line in lines for k, v in _LINES[line].items()}
+        styles[name] = Style(label, fill, outline, text, side, mark.strip("."), **more)
     return styles
 
 
 STYLES: dict[Theme, dict[str, Style]] = {"light": _styles(slice(3)), "dark": _styles(slice(3, 6))}
-
-ERRORS = ("error1", "error2", "error3", "error4")
-"""Styles of nodes by their error over its limit, the smallest first; "error0" is not compared."""
-_ERROR_LABELS = (
-    "not compared: no counterpart",
-    "error under a tenth of the limit",
-    "within the limit",
-    "up to 100 times the limit",
-    "beyond, or no number",
-)
-for _theme in STYLES.values():  # the colours of the other sequential scale, under other words
-    for _step, _label in enumerate(_ERROR_LABELS):
-        _theme[f"error{_step}"] = replace(_theme[f"heat{_step}"], label=_label)
 
 # What is no node: the ground, groups, edges, and the marks of selection and search.
 _SURFACES = {
@@ -153,23 +185,6 @@ def style_key(node: Node) -> str:
     if node.role is Role.CAPTURED or (node.role is not Role.NONE and not leaf):
         return node.role.value
     return category(node.op) if node.kind is Kind.CALL else node.kind.value
-
-
-def heat(share: float | None) -> str:
-    """Which entry of STYLES shows a share of the time (0 to 1); None where there is no figure.
-
-    Each step differs from the next in lightness, whatever colours an eye can tell apart.
-    """
-    if share is None:
-        return "heat0"
-    return f"heat{1 + sum(share > limit for limit in (0.01, 0.05, 0.2))}"
-
-
-def error(ratio: float | None) -> str:
-    """Which entry of STYLES shows an error over its limit; None where nothing was compared."""
-    if ratio is None:
-        return "error0"
-    return ERRORS[sum(not ratio <= limit for limit in (0.1, 1.0, 100.0))]
 
 
 @cache

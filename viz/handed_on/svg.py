@@ -108,8 +108,8 @@ class _Writer:
         x, y, w, h = (self.box[k][i] for k in "xywh")
         shape = self.data["shapes"][self.node["kind"][node]] if node >= 0 else "group"
         look = f'{_paint("fill", style.fill)} {_paint("stroke", style.stroke)} stroke-width="1.2"'
-        if style.dashed:
-            look += ' stroke-dasharray="5 3"'
+        if style.dash:
+            look += f' stroke-dasharray="{" ".join(map(str, style.dash))}"'
         yield f"<g><title>{_text(self._told(i))}</title>"
         yield f"<{_outline(shape, x, y, w, h)} {look}/>"
         line = f'fill="none" {_paint("stroke", style.stroke)}'
@@ -246,7 +246,7 @@ class _Writer:
                 )
             else:
                 style = self.styles.get(key) or palette.Style("", key, key, "")
-                dash = ' stroke-dasharray="3 2"' if style.dashed else ""
+                dash = ' stroke-dasharray="3 2"' if style.dash else ""
                 yield (
                     f"<{_outline(shape, x, y, 15, 11)} {_paint('fill', style.fill)} "
                     f"{_paint('stroke', style.stroke)}{dash}/>"

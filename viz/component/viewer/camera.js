@@ -65,6 +65,14 @@ export class Camera extends Picture {
     this.redraw();
   }
 
+  // To what stands below on the page, or back where it is on top already.
+  scrollBelow() {
+    const host = this.root.getRootNode().host;
+    const scroller = host?.closest("[data-testid=stMain]") ?? document.scrollingElement;
+    const { top, bottom } = this.root.getBoundingClientRect();
+    scroller.scrollBy({ top: bottom > 80 ? bottom - 40 : top - 60, behavior: "smooth" });
+  }
+
   fitZoom() {
     const d = this.drawing;
     return Math.min(this.wide / d.width, this.high / d.height, 1.25);
@@ -153,12 +161,25 @@ export class Camera extends Picture {
     return this.wide - (shown ? this.side.offsetWidth + 16 : 0);
   }
 
+  // Slide the picture as far as it takes to see a box.
+  reveal(i) {
+    const { box } = this.drawing;
+    const slide = (low, high, room) => (low < 24 ? 24 - low : high > room - 24
+      ? Math.max(room - 24 - high, 24 - low) : 0);
+    const left = box.x[i] * this.zoom + this.x, top = box.y[i] * this.zoom + this.y;
+    const high = (box.open[i] ? Math.min(box.h[i], 60) : box.h[i]) * this.zoom;
+    this.x += slide(left, left + box.w[i] * this.zoom, this.free());
+    this.y += slide(top, top + high, this.table.open ? this.sheet.offsetTop : this.high);
+    this.redraw();
+  }
+
   center(i) {
     const { box } = this.drawing;
     const high = box.open[i] ? Math.min(box.h[i], 200) : box.h[i];
     if (this.zoom < 0.6) this.zoom = 0.8;
     this.x = this.free() / 2 - (box.x[i] + box.w[i] / 2) * this.zoom;
-    this.y = this.high / 2 - (box.y[i] + high / 2) * this.zoom;
+    const room = this.table.open ? this.sheet.offsetTop : this.high;
+    this.y = room / 2 - (box.y[i] + high / 2) * this.zoom;
     this.redraw();
   }
 }

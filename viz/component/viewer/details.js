@@ -26,8 +26,8 @@ export class Details extends Part {
   head(title, subtitle, style) {
     const v = this.viewer;
     const mark = element("span", { class: "mark" });
-    const look = v.theme.styles[style] ?? v.theme.styles.call;
-    mark.style.background = look.fill; mark.style.borderColor = look.stroke;
+    v.theme.dress(mark, style);
+    mark.textContent = "";
     const fold = element("button", {
       title: this.folded ? "Show details" : "Fold details", "aria-expanded": String(!this.folded),
       onclick: () => { this.folded = !this.folded; this.show(); },
@@ -55,9 +55,10 @@ export class Details extends Part {
     const { node, strings } = this.viewer.drawing;
     const extra = node.extra[n] ?? {};
     const role = node.role[n] ? `, ${node.role[n]}` : "";
-    const body = element("div", { class: "body" });
+    const body = element("div", { class: "body" }, this.told(node.id[n]));
     body.append(this.facts([
       ["Here", node.note[n]],
+      ["Value", this.viewer.overlays.describe(n)],
       ["Type", node.types[n].map((t) => strings[t]).join("\n"), true],
       ["Size", bytesText(node.bytes[n])],
       ["Module", strings[node.scope[n]], true],
@@ -73,10 +74,40 @@ export class Details extends Part {
       body.append(element("h3", {}, "Fused operators"),
         this.facts(extra.body.map(([op, count]) => [`${count} ×`, op, true])));
     }
-    body.append(...this.links("Inputs", node.inputs[n]));
+    body.append(this.around(), ...this.links("Inputs", node.inputs[n]));
     body.append(...this.links(node.output[n] ? "Readers (and a result of the graph)" : "Readers",
       node.readers[n]));
     return [this.head(node.full[n], node.kind[n] + role, node.style[n]), body];
+  }
+
+  // What Python tells of the node that was chosen, with buttons for what can be done to it.
+  told(key) {
+    const v = this.viewer;
+    const card = v.drawing.card;
+    if (!card || card.node !== key) return null;
+    const buttons = card.actions.map(([name, label, able]) => {
+      const button = element("button", { class: "act", onclick: () => {
+        v.busy.classList.add("on");
+        v.trigger("act", { node: key, action: name });
+      } }, label);
+      button.disabled = !able;
+      return button;
+    });
+    return element("section", { class: "told" },
+      ...card.lines.map((line) => element("p", {}, line)), element("div", {}, ...buttons));
+  }
+
+  // How far around what is selected the picture stays bright.
+  around() {
+    const v = this.viewer;
+    const button = (by, sign, label) => element("button", {
+      class: "act", title: `${label} (${by > 0 ? ">" : "<"})`, "aria-label": label,
+      onclick: () => v.walk.widen(by),
+    }, sign);
+    return element("div", { class: "around" }, element("span", {}, "Bright around it"),
+      button(-1, "−", "Fewer edges away"),
+      element("b", {}, `${v.walk.reach} edge${v.walk.reach > 1 ? "s" : ""}`),
+      button(1, "+", "More edges away"));
   }
 
   links(title, list) {
@@ -117,6 +148,7 @@ export class Details extends Part {
     body.append(this.facts([
       ["Nodes", group.nodes.toLocaleString("en")],
       ["Results", bytesText(group.bytes)],
+      ["Captures", v.capturesText(id)],
       ["Weights", group.parameterBytes ? bytesText(group.parameterBytes) : ""],
     ]));
     const toggle = element("button", { class: "link", onclick: () => {
@@ -135,6 +167,7 @@ export class Details extends Part {
       body.append(element("h3", {}, "Operators"),
         this.facts(group.operators.map(([op, count]) => [`${count} ×`, op, true])));
     }
+    body.append(this.around());
     return [this.head(group.path, "module", "call"), body];
   }
 }

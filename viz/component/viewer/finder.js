@@ -1,6 +1,7 @@
-// Search: the nodes that have all words, their list, and going from one to the next.
+// Search: what was found, its list, and going from one to the next.
 
 import { element, Part } from "./parts.js";
+import { search } from "./query.js";
 
 export class Finder extends Part {
   matches = [];
@@ -11,19 +12,13 @@ export class Finder extends Part {
     const v = this.viewer;
     const d = v.drawing;
     if (!d) return;
-    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    this.matches = []; this.match = -1; this.boxes.clear();
-    if (words.length) {
-      for (let n = 0; n < d.node.id.length; n++) {
-        const hay = `${d.node.full[n]} ${d.strings[d.node.scope[n]]} ${d.node.id[n]}`.toLowerCase();
-        if (words.every((w) => hay.includes(w))) {
-          this.matches.push(n);
-          if (d.node.box[n] >= 0) this.boxes.add(d.node.box[n]);
-        }
-      }
-    }
+    const result = search(text, d.node, d.strings);
+    this.matches = result?.ends ?? []; this.match = -1; this.boxes.clear();
+    this.found = result?.found ?? null; // of a path all that is on it
+    for (const n of this.found ?? []) if (d.node.box[n] >= 0) this.boxes.add(d.node.box[n]);
     this.writeHits();
-    this.list(list && words.length > 0);
+    this.list(list && result !== null);
+    v.table.show();
     v.redraw();
   }
 
@@ -33,6 +28,9 @@ export class Finder extends Part {
     v.hits.textContent = !v.input.value.trim() ? ""
       : this.match >= 0 ? `${this.match + 1} of ${length}`
         : length === 1 ? "1 match" : `${length} matches`;
+    for (const button of v.root.querySelectorAll(".find-step")) {
+      button.classList.toggle("hidden", !length);
+    }
   }
 
   list(show) {
@@ -40,7 +38,11 @@ export class Finder extends Part {
     v.results.classList.toggle("hidden", !show || !this.matches.length);
     if (!show) return;
     const { node, strings } = v.drawing;
-    v.results.replaceChildren(...this.matches.slice(0, 60).map((n, at) => {
+    const more = this.matches.length > 60 ? [element("button", { onclick: () => {
+      v.results.classList.add("hidden");
+      if (!v.table.open) v.table.toggle();
+    } }, `All ${this.matches.length} in the table`)] : [];
+    v.results.replaceChildren(...more, ...this.matches.slice(0, 60).map((n, at) => {
       const type = node.types[n].map((t) => strings[t]).join(", ");
       return element("button", { onclick: () => { this.jump(at); v.main.focus(); } },
         node.full[n],

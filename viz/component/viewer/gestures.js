@@ -32,6 +32,17 @@ export class Gestures extends Part {
     on(v.main, "wheel", (e) => this.wheel(e), { passive: false });
     on(document, "scroll", () => { this.lastScroll = performance.now(); }, { capture: true });
     on(v.root, "keydown", (e) => this.key(e));
+    on(document, "keydown", (e) => this.keyOfPage(e));
+    on(v.colours, "change", () => {
+      if (v.colours.value !== "own…") { v.overlays.choose(v.colours.value); return; }
+      v.colours.value = v.overlays.chosen;
+      v.root.querySelector(".file").click();
+    });
+    on(v.root.querySelector(".file"), "change", (e) => {
+      const [file] = e.target.files;
+      if (file) v.overlays.open(file);
+      e.target.value = "";
+    });
     on(v.input, "input", () => v.finder.find(v.input.value));
     on(v.input, "focus", () => v.finder.find(v.input.value));
     on(v.input, "keydown", (e) => {
@@ -47,7 +58,11 @@ export class Gestures extends Part {
       if (!e.target.closest(".find, .results")) v.results.classList.add("hidden");
     });
     const act = {
-      in: () => v.zoomBy(1.3), out: () => v.zoomBy(1 / 1.3), fit: () => v.fit(),
+      in: () => v.zoomBy(1.3), out: () => v.zoomBy(1 / 1.3), fit: () => { v.walk.remember(); v.fit(); },
+      next: () => v.finder.jump(v.finder.match + 1),
+      before: () => v.finder.jump(v.finder.match - 1),
+      table: () => v.table.toggle(), help: () => this.help(),
+      below: () => v.scrollBelow(),
       shapes: () => { v.shapes = !v.shapes; v.reflectButtons(); v.redraw(); },
       open: () => v.toggleAll(true), close: () => v.toggleAll(false),
       full: () => (document.fullscreenElement ? document.exitFullscreen()
@@ -79,6 +94,8 @@ export class Gestures extends Part {
     v.root.classList.add("mouse");
     v.main.focus({ preventScroll: true });
     v.results.classList.add("hidden");
+    v.help.classList.add("hidden");
+    v.walk.remember();
     v.main.setPointerCapture(e.pointerId);
     const [x, y] = this.local(e);
     this.pointers.set(e.pointerId, [x, y]);
@@ -123,6 +140,7 @@ export class Gestures extends Part {
     if (i < 0) { v.select(null); return; }
     if (v.onToggle(i, wx, wy)) { v.toggle(i); return; }
     if (v.onAlone(i, wx, wy)) { v.openAlone(v.drawing.box.group[i]); return; }
+    if (e.shiftKey && v.selected !== null) { v.walk.connect(v.keyOf(i)); return; }
     v.select(v.keyOf(i));
     this.uncover(i);
   }
@@ -161,17 +179,29 @@ export class Gestures extends Part {
   key(e) {
     const v = this.viewer;
     v.root.classList.remove("mouse");
-    if (e.target === v.input || e.altKey || e.metaKey || e.ctrlKey) return;
+    if (e.target.closest("input, select")) return;
+    const undo = e.key === "z" && (e.ctrlKey || e.metaKey) && !e.shiftKey;
+    if (e.altKey || (e.metaKey || e.ctrlKey) && !undo) return;
     const step = 70;
+    const arrow = (dx, dy) => () => {
+      if (e.shiftKey || !v.walk.step(e.key)) { v.x += dx * step; v.y += dy * step; }
+    };
+    const fit = () => { v.walk.remember(); v.fit(); };
     const keys = {
-      ArrowLeft: () => { v.x += step; }, ArrowRight: () => { v.x -= step; },
-      ArrowUp: () => { v.y += step; }, ArrowDown: () => { v.y -= step; },
-      f: () => v.fit(), F: () => v.fit(), "0": () => v.fit(),
+      ArrowLeft: arrow(1, 0), ArrowRight: arrow(-1, 0), ArrowUp: arrow(0, 1), ArrowDown: arrow(0, -1),
+      f: fit, F: fit, "0": fit, z: () => v.walk.undo(), u: () => v.walk.undo(),
+      "[": () => v.walk.mark(-1), "]": () => v.walk.mark(1),
+      "<": () => v.walk.widen(-1), ">": () => v.walk.widen(1),
+      p: () => this.pin(), t: () => v.table.toggle(), "?": () => this.help(),
       "+": () => v.zoomBy(1.3), "=": () => v.zoomBy(1.3), "-": () => v.zoomBy(1 / 1.3),
       "/": () => { v.input.focus(); v.input.select(); },
       n: () => v.finder.jump(v.finder.match + 1), N: () => v.finder.jump(v.finder.match - 1),
-      Escape: () => v.select(null),
+      Escape: () => {
+        if (!v.help.classList.contains("hidden")) this.help();
+        else v.select(null);
+      },
     };
+    if (!undo) delete keys.z;
     if (e.target === v.main) {
       keys.Enter = () => {
         const i = v.selected === null ? -1 : v.boxOf(v.selected);
@@ -183,6 +213,44 @@ export class Gestures extends Part {
     e.stopPropagation(); // the page has shortcuts of its own
     keys[e.key]();
     v.redraw();
+  }
+
+  // Keys that work wherever the page has the focus, for the first view that is seen.
+  keyOfPage(e) {
+    const v = this.viewer;
+    const at = document.activeElement;
+    if (at && at !== document.body && !at.matches("[role=tab], button, .stMain")) return;
+    if (!["/", "?", "[", "]", "u"].includes(e.key) || e.altKey || e.metaKey || e.ctrlKey) return;
+    const host = v.root.getRootNode().host;
+    const seen = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
+      .filter((one) => one.shadowRoot?.querySelector(".rs")?.getBoundingClientRect().width);
+    if (!v.drawing || !v.root.getBoundingClientRect().width || (seen.length && seen[0] !== host)) return;
+    e.preventDefault();
+    e.stopPropagation();
+    if (e.key === "/") { v.input.focus(); v.input.select(); }
+    else {
+      v.main.focus({ preventScroll: true });
+      v.main.dispatchEvent(new KeyboardEvent("keydown", { key: e.key, bubbles: true }));
+    }
+  }
+
+  // One end of a path, and then the other.
+  pin() {
+    const v = this.viewer;
+    if (v.selected === null) return;
+    if (this.pinned && this.pinned !== v.selected && v.exists(this.pinned)) {
+      v.walk.connect(this.pinned);
+      this.pinned = null;
+    } else {
+      this.pinned = v.selected;
+      v.say(`A path begins at ${v.title(v.selected)}: choose another node and press p.`);
+    }
+  }
+
+  help() {
+    const v = this.viewer;
+    const hidden = v.help.classList.toggle("hidden");
+    (hidden ? v.main : v.help).focus({ preventScroll: true });
   }
 
   setHover(i, sx = 0, sy = 0) {

@@ -1,6 +1,6 @@
 // The picture on the canvas: boxes, edges, words and marks.
 
-import { HEADER, SUBTITLE, TITLE } from "./layout/words.js";
+import { HEADER, SUBTITLE, TITLE, sizeText } from "./layout/words.js";
 import { clamp, Part } from "./parts.js";
 
 export class Painter extends Part {
@@ -82,7 +82,9 @@ export class Painter extends Part {
       ctx.strokeText(name, 30, HEADER / 2 + 0.5); // edges may pass behind it
       ctx.fillStyle = colours.groupText;
       ctx.fillText(name, 30, HEADER / 2 + 0.5);
+      const end = 40 + ctx.measureText(name).width;
       ctx.restore();
+      if (box.w[i] - end * scale > 190) this.drawCaptures(i, box.x[i] + end * scale + 130, box.y[i] + HEADER / 2 * scale, 1, false);
       this.aloneSign(i, colours.groupText);
     }
     if (v.hover >= 0 && box.kind[v.hover] && !box.open[v.hover]) {
@@ -213,8 +215,9 @@ export class Painter extends Part {
         if (!any) continue;
         // Dimmed boxes stay opaque underneath, so that edges do not shine through their text.
         if (!bright) { ctx.fillStyle = v.theme.ground; ctx.fill(); ctx.globalAlpha = 0.3; }
-        ctx.fillStyle = look.fill; ctx.strokeStyle = look.stroke; ctx.lineWidth = line;
-        ctx.setLineDash(look.dashed ? [5, 3] : []);
+        ctx.fillStyle = look.fill; ctx.strokeStyle = look.stroke;
+        ctx.lineWidth = look.thick ? line * 2.2 : line;
+        ctx.setLineDash(look.dash ?? []);
         ctx.fill(); ctx.stroke();
         ctx.globalAlpha = 1;
       }
@@ -237,15 +240,53 @@ export class Painter extends Part {
         } else ctx.roundRect(box.x[i] + 3, box.y[i] + 3, box.w[i] - 6, box.h[i] - 6, 4);
         ctx.stroke();
         ctx.globalAlpha = 1;
-      } else if (box.shape[i] === "box") {
+      }
+      if (box.shape[i] === "box" && !box.kind[i]) {
+        // The second sign beside the colour: a bar at the left, at the right, or at both sides.
+        const look = v.theme.styleOf(box.style[i]);
         ctx.globalAlpha = fade;
-        ctx.fillStyle = v.theme.styleOf(box.style[i]).stroke;
+        ctx.fillStyle = look.stroke;
         ctx.beginPath();
-        ctx.roundRect(box.x[i], box.y[i], 5, box.h[i], [6, 0, 0, 6]);
+        if (look.side !== "right") ctx.roundRect(box.x[i], box.y[i], 5, box.h[i], [6, 0, 0, 6]);
+        if (look.side === "right" || look.side === "both") {
+          ctx.roundRect(box.x[i] + box.w[i] - 5, box.y[i], 5, box.h[i], [0, 6, 6, 0]);
+        }
         ctx.fill();
         ctx.globalAlpha = 1;
       }
+      if (box.kind[i]) this.drawCaptures(i, box.x[i] + box.w[i] - 6, box.y[i] + box.h[i], fade, true);
     }
+  }
+
+  // On a group: how many tensors are captured in it, and their bytes; a closed one has a blue edge.
+  drawCaptures(i, right, middle, fade, closed) {
+    const { viewer: v, box, ctx, zoom } = this;
+    const found = v.captures.get(box.group[i]);
+    if (!found || v.overlays.active) return;
+    const look = v.theme.styleOf("captured");
+    ctx.globalAlpha = fade;
+    ctx.strokeStyle = ctx.fillStyle = look.stroke;
+    if (closed) {
+      ctx.lineWidth = Math.max(2, 1.6 / zoom);
+      ctx.beginPath();
+      this.path(i, false);
+      ctx.stroke();
+      ctx.beginPath();
+      ctx.roundRect(box.x[i] + box.w[i] - 6, box.y[i], 6, box.h[i], [0, 6, 6, 0]);
+      ctx.fill();
+    }
+    if (SUBTITLE * zoom >= 5) {
+      const text = `${found.count} saved · ${sizeText(found.bytes)}`;
+      ctx.font = `600 10px ${v.theme.font}`;
+      const w = ctx.measureText(text).width + 12;
+      const left = Math.max(right - w, box.x[i] + 4);
+      ctx.beginPath(); ctx.roundRect(left, middle - 8, w, 16, 8);
+      ctx.fillStyle = look.stroke; ctx.fill();
+      ctx.fillStyle = v.theme.ground;
+      ctx.textAlign = "left"; ctx.textBaseline = "middle";
+      ctx.fillText(text, left + 6, middle + 0.5);
+    }
+    ctx.globalAlpha = 1;
   }
 
   drawText(fade) {
@@ -271,6 +312,15 @@ export class Painter extends Part {
       const at = place(i, false);
       ctx.fillText(this.short(box.lines[i][0], room(i), bold), ...at);
       if (box.kind[i]) this.sign(box.x[i] + 10, box.y[i] + box.h[i] / 2, false);
+    }
+    ctx.font = `700 9.5px ${v.theme.font}`;
+    ctx.textAlign = "right";
+    for (const i of visible) {
+      const { mark, side } = v.theme.styleOf(box.style[i]);
+      if (!mark || small <= 0 || box.shape[i] === "ellipse") continue;
+      ctx.globalAlpha = fade * (lit && !lit.boxes.has(i) ? 0.4 : 1);
+      ctx.fillStyle = colour(i);
+      ctx.fillText(mark, box.x[i] + box.w[i] - (side === "left" || !side ? 5 : 8), box.y[i] + 9);
     }
     ctx.globalAlpha = 1;
     if (small <= 0) return;

@@ -2,6 +2,7 @@
 
 import { laidOutGraph, openGroups } from "./layout/graph.js";
 import { layout } from "./layout/layout.js";
+import { sizeText } from "./layout/words.js";
 
 export class Picture {
   drawing = null;
@@ -69,9 +70,39 @@ export class Picture {
     const { direction } = block;
     const { box, edge, width, height, shown } = block.drawn
       ?? layout(this.laidOut.graph, opened, { direction });
-    box.style = box.node.map((n, i) => (n < 0 ? groups[box.group[i]].style : node.style[n]));
     box.shape = box.node.map((n) => (n < 0 ? "box" : shapes[node.kind[n]]));
     return { ...block, box, edge, width, height, node: { ...node, box: shown } };
+  }
+
+  // How many tensors are captured in each group, and their bytes: a closed one must say it, too.
+  capturesOf({ node, groups }) {
+    const captures = new Map();
+    for (let n = 0; n < node.id.length; n++) {
+      if (node.role[n] !== "captured") continue;
+      for (let group = node.group[n]; group; group = groups[group].parent) {
+        const sum = captures.get(group) ?? { count: 0, bytes: 0 };
+        captures.set(group, { count: sum.count + 1, bytes: sum.bytes + (node.bytes[n] ?? 0) });
+      }
+    }
+    return captures;
+  }
+
+  capturesText(group) {
+    const found = this.captures.get(group);
+    return found ? `${found.count} saved for the backward, ${sizeText(found.bytes)}` : "";
+  }
+
+  // What each box looks like: as Python says, or as an overlay does.
+  restyle() {
+    const { box, node, groups } = this.drawing;
+    box.style = box.node.map((n, i) => (n < 0 ? groups[box.group[i]].style : node.style[n]));
+    this.overlays.paint(this.drawing);
+    this.byStyle = new Map();
+    for (const i of this.solid) {
+      const key = box.style[i];
+      if (!this.byStyle.has(key)) this.byStyle.set(key, []);
+      this.byStyle.get(key).push(i);
+    }
   }
 
   // Take what Python sent, and see to it that every look-up is quick.
@@ -95,14 +126,10 @@ export class Picture {
       }
       bounds.set([x0, y0, x1, y1], e * 4);
     }
+    this.captures = this.capturesOf(drawing);
     this.open = []; this.solid = [];
     for (let i = 0; i < count; i++) (box.open[i] ? this.open : this.solid).push(i);
-    this.byStyle = new Map();
-    for (const i of this.solid) {
-      const key = box.style[i];
-      if (!this.byStyle.has(key)) this.byStyle.set(key, []);
-      this.byStyle.get(key).push(i);
-    }
+    this.restyle();
     this.hover = -1;
   }
 }

@@ -18,9 +18,24 @@ export class Theme extends Part {
 
   get styles() { return this.look.styles; }
 
+  // A piece of the page in the colours of a style, with the sign that it has beside its colour.
+  dress(element, key) {
+    const look = this.styleOf(key);
+    const { style } = element;
+    style.background = look.fill; style.borderColor = look.stroke; style.color = look.text;
+    if (look.dash?.length) style.borderStyle = look.dash[0] > 3 ? "dashed" : "dotted";
+    if (look.thick) style.borderWidth = "2.5px";
+    if (element.matches(".ellipse, .pill, .octagon, .double")) return; // their shape is the sign
+    if (look.side && look.side !== "right") style.borderLeftWidth = "5px";
+    if (look.side && look.side !== "left") style.borderRightWidth = "5px";
+    element.textContent = look.mark ?? "";
+  }
+
   styleOf(key) {
     const known = this.styles[key];
     if (known) return known;
+    const [name, mark] = key.split("|"); // of words: a colour and a letter
+    if (mark && this.styles[name]) return { ...this.styles[name], mark };
     const { closed, closedStroke, closedText } = this.look.surfaces;
     if (key === "group") return { fill: closed, stroke: closedStroke, text: closedText };
     // A colour of its own: a heat map's, say.

@@ -18,13 +18,14 @@ export class Tooltip extends Part {
     if (box.kind[i]) {
       const group = groups[box.group[i]];
       lines.push(group.path, `${group.nodes.toLocaleString("en")} nodes`,
-        group.operators.slice(0, 4).map(([op, count]) => `${count} × ${op}`).join(", "),
+        v.capturesText(box.group[i]), group.operators.slice(0, 4).map(([op, count]) => `${count} × ${op}`).join(", "),
         "double-click to " + (box.open[i] ? "close" : "open"),
         group.alone ? "the arrow at its right opens it alone" : "");
     } else {
       const n = v.nodeIndex.get(box.id[i]);
       lines.push(node.full[n], node.types[n].map((t) => strings[t]).join(", "),
-        bytesText(node.bytes[n]), strings[node.scope[n]], node.note[n]);
+        bytesText(node.bytes[n]), strings[node.scope[n]], node.note[n],
+        v.overlays.describe(n));
     }
     const [first, ...rest] = lines.map((line) => cut(line ?? ""));
     v.tip.replaceChildren(element("b", {}, first),

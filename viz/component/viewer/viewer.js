@@ -7,10 +7,13 @@ import { Details } from "./details.js";
 import { Finder } from "./finder.js";
 import { Gestures } from "./gestures.js";
 import { Minimap } from "./minimap.js";
+import { Overlays } from "./overlays.js";
 import { Painter } from "./painter.js";
 import { clamp, element, unpack } from "./parts.js";
+import { Table } from "./table.js";
 import { Theme } from "./theme.js";
 import { Tooltip } from "./tooltip.js";
+import { Walk } from "./walk.js";
 
 const LEAST_HEIGHT = 360, BELOW = 5; // of a view that fills the window, and what it leaves there
 
@@ -32,10 +35,10 @@ class Viewer extends Camera {
     this.heir = before; // a viewer that stood here and was taken down
     this.root = parent.querySelector(".rs");
     for (const part of ["main", "map", "tip", "results", "side", "legend", "count", "hits", "busy",
-      "probe", "live", "empty", "stage"]) {
+      "probe", "live", "empty", "stage", "sheet", "colours", "said", "help"]) {
       this[part] = this.root.querySelector("." + part);
     }
-    this.input = this.root.querySelector("input");
+    this.input = this.root.querySelector(".find input");
     this.ctx = this.main.getContext("2d");
     this.selected = null; // a box's key: a node's id, or "group:" and its path
     this.pendingFocus = null; this.focused = null; this.anchor = null;
@@ -46,6 +49,9 @@ class Viewer extends Camera {
     this.details = new Details(this);
     this.finder = new Finder(this);
     this.tooltip = new Tooltip(this);
+    this.overlays = new Overlays(this);
+    this.table = new Table(this);
+    this.walk = new Walk(this);
     this.gestures = new Gestures(this);
     this.readTheme();
   }
@@ -70,7 +76,9 @@ class Viewer extends Camera {
     const last = before ?? this.heir?.drawing;
     if (!last || last.family !== d.family || last.told !== d.told) this.toggles = d.toggles;
     else if (!before) this.toggles = this.heir.toggles;
+    if (d.overlay !== this.asked) this.overlays.chosen = this.asked = d.overlay;
     this.take(d);
+    this.overlays.offer();
     this.busy.classList.remove("on");
     this.fillHeight();
     this.shapes = before ? this.shapes : d.showShapes;
@@ -106,6 +114,7 @@ class Viewer extends Camera {
 
   reflect() {
     this.details.show();
+    this.table.show();
     this.reflectButtons();
     this.minimap.draw();
     this.redraw();
@@ -116,6 +125,7 @@ class Viewer extends Camera {
     const given = this.drawing?.viewHeight;
     let top = this.root.getBoundingClientRect().top;
     for (let at = this.root.getRootNode().host; at; at = at.parentElement) top += at.scrollTop;
+    this.root.querySelector("[data-act=below]").classList.toggle("hidden", Boolean(given));
     this.root.style.height = given ? `${given}px`
       : `max(${LEAST_HEIGHT}px, calc(100dvh - ${Math.ceil(top) + BELOW}px))`;
   }
@@ -157,6 +167,7 @@ class Viewer extends Camera {
   // Show a node or group wherever it is: opens the groups around it if need be.
   focus(key) {
     if (!this.exists(key)) return;
+    this.walk.remember();
     this.select(key);
     const closed = this.closedAround(key);
     if (closed.length) {
@@ -168,6 +179,7 @@ class Viewer extends Camera {
   }
 
   toggle(i) {
+    this.walk.remember();
     const { box } = this.drawing;
     const group = box.group[i];
     this.anchor = {
@@ -198,6 +210,7 @@ class Viewer extends Camera {
   }
 
   toggleAll(open) {
+    this.walk.remember();
     this.toggles = { "*": open };
     this.refit = true;
     if (open) this.pendingFocus = this.selected;
@@ -207,13 +220,24 @@ class Viewer extends Camera {
   select(key) {
     if (key === this.selected) return;
     this.selected = key;
+    this.walk.to = null;
     if (key !== (this.told ?? null)) {
       this.told = key;
       this.tell("selected", key);
     }
     this.details.show();
+    this.table.follow();
     this.live.textContent = key === null ? "Nothing selected" : `Selected ${this.title(key)}`;
     this.redraw();
+  }
+
+  // A sentence over the picture for a while, read out as well.
+  say(text) {
+    this.live.textContent = text;
+    this.said.textContent = text;
+    this.said.classList.toggle("hidden", !text);
+    clearTimeout(this.saying);
+    this.saying = setTimeout(() => this.said.classList.add("hidden"), 5000);
   }
 
   openAlone(group) {
@@ -229,17 +253,16 @@ class Viewer extends Camera {
   }
 
   fillLegend() {
-    const { legend, box } = this.drawing;
-    this.legend.replaceChildren(...legend.map(([key, shape]) => {
+    const { box } = this.drawing;
+    const overlay = this.overlays.legend;
+    const legend = overlay ? overlay.map(([key, words]) => [key, "box", words]) : this.drawing.legend;
+    const first = overlay ? [element("b", {}, this.overlays.active.title)] : [];
+    this.legend.replaceChildren(...first, ...legend.map(([key, shape, own]) => {
       const mark = element("i", { class: shape });
       if (shape === "line") mark.style.borderColor = this.theme.look.surfaces[key];
-      else {
-        const look = this.theme.styleOf(key);
-        mark.style.background = look.fill; mark.style.borderColor = look.stroke;
-        if (look.dashed) mark.style.borderStyle = "dashed";
-      }
-      const words = shape === "line" ? "forward value read by the backward"
-        : this.theme.styles[key]?.label ?? key;
+      else this.theme.dress(mark, key);
+      const words = own ?? (shape === "line" ? "forward value read by the backward"
+        : this.theme.styles[key]?.label ?? key);
       return element("span", {}, mark, words);
     }));
     const { nodes, edges } = this.drawing.counts;
@@ -275,7 +298,16 @@ class Viewer extends Camera {
     const i = this.boxOf(this.selected);
     if (i < 0) return null;
     const { box, edge } = this.drawing;
-    const boxes = new Set([i, ...this.solid.filter((k) => box.style[k] === "aligned")]);
+    const aligned = this.solid.filter((k) => box.style[k] === "aligned");
+    if (this.walk.to !== null) {
+      const found = this.walk.between(i, this.boxOf(this.walk.to));
+      if (found) return { at: i, boxes: new Set(found.boxes), into: new Set(found.edges), outOf: new Set() };
+    }
+    if (this.walk.reach > 1 && !box.open[i]) {
+      const { boxes, into, outOf } = this.walk.around(i);
+      return { at: i, boxes: new Set([...boxes, ...aligned]), into, outOf };
+    }
+    const boxes = new Set([i, ...aligned]);
     let into = this.into[i], outOf = this.outOf[i];
     if (box.open[i]) {
       const inside = this.solid.filter((k) => box.x[k] >= box.x[i] && box.y[k] >= box.y[i]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from relascope.core.errors import EngineError
@@ -10,7 +12,7 @@ from relascope.viz.component import graph_view
 from relascope.viz.drawing.modules import module_groups
 from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
 from relascope.viz.panels.shell import cut_prices
-from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, joint_graph
+from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, force, joint_graph
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
 from relascope.viz.panels.shell.pane import beside
 from relascope.viz.panels.shell.screen import Screen
@@ -49,14 +51,18 @@ def show(screen: Screen) -> None:
                     focus=captures.focus(cut),
                     open_groups=screen.derive(lambda: _overview(coloured), "overview"),
                     highlight=by_hand.highlight(cut, node_id),
+                    colours="Forward & backward",
+                    card=by_hand.card(screen, cut, node_id),
+                    act=partial(force, screen),
                 ),
                 key=_VIEW,
             )
         else:
             split = screen.cache.ask("split", screen.source, screen.pipeline, cut.ids)
+            part = split.forward if view == _VIEWS[1] else split.backward
             graph_view(
-                split.forward if view == _VIEWS[1] else split.backward,
-                screen.view(),
+                screen.derive(lambda: _in_its_colours(part, coloured), "coloured", view, cut.ids),
+                screen.view(colours="Forward & backward"),
                 key=f"{view}_view",
             )
     document = screen.derive(
@@ -64,16 +70,24 @@ def show(screen: Screen) -> None:
     )
     with figures:
         _figures(document)
+        if node_id is None:
+            st.caption(by_hand.HINT)
+        by_hand.undo(screen, joint)
     with pane:
         frontier.show(screen, cut)
         cut_prices.control()
-    by_hand.show(screen, cut, node_id)
     captures.show(document)
     measured.show(screen)
     two_gradients.show(screen)
     with pane:
         frontier.ask_torch_saved(screen)
         cut_prices.ask(screen)
+
+
+def _in_its_colours(part: Graph, joint: Graph) -> Graph:
+    """Forward or backward in the joint graph's colours."""
+    roles = {n.id: joint.by_id[n.id].role for n in part if n.id in joint.by_id}
+    return part.with_roles(roles)
 
 
 def _figures(document: Row) -> None:

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import streamlit as st
 
-from relascope.core.graph import Graph, Node
+from relascope.core.graph import Graph
 from relascope.passes.cuts import cut as cuts
+from relascope.viz.drawing.drawing import Card
 from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, chosen, force, forced_by_hand
-from relascope.viz.panels.shell.frame import plain_text, strip
+from relascope.viz.panels.shell.frame import plain_text
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import formats
 
+HINT = (
+    "Click a tensor in the graph, or a row below, to see why it is saved or not and to force it; "
+    "the strategy chooses the rest around it."
+)
 _DONE = {SAVE: "saved", RECOMPUTE: "computed again"}
-
-
-def show(screen: Screen, cut: cuts.Cut, node_id: str | None) -> None:
-    """Draw what becomes of the chosen node, with the buttons that force it."""
-    graph = cut.joint.graph
-    if node_id is None:
-        st.caption(
-            "Click a tensor in the graph, or a row below, to see why it is saved or not and to "
-            "force it; the strategy chooses the rest around it."
-        )
-    else:
-        _chosen(screen, cut, graph.by_id[node_id])
-    undo(screen, graph)
 
 
 def undo(screen: Screen, graph: Graph) -> None:
@@ -64,40 +56,35 @@ def highlight(cut: cuts.Cut, node_id: str | None) -> dict[str, str]:
     return styles
 
 
-def _chosen(screen: Screen, cut: cuts.Cut, node: Node) -> None:
+def card(screen: Screen, cut: cuts.Cut, node_id: str | None) -> Card | None:
+    """What becomes of the chosen node and why, with the buttons that force it."""
+    if node_id is None:
+        return None
     graph, choice = cut.joint.graph, chosen(screen)
-    standing = cut.reasons.standing(node.id)
-    facts = [(node.title, "in " + node.scope if node.scope else "")]
-    if len(node.outputs) == 1:
-        facts.append((formats.size(node.bytes), "if saved" if standing.can_save else ""))
-    instead = cut.reasons.instead(node.id)
-    if standing.can_save:
-        more = "" if instead.whole else "at least "
-        count = len(instead.computed)
-        nodes = "node" if count == 1 else "nodes"
-        facts.append((f"{more}{count}", f"{nodes} to compute where it is not saved"))
-    strip(*facts)
-    words = [plain_text(standing.reason)]
-    path = cut.reasons.path(node.id) if standing.kind in ("captured", "recomputed") else ()
+    node, standing = graph.by_id[node_id], cut.reasons.standing(node_id)
+    lines = [standing.reason]
+    path = cut.reasons.path(node_id) if standing.kind in ("captured", "recomputed") else ()
     if len(path) > 2:
-        way = " → ".join(plain_text(graph.by_id[i].title) for i in path)
-        words.append(f"The way on which the backward needs it: {way}.")
+        way = " → ".join(graph.by_id[i].title for i in path)
+        lines.append(f"The way on which the backward needs it: {way}.")
+    if standing.can_save:
+        instead = cut.reasons.instead(node_id)
+        count, more = len(instead.computed), "" if instead.whole else "at least "
+        size = f"{formats.size(node.bytes)} if saved; " if len(node.outputs) == 1 else ""
+        nodes = "node" if count == 1 else "nodes"
+        lines.append(f"{size}{more}{count} {nodes} to compute where it is not saved.")
     if standing.forced == RECOMPUTE:
-        words.append("Forced by hand to be computed again.")
-    st.markdown(" ".join(words))
+        lines.append("Forced by hand to be computed again.")
     if not (standing.can_save or standing.can_recompute):
-        return
+        return Card(node_id, lines)
     if not choice.rule.adapts:
-        st.caption(f"*{choice.rule.title}* leaves no choice: take another strategy to force it.")
-    with st.container(horizontal=True, key="force"):
-        for way, label, able in (
-            (SAVE, "Save it", standing.can_save),
-            (RECOMPUTE, "Compute it again", standing.can_recompute),
-        ):
-            st.button(
-                label,
-                key=f"force_{way}",
-                on_click=force,
-                args=(screen, node.id, way),
-                disabled=not able or not choice.rule.adapts or standing.forced == way,
-            )
+        lines.append(f"{choice.rule.title} leaves no choice: take another strategy to force it.")
+    ways = (
+        (SAVE, "Save it", standing.can_save),
+        (RECOMPUTE, "Compute it again", standing.can_recompute),
+    )
+    actions = [
+        (way, label, able and choice.rule.adapts and standing.forced != way)
+        for way, label, able in ways
+    ]
+    return Card(node_id, lines, actions)

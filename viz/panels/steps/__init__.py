@@ -183,6 +183,7 @@ def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo, head: DeltaG
                 **dict.fromkeys(matched.removed, "removed"),
             },
             shines_through=("changed", "removed", "added"),
+            colours="What changed",
             focus=focus,
             keep_places=places,
         ),

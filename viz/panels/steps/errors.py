@@ -12,7 +12,7 @@ from relascope.engine.jobs import node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.results import PYTORCH
 from relascope.viz.component import graph_view
-from relascope.viz.drawing import palette
+from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
@@ -25,6 +25,12 @@ _COLUMNS = (
     "node: op; error / limit: ratio; max abs: max_abs; mean abs: mean_abs; "
     "median abs: median_abs; max rel: max_rel; mean rel: mean_rel; median rel: median_rel; "
     "NaN: nans; Inf: infinities; held against: counterpart; module: scope; id"
+)
+_LABELS = (
+    "error under a tenth of the limit",
+    "within the limit",
+    "up to 100 times the limit",
+    "beyond, or no number",
 )
 _CHOSEN = "error_chosen"  # (what was compared, id of the node that was clicked in the table)
 
@@ -58,11 +64,11 @@ def show(screen: Screen, index: int, *, key: str, keep_places: Mapping[str, str]
     graph_view(
         inside.graph,
         screen.view(
-            highlight={n.id: palette.error(inside.ratio(n.id)) for n in inside.graph},
+            overlays=[_overlay(inside)],
+            overlay="error",
             notes=looked.derive(
                 lambda: {i: tables.error_text(inside, i) for i in inside.errors}, "error notes"
             ),
-            shines_through=palette.ERRORS,
             keep_places=keep_places,
             focus=ident if at == looked.place else None,
         ),
@@ -74,6 +80,19 @@ def show(screen: Screen, index: int, *, key: str, keep_places: Mapping[str, str]
             "and drawn is the program after "
             + (f"step {compared + 1}." if compared >= 0 else "the import.")
         )
+
+
+def _overlay(inside: Inside) -> Overlay:
+    """Each node's error over its limit."""
+    ratios = ((n.id, inside.ratio(n.id)) for n in inside.graph)
+    return Overlay(
+        "error",
+        "Error over its limit",
+        {ident: ratio for ident, ratio in ratios if ratio is not None},
+        limits=(0.1, 1.0, 100.0),
+        labels=_LABELS,
+        none="not compared: no counterpart",
+    )
 
 
 def nodes(screen: Screen, index: int) -> None:

@@ -10,7 +10,7 @@ from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.charts.roofline import CHOICE, roofline
 from relascope.viz.component import graph_view
-from relascope.viz.drawing import palette
+from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, download, plain_text, section, strip
 from relascope.viz.panels.shell.request_cache import RequestCache
@@ -29,6 +29,7 @@ _COLUMNS = (
     "computes: operators; in: scope; FLOPs: flops; achieves: flops_per_second; "
     "and moves: bytes_per_second; FLOPs a byte: intensity; reads: bytes_in; writes: bytes_out"
 )
+_LABELS = ("under 1 % of the time", "1 to 5 %", "5 to 20 %", "over 20 % of the time")
 _TURN = "peaks_turn"  # how often the peaks were measured anew
 
 
@@ -85,16 +86,36 @@ def _show(screen: Screen, request: BuildRequest) -> None:
         st.error(f"The first kernel that puts out NaN or infinity is {plain_text(bad['name'])}.")
     _roofline(document)
     chosen = _table(document["kernels"])
-    shares = heat(profile)
     graph_view(
         graph,
         screen.view(
             _HEIGHT,
-            highlight={n.id: palette.heat(shares.get(n.id)) for n in graph},
+            overlays=_overlays(profile),
+            overlay="time",
             focus=chosen["nodes"][-1] if chosen and chosen["nodes"] else None,
         ),
         key="heat_view",
     )
+
+
+def _overlays(profile: Profile) -> list[Overlay]:
+    """The time of each node's kernels, and which they are."""
+    kernels: dict[str, str] = {}
+    for kernel in profile.kernels:
+        for node in kernel.nodes:
+            kernels.setdefault(node, kernel.name)
+    return [
+        Overlay(
+            "time",
+            "Share of the time",
+            heat(profile),
+            unit="share",
+            limits=(0.01, 0.05, 0.2),
+            labels=_LABELS,
+            none="no kernel of its own",
+        ),
+        Overlay("kernel", "Kernel", kernels),
+    ]
 
 
 def _peaks(cache: RequestCache, profile: Profile, request: BuildRequest) -> Peaks | None:

@@ -1,0 +1,203 @@
+"""Moving, searching and colouring in the viewer: one page, and what a person sees on it."""
+
+import json
+
+import pytest
+
+from browser import LONG
+from viewer_in_browser import PAGE, View
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def view(streamlit_page):
+    def start(graph, **more):
+        page = streamlit_page(PAGE, query=f"graph={graph}", **more)
+        found = View(page)
+        found.titles = lambda what: found.ask(f"{what}.map(n => d.node.full[n])")
+        return found
+
+    return start
+
+
+def find(view, text):
+    view.page.locator(".find input").fill(text)
+    return view.titles("v.finder.matches")
+
+
+def test_the_search_knows_fields_sizes_and_paths(view):
+    seen = view("layer")
+    assert set(find(seen, "op:softmax")) == {"nn.softmax"}
+    assert set(find(seen, "softmax shape:14")) == {"nn.softmax"}
+    assert find(seen, "softmax shape:999") == []
+    assert set(find(seen, "attr:axis=-1 op:soft")) == {"nn.softmax"}
+    assert find(seen, "module:query")
+    modules = seen.ask("v.finder.matches.map(n => d.strings[d.node.scope[n]])")
+    assert all("query" in module for module in modules)
+    sizes = "v.finder.matches.map(n => d.node.bytes[n])"
+    for text, least in (("bytes>1kb", 1000), ("bytes>=3KiB", 3072)):
+        find(seen, text)
+        found = seen.ask(sizes)
+        assert found and min(found) > least - 1
+    assert find(seen, "bytes>1GB") == []
+    # Along edges: what is on the way is marked as well, what ends it is gone through.
+    assert find(seen, "matmul -> * -> * -> nn.softmax") == ["nn.softmax"]
+    way = seen.titles("v.finder.found")
+    assert way[0].endswith("matmul") and len(way) == 4
+    assert find(seen, "matmul → ** → nn.softmax") == ["nn.softmax"]
+    assert len(seen.titles("v.finder.found")) >= 4
+    assert find(seen, "nn.softmax -> nn.softmax") == []
+    # Count, next and previous by buttons.
+    count = len(find(seen, "reshape"))
+    seen.page.get_by_role("button", name="Next match").click()
+    assert seen.page.locator(".hits").inner_text() == f"1 of {count}"
+    seen.page.get_by_role("button", name="Previous match").click()
+    assert seen.page.locator(".hits").inner_text() == f"{count} of {count}"
+    assert seen.page.problems == []
+
+
+def test_keys_walk_along_edges_and_come_back(view):
+    seen = view("joint")
+    page = seen.page
+    page.locator("h1, body").first.evaluate("() => document.activeElement?.blur()")
+    page.keyboard.press("/")  # from anywhere
+    assert seen.ask("root.getRootNode().activeElement === v.input")
+    seen.ask("(v.main.focus(), v.toggleAll(true))")
+    first = seen.ask("d.node.id[d.node.style.indexOf('captured')]")
+    page.keyboard.press("]")
+    assert seen.ask("v.selected") == first
+    page.keyboard.press("]")
+    second = seen.ask("v.selected")
+    assert second != first
+    assert seen.ask("d.node.style[v.nodeIndex.get(v.selected)]") == "captured"
+    page.keyboard.press("[")
+    assert seen.ask("v.selected") == first
+    page.keyboard.press("ArrowDown")
+    below = seen.ask("v.selected")
+    assert seen.ask(
+        "d.node.readers[v.nodeIndex.get(a)].includes(v.nodeIndex.get(v.selected))", first
+    )
+    page.keyboard.press("ArrowUp")
+    above = seen.ask("v.selected")
+    assert seen.ask(
+        "d.node.inputs[v.nodeIndex.get(a)].includes(v.nodeIndex.get(v.selected))", below
+    )
+    assert above
+    # Wider and wider around it; the rest fades.
+    near = seen.ask("v.lit().boxes.size")
+    page.keyboard.press(">")
+    page.keyboard.press(">")
+    assert seen.ask("v.walk.reach") == 3
+    assert seen.ask("v.lit().boxes.size") > near
+    page.get_by_role("button", name="Fewer edges away").click()
+    assert seen.ask("v.walk.reach") == 2
+    seen.ask("(v.walk.reach = 1, v.main.focus())")
+    # A path between two.
+    seen.ask("v.select(d.node.id.find((_, n) => d.node.kind[n] === 'input'))")
+    end = seen.ask("d.node.id[d.node.output.indexOf(1)]")
+    seen.ask("v.walk.connect(a)", end)
+    lit = seen.ask("[...v.lit().boxes]")
+    assert len(lit) > 2
+    assert seen.ask(
+        "a.every((b, k) => !k || d.edge.s.some((s, e) => s === a[k - 1] && d.edge.t[e] === b))", lit
+    )
+    # Undo: groups, place and selection.
+    seen.ask("v.select(null)")
+    before = seen.ask("[v.zoom, v.x, v.y, v.open.length]")
+    page.get_by_role("button", name="Close all").click()
+    seen.wait("v.open.length === 0")
+    seen.ask("v.main.focus()")
+    page.keyboard.press("u")
+    seen.wait("v.open.length === a", before[3])
+    assert seen.ask("[v.zoom, v.x, v.y]") == pytest.approx(before[:3])
+    page.keyboard.press("f")
+    page.keyboard.press("Control+z")
+    assert seen.ask("[v.zoom, v.x, v.y]") == pytest.approx(before[:3])
+    page.keyboard.press("?")
+    help = page.get_by_role("dialog", name="Keys")
+    help.wait_for()
+    page.keyboard.press("Escape")
+    help.wait_for(state="hidden")
+    assert page.problems == []
+
+
+def test_closed_groups_say_what_is_captured_in_them(view):
+    seen = view("joint")
+    captured = seen.ask("d.node.id.filter((_, n) => d.node.style[n] === 'captured').length")
+    whole = seen.ask("v.captures.get('forward:')")
+    assert whole["count"] == captured > 0
+    sizes = "d.node.bytes.filter((_, n) => d.node.style[n] === 'captured')"
+    assert whole["bytes"] == sum(seen.ask(sizes))
+    seen.ask("v.toggleAll(false)")
+    drawn = (
+        "(() => { const said = [], real = v.ctx.fillText;"
+        " v.ctx.fillText = (text, ...at) => { said.push(text); real.call(v.ctx, text, ...at); };"
+        " v.fit(); v.draw(); delete v.ctx.fillText; return said; })()"
+    )
+    assert any(text.startswith(f"{captured} saved · ") for text in seen.ask(drawn))
+    seen.ask("v.select('group:forward:')")
+    assert f"{captured} saved for the backward" in seen.page.locator(".side").inner_text()
+
+
+def test_overlays_colour_count_and_fill_a_table_that_follows(view, tmp_path):
+    seen = view("layer")
+    page = seen.page
+    colours = page.get_by_role("combobox", name="What the colours say")
+    colours.select_option("bytes")
+    seen.wait("d.box.style.every(s => s.startsWith('heat'))")
+    largest = "d.node.bytes.indexOf(Math.max(...d.node.bytes))"
+    assert seen.ask(f"d.box.style[d.node.box[{largest}]]") == "heat4"
+    assert "Bytes of the result" in page.locator(".legend").inner_text()
+    assert "KiB" in page.locator(".legend").inner_text()
+    page.get_by_role("button", name="Table", exact=True).click()
+    rows = page.locator(".sheet .rows .tr")
+    assert seen.ask("d.node.bytes[v.table.rows[0]] === Math.max(...d.node.bytes)")
+    rows.nth(2).click()
+    chosen = seen.ask("d.node.id[v.table.rows[2]]")
+    page.get_by_text(f"selected: {chosen}", exact=True).wait_for(timeout=LONG)
+    last = seen.ask("d.node.id[v.table.rows.at(-1)]")
+    seen.ask("v.focus(a)", last)  # and the table follows
+    page.locator(".sheet .tr[aria-selected=true]").wait_for()
+    page.get_by_role("columnheader", name="Node").click()
+    titles = seen.ask("v.table.rows.map(n => d.node.full[n])")
+    assert titles == sorted(titles, key=str.lower) or titles[0] <= titles[-1]
+    colours.select_option("module")
+    seen.wait("d.box.style.some(s => s.startsWith('sort'))")
+    # A person's own values: numbers and words, by id, name or module.
+    ident = seen.node("nn.softmax")
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps({ident: 7.5, "nobody": 1}))
+    page.locator(".file").set_input_files(own)
+    seen.wait("v.overlays.chosen === 'own'")
+    assert seen.ask("d.box.style[v.index.get(a)]", ident) == "heat1"
+    assert '"nobody"' in page.locator(".said").inner_text()
+    assert seen.ask("v.overlays.describe(v.nodeIndex.get(a))", ident) == "own.json: 7.50"
+    own.write_text(json.dumps({"nn.softmax": "hot", "attention.self": "warm"}))
+    page.locator(".file").set_input_files(own)
+    seen.wait("d.box.style[v.index.get(a)].startsWith('sort')", ident)
+    for wrong, word in (("[1]", "no JSON object"), ("{", "no JSON"), ('{"a": []}', '"a"')):
+        own.write_text(wrong)
+        page.locator(".file").set_input_files(own)
+        seen.wait("v.said.textContent.includes(a)", word)
+    colours.select_option("")
+    seen.wait("!d.box.style.some(s => s.startsWith('sort'))")
+    assert page.problems == []
+
+
+@pytest.mark.exhaustive
+def test_two_fingers_zoom_and_one_drags(view):
+    seen = view("layer")
+    zoom, left = seen.ask("[v.zoom, v.x]")
+    touch = (
+        "a.forEach(([type, pointerId, clientX, clientY]) => v.main.dispatchEvent("
+        "new PointerEvent(type, {pointerId, clientX, clientY, pointerType: 'touch',"
+        " bubbles: true})))"
+    )
+    seen.ask("(v.main.setPointerCapture = () => {})")
+    down, move, up = "pointerdown", "pointermove", "pointerup"
+    seen.ask(touch, [[down, 1, 300, 300], [move, 1, 340, 300], [up, 1, 340, 300]])
+    assert seen.ask("v.x") == pytest.approx(left + 40)
+    seen.ask(touch, [[down, 1, 300, 300], [down, 2, 400, 300], [move, 2, 500, 300]])
+    assert seen.ask("v.zoom") == pytest.approx(2 * zoom)
+    assert seen.ask("v.selected") is None

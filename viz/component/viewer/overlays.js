@@ -1,0 +1,194 @@
+// What the colours say. One mechanism for all: an overlay has a value for some nodes, a number or a
+// word. Numbers take one of four steps of a scale from light to dark, words a colour and a letter.
+
+import { element, Part } from "./parts.js";
+import { sizeText, thousands } from "./layout/words.js";
+
+const STEPS = 4, SORTS = 8; // of the scale, and colours for words
+
+export function valueText(value, unit) {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "string") return value;
+  if (unit === "bytes") return sizeText(Math.round(value));
+  if (unit === "share") return `${(value * 100).toPrecision(3)} %`;
+  if (!Number.isFinite(value) || Math.abs(value) > 1e300) return "no number";
+  if (Number.isInteger(value) && Math.abs(value) < 1e15) return thousands(value);
+  return value.toPrecision(3);
+}
+
+// Where the steps of a scale begin: in equal ratios where values differ much, else equally apart.
+export function stepsOf(values) {
+  let low = Infinity, high = -Infinity;
+  for (const value of values) {
+    if (typeof value !== "number" || !Number.isFinite(value)) continue;
+    low = Math.min(low, value); high = Math.max(high, value);
+  }
+  if (low >= high) return [];
+  const ratio = low >= 0 && high / Math.max(low, high / 1e6) > 8;
+  if (ratio) low = Math.max(low, high / 1e4);
+  return Array.from({ length: STEPS - 1 }, (_, k) => (ratio
+    ? low * (high / low) ** ((k + 1) / STEPS) : low + (high - low) * (k + 1) / STEPS));
+}
+
+// A person's own values, { id or name or module: number or word }, for the nodes of a drawing.
+export function ownValues(text, drawing) {
+  let given;
+  try { given = JSON.parse(text); } catch (wrong) { throw new Error(`It is no JSON: ${wrong.message}.`); }
+  if (given === null || typeof given !== "object" || Array.isArray(given)) {
+    throw new Error('It is no JSON object such as {"node id or name": 1.5}.');
+  }
+  const { node, strings } = drawing;
+  const values = new Array(node.id.length).fill(null);
+  const used = new Set();
+  for (const [name, value] of Object.entries(given)) {
+    if (typeof value !== "number" && typeof value !== "string") {
+      throw new Error(`The value of ${JSON.stringify(name)} is neither a number nor a string.`);
+    }
+  }
+  for (let n = 0; n < values.length; n++) {
+    for (const key of [node.id[n], node.full[n], strings[node.scope[n]]]) {
+      if (!Object.hasOwn(given, key)) continue;
+      used.add(key);
+      values[n] ??= given[key];
+    }
+  }
+  return { values, unknown: Object.keys(given).filter((key) => !used.has(key)) };
+}
+
+export class Overlays extends Part {
+  chosen = ""; // "" is what Python coloured
+  own = null;
+
+  // By their names. What Python sends comes first, then what every graph has.
+  all() {
+    const { drawing: d } = this.viewer;
+    if (this.listed?.block === this.viewer.block && this.listed.own === this.own) return this.listed.all;
+    const { node, strings } = d;
+    const all = [...(d.overlays ?? [])];
+    const has = (name) => all.some((o) => o.name === name);
+    if (node.bytes.some((b) => b)) {
+      all.push({ name: "bytes", title: "Bytes of the result", unit: "bytes", whole: "sum", values: node.bytes });
+    }
+    if (node.flops && node.flops.some((f) => f)) {
+      all.push({ name: "flops", title: "FLOPs, estimated", unit: "", whole: "sum", values: node.flops });
+    }
+    const scopes = node.scope.map((s) => strings[s] || null);
+    if (!has("module") && scopes.some((s) => s)) {
+      all.push({ name: "module", title: "Module", values: scopes });
+    }
+    if (this.own) all.push(this.own);
+    this.listed = { block: this.viewer.block, own: this.own, all };
+    return all;
+  }
+
+  get active() { return this.all().find((o) => o.name === this.chosen) ?? null; }
+
+  // Whatever is told of a value that it has or has not.
+  describe(n) {
+    const overlay = this.active;
+    return overlay && n >= 0 && overlay.values[n] !== null && overlay.values[n] !== undefined
+      ? `${overlay.title}: ${valueText(overlay.values[n], overlay.unit)}` : "";
+  }
+
+  choose(name) {
+    this.chosen = name;
+    this.apply();
+  }
+
+  // Colour anew, where nothing moves.
+  apply() {
+    const v = this.viewer;
+    v.restyle();
+    v.fillLegend();
+    v.details.show();
+    v.table.show();
+    v.minimap.draw();
+    v.redraw();
+  }
+
+  // The style of each box of a drawing under the chosen overlay.
+  paint(drawing) {
+    const overlay = this.active;
+    this.legend = null;
+    if (!overlay) return;
+    const { values } = overlay;
+    const { box } = drawing;
+    const words = [...new Set(values.filter((x) => typeof x === "string"))].sort((a, b) =>
+      a.localeCompare(b, "en", { numeric: true }));
+    const sort = new Map(words.map((word, k) => [word, `sort${k % SORTS}|${letters(k)}`]));
+    const limits = overlay.limits ?? stepsOf(values);
+    const styleOf = (value) => {
+      if (value === null || value === undefined) return "heat0";
+      if (typeof value === "string") return sort.get(value);
+      return `heat${Math.min(STEPS, 1 + limits.filter((limit) => !(value <= limit)).length)}`;
+    };
+    const whole = this.wholes(drawing, overlay);
+    box.style = box.node.map((n, i) => styleOf(n < 0 ? whole.get(box.group[i]) : values[n]));
+    this.legend = this.legendOf(overlay, limits, sort, values);
+  }
+
+  // What a closed group is worth: the sum or the largest of its numbers, or its one word.
+  wholes(drawing, overlay) {
+    const { groups, node } = drawing;
+    const whole = new Map();
+    for (let n = 0; n < node.id.length; n++) {
+      const value = overlay.values[n];
+      if (value === null || value === undefined) continue;
+      for (let g = node.group[n]; g; g = groups[g].parent) {
+        const now = whole.get(g);
+        if (now === undefined) whole.set(g, value);
+        else if (typeof value === "string") { if (now !== value) whole.set(g, null); }
+        else if (now !== null) whole.set(g, overlay.whole === "sum" ? now + value : Math.max(now, value));
+      }
+    }
+    return whole;
+  }
+
+  legendOf(overlay, limits, sort, values) {
+    if (sort.size) {
+      const most = [...sort].slice(0, 60).map(([word, key]) => [key, word]);
+      return sort.size > 60 ? [...most, ["heat0", `and ${sort.size - 60} more`]] : most;
+    }
+    const known = values.filter((x) => typeof x === "number");
+    const text = (value) => valueText(value, overlay.unit);
+    const ends = [known.reduce((a, b) => Math.min(a, b), Infinity), ...limits,
+      known.reduce((a, b) => Math.max(a, b), -Infinity)];
+    const steps = limits.length ? ends.slice(1) : [ends.at(-1)];
+    const entries = steps.map((end, k) => [`heat${k + 1}`,
+      overlay.labels?.[k] ?? (limits.length ? `${text(ends[k])} to ${text(end)}` : text(end))]);
+    const none = values.some((x) => x === null || x === undefined);
+    return none ? [["heat0", overlay.none ?? "no value"], ...entries] : entries;
+  }
+
+  // The list in the toolbar.
+  offer() {
+    const v = this.viewer;
+    const names = this.all();
+    if (!names.some((o) => o.name === this.chosen)) this.chosen = "";
+    v.colours.replaceChildren(
+      element("option", { value: "" }, v.drawing.colours),
+      ...names.map((o) => element("option", { value: o.name }, o.title)),
+      element("option", { value: "own…" }, "From a file (JSON)…"));
+    v.colours.value = this.chosen;
+  }
+
+  async open(file) {
+    const v = this.viewer;
+    try {
+      const { values, unknown } = ownValues(await file.text(), v.drawing);
+      this.own = { name: "own", title: file.name, values, whole: "max" };
+      const all = unknown.length;
+      v.say(all ? `${all} of its names are neither a node's nor a module's here, such as `
+        + `${JSON.stringify(unknown[0])}.` : "");
+      this.chosen = "own";
+    } catch (wrong) {
+      v.say(`${file.name} cannot be shown. ${wrong.message}`);
+    }
+    this.offer();
+    this.apply();
+  }
+}
+
+function letters(k) {
+  return (k >= 26 ? letters(Math.floor(k / 26) - 1) : "") + String.fromCharCode(97 + k % 26);
+}

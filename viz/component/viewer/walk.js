@@ -1,0 +1,172 @@
+// From node to node: along edges, to neighbours of a width, from one to another, and back again.
+
+import { Part } from "./parts.js";
+
+const MARKED = new Set(["captured", "again", "added", "changed", "removed", "hazard", "aligned",
+  "instead", "need"]);
+const KEPT = 100; // views that can be gone back to
+
+export class Walk extends Part {
+  reach = 1; // how many edges away what is selected still lights
+  to = null; // the other end of a path from what is selected
+  views = [];
+
+  // The box beside one, that way; -1 where there is none.
+  beside(i, key) {
+    const v = this.viewer;
+    const { box, edge, direction } = v.drawing;
+    const across = direction === "TB" ? ["ArrowLeft", "ArrowRight"] : ["ArrowUp", "ArrowDown"];
+    const middle = (k) => (direction === "TB" ? box.x[k] + box.w[k] / 2 : box.y[k] + box.h[k] / 2);
+    const [back, on] = direction === "TB" ? ["ArrowUp", "ArrowDown"] : ["ArrowLeft", "ArrowRight"];
+    const nearest = (boxes) => {
+      let best = -1, least = Infinity;
+      for (const k of boxes) {
+        const away = Math.abs(middle(k) - middle(i));
+        if (k !== i && away < least) { least = away; best = k; }
+      }
+      return best;
+    };
+    const makers = v.into[i].map((e) => edge.s[e]), readers = v.outOf[i].map((e) => edge.t[e]);
+    if (key === back) return nearest(makers);
+    if (key === on) return nearest(readers);
+    // Siblings: what the same makers are read by, what the same readers read; else in the same row.
+    let others = new Set([...makers.flatMap((k) => v.outOf[k].map((e) => edge.t[e])),
+      ...readers.flatMap((k) => v.into[k].map((e) => edge.s[e]))]);
+    const way = key === across[1] ? 1 : -1;
+    const there = (k) => k !== i && way * (middle(k) - middle(i)) > 0.5;
+    let found = nearest([...others].filter(there));
+    if (found < 0) {
+      const [at, size] = direction === "TB" ? ["y", "h"] : ["x", "w"];
+      others = v.solid.filter((k) => box[at][k] < box[at][i] + box[size][i]
+        && box[at][k] + box[size][k] > box[at][i]);
+      found = nearest(others.filter(there));
+    }
+    return found;
+  }
+
+  step(key) {
+    const v = this.viewer;
+    const i = v.selected === null ? -1 : v.boxOf(v.selected);
+    if (i < 0) return false;
+    const found = this.beside(i, key);
+    if (found >= 0) { v.select(v.keyOf(found)); v.reveal(found); }
+    return true;
+  }
+
+  // Captures or changes, in the order of the graph; without any, what the overlay has most of.
+  marked() {
+    const v = this.viewer;
+    const { node } = v.drawing;
+    const all = Array.from(node.id, (_, n) => n);
+    const overlay = v.overlays.active;
+    if (overlay) {
+      const numbers = all.filter((n) => typeof overlay.values[n] === "number");
+      return numbers.sort((a, b) => overlay.values[b] - overlay.values[a] || a - b).slice(0, 100);
+    }
+    const captured = all.filter((n) => node.style[n] === "captured");
+    return captured.length ? captured : all.filter((n) => MARKED.has(node.style[n]));
+  }
+
+  mark(way) {
+    const v = this.viewer;
+    const list = this.marked();
+    if (!list.length) { v.say("Nothing is captured, changed or coloured by number here."); return; }
+    const now = list.indexOf(v.nodeIndex.get(v.selected));
+    const at = now < 0 ? (way > 0 ? 0 : list.length - 1) : (now + way + list.length) % list.length;
+    v.focus(v.drawing.node.id[list[at]]);
+    v.say(`${at + 1} of ${list.length}`);
+  }
+
+  widen(by) {
+    const v = this.viewer;
+    this.reach = Math.max(1, Math.min(99, this.reach + by));
+    this.to = null;
+    v.details.show();
+    v.redraw();
+  }
+
+  // Boxes and edges within `reach` of a box, against and along the edges.
+  around(i) {
+    const v = this.viewer;
+    const { edge } = v.drawing;
+    const boxes = new Set([i]), into = new Set(), outOf = new Set();
+    for (const [links, end, edges] of [[v.into, edge.s, into], [v.outOf, edge.t, outOf]]) {
+      let front = [i];
+      for (let k = 0; k < this.reach && front.length; k++) {
+        const next = [];
+        for (const b of front) {
+          for (const e of links[b]) {
+            edges.add(e);
+            if (!boxes.has(end[e])) { boxes.add(end[e]); next.push(end[e]); }
+          }
+        }
+        front = next;
+      }
+    }
+    return { boxes, into, outOf };
+  }
+
+  // The shortest way between two boxes along edges, whichever way it runs; null without one.
+  between(a, b) {
+    const v = this.viewer;
+    const { edge } = v.drawing;
+    for (const [from, to] of [[a, b], [b, a]]) {
+      const came = new Map([[from, -1]]);
+      let front = [from];
+      while (front.length && !came.has(to)) {
+        const next = [];
+        for (const k of front) {
+          for (const e of v.outOf[k]) {
+            if (!came.has(edge.t[e])) { came.set(edge.t[e], e); next.push(edge.t[e]); }
+          }
+        }
+        front = next;
+      }
+      if (!came.has(to)) continue;
+      const boxes = [to], edges = [];
+      for (let e = came.get(to); e >= 0; e = came.get(edge.s[e])) {
+        edges.push(e); boxes.push(edge.s[e]);
+      }
+      return { boxes: boxes.reverse(), edges };
+    }
+    return null;
+  }
+
+  // From what is selected to another box.
+  connect(key) {
+    const v = this.viewer;
+    if (v.selected === null || key === v.selected) return;
+    this.to = key;
+    const found = this.between(v.boxOf(v.selected), v.boxOf(key));
+    v.say(found ? `A path of ${found.edges.length} edges to ${v.title(key)}.`
+      : `No path leads from one to the other.`);
+    if (!found) this.to = null;
+    v.redraw();
+  }
+
+  // Keep the view as it is, before it is changed.
+  remember() {
+    const v = this.viewer;
+    if (!v.drawing) return;
+    const { zoom, x, y, selected, toggles } = v;
+    const last = this.views.at(-1);
+    const now = { zoom, x, y, selected, toggles, family: v.drawing.family };
+    if (last && ["zoom", "x", "y", "selected", "toggles"].every((k) => last[k] === now[k])) return;
+    this.views.push(now);
+    if (this.views.length > KEPT) this.views.shift();
+  }
+
+  undo() {
+    const v = this.viewer;
+    let kept = this.views.pop();
+    while (kept && (kept.family !== v.drawing.family
+      || (kept.zoom === v.zoom && kept.x === v.x && kept.y === v.y
+        && kept.selected === v.selected && kept.toggles === v.toggles))) kept = this.views.pop();
+    if (!kept) { v.say("There is no earlier view."); return; }
+    const other = JSON.stringify(kept.toggles) !== JSON.stringify(v.toggles);
+    if (other) { v.anchor = null; v.pendingFocus = null; v.toggles = kept.toggles; v.sendToggles(); }
+    v.select(kept.selected !== null && v.exists(kept.selected) ? kept.selected : null);
+    Object.assign(v, { zoom: kept.zoom, x: kept.x, y: kept.y });
+    v.redraw();
+  }
+}
