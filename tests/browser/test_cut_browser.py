@@ -56,4 +56,4 @@ def test_the_slider_recolours_the_graph(page):
 def test_a_row_of_the_table_finds_its_node(page):
     choose_row(page, 0)
     wait(page, 0, "v.selected === 'd0'")
-    page.get_by_text("nn.dense would be computed again").first.wait_for()
+    page.locator(".told").get_by_text("nn.dense would be computed again").wait_for()

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from app_in_browser import VIEWER, View
 from browser import LONG
-from viewer_in_browser import PAGE, View
 
 pytestmark = pytest.mark.browser
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def view(streamlit_page):
     def start(graph, **more):
-        page = streamlit_page(PAGE, query=f"graph={graph}", **more)
+        page = streamlit_page(VIEWER, query=f"graph={graph}", **more)
         found = View(page)
         found.titles = lambda what: found.ask(f"{what}.map(n => d.node.full[n])")
         return found

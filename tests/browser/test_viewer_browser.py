@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from viewer_in_browser import PAGE, View
+from app_in_browser import VIEWER, View
 
 pytestmark = pytest.mark.browser
 
 
 def test_click_shows_details_and_tells_python(streamlit_page):
-    page = streamlit_page(PAGE, query="graph=layer")
+    page = streamlit_page(VIEWER, query="graph=layer")
     view = View(page)
     soft = view.node("nn.softmax")
     view.ask("v.center(v.index.get(a))", soft)
@@ -39,7 +39,7 @@ def test_click_shows_details_and_tells_python(streamlit_page):
 
 
 def test_pan_zoom_and_keys(streamlit_page):
-    page = streamlit_page(PAGE, query="graph=layer")
+    page = streamlit_page(VIEWER, query="graph=layer")
     view = View(page)
     stage = page.locator("canvas.main").bounding_box()
     x, y = round(stage["x"]) + 300, round(stage["y"]) + 200
@@ -64,13 +64,13 @@ def test_pan_zoom_and_keys(streamlit_page):
     assert view.ask("d.height * v.zoom <= v.high + 1 && d.width * v.zoom <= v.wide + 1")
     assert view.ask("v.y") >= -1
     page.keyboard.press("/")
-    assert page.locator(".rs input").evaluate("e => e.getRootNode().activeElement === e")
+    assert page.locator(".find input").evaluate("e => e.getRootNode().activeElement === e")
     page.get_by_role("button", name="Shapes").click()
     assert view.ask("v.shapes")
 
 
 def test_groups_open_and_close_where_they_are(streamlit_page):
-    page = streamlit_page(PAGE, query="graph=layers")
+    page = streamlit_page(VIEWER, query="graph=layers")
     view = View(page)
     group = "group:encoder.layer.0.attention"
     assert view.ask("d.box.open[v.index.get('group:encoder.layer')]") == 1
@@ -101,10 +101,10 @@ def test_groups_open_and_close_where_they_are(streamlit_page):
 
 
 def test_search_finds_marks_and_opens(streamlit_page):
-    page = streamlit_page(PAGE, query="graph=layers")
+    page = streamlit_page(VIEWER, query="graph=layers")
     view = View(page)
     page.keyboard.press("Tab")
-    box = page.locator(".rs input")
+    box = page.locator(".find input")
     box.fill("softmax")
     assert page.locator(".hits").inner_text() == "12 matches"
     assert page.locator(".results button").count() == 12
@@ -125,12 +125,12 @@ def test_search_finds_marks_and_opens(streamlit_page):
 
 
 def test_another_graph_clears_a_selection_that_it_has_not(streamlit_page):
-    page = streamlit_page(PAGE, query="graph=joint")
+    page = streamlit_page(VIEWER, query="graph=joint")
     view = View(page)
     view.ask("v.focus('grad_out')")
     page.get_by_text("selected: grad_out", exact=True).wait_for()
     assert "forward value read by the backward" in page.locator(".legend").inner_text()
-    page.get_by_role("combobox").click()
+    page.get_by_role("combobox", name="Graph").click()
     page.get_by_role("option", name="layer", exact=True).click()
     view.wait("!v.nodeIndex.has('grad_out')")
     assert view.ask("v.selected") is None
@@ -152,7 +152,7 @@ _CALLS = (
 
 def test_a_frame_of_a_big_graph_is_few_calls(streamlit_page):
     """What takes the time of a frame: styles painted, words, and outlines that are in sight."""
-    page = streamlit_page(PAGE, query="graph=big")
+    page = streamlit_page(VIEWER, query="graph=big")
     view = View(page)
     page.get_by_role("button", name="Open all").click()
     view.wait("v.solid.length > 5000")
@@ -170,7 +170,7 @@ def test_a_frame_of_a_big_graph_is_few_calls(streamlit_page):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_narrow_and_dark(streamlit_page, dark):
-    page = streamlit_page(PAGE, query="graph=layer", width=800, dark=dark)
+    page = streamlit_page(VIEWER, query="graph=layer", width=800, dark=dark)
     view = View(page)
     view.ask("v.focus(a)", view.node("nn.softmax"))
     side = page.locator(".side").bounding_box()
@@ -185,7 +185,7 @@ def test_narrow_and_dark(streamlit_page, dark):
 
 
 def test_an_empty_graph_says_so(streamlit_page):
-    page = streamlit_page(PAGE, query="graph=empty")
+    page = streamlit_page(VIEWER, query="graph=empty")
     View(page)
     assert page.get_by_text("This graph has no nodes.").is_visible()
     assert page.problems == []

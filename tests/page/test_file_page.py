@@ -9,7 +9,7 @@ from page import words
 from page_session import forward_graph
 from relascope.engine.protocol.results import ImportChange, ModelInfo
 from relascope.engine.protocol.source import ModelSource
-from relascope.viz.component import focus_on
+from relascope.viz.drawing.drawing import focus_on
 from relascope.viz.panels.graph import imported
 
 
