@@ -13,14 +13,14 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.viz.panels.shell import keeping, session_list, sidebar
-from relascope.viz.panels.shell.frame import looked_at, plain_text, show_error, strip
+from relascope.viz.panels.shell.frame import looked_at, plain_text, show_error
 from relascope.viz.panels.steps.recorded import board, numbers, times
 from relascope.viz.panels.steps.recorded.opened import Opened, opened
 from relascope.viz.rows import formats
 from relascope.viz.sessions.state import RECORDED_TABS
 
 _SHOWN: tuple[Callable[[Opened], None], ...] = (board.show, times.show, numbers.show)
-_MOST = 120  # characters of the recorded program's arguments
+_MOST = 200  # characters of a line of the sidebar
 
 
 def show(path: str, unread: Sequence[str]) -> None:
@@ -33,6 +33,7 @@ def show(path: str, unread: Sequence[str]) -> None:
     with st.sidebar:
         sidebar.head()
         sidebar.of_recording()
+        facts = st.container()
         session_list.button()
     for sentence in unread:
         st.warning(plain_text(sentence))
@@ -41,36 +42,36 @@ def show(path: str, unread: Sequence[str]) -> None:
     except EngineError as error:
         show_error(error)
         return
-    looked_at(Path(path).name)
-    _head(recording)
+    looked_at(f"{Path(path).name} · TVM {str(recording.recording.about.get('tvm'))[:40]}")
+    with facts:
+        _facts(recording)
     tabs = st.tabs(list(RECORDED_TABS), key=keeping.RECORDED_TAB, on_change="rerun")
     for tab, draw in zip(tabs, _SHOWN, strict=True):
         if tab.open:
             with tab:
+                _notes(recording)
                 draw(recording)
     keeping.keep_recorded(path, recording.digest)
 
 
-def _head(opened: Opened) -> None:
-    """Above the tabs: which compile this was."""
-    recording = opened.recording
-    about = {name: str(value) for name, value in recording.about.items()}
-    failed = sum(r["failure"] is not None for r in opened.rows)
-    arguments = recording.about.get("arguments")
-    command = " ".join(map(str, arguments)) if isinstance(arguments, list) else ""
-    facts = [
-        (Path(opened.path).name, ""),
-        (about.get("tvm", "?"), "TVM"),
-        (formats.number(len(opened.rows)), "passes"),
-        (formats.milliseconds(opened.seconds), "in them"),
-        (about.get("level", "?"), "level"),
+def _facts(opened: Opened) -> None:
+    """In the sidebar: which compile this was."""
+    about = opened.recording.about
+    arguments = about.get("arguments")
+    lines = [
+        Path(opened.path).name,
+        f"TVM {about.get('tvm')}, Python {about.get('python')}",
+        f"{formats.number(len(opened.rows))} passes in {formats.milliseconds(opened.seconds)}",
+        f"recorded at the level {about.get('level')}",
+        " ".join(map(str, arguments)) if isinstance(arguments, list) else "",
     ]
-    if failed:
-        facts.append((str(failed), "failed"))
-    strip(*facts)
-    if command:
-        st.html(f"<div class='rs-status'>{escape(command[:_MOST])}</div>")
-    if not recording.whole:
+    said = "<br>".join(escape(line[:_MOST]) for line in lines if line)
+    st.html(f"<div class='rs-status'>{said}</div>")
+
+
+def _notes(opened: Opened) -> None:
+    """Above a tab: what is missing of the recording."""
+    if not opened.recording.whole:
         st.info("The recording ends in the middle of a line: the compile was ended as it wrote it.")
     if not opened.rows:
         st.info("No pass was run while this was recorded.")

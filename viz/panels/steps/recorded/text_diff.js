@@ -28,6 +28,8 @@ function button(text, className, act, label) {
 
 class Diff {
   constructor(root) {
+    this.root = root;
+    this.drawings = 0;
     this.body = root.querySelector(".body");
     this.count = root.querySelector(".count");
     this.walk = root.querySelector(".walk");
@@ -100,6 +102,7 @@ class Diff {
       }
     };
     draw(0);
+    this.root.dataset.ready = String(++this.drawings); // what waits for the text looks at it
   }
 
   folded([left, right, lines]) {
