@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from relascope.commands.installation import page_options, serve
+from relascope.commands.shared import write
 from relascope.core.errors import EngineError
 from relascope.recorder import environment, reading
+from relascope.recorder.reading import Recording
 from relascope.recorder.writing import LEVELS
 from relascope.viz.rows.recording import (
     FILTERS,
@@ -42,6 +44,8 @@ def open_options(add_to: argparse.ArgumentParser) -> None:
     add("--print", action="store_true", help="print the passes and open no page")
     add("--only", choices=FILTERS, help="only passes that changed something, are slow, or failed")
     add("--step", type=int, metavar="N", help="the text of what pass N changed")
+    about = "with --step: write the module after pass N, which other commands open as a model"
+    add("--module", type=Path, metavar="FILE.json", help=about)
     page_options(add_to)
 
 
@@ -82,10 +86,13 @@ def open_recording(args: argparse.Namespace, connect: object) -> Document:
     """Open the page on a recording, or print its passes: nested, with times and changes."""
     if not args.file.is_file():
         raise EngineError("file", f"There is no file {str(args.file)!r}.", str(args.file))
-    if not (args.json or args.print or args.only or args.step is not None):
+    if not (args.json or args.print or args.only or args.step is not None or args.module):
         serve(args, {OPEN: str(args.file.resolve())})
     found = reading.read(args.file)
     rows = pass_rows(found)
+    diff = None if args.step is None else step_diff(found, args.step)
+    if args.module:
+        _write_module(found, args.step, args.module)
     return {
         "file": str(args.file),
         "about": found.about,
@@ -94,5 +101,17 @@ def open_recording(args: argparse.Namespace, connect: object) -> Document:
         "seconds": whole_seconds(found),
         "passes": [r for r in rows if wanted(r, args.only)],
         "totals": total_rows(rows),
-        "diff": None if args.step is None else step_diff(found, args.step),
+        "diff": diff,
     }
+
+
+def _write_module(found: Recording, step: int | None, path: Path) -> None:
+    if step is None:
+        hint = "Give its number: --step N"
+        raise EngineError("usage", "It is not said after which pass.", "--module", hint)
+    text = found.module(step, after=True)
+    if text is None:
+        message = f"The recording has no module after pass {step}."
+        hint = "Record the compile with --level modules; what failed has none after it."
+        raise EngineError("file", message, found.path.name, hint)
+    write(path, text, "--module")

@@ -239,7 +239,7 @@ _RELAX_NAMES = """
     None int bool float ffi.String ffi.Array ffi.Map ffi.Shape ffi.Tensor ir.IRModule ir.GlobalVar
     ir.Var ir.Call ir.Op ir.Span ir.SourceName ir.SequentialSpan ir.SourceMap ir.DictAttrs
     ir.PrimType ir.IntImm ir.FloatImm ir.StringImm ir.GenericConst ir.TupleType ir.Tuple
-    ir.TupleGetItem ir.FuncType ir.AnyType relax.TensorType relax.ShapeType relax.TupleType
+    ir.TupleGetItem ir.FuncType ir.Type ir.AnyType relax.TensorType relax.ShapeType relax.TupleType
     relax.FuncType relax.AnyType relax.PrimType tirx.Var tirx.SizeVar tirx.Add tirx.Sub tirx.Mul
     tirx.FloorDiv tirx.FloorMod tirx.Min tirx.Max tirx.Cast ffi.DataType DataType dtype
 """

@@ -1,6 +1,9 @@
 """`open`: a recording in the terminal, and what starts the page on it. No TVM is needed."""
 
+import base64
+import json
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,18 @@ def test_a_step_is_a_diff_that_follows_the_numbers(path):
         "+  %0 = dense(x, w);",
     ]
     assert "There is no pass 9" in run("open", path, "--step", "9").stderr
+
+
+def test_a_module_is_written_where_the_recording_has_it(path, tmp_path):
+    file = tmp_path / "module.json"
+    refused = run("open", path, "--step", "1", "--module", str(file))
+    assert "no module after pass 1" in refused.stderr and not file.exists()
+    assert "not said after which pass" in run("open", path, "--module", str(file)).stderr
+    packed = base64.b64encode(zlib.compress(b'{"root_index": 1}')).decode()
+    with Path(path).open("a") as out:
+        out.write(json.dumps({"json": "1", "zlib": packed}) + "\n")
+    assert run("open", path, "--step", "1", "--module", str(file)).returncode == 0
+    assert json.loads(file.read_text()) == {"root_index": 1}
 
 
 def test_the_page_is_started_on_it(path, monkeypatch):

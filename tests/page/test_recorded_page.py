@@ -1,5 +1,6 @@
 """The page on a recording of a compile, without a browser, a TVM or an engine."""
 
+import base64
 import json
 import zlib
 
@@ -7,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from crafted.recorded import HOSTILE, recorded
+from engines import shared
 from page import LONG, words
 from place import PAGES
 from relascope.viz.panels.shell import keeping, spare
@@ -156,8 +158,6 @@ def test_an_address_and_a_session_bring_it_back(page, opened, tmp_path):
 
 
 def test_the_way_back_to_a_model(page, monkeypatch):
-    from engines import shared
-
     client = shared("relay", "page_session:PageSession")
     monkeypatch.setattr(spare, "EngineClient", lambda ir: client)
     page.sidebar.selectbox(key="keep_model").set_value("mlp")
@@ -165,7 +165,7 @@ def test_the_way_back_to_a_model(page, monkeypatch):
     assert "Compile & time" in [t.label for t in page.tabs]
     assert page.query_params["model"] == "mlp"
     page.sidebar.selectbox(key="keep_model").set_value("A file of your own")
-    assert [t.label for t in run(page).tabs] == ["Passes", "Times", "Numbers"]
+    assert [t.label for t in run(page).tabs] == ["Passes", "Times"]
     client.stop()
 
 
@@ -179,6 +179,27 @@ def test_a_recording_without_graphs_or_contents(opened, tmp_path):
     (tmp_path / "names.rsc").write_text("".join(json.dumps(x) + "\n" for x in lines))
     page = choose(opened(tmp_path / "names.rsc"), 1)
     assert "names and times alone" in words(page)
+
+
+def test_a_module_that_was_recorded_is_opened_as_a_model(opened, tmp_path, monkeypatch):
+    path = recorded(tmp_path / "run.rsc")
+    lines = path.read_text().replace('"level": "text"', '"level": "modules"', 1).splitlines()
+    packed = base64.b64encode(zlib.compress(b'{"root_index": 1}')).decode()
+    at = next(i for i, x in enumerate(lines) if '"begin": 2' in x)
+    path.write_text(
+        "\n".join([*lines[:at], json.dumps({"json": "1", "zlib": packed}), *lines[at:], ""])
+    )
+    page = choose(opened(path), 3)
+    page.button(key="recorded_model_True").click()
+    assert "The recording has no module here." in run(page).error[0].value
+    client = shared("relax", "page_session:PageSession")
+    monkeypatch.setattr(spare, "EngineClient", lambda ir: client)
+    page.button(key="recorded_model_False").click()
+    run(page)
+    assert "Compile & time" in [t.label for t in page.tabs]
+    said = dict(page.query_params)
+    assert (said["model"], said["ir"]) == ("before_3__img_src_x_onerror_alert_1_.json", "relax")
+    client.stop()
 
 
 def test_damage_is_a_sentence_and_the_page_goes_on(opened, tmp_path):

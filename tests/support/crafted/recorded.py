@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
+from functools import partial
 from pathlib import Path
 
 from page_session import forward_graph
-from relascope.recorder.writing import Writer
+from relascope.recorder.writing import Writer, hashed
 
 BEFORE = "def main(x):\n  %0 = transpose(w);\n  %1 = dense(x, %0);\n  relu(%1)\n"
 AFTER = "def main(x):\n  %0 = dense(x, w);\n  relu(%0)\n"
@@ -27,11 +26,17 @@ def recorded(path: Path, graphs: bool = True, passes: int = 0) -> Path:
             the loops to and fro.
     """
     writer = Writer(path, {"tvm": "0.99", "level": "text", "arguments": ["compile.py", HOSTILE]})
-    before, after, loops, simpler = map(writer.text, (BEFORE, AFTER, LOOPS, SIMPLER))
+
+    def content(text: str) -> str:
+        name = hashed(text)
+        writer.content("text", name, lambda: {"constants": [], "zlib": text})
+        return name
+
+    before, after, loops, simpler = map(content, (BEFORE, AFTER, LOOPS, SIMPLER))
     for name, transposed in ((before, True), (after, False)):
         if graphs:
-            raw = json.dumps(forward_graph(transposed).to_json()).encode()
-            writer.line({"graph": name, "zlib": base64.b64encode(zlib.compress(raw)).decode()})
+            raw = json.dumps(forward_graph(transposed).to_json())
+            writer.content("graph", name, partial(dict, zlib=raw))
 
     def begin(number: int, depth: int, name: str, module: object) -> None:
         about = {"begin": number, "depth": depth, "name": name, "opt_level": depth}

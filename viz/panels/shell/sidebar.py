@@ -338,6 +338,32 @@ def _upload() -> None:
             rerun()
 
 
+def open_text(text: str, name: str, ir: str) -> None:
+    """Look at a module of TVM's, as its JSON, from the next run of the page on.
+
+    Args:
+        name: of the file that it is put into.
+    """
+    folder = _folder(hashlib.sha256(text.encode()).hexdigest())
+    path = folder / (Path(name).name or "module.json")
+    path.write_text(text, encoding="utf-8")
+    look_into(str(path))
+    put("keep_model", FILE)
+    put("keep_mode", MODES[0])
+    put("keep_inputs", "")
+    put("ir", ir)
+
+
+def _folder(name: str) -> Path:
+    """A folder of this session, which ends with it."""
+    state = st.session_state
+    if "upload_folder" not in state:
+        state.upload_folder = Scratch()
+    folder = Path(state.upload_folder.name) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def look_into(path: str | None) -> None:
     """Look at a file from now on: a model's, or a recording; None where there is none."""
     state = st.session_state
@@ -378,14 +404,7 @@ def _file() -> tuple[ModelSource | None, str]:
 
 def _kept(upload: Any, name: str, ident: str = "") -> str:
     """The path of an uploaded file in a folder of this session, that of those of one `ident`."""
-    state = st.session_state
-    if "upload_folder" not in state:
-        state.upload_folder = Scratch()
-    folder = (
-        Path(state.upload_folder.name)
-        / hashlib.sha256((ident or upload.file_id).encode()).hexdigest()
-    )
-    folder.mkdir(exist_ok=True)
+    folder = _folder(hashlib.sha256((ident or upload.file_id).encode()).hexdigest())
     path = folder / (Path(upload.name).name or name)
     path.write_bytes(upload.getbuffer())
     return str(path)

@@ -1,6 +1,6 @@
-"""The page on a recording of a compile: its passes, their times, and their numbers.
+"""The page on a recording of a compile: its passes and their times.
 
-No engine is needed for it, so none is started; only what runs a recorded module asks one.
+No engine is needed for it, so none is started; a module in it can be opened as a model, which is.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.viz.panels.shell import keeping, session_list, sidebar
 from relascope.viz.panels.shell.frame import looked_at, plain_text, show_error
-from relascope.viz.panels.steps.recorded import board, numbers, times
+from relascope.viz.panels.steps.recorded import board, times
 from relascope.viz.panels.steps.recorded.opened import Opened, opened
 from relascope.viz.rows import formats
 from relascope.viz.sessions.state import RECORDED_TABS
 
-_SHOWN: tuple[Callable[[Opened], None], ...] = (board.show, times.show, numbers.show)
+_SHOWN: tuple[Callable[[Opened], None], ...] = (board.show, times.show)
 _MOST = 200  # characters of a line of the sidebar
 
 
@@ -73,5 +73,8 @@ def _notes(opened: Opened) -> None:
     """Above a tab: what is missing of the recording."""
     if not opened.recording.whole:
         st.info("The recording ends in the middle of a line: the compile was ended as it wrote it.")
+    if opened.recording.stopped:
+        stopped = plain_text(opened.recording.stopped[:500])
+        st.warning(f"The compile went on, but its recording ended: {stopped}")
     if not opened.rows:
         st.info("No pass was run while this was recorded.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
@@ -11,8 +12,9 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.viz.component import View, graph_view
-from relascope.viz.panels.shell import keeping
+from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, side_by_side
+from relascope.viz.panels.shell.holding import rerun
 from relascope.viz.panels.steps import changes
 from relascope.viz.panels.steps.recorded.opened import Opened
 from relascope.viz.panels.steps.recorded.run_list import run_list
@@ -26,6 +28,7 @@ _MOST_NAMES, _LONGEST = 2_000, 200  # functions that can be chosen, characters o
 _FUNCTION = "keep_recorded_function"
 _VIEW, _VIEWS = "keep_recorded_view", ("Graph", "Text")
 _KEEP = "keep_layout"
+_REFUSED, _OPENED = "recorded_refused", "recorded_as_model"
 _WHOLE = "keep_recorded_types"
 
 
@@ -38,6 +41,8 @@ def show(opened: Opened) -> None:
 @st.fragment
 def _board(opened: Opened) -> None:
     """The tab without the page around it, which a click on a pass leaves as it is."""
+    if st.session_state.pop(_OPENED, False):
+        rerun()
     number = chosen(opened)
     row = opened.rows[number]
     left, right = side_by_side("recorded", [0.38, 0.62])
@@ -48,6 +53,8 @@ def _board(opened: Opened) -> None:
             _after(opened, row, below)
         except EngineError as error:
             show_error(error)
+        if opened.recording.about.get("level") == "modules":
+            _as_model(opened, row)
     with left:
         run_list(opened.packed, len(opened.rows), number, key="run_list", on_select=choose)
     keeping.keep_recorded(opened.path, opened.digest)
@@ -96,6 +103,8 @@ def _after(opened: Opened, row: Row, below: DeltaGenerator) -> None:
     graph = opened.graph(shown)
     view = one_of("Show", _VIEWS, _VIEW, controls, hidden=True) if graph is not None else "Text"
     st.caption(plain_text(_said(function, old, new, touched, after is not None)))
+    if graph is None and (why := opened.recording.no_graph(shown)):
+        st.caption(plain_text(f"It has no graph: {why[:500]}"))
     if graph is None or view == "Text":
         relay = opened.recording.text(shown).startswith("#[version")
         whole = relay and controls.toggle("Types and places", key=_WHOLE, help=_WHOLE_HELP)
@@ -204,6 +213,40 @@ def _walk(opened: Opened, row: Row) -> None:
         *([f"in {' › '.join(inside)}"] if inside else []),
     ]
     words.markdown(f"**{plain_text(row['pass'])}**  \n{plain_text(', '.join(facts))}")
+
+
+def _as_model(opened: Opened, row: Row) -> None:
+    """Buttons that open the modules before and after a pass as models, in an engine."""
+    place = st.container(horizontal=True, vertical_alignment="center")
+    for label, after in (("Open what it was given", False), ("Open what it made", True)):
+        place.button(
+            label,
+            key=f"recorded_model_{after}",
+            icon=":material/open_in_new:",
+            disabled=after and (row["failure"] is not None or not row["ended"]),
+            on_click=_open_model,
+            args=(opened, row["number"], after),
+            help="As a model, with all of the page's tabs: its graph, times, and its own passes.",
+        )
+    error = st.session_state.pop(_REFUSED, None)
+    if error is not None:
+        show_error(error)
+
+
+def _open_model(opened: Opened, number: int, after: bool) -> None:
+    try:
+        text = opened.recording.module(number, after)
+        if text is None:
+            message = "The recording has no module here."
+            raise EngineError("file", message, opened.rows[number]["pass"])
+    except EngineError as error:
+        st.session_state[_REFUSED] = error
+        return
+    name = re.sub(r"\W+", "_", opened.rows[number]["pass"])[:60]
+    where = "after" if after else "before"
+    ir = "relax" if '"root_index"' in text else "relay"
+    sidebar.open_text(text, f"{where}_{number}_{name}.json", ir)
+    st.session_state[_OPENED] = True
 
 
 def _failure(message: str) -> None:
