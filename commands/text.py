@@ -539,7 +539,7 @@ def open_recording(document: Document) -> str:
     rows = [
         {
             **r,
-            "pass": "  " * r["depth"] + r["pass"],
+            "pass": "  " * min(r["depth"], 40) + r["pass"],
             "ms": None if r["seconds"] is None else r["seconds"] * milli,
             "own_ms": None if r["own_seconds"] is None else r["own_seconds"] * milli,
             "changed": None if r["touched"] is None else len(r["touched"]),

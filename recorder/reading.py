@@ -22,7 +22,8 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, TensorType
 from relascope.recorder.writing import VERSION
 
-_LONGEST = 256 << 20  # bytes of one content
+_LONGEST = {"text": 64 << 20, "graph": 64 << 20}  # bytes of one content
+_LONGEST_JSON = 256 << 20  # of a module, and of a constant in it
 _MOST = 20_000_000  # entries of all modules' functions together
 _WRONG = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, zlib.error)
 
@@ -222,10 +223,10 @@ class Recording:
         return fields
 
     def _inflated(self, kind: str, name: str) -> str:
-        fields = self._fields(kind, name)
+        fields, most = self._fields(kind, name), _LONGEST.get(kind, _LONGEST_JSON)
         try:
             inflate = zlib.decompressobj()
-            data = inflate.decompress(base64.b64decode(fields["zlib"]), _LONGEST)
+            data = inflate.decompress(base64.b64decode(fields["zlib"]), most)
             if not inflate.eof:
                 raise ValueError("too long")
             return data.decode()

@@ -216,3 +216,19 @@ def test_damage_is_a_sentence_and_the_page_goes_on(opened, tmp_path):
     page = text(choose(opened(path), 1))
     assert "is damaged, or has changed" in page.error[0].value
     assert not choose(page, 4).error
+
+
+def test_what_is_hostile_stays_within_limits(opened, tmp_path):
+    path = recorded(tmp_path / "run.rsc")
+    lines = path.read_text().splitlines()
+    bomb = base64.b64encode(zlib.compress(b"a" * (65 << 20))).decode()
+    lines = [
+        json.dumps({**json.loads(x), "zlib": bomb}) if x.startswith('{"text"') else x for x in lines
+    ]
+    begin = {"depth": 10**9, "name": "deep", "opt_level": 0, "module": None}
+    deep = [json.dumps({"begin": n, **begin}) for n in range(6, 400)]
+    path.write_text("\n".join([*lines, *deep, ""]))
+    page = choose(opened(path), 4)
+    assert "is damaged" in page.error[0].value
+    depths = component(page, "run_list")["depth"]
+    assert max(depths) == 394, "no deeper than there are passes around it"
