@@ -32,7 +32,7 @@ _CUT = f"{_MODEL} by_hand"
 _RECORDINGS = "compiles.recordings"
 _NO_ENGINE = ("page", "engines", "install-relay", "compare", "replay", "record", "open")
 
-_TOLD_IN = {"baseline": "gate.text"}  # another module than `text`
+_TOLD_IN = {"baseline": "gate.text", "bulk": "gate.text"}  # another module than `text`
 _SAID_BY = {"open": "open_recording"}  # a function of `text` of another name
 
 # A command's name, the module of its function and the function's name where it is another, its
@@ -60,6 +60,7 @@ _COMMANDS = (
         f"{_MODEL} gate.options.baseline",
         "what a model compiles to, for check",
     ),
+    ("bulk", "gate.bulk", "gate.options.bulk", "many models, many pipelines: who breaks what"),
     (
         "bisect",
         "faults",

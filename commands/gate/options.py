@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
+from typing import Any
 
 from relascope.commands import options
 from relascope.viz.rows.baseline import KINDS
@@ -46,3 +47,30 @@ def _kinds(text: str) -> tuple[str, ...]:
         known = ", ".join(KINDS)
         raise ArgumentTypeError(f"nothing is called {strange[0]!r} here; known: {known}")
     return kinds
+
+
+def bulk(command: ArgumentParser) -> None:
+    """Which models and pipelines, who works, and where lines go."""
+    add = command.add_argument
+    about = "samples, names and files as MODEL elsewhere; a folder is all model files in it, "
+    add("models", nargs="+", metavar="MODEL", help=about + "and `samples` all samples")
+    about = "a pipeline, as --passes has it, or @FILE with one a line; repeat; else the default one"
+    add("--pipelines", action="append", default=[], metavar="TEXT", help=about)
+    add("--training", action="store_true", help="train mode, with the gradient")
+    add("--slow", action="store_true", help="also look for the pass that makes a right one slow")
+    outcomes = ("wrong", "crash", "slow", "rounding", "not opened")
+    about = f"end with exit status 3 where a line is one of these: {', '.join(outcomes)}"
+    add("--fail-on", action="append", choices=outcomes, metavar="OUTCOME", help=about)
+    about = "engines at once; as many as there are cores otherwise"
+    add("--workers", type=options.positive, metavar="N", help=about)
+    add("--dask", metavar="ADDRESS", help="of a Dask scheduler, whose workers do the work instead")
+    about = "add each line to this file as it is found, and leave out those that it has"
+    add("-o", dest="output", type=Path, metavar="FILE", help=about)
+    options.target(command)
+    options.tolerance(command)
+    options.pass_file(command)
+    options.limits(command)
+    nothing = dict.fromkeys(("input", "pin", "tensors", "count"), ())
+    usual: dict[str, Any] = {"weights": "", "seed": 0, "dtype": "float32", "gradient": "tvm"}
+    unsaid = dict.fromkeys(("params", "batch", "tokens"))
+    command.set_defaults(**nothing, **usual, **unsaid, module="", call=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relascope.viz.rows.formats import flops, size
+from relascope.viz.rows.formats import flops, size, text_table
 
 Document = dict[str, Any]
 
@@ -54,3 +54,17 @@ def held(document: Document) -> str:
         count = f"{len(failing)} differences fail" if len(failing) > 1 else "One difference fails"
         lines.append(f"{count}; --update takes what is meant into the baseline.")
     return "\n".join(lines)
+
+
+def bulk(document: Document) -> str:
+    """What `bulk` says: a line a model and pipeline, then the culprits."""
+    lines = [{**r, "culprit": ", ".join(r["culprits"])} for r in document["rows"]]
+    parts = [text_table(lines, ["model", "pipeline", "outcome", "culprit", "seconds"])]
+    if document["culprits"]:
+        columns = ["pass", "breaks", "slows", "rounds", "suspected", "models"]
+        parts.append(text_table(document["culprits"], columns))
+    bad = (r for r in document["rows"] if r["outcome"] != "right")
+    parts.append("\n".join(f"{r['model']}: {r['verdict']}" for r in bad))
+    counts = ", ".join(f"{n} {outcome}" for outcome, n in document["outcomes"].items())
+    earlier = f"; {document['resumed']} of them from before" if document["resumed"] else ""
+    return "\n\n".join([*filter(None, parts), f"{counts}{earlier}."])

@@ -1,0 +1,144 @@
+"""`bulk`: many models through many pipelines, and which passes break or slow how many."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from relascope.commands.gate.workers import here, on_dask
+from relascope.commands.shared import (
+    Connect,
+    Document,
+    ProgressLine,
+    pipeline_of,
+    source_of,
+    tolerance_of,
+)
+from relascope.core.errors import EngineError
+from relascope.engine.jobs.bulk import Row, Task
+from relascope.engine.limits import Limits
+from relascope.samples import SAMPLES
+from relascope.viz.rows import bulk as rows
+
+_FILES = (".pt", ".pt2", ".onnx", ".json", ".tar", ".relay", ".relax")
+
+
+def bulk(args: argparse.Namespace, connect: Connect) -> Document:
+    """Judge many models through many pipelines, bisect what is bad, and count the culprits.
+
+    Lines are written to -o as they are found; the same command goes on where it was stopped.
+    """
+    tasks = list(_tasks(args))
+    known = _known(args.output)
+    found = [known[t.key] for t in tasks if t.key in known]
+    left = [t for t in tasks if t.key not in known]
+    names = ("seconds", "memory", "calls")
+    limits = Limits(**{n: v for n in names if (v := getattr(args, f"limit_{n}"))})
+    line = ProgressLine(sys.stderr)
+    running = (
+        on_dask(left, args.dask, limits)
+        if args.dask
+        else here(left, connect, limits, args.workers or len(os.sched_getaffinity(0)))
+    )
+    try:
+        for task, row in running if left else ():
+            found.append(row)
+            _add(args.output, row)
+            line(len(found) / len(tasks), f"{len(found)} of {len(tasks)}: {task.model}")
+    finally:
+        line.clear()
+    order = {t.key: i for i, t in enumerate(tasks)}
+    found.sort(key=lambda r: order[r["key"]])
+    return {**rows.document(found, args.fail_on or ()), "resumed": len(tasks) - len(left)}
+
+
+def _tasks(args: argparse.Namespace) -> Iterator[Task]:
+    """Every model with every pipeline.
+
+    Raises:
+        EngineError: kind "usage" or "file"; a model or a pipeline is none.
+    """
+    for model in _models(args.models):
+        for text in _pipelines(args.pipelines):
+            given = {**vars(args), "model": model, "passes": text}
+            one = argparse.Namespace(**given)
+            source, pipeline = source_of(one), pipeline_of(one)
+            about = args.engine, model, source, text, pipeline, args.target or ""
+            files = (source.model, *args.pass_file)
+            yield Task(*about, args.slow, tolerance_of(args), _digest(files))
+
+
+def _digest(paths: Iterable[str]) -> str:
+    """Of the files among some paths, so that what was changed is found anew."""
+    found = hashlib.sha256()
+    for path in map(Path, paths):
+        for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+            if file.is_file():
+                found.update(file.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _models(given: list[str]) -> Iterator[str]:
+    """Models by name; "samples" is all samples, and a folder all model files in it."""
+    for name in given:
+        path = Path(name)
+        if name == "samples":
+            yield from SAMPLES
+        elif path.is_dir() and not (path / "config.json").is_file():
+            files = sorted(str(f) for f in path.iterdir() if f.suffix in _FILES)
+            if not files:
+                hint = f"Files of models end in {', '.join(_FILES)}."
+                raise EngineError("usage", "There is no model in this folder.", name, hint)
+            yield from files
+        else:
+            yield name
+
+
+def _pipelines(given: list[str]) -> list[str]:
+    """Pipelines as texts; @FILE has one a line."""
+    found: list[str] = []
+    for text in given or ["default"]:
+        if not text.startswith("@"):
+            found.append(text)
+            continue
+        try:
+            lines = Path(text[1:]).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as wrong:
+            message = "The file of pipelines cannot be read."
+            raise EngineError("file", message, text[1:], "Write one pipeline a line.") from wrong
+        found += [x.strip() for x in lines if x.strip() and not x.startswith("#")]
+    return list(dict.fromkeys(found))
+
+
+def _known(path: Path | None) -> dict[str, Row]:
+    """Lines of an earlier run, by their keys; one that was torn off when it was killed is none."""
+    if path is None or not path.exists():
+        return {}
+    known: dict[str, Row] = {}
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(text)
+            known[row["key"]] = row
+        except (ValueError, KeyError, TypeError):
+            continue
+    return known
+
+
+def _add(path: Path | None, row: Row) -> None:
+    """Add a line, below one that was torn off."""
+    if path is None:
+        return
+    try:
+        with path.open("a+b") as file:
+            file.seek(0, os.SEEK_END)
+            torn = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
+            text = json.dumps(row, ensure_ascii=False)
+            file.write((("\n" if torn else "") + text + "\n").encode())
+    except OSError as wrong:
+        message = f"Cannot write: {wrong.strerror or wrong}."
+        raise EngineError("file", message, str(path), "Give another -o.") from wrong

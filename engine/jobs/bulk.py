@@ -1,0 +1,108 @@
+"""One model through one pipeline, judged and bisected where it is bad: a line of a large table."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import bisect, nth
+from relascope.engine.jobs.accuracy import OURS, Tolerance
+from relascope.engine.jobs.bisect import IMPORT, Bisection, Question
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.pipeline import Pipeline
+
+OUTCOMES = ("right", "rounding", "slow", "wrong", "crash", "not opened")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One line to be found.
+
+    Args:
+        model: what it is called.
+        name: of the pipeline.
+        target: "" is the best one where it runs.
+        slow: look for what is slow, too, where it is right.
+        digest: of the files that it comes from.
+    """
+
+    engine: str
+    model: str
+    source: ModelSource
+    name: str
+    pipeline: Pipeline
+    target: str = ""
+    slow: bool = False
+    tolerance: Tolerance = OURS
+    digest: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells it from every other, from run to run."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
+
+def run(ask: Ask, task: Task) -> Row:
+    """Judge, and bisect what is bad.
+
+    A process that ends is asked once more: what ended it may have come from outside.
+
+    Raises:
+        EngineError: kind "cancelled".
+    """
+    began = time.perf_counter()
+    row = _found(ask, task)
+    tries = 1
+    if row.pop("ended"):
+        row, tries = _found(ask, task), 2
+        row.pop("ended")
+    about = {"key": task.key, "engine": task.engine, "model": task.model, "pipeline": task.name}
+    return {**about, **row, "tries": tries, "seconds": round(time.perf_counter() - began, 2)}
+
+
+def _found(ask: Ask, task: Task) -> Row:
+    try:
+        ask("load", task.source)
+        target = task.target or ask("describe").best
+    except EngineError as error:
+        return _failed("not opened", error)
+    question = Question(
+        task.source, task.pipeline, target, threads=1, repeats=10, tolerance=task.tolerance
+    )
+    try:
+        result = bisect.bisect(ask, task.engine, question)
+        if not result.kind and task.slow:
+            whole = Question(task.source, task.pipeline, target, "slow", threads=1)
+            result = bisect.bisect(ask, task.engine, whole)
+        inside = nth.nth(ask, task.engine, result)
+    except EngineError as error:
+        return _failed("crash", error)
+    said = [bisect.verdict(task.engine, result)]
+    said += [nth.verdict(task.engine, result, inside)] if inside else []
+    row = {"outcome": _outcome(result), "culprits": _culprits(result), "verdict": " ".join(said)}
+    ended = any(t.error is not None and t.error.kind == "engine" for t in result.log)
+    return {**row, "ended": ended and result.kind == "crash"}
+
+
+def _failed(outcome: str, error: EngineError) -> Row:
+    if error.kind == "cancelled":
+        raise error
+    said = {"outcome": outcome, "culprits": [], "verdict": error.message.partition("\n")[0]}
+    return {**said, "ended": error.kind == "engine"}
+
+
+def _outcome(result: Bisection) -> str:
+    if result.kind == "wrong" and result.double is not None and result.double.passed:
+        return "rounding"
+    return result.kind or "right"
+
+
+def _culprits(result: Bisection) -> list[str]:
+    steps = result.question.pipeline.steps
+    return ["import" if i == IMPORT else steps[i].name for i in result.found.suspects]
