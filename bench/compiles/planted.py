@@ -125,7 +125,7 @@ class Planted:
 
     Args:
         title: what happened.
-        kind: of the difference that must name it, in `viz.rows.baseline.KINDS`.
+        kind: of the difference that must name it, in `viz.rows.gate.baseline.KINDS`.
         words: that its sentence must have, of any engine; else by engine.
         own: the pass `own` that does it.
         model: what stands in the model's file instead: (before, after).

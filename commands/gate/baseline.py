@@ -20,7 +20,7 @@ from relascope.engine.jobs import baseline as jobs
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS
 from relascope.engine.registry import ENGINES
-from relascope.viz.rows import baseline as rows
+from relascope.viz.rows.gate import baseline as rows
 
 _CRASHES = ("pass", "engine", "operator")  # kinds of errors that a compile can be to blame for
 _TYPED = ("input", "pin")  # what a file's sources are made with

@@ -23,7 +23,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs.bulk import Row, Task
 from relascope.engine.limits import Limits
 from relascope.samples import SAMPLES
-from relascope.viz.rows import bulk as rows
+from relascope.viz.rows.gate import bulk as rows
 
 _FILES = (".pt", ".pt2", ".onnx", ".json", ".tar", ".relay", ".relax")
 

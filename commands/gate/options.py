@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relascope.commands import options
-from relascope.viz.rows.baseline import KINDS
+from relascope.viz.rows.gate.baseline import KINDS
 
 
 def baseline(command: ArgumentParser) -> None:

@@ -1,6 +1,6 @@
 """What a model's compile is held to later: its operators, kernels, captures, memory, errors, times.
 
-A baseline is plain JSON data, which people read and keep beside their code; `viz.rows.baseline`
+A baseline is plain JSON data, which people keep beside their code; `viz.rows.gate.baseline`
 tells what differs between two. Knows no TVM.
 """
 

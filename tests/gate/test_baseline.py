@@ -6,8 +6,8 @@ import json
 import pytest
 
 from relascope.core.errors import EngineError
-from relascope.viz.rows import baseline
-from relascope.viz.rows.baseline import KINDS, compare, crashed, read, write
+from relascope.viz.rows.gate import baseline
+from relascope.viz.rows.gate.baseline import KINDS, compare, crashed, read, write
 
 TIMES = {"best_ms": 10.0, "q1_ms": 11.0, "median_ms": 12.0, "q3_ms": 20.0, "runs": 7}
 

@@ -18,8 +18,8 @@ from relascope.engine.limits import NO_LIMITS
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import read_pipeline
-from relascope.viz.rows.bulk import culprits
-from relascope.viz.rows.bulk import document as bulk_document
+from relascope.viz.rows.gate.bulk import culprits
+from relascope.viz.rows.gate.bulk import document as bulk_document
 
 FAKE = session_of("relay")
 

@@ -10,7 +10,7 @@ from relascope.engine.jobs import baseline
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes import catalogue
 from relascope.passes.catalogue import default_pipeline, read_pipeline, user
-from relascope.viz.rows.baseline import compare
+from relascope.viz.rows.gate.baseline import compare
 
 BY_TITLE = {p.title: p for p in PLANTED if p.kind != "speed"}
 FEW = ("a fusion lost", "a cast added")

@@ -1,0 +1,1 @@
+"""What a gate says: differences from a baseline, and culprits among many models."""
