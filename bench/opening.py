@@ -117,7 +117,7 @@ def opened(ir: str, names: list[str], folder: Path) -> list[Row]:
             began = time.perf_counter()
             drawn = fold_constants(graph, 10)
             tree = module_groups(drawn)
-            layout(drawn, tree.open_at_first(), "TB", tree)
+            layout(drawn, tree.open_at_first())
             row["layout_s"] = round(time.perf_counter() - began, 2)
             rows.append({**row, "nodes": len(graph)})
     known = {r["sample"]: r for r in rows if "missed" not in r}

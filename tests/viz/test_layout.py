@@ -7,9 +7,10 @@ from py_mini_racer import JSEvalException
 
 from effort import builtins_called
 from graphs import Builder, chain, joint, random_graph, transformer
+from pictures import flaws
 from relascope.core.graph import Graph, Kind, Node, Role
 from relascope.viz.drawing import javascript, palette
-from relascope.viz.drawing.layout import Box, Layout, asked, layout
+from relascope.viz.drawing.layout import Box, Layout, layout, question
 from relascope.viz.drawing.modules import fold_constants, module_groups
 
 CHILD, IN, OUT = 0, 1, 2
@@ -37,31 +38,6 @@ def _inside(a: Box, b: Box) -> bool:
         and a.x + a.w <= b.x + b.w + 0.2
         and a.y + a.h <= b.y + b.h + 0.2
     )
-
-
-def flaws(drawn: Layout) -> tuple[list, list]:
-    """The edges that run through boxes which they do not touch, and the boxes that overlap."""
-    found = javascript.call("layout/flaws", "flaws", as_lists(drawn))
-    ids = [b.id for b in drawn.boxes]
-    edges = [(e.source, e.target) for e in drawn.edges]
-    return (
-        [(edges[e], ids[b]) for e, b in found["through"]],
-        [(ids[a], ids[b]) for a, b in found["overlaps"]],
-    )
-
-
-def as_lists(drawn: Layout) -> dict:
-    at = {b.id: i for i, b in enumerate(drawn.boxes)}
-    return {
-        "direction": drawn.direction,
-        "box": {name: [getattr(b, name) for b in drawn.boxes] for name in ("id", *"xywh", "open")},
-        "edge": {
-            "s": [at[e.source] for e in drawn.edges],
-            "t": [at[e.target] for e in drawn.edges],
-            "p": [[v for point in e.points for v in point] for e in drawn.edges],
-            "kind": [2 if e.kind == "crossing" else 0 for e in drawn.edges],
-        },
-    }
 
 
 def _check(graph: Graph, drawn: Layout) -> None:
@@ -238,7 +214,7 @@ def _effort(graph: Graph, modules: bool) -> int:
     """Calls of built-in functions made to lay out a graph, all its groups open."""
     tree = module_groups(graph)
     groups = tree.groups if modules else []
-    return builtins_called("layout/outside", "layoutOutside", asked(graph, groups, "TB", tree))
+    return builtins_called("layout/outside", "layoutOutside", question(graph, groups))
 
 
 @pytest.mark.parametrize("modules", [True, False])
@@ -251,7 +227,7 @@ def test_work_grows_with_the_graph_and_hardly_faster(modules):
         nodes = [_flat(n) for n in joint(layers).nodes]
         return Graph("flat", "relay", tuple(nodes), (), (nodes[-1].id,))
 
-    small, large = (made(5), made(20)) if modules else (made(2), made(8))
+    small, large = (made(5), made(20)) if modules else (made(3), made(12))
     assert len(large) > 3.8 * len(small)
     assert _effort(large, modules) < 4.5 * _effort(small, modules)
 

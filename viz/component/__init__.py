@@ -18,10 +18,9 @@ import streamlit as st
 
 from relascope.core.graph import Graph
 from relascope.viz.drawing import javascript
-from relascope.viz.drawing.drawing import Drawing, View, drawing_of, group_of, opened_groups
-from relascope.viz.drawing.layout import Layout
-from relascope.viz.drawing.modules import BACKWARD
-from relascope.viz.drawing.stable_places import Places
+from relascope.viz.drawing.drawing import View, drawing_of, family_of, group_of, opened_groups
+from relascope.viz.drawing.modules import BACKWARD, fold_constants
+from relascope.viz.drawing.union import Union
 
 _HERE = Path(__file__).parent
 _PLAIN = View()
@@ -58,7 +57,7 @@ def graph_view(
     Returns:
         The selection and the open groups, as of this run.
     """
-    drawing = drawing_of(graph, view.fewer_than)
+    drawing = drawing_of(graph, view.fewer_than, _union(graph, view, key))
     focus = drawing.focus(view.focus)
     kept = _kept_selection(key) if focus is None else None
     if kept is not None:
@@ -67,11 +66,11 @@ def graph_view(
             st.session_state.pop(f"{key}_kept")
     view = replace(view, focus=focus, family=view.family or drawing.family)
     toggles = _toggles(key, view.family or "")
-    opened, drawn = _laid_out(drawing, view, toggles, key)
+    opened = opened_groups(drawing.around, drawing.first(view), toggles)
     more = {"view": key, "recalled": kept is not None, "told": _told(key, view.family or "")}
     result = _component()(
         key=key,
-        data=drawing.encode(drawn, opened, toggles, view, more),
+        data=drawing.encode(toggles, view, more),
         default={"selected": None, "toggles": None},
         on_selected_change=on_select or _nothing,
         on_toggles_change=_nothing,
@@ -200,38 +199,25 @@ def _component() -> Callable[..., Any]:
     return _renderer
 
 
-def _laid_out(
-    drawing: Drawing, view: View, toggles: Mapping[str, bool], key: str
-) -> tuple[tuple[str, ...], Layout | None]:
-    """The groups that are open, and where everything stands if places are kept."""
-    tree = drawing.tree
-    opened = opened_groups(tree, view.open_groups, toggles)
+def _union(graph: Graph, view: View, key: str) -> Union | None:
+    """The steps in whose places a graph is drawn, if it is to keep them."""
     name = f"{key}_places"
     if view.keep_places is None:
         st.session_state.pop(name, None)
-        return opened, None
+        return None
+    family = view.family or family_of(graph)
     kept: _Kept | None = st.session_state.get(name)
-    if kept is None or kept.family != view.family:
-        kept = st.session_state[name] = _Kept(view.family)
-    as_before = opened_groups(tree, kept.places.open_as_before(tree, opened), toggles)
-    if kept.drawing is drawing and kept.drawn is not None and kept.opened == as_before:
-        return as_before, kept.drawn  # the same as in the run before
-    fresh = drawing.laid_out(as_before, view.direction)
-    if kept.places.can_keep(drawing.graph, fresh):
-        opened = as_before
-    else:
-        fresh = drawing.laid_out(opened, view.direction)
-    kept.drawn = kept.places.keep(drawing.graph, tree, opened, fresh, view.keep_places)
-    kept.drawing, kept.opened = drawing, opened
-    return opened, kept.drawn
+    if kept is None or kept.family != family:
+        kept = st.session_state[name] = _Kept(family)
+        for other in view.among:
+            kept.union.add(fold_constants(other, view.fewer_than))
+    kept.union.add(fold_constants(graph, view.fewer_than), view.keep_places)
+    return kept.union
 
 
 @dataclass
 class _Kept:
     """What a view has drawn of one family of graphs, so that the next one does not jump."""
 
-    family: str | None
-    places: Places = field(default_factory=Places)
-    drawing: Drawing | None = None
-    opened: tuple[str, ...] = ()
-    drawn: Layout | None = None
+    family: str
+    union: Union = field(default_factory=Union)

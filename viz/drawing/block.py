@@ -6,7 +6,8 @@ from typing import Any
 
 from relascope.core.graph import Graph, Literal
 from relascope.viz.drawing import labels
-from relascope.viz.drawing.modules import GroupTree
+from relascope.viz.drawing.modules import GroupTree, module_groups, regrouped
+from relascope.viz.drawing.union import Union
 
 
 class Strings:
@@ -22,11 +23,29 @@ class Strings:
         return list(self._numbers)
 
 
-def laid_out_block(graph: Graph, tree: GroupTree, strings: Strings) -> dict[str, Any]:
-    """What the layout reads of a graph: nodes field by field, groups by id and in their order.
+def drawn_block(
+    graph: Graph, union: Union | None, strings: Strings
+) -> tuple[GroupTree, dict[str, Any]]:
+    """A graph's modules and what the layout reads of it.
 
-    `strings` gets the texts that are named by number; send `strings.all()` as "strings".
+    Args:
+        union: has the graph, and says where its nodes stand; None lays it out by itself.
+        strings: gets the texts that are named by number; send `strings.all()` as "strings".
     """
+    if union is None:
+        tree = module_groups(graph)
+        return tree, _lists(graph, tree, strings)
+    backdrop, around = union.graph()
+    tree = regrouped(graph, around, union.slot)
+    at = {n.id: i for i, n in enumerate(backdrop.nodes)}
+    return tree, _lists(graph, tree, strings) | {
+        "backdrop": _lists(backdrop, around, strings),
+        "slot": [at[union.slot[n.id]] for n in graph.nodes],
+    }
+
+
+def _lists(graph: Graph, tree: GroupTree, strings: Strings) -> dict[str, Any]:
+    """Nodes field by field, groups by id and in their order."""
     nodes = graph.nodes
     index = {n.id: i for i, n in enumerate(nodes)}
     return {

@@ -18,15 +18,10 @@ from typing import Any
 from relascope.core.graph import Graph, Kind, Node
 from relascope.passes.cost import flops
 from relascope.viz.drawing import labels, palette
-from relascope.viz.drawing.block import Strings, laid_out_block
+from relascope.viz.drawing.block import Strings, drawn_block
 from relascope.viz.drawing.layout import Direction, Layout, layout
-from relascope.viz.drawing.modules import (
-    BACKWARD,
-    FORWARD,
-    GroupTree,
-    fold_constants,
-    module_groups,
-)
+from relascope.viz.drawing.modules import BACKWARD, FORWARD, GroupTree, fold_constants
+from relascope.viz.drawing.union import Union
 
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
 _BOX = "id x y w h depth group lines"
@@ -105,9 +100,10 @@ class View:
         notes: for some node ids a line to be told with the node, when it is pointed at or chosen.
         shines_through: styles of `highlight` that a closed group takes from the nodes in it, the
             strongest last.
-        keep_places: where another graph of the family was drawn before, leave the boxes of both
-            where they were (`viz.drawing.stable_places`); new nodes named here stand by the node
-            that is named with them. None lays each graph out by itself.
+        keep_places: draw graphs of the family in the same places (`viz.drawing.union`): those that
+            this view has drawn, `among` and this one; new nodes named here stand in the place of
+            the node that is named with them. None lays each graph out by itself.
+        among: graphs that come before the first of those.
         open_alone: called with a module's path when the person opens it alone; None where none can
             be.
         overlays: what the colours can say beside the nodes' own.
@@ -129,6 +125,7 @@ class View:
     notes: Mapping[str, str] = field(default_factory=dict)
     shines_through: Sequence[str] = ()
     keep_places: Mapping[str, str] | None = None
+    among: Sequence[Graph] = ()
     open_alone: Callable[[str], None] | None = None
     overlays: Sequence[Overlay] = ()
     overlay: str = ""
@@ -160,69 +157,67 @@ def opened_groups(
     return tuple(g for g in tree.groups if g in opened)
 
 
-_drawings: OrderedDict[tuple[int, int], Drawing] = OrderedDict()
+_drawings: OrderedDict[tuple[int, int, int, int], Drawing] = OrderedDict()
 
 
-def drawing_of(graph: Graph, fewer_than: int) -> Drawing:
-    """The graph made ready for drawing; the last few are kept, with the graph that they hold."""
-    key = (id(graph), fewer_than)
+def drawing_of(graph: Graph, fewer_than: int, union: Union | None = None) -> Drawing:
+    """The graph made ready for drawing; the last few are kept, with the graph that they hold.
+
+    Args:
+        union: steps of which the graph is one, in whose places it is drawn.
+    """
+    key = (id(graph), fewer_than, id(union), union.version if union else 0)
     kept = _drawings.get(key)
-    if kept is None or kept.original is not graph:
-        kept = _drawings[key] = Drawing(graph, fewer_than)
+    if kept is None or kept.original is not graph or kept.union is not union:
+        kept = _drawings[key] = Drawing(graph, fewer_than, union)
     _drawings.move_to_end(key)
     while len(_drawings) > 12:
         _drawings.popitem(last=False)
     return kept
 
 
+def family_of(graph: Graph) -> str:
+    """What graphs of one program have in common; see `View.family`."""
+    inputs = [n.name for n in graph.nodes if n.kind is Kind.INPUT]
+    return f"{graph.ir}:{','.join(inputs)}"
+
+
 class Drawing:
     """A graph with its groups, and the part of what is sent that no view changes."""
 
-    def __init__(self, graph: Graph, fewer_than: int) -> None:
-        self.original = graph
+    def __init__(self, graph: Graph, fewer_than: int, union: Union | None = None) -> None:
+        self.original, self.union = graph, union
         self.graph = fold_constants(graph, fewer_than)
-        self.tree = module_groups(self.graph)
-        inputs = [n.name for n in self.graph.nodes if n.kind is Kind.INPUT]
-        self.family = f"{graph.ir}:{','.join(inputs)}"
+        self.family = family_of(self.graph)
         self.strings = Strings()
-        self.block = laid_out_block(self.graph, self.tree, self.strings)
+        self.tree, self.block = drawn_block(self.graph, union, self.strings)
+        self.around = union.graph()[1] if union else self.tree
         self.block["node"] |= self._nodes()
-        self._last: tuple[object, Layout | None, bytes] | None = None
-        self._laid_out: tuple[tuple[tuple[str, ...], Direction], Layout] | None = None
+        self._last: tuple[object, bytes] | None = None
 
-    def encode(
-        self,
-        drawn: Layout | None,
-        opened: Sequence[str],
-        toggles: Mapping[str, bool],
-        view: View,
-        more: Mapping[str, Any],
-    ) -> bytes:
+    def encode(self, toggles: Mapping[str, bool], view: View, more: Mapping[str, Any]) -> bytes:
         """Everything the browser's side needs: JSON, deflated.
 
         What the person opens and closes changes nothing of it, for the browser knows it already.
         """
-        first = self._first(view)
-        plain = replace(view, open_groups=None, keep_places=None, open_alone=None, act=None)
+        first = self.first(view)
+        plain = replace(
+            view, open_groups=None, keep_places=None, among=(), open_alone=None, act=None
+        )
         asked = (first, plain, view.open_alone is None, more)
-        if self._last is None or self._last[0] != asked or self._last[1] is not drawn:
-            data = self.data(drawn, opened, view) | {"toggles": toggles, **more}
+        if self._last is None or self._last[0] != asked:
+            data = self.data(view) | {"toggles": toggles, **more}
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
             raw = text.encode()
             token = hashlib.blake2b(raw, digest_size=8).hexdigest()
             raw = raw[:-1] + f',"token":"{token}"}}'.encode()
-            self._last = (asked, drawn, zlib.compress(raw, 1))
-        return self._last[2]
+            self._last = (asked, zlib.compress(raw, 1))
+        return self._last[1]
 
-    def data(self, drawn: Layout | None, opened: Sequence[str], view: View) -> dict[str, Any]:
-        """The same as JSON values, without what a person did.
-
-        Args:
-            drawn: where everything stands; None where the viewer lays it out.
-            opened: the groups that are open in `drawn`.
-        """
-        data = self._data(view) | {
-            "first": self._first(view),
+    def data(self, view: View) -> dict[str, Any]:
+        """The same as JSON values, without what a person did."""
+        return self._data(view) | {
+            "first": self.first(view),
             "viewHeight": view.height,
             "showShapes": view.show_shapes,
             "details": view.details,
@@ -232,20 +227,14 @@ class Drawing:
             "colours": view.colours,
             "card": view.card and asdict(view.card),
         }
-        if drawn is not None:
-            data["drawn"], data["first"] = self.placed(drawn), opened
-        return data
 
-    def _first(self, view: View) -> tuple[str, ...]:
+    def first(self, view: View) -> tuple[str, ...]:
         """The groups to open until the person says otherwise."""
-        return opened_groups(self.tree, view.open_groups, {})
+        return opened_groups(self.around, view.open_groups, {})
 
-    def laid_out(self, opened: tuple[str, ...], direction: Direction) -> Layout:
-        """The layout, kept as long as only colours change."""
-        if self._laid_out is None or self._laid_out[0] != (opened, direction):
-            drawn = layout(self.graph, opened, direction, self.tree)
-            self._laid_out = (opened, direction), drawn
-        return self._laid_out[1]
+    def laid_out(self, opened: Iterable[str], direction: Direction) -> Layout:
+        """Where everything stands with these groups open."""
+        return layout(self.graph, opened, direction, self.union)
 
     def focus(self, focus: str | None) -> str | None:
         """A node or group that is drawn; for a module without a group, its first node."""
@@ -296,6 +285,7 @@ class Drawing:
                 "note": [view.notes.get(n.id, "") for n in nodes],
             },
             "groupIds": block["groupIds"],
+            **{name: block[name] for name in ("backdrop", "slot") if name in block},
             "groups": {
                 g.id: block["groups"][g.id]
                 | {

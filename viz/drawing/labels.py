@@ -35,6 +35,11 @@ def _em(char: str) -> float:
     return 0.68 if char.isupper() else 0.58
 
 
+def box_width(node: Node) -> int:
+    """How many characters wide a node's box is, about."""
+    return max(len(title(node)), len(subtitle(node)))
+
+
 def shorten(text: str, longest: int = _LONGEST) -> str:
     """The text, with an ellipsis in place of what goes beyond `longest` characters."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

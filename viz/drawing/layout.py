@@ -13,8 +13,8 @@ from typing import Literal as OneOf
 
 from relascope.core.graph import Graph
 from relascope.viz.drawing import javascript
-from relascope.viz.drawing.block import Strings, laid_out_block
-from relascope.viz.drawing.modules import GroupTree, module_groups
+from relascope.viz.drawing.block import Strings, drawn_block
+from relascope.viz.drawing.union import Union
 
 Direction = OneOf["TB", "LR"]
 Point = tuple[float, float]
@@ -90,7 +90,7 @@ def layout(
     graph: Graph,
     open_groups: Iterable[str],
     direction: Direction = "TB",
-    groups: GroupTree | None = None,
+    union: Union | None = None,
 ) -> Layout:
     """Lay a graph out.
 
@@ -99,26 +99,24 @@ def layout(
         open_groups: ids of the groups to draw open; a group inside a closed one does not show,
             an id that is no group is ignored.
         direction: "TB" from top to bottom or "LR" from left to right.
-        groups: the graph's `module_groups`, if at hand.
+        union: steps of which the graph is one, to draw it in the places that all of them have.
 
     Returns:
         The same drawing for the same arguments, always.
     """
-    tree = module_groups(graph) if groups is None else groups
-    return _read(
-        graph,
-        javascript.call(
-            "layout/outside", "layoutOutside", asked(graph, open_groups, direction, tree)
-        ),
-    )
+    asked = question(graph, open_groups, direction, union)
+    return _read(graph, javascript.call("layout/outside", "layoutOutside", asked))
 
 
-def asked(
-    graph: Graph, open_groups: Iterable[str], direction: Direction, tree: GroupTree
+def question(
+    graph: Graph,
+    open_groups: Iterable[str],
+    direction: Direction = "TB",
+    union: Union | None = None,
 ) -> dict[str, Any]:
-    """What `layoutOutside` is given."""
+    """What `layout` asks of the viewer's JavaScript, as JSON values."""
     strings = Strings()
-    block = laid_out_block(graph, tree, strings)
+    _, block = drawn_block(graph, union, strings)
     return {
         "block": block | {"strings": strings.all()},
         "opened": sorted(set(open_groups)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from relascope.core.graph import Graph, Kind, Literal, Node, Role
@@ -162,6 +162,30 @@ def module_groups(graph: Graph) -> GroupTree:
             parent = group_id
         inner[node.id] = parent
     return _tidy(graph, raw, inner)
+
+
+def regrouped(graph: Graph, tree: GroupTree, slot: Mapping[str, str]) -> GroupTree:
+    """The modules of a larger graph, holding and counting what a graph has of it.
+
+    Args:
+        graph: whose nodes are counted.
+        tree: the larger graph's modules.
+        slot: by the id of each node of `graph`, that of the larger graph's node in whose place it
+            stands.
+    """
+    group_of = {n.id: tree.group_of[slot[n.id]] for n in graph.nodes}
+    groups = {g.id: Group(g.id, g.label, g.parent) for g in tree.groups.values()}
+    for node in graph.nodes:
+        for group_id in tree.path(group_of[node.id]):
+            _count(groups[group_id], node)
+        if group_of[node.id]:
+            groups[group_of[node.id]].members.append(node.id)
+    groups = {g.id: g for g in groups.values() if g.nodes}
+    for group in groups.values():
+        group.operators = dict(sorted(group.operators.items(), key=lambda kv: (-kv[1], kv[0])))
+        if group.parent:
+            groups[group.parent].groups.append(group.id)
+    return GroupTree(groups, tuple(r for r in tree.roots if r in groups), group_of)
 
 
 def _module(node: Node) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 from relascope.core.graph import Graph
 from relascope.viz.drawing import palette
 from relascope.viz.drawing.drawing import View, drawing_of, opened_groups
-from relascope.viz.drawing.stable_places import Places
+from relascope.viz.drawing.modules import fold_constants
+from relascope.viz.drawing.union import Union
 from relascope.viz.handed_on.svg import svg
 
 PLAIN = View()
@@ -18,14 +19,14 @@ PLAIN = View()
 def drawing(graph: Graph, view: View = PLAIN) -> dict[str, Any]:
     """What the viewer draws of a graph; it lays it out itself, and opens and closes modules."""
     made = drawing_of(graph, view.fewer_than)
-    return _sent(made.data(None, (), _settled(view, made.family, made.focus(view.focus))))
+    return _sent(made.data(_settled(view, made.family, made.focus(view.focus))))
 
 
 class Walk:
     """Drawings of one program after another: what stays, stays where it stands."""
 
     def __init__(self) -> None:
-        self.places = Places()
+        self.union = Union()
 
     def drawing(self, graph: Graph, view: View, beside: Mapping[str, str]) -> dict[str, Any]:
         """The next drawing.
@@ -33,21 +34,16 @@ class Walk:
         Args:
             beside: for new nodes the id of one that each stands for.
         """
-        made = drawing_of(graph, view.fewer_than)
-        first = opened_groups(made.tree, view.open_groups, {})
-        opened = opened_groups(made.tree, self.places.open_as_before(made.tree, first), {})
-        fresh = made.laid_out(opened, view.direction)
-        if not self.places.can_keep(made.graph, fresh):
-            opened, fresh = first, made.laid_out(first, view.direction)
-        drawn = self.places.keep(made.graph, made.tree, opened, fresh, beside)
-        return _sent(made.data(drawn, opened, _settled(view, made.family, view.focus)))
+        self.union.add(fold_constants(graph, view.fewer_than), beside)
+        made = drawing_of(graph, view.fewer_than, self.union)
+        return _sent(made.data(_settled(view, made.family, view.focus)))
 
 
 def to_svg(graph: Graph, view: View = PLAIN, theme: palette.Theme = "light") -> str:
     """A graph as the viewer draws it, with its modules open as `view` has them, as SVG."""
     made = drawing_of(graph, view.fewer_than)
     opened = opened_groups(made.tree, view.open_groups, {})
-    data = made.data(None, (), _settled(view, made.family, None))
+    data = made.data(_settled(view, made.family, None))
     return svg(data, made.placed(made.laid_out(opened, view.direction)), theme, view.show_shapes)
 
 

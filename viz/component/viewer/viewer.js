@@ -204,7 +204,6 @@ class Viewer extends Camera {
     const { family } = this.drawing;
     const told = () => this.tell("toggles", { family, groups: this.toggles });
     clearTimeout(this.telling);
-    if (this.block.drawn) { this.busy.classList.add("on"); told(); return; }
     this.rearrange();
     this.telling = setTimeout(told, 300); // several in a row make one message
   }

@@ -62,7 +62,12 @@ def show(screen: Screen) -> None:
             part = split.forward if view == _VIEWS[1] else split.backward
             graph_view(
                 screen.derive(lambda: _in_its_colours(part, coloured), "coloured", view, cut.ids),
-                screen.view(colours="Forward & backward"),
+                screen.view(
+                    colours="Forward & backward",
+                    open_groups=screen.derive(lambda: _overview(coloured), "overview"),
+                    among=(coloured,),
+                    keep_places={},
+                ),
                 key=f"{view}_view",
             )
     document = screen.derive(

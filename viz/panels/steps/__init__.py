@@ -186,6 +186,7 @@ def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo, head: DeltaG
             colours="What changed",
             focus=focus,
             keep_places=places,
+            among=(model.graph,),
         ),
         key="step_view",
     )

@@ -1,0 +1,122 @@
+"""The graphs of one program's steps as one, so that all of them are drawn in the same places.
+
+A node has one slot in all steps that it is in. What comes anew takes the slot of the node that it
+stands for, or of the last that it fuses, where that is free, else one of its own. Laid out is the
+union; what a step has not is left blank there, so nothing moves from step to step and no edge of
+one runs through a node of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+
+from relascope.core.graph import Graph, Node, Role
+from relascope.viz.drawing import labels
+from relascope.viz.drawing.modules import GroupTree, module_groups
+
+LEAST_KNOWN = 0.5
+"""The share of a graph's nodes that must have a slot already; else the union begins anew."""
+
+
+@dataclass
+class Union:
+    """Steps laid out together, the first one first.
+
+    Args:
+        slot: by a node's id its slot's, which is the id of the first node that stood in it.
+        nodes: by slot the node with the most words, which says how large the box is.
+        reads: by slot those that it reads in any of the steps.
+        version: counts what was added.
+    """
+
+    slot: dict[str, str] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    reads: dict[str, dict[str, None]] = field(default_factory=dict)
+    version: int = 0
+    _made: tuple[int, Graph, GroupTree] | None = None
+
+    def add(self, graph: Graph, beside: Mapping[str, str] | None = None) -> None:
+        """Give each node of a step a slot.
+
+        Args:
+            beside: for new nodes the id of one that each stands for.
+        """
+        known = sum(any(i in self.slot for i in (n.id, *_fused(n))) for n in graph.nodes)
+        if known < LEAST_KNOWN * len(graph):
+            self.slot, self.nodes, self.reads = {}, {}, {}
+        taken = {self.slot[n.id] for n in graph.nodes if n.id in self.slot}
+        before = len(self.slot), sum(map(len, self.reads.values()))
+        for node in graph.nodes:
+            if node.id not in self.slot:
+                self.slot[node.id] = slot = self._place(node, beside or {}, taken)
+                taken.add(slot)
+            slot = self.slot[node.id]
+            self.nodes[slot] = _wider(self.nodes.get(slot), node)
+            reads = self.reads.setdefault(slot, {})
+            reads |= dict.fromkeys(r for e in node.edges if (r := self.slot[e]) != slot)
+        if before != (len(self.slot), sum(map(len, self.reads.values()))):
+            self.version += 1
+
+    def _place(self, node: Node, beside: Mapping[str, str], taken: set[str]) -> str:
+        for other in (*_fused(node), beside.get(node.id, "")):
+            slot = self.slot.get(other)
+            if slot is not None and slot not in taken:
+                return slot
+        return node.id
+
+    def graph(self) -> tuple[Graph, GroupTree]:
+        """All slots as a graph, producers first, with its modules; it is made once a version.
+
+        Where steps contradict each other on what comes first, the earlier one is followed.
+        """
+        if self._made is None or self._made[0] != self.version:
+            nodes = [
+                replace(self.nodes[slot], id=slot, inputs=tuple(reads), body=None)
+                for slot, reads in self._sorted().items()
+            ]
+            made = Graph("union", "", tuple(nodes), (), ())
+            self._made = self.version, made, module_groups(made)
+        return self._made[1:]
+
+    def _sorted(self) -> dict[str, list[str]]:
+        """By slot, in an order that the edges follow, what it reads of those before it."""
+        number = {slot: i for i, slot in enumerate(self.nodes)}
+        slots = list(number)
+        readers: dict[str, list[str]] = {slot: [] for slot in slots}
+        waiting = {slot: len(self.reads[slot]) for slot in slots}
+        for slot, reads in self.reads.items():
+            for read in reads:
+                readers[read].append(slot)
+        ready = [number[slot] for slot in slots if not waiting[slot]]
+        found: dict[str, list[str]] = {}
+        first = 0
+        while len(found) < len(slots):
+            if not ready:  # a cycle: its first slot goes on without what it waits for
+                while slots[first] in found:
+                    first += 1
+                ready.append(number[slots[first]])
+            slot = slots[heappop(ready)]
+            if slot in found:
+                continue
+            found[slot] = [read for read in self.reads[slot] if read in found]
+            for reader in readers[slot]:
+                waiting[reader] -= 1
+                if not waiting[reader]:
+                    heappush(ready, number[reader])
+        return found
+
+
+def _fused(node: Node) -> tuple[str, ...]:
+    return tuple(node.body.outputs) if node.body is not None else ()
+
+
+def _wider(old: Node | None, new: Node) -> Node:
+    if old is None:
+        return new
+    widths = (labels.box_width(n) for n in (old, new))
+    wide, scope, role = next(widths) >= next(widths), old.scope, new.role
+    if role is Role.NONE:
+        role = old.role
+    return replace(old if wide else new, scope=scope, role=role)
