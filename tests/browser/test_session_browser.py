@@ -45,9 +45,10 @@ def screen(page):
 def look_elsewhere(page):
     """Close a module, zoom and pan; what is then seen of the graph."""
     group = ask(page, 0, "Object.keys(d.groups).find(g => d.groups[g].open)")
-    token = ask(page, 0, "v.root.dataset.ready")
     ask(page, 0, "v.setToggles({[a]: false})", group)
-    wait(page, 0, "v.root.dataset.ready !== a", token)
+    wait(page, 0, "!d.groups[a].open", group)
+    page.wait_for_timeout(500)  # the page is told a moment later
+    settle(page)
     ask(page, 0, "(v.zoomBy(0.7), v.x += 31, v.y -= 17, v.redraw())")
     wait(page, 0, "v.x === JSON.parse(sessionStorage.getItem('relascope step_view')).x")
     settle(page)

@@ -73,7 +73,10 @@ def test_groups_open_and_close_where_they_are(streamlit_page):
     page = streamlit_page(VIEWER, query="graph=layers")
     view = View(page)
     group = "group:encoder.layer.0.attention"
-    assert view.ask("d.box.open[v.index.get('group:encoder.layer')]") == 1
+    rolled = "group:encoder.layer"
+    assert view.ask("d.box.lines[v.index.get(a)][0]", rolled) == "encoder.layer × 12"
+    view.click(rolled, dx=17.0)  # a click unrolls it
+    view.wait("d.box.open[v.index.get(a)] === 1", rolled)
     if not view.ask("v.index.has(a)", group):
         view.click("group:encoder.layer.0", dx=17.0)
         view.wait("v.index.has(a)", group)

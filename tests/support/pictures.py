@@ -10,7 +10,7 @@ from relascope.viz.drawing.layout import Layout
 
 def flaws(drawn: Layout) -> tuple[list[Any], list[Any]]:
     """The edges that run through boxes which they do not touch, and the boxes that overlap."""
-    found = javascript.call("layout/flaws", "flaws", as_lists(drawn))
+    found = javascript.call("layout/flaws", "flaws", lists_of(drawn))
     ids = [b.id for b in drawn.boxes]
     edges = [(e.source, e.target) for e in drawn.edges]
     return (
@@ -19,7 +19,7 @@ def flaws(drawn: Layout) -> tuple[list[Any], list[Any]]:
     )
 
 
-def as_lists(drawn: Layout) -> dict[str, Any]:
+def lists_of(drawn: Layout) -> dict[str, Any]:
     at = {b.id: i for i, b in enumerate(drawn.boxes)}
     return {
         "direction": drawn.direction,

@@ -291,7 +291,7 @@ class Drawing:
                 | {
                     "path": g.id.replace(":", " ").strip() if g.id.endswith(":") else g.id,
                     "style": shown.get(g.id) or self._group_style(g.id),
-                    "alone": view.open_alone is not None and not g.id.endswith(":"),
+                    "alone": view.open_alone is not None and g.id[-1] != ":" and "…" not in g.id,
                     "bytes": g.bytes,
                     "operators": list(g.operators.items())[:20],
                 }

@@ -60,6 +60,8 @@ class Group:
         bytes: bytes of all results computed inside, where known; parameters are not among them.
         parameter_bytes: bytes of the parameters and constants inside.
         operators: how often each operator is called inside, the most frequent first.
+        times: how many modules it holds that are alike, one after the other ("layer × 12"); 1 for
+            any other group.
     """
 
     id: str
@@ -71,6 +73,7 @@ class Group:
     bytes: int = 0
     parameter_bytes: int = 0
     operators: dict[str, int] = field(default_factory=dict)
+    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -107,15 +110,17 @@ class GroupTree:
     def open_at_first(self, everything_up_to: int = 250, else_up_to: int = 120) -> tuple[str, ...]:
         """Which groups to open for a readable first look.
 
-        All of them where that draws at most `everything_up_to` nodes; else whole levels from the
+        Modules that are alike stay rolled up. All others where that draws at most
+        `everything_up_to` nodes; else whole levels from the
         top as long as at most `else_up_to` boxes are drawn. Where not even the first level fits,
         those of its groups that fit one by one.
         """
         if len(self.group_of) <= everything_up_to:
-            return tuple(self.groups)
+            return tuple(g.id for g in self.groups.values() if g.times == 1)
         opened: list[str] = []
         count, level = self.drawn(()), list(self.roots)
         while level:
+            level = [g for g in level if self.groups[g].times == 1]
             more = {g: len(self.groups[g].members) + len(self.groups[g].groups) - 1 for g in level}
             if count + sum(more.values()) <= else_up_to:
                 opened += level
@@ -174,7 +179,7 @@ def regrouped(graph: Graph, tree: GroupTree, slot: Mapping[str, str]) -> GroupTr
             stands.
     """
     group_of = {n.id: tree.group_of[slot[n.id]] for n in graph.nodes}
-    groups = {g.id: Group(g.id, g.label, g.parent) for g in tree.groups.values()}
+    groups = {g.id: Group(g.id, g.label, g.parent, times=g.times) for g in tree.groups.values()}
     for node in graph.nodes:
         for group_id in tree.path(group_of[node.id]):
             _count(groups[group_id], node)
@@ -262,8 +267,142 @@ def _tidy(graph: Graph, raw: dict[str, Group], inner: dict[str, str]) -> GroupTr
     for node in graph.nodes:
         if group_of[node.id]:
             groups[group_of[node.id]].members.append(node.id)
+    _in_parts(graph, groups, group_of)
+    groups = _rolled_up(graph, groups, group_of)
     roots = tuple(g.id for g in groups.values() if not g.parent)
     return GroupTree(groups, roots, group_of)
+
+
+MOST_LOOSE, PART = 1500, 100
+"""How many nodes may stand side by side in one module, and how many are in a part of more."""
+
+
+def _in_parts(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) -> None:
+    """Where thousands of nodes stand in one module, or in none, group them in their order."""
+    loose: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        loose.setdefault(group_of[node.id], []).append(node)
+    for around, nodes in loose.items():
+        if len(nodes) <= MOST_LOOSE:
+            continue
+        if around:
+            groups[around].members.clear()
+        for size in (PART * PART, PART) if len(nodes) > PART * PART else (PART,):
+            for start in range(0, len(nodes), size):
+                part = nodes[start : start + size]
+                label = f"nodes {start + 1:,} to {start + len(part):,}"
+                ident = f"{around}/{start + 1}…{start + len(part)}"
+                parent = group_of[part[0].id]
+                group = groups.setdefault(ident, Group(ident, label, parent))
+                if parent == ident:
+                    continue  # a part of a part that is one
+                if parent:
+                    groups[parent].groups.append(ident)
+                    groups[parent].members.clear()
+                for node in part:
+                    _count(group, node)
+                    group_of[node.id] = ident
+                    group.members.append(node.id)
+
+
+def _rolled_up(
+    graph: Graph, groups: dict[str, Group], group_of: Mapping[str, str]
+) -> dict[str, Group]:
+    """Put modules that are alike and numbered, one after the other, into one group.
+
+    Where a group holds nothing else, it becomes that group itself.
+    """
+    numbered: dict[str, list[Group]] = {}
+    for group in groups.values():
+        stem, _, last = group.id.rpartition(".")
+        if last.isdigit():
+            numbered.setdefault(f"{group.parent}|{stem}", []).append(group)
+    alike = {g.id for several in numbered.values() if len(several) >= LEAST_TIMES for g in several}
+    if not alike:
+        return groups
+    signatures = _signatures(graph, groups, group_of, alike)
+    made: dict[str, Group] = {}
+    for several in numbered.values():
+        runs: list[list[Group]] = [[]]
+        for group in several:
+            last_one = runs[-1][-1] if runs[-1] else None
+            if last_one and signatures.get(last_one.id) != signatures.get(group.id):
+                runs.append([])
+            runs[-1].append(group)
+        for run in runs:
+            if len(run) < LEAST_TIMES or run[0].id not in alike:
+                continue
+            parent = groups.get(run[0].parent)
+            alone = parent and not parent.members and len(parent.groups) == len(run)
+            if parent and alone and parent.id not in (FORWARD, BACKWARD):
+                parent.times = len(run)
+                parent.label += f" × {len(run)}"
+                continue
+            made[run[0].id] = _around(run, parent)
+    ordered: dict[str, Group] = {}
+    for group in groups.values():  # a group stands before those in it
+        if group.id in made:
+            ordered[made[group.id].id] = made[group.id]
+        ordered[group.id] = group
+    return ordered
+
+
+LEAST_TIMES = 3
+"""How many modules that are alike are rolled up."""
+
+
+def _around(run: Sequence[Group], parent: Group | None) -> Group:
+    first, numbers = run[0], [g.id.rpartition(".")[2] for g in (run[0], run[-1])]
+    stem = first.label.rpartition(".")[0] or "modules"
+    group = Group(
+        f"{first.id.rpartition('.')[0]}.{'…'.join(numbers)}",
+        f"{stem} × {len(run)}",
+        first.parent,
+        groups=[g.id for g in run],
+        nodes=sum(g.nodes for g in run),
+        bytes=sum(g.bytes for g in run),
+        parameter_bytes=sum(g.parameter_bytes for g in run),
+        operators={op: sum(g.operators.get(op, 0) for g in run) for op in first.operators},
+        times=len(run),
+    )
+    if parent is not None:
+        at = parent.groups.index(first.id)
+        parent.groups = [g for g in parent.groups if g not in group.groups]
+        parent.groups.insert(at, group.id)
+    for one in run:
+        one.parent = group.id
+    return group
+
+
+def _signatures(
+    graph: Graph, groups: Mapping[str, Group], group_of: Mapping[str, str], wanted: set[str]
+) -> dict[str, int]:
+    """What each of these groups computes, without what its nodes are called."""
+    inside: dict[str, list[Node]] = {group: [] for group in wanted}
+    for node in graph.nodes:
+        group = group_of[node.id]
+        while group:
+            if group in wanted:
+                inside[group].append(node)
+            group = groups[group].parent
+    found = {}
+    for group, nodes in inside.items():
+        number = {n.id: i for i, n in enumerate(nodes)}
+        found[group] = hash(
+            tuple(
+                (
+                    n.kind,
+                    n.op,
+                    str(sorted(n.attrs.items())) if n.kind is Kind.CALL else "",
+                    n.outputs,
+                    n.scope.removeprefix(group.removeprefix(BACKWARD)),
+                    n.role,
+                    tuple(number.get(i, -1) if isinstance(i, str) else i.text for i in n.inputs),
+                )
+                for n in nodes
+            )
+        )
+    return found
 
 
 def _label(group_id: str, parent: str) -> str:

@@ -49,8 +49,11 @@ export class Camera extends Picture {
     return at !== null && wx >= at.x - 5 * at.scale && Math.abs(wy - at.y) <= 12 * at.scale;
   }
 
-  // A large group keeps its name readable when zoomed out, as far as its width allows.
-  headerScale(i) { return clamp(0.75 / this.zoom, 1, clamp(this.drawing.box.w[i] / 170, 1, 2)); }
+  // A group keeps its name readable when zoomed out, as far as its frame allows.
+  headerScale(i) {
+    const { w, h } = this.drawing.box;
+    return clamp(0.71 / this.zoom, 1, Math.max(1, Math.min(w[i] / 90, h[i] / 34)));
+  }
 
   resize() {
     const box = this.stage.getBoundingClientRect();

@@ -67,10 +67,16 @@ export class Painter extends Part {
   drawHeaders() {
     const { viewer: v, box, ctx, zoom, seen, colours } = this;
     ctx.textAlign = "left"; ctx.textBaseline = "middle";
+    const taken = []; // where names stand; those of outer groups come first
     for (const i of v.open) {
       if (!seen(i)) continue;
       const scale = v.headerScale(i);
-      if (TITLE * scale * zoom < 6) continue;
+      if (TITLE * scale * zoom < 8.5) continue;
+      const x = box.x[i], y = box.y[i], w = Math.min(box.w[i], 150 * scale), h = HEADER * scale;
+      if (taken.some((at) => x < at[2] && at[0] < x + w && y + h * 0.25 < at[3] && at[1] < y + h * 0.75)) {
+        continue;
+      }
+      taken.push([x, y + h * 0.25, x + w, y + h * 0.75]);
       ctx.save();
       ctx.translate(box.x[i], box.y[i]);
       ctx.scale(scale, scale);

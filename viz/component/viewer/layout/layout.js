@@ -16,6 +16,7 @@ import { Router } from "./router.js";
 import { boxSize, HEADER, rounded, sizeText, textWidth, thousands, TITLE, typesText } from "./words.js";
 
 const PAD = 16, HALVES_APART = 150, MARGIN = 24;
+const MANY = 1200; // boxes beyond which one pass must do, for time's sake
 const LEAST_COLUMN = 600; // pixels
 const PASSES = 3; // after the first, groups know where the lines at their borders come from
 const WASTE = 2.6, ASPECT = 1.5; // room of a drawing over that of its boxes; its width over its height
@@ -55,13 +56,14 @@ class Arrangement {
     for (const item of this.items) item.lines = this.lines(item);
     this.tall = this.columnHeight();
     this.sizeAll();
-    for (let pass = 0; pass < PASSES && this.tall; pass++) {
+    const passes = this.items.length > MANY ? 1 : PASSES;
+    for (let pass = 0; pass < passes && this.tall; pass++) {
       const aspect = this.items[0].w / this.items[0].h;
       if (aspect < 1.3 * ASPECT && aspect > ASPECT / 1.3) break;
       this.tall = Math.max(LEAST_COLUMN, Math.round(this.tall * Math.sqrt(aspect / ASPECT)));
       this.sizeAll();
     }
-    for (let pass = 0; pass < PASSES && this.orderPorts(); pass++) this.sizeAll();
+    for (let pass = 0; pass < passes && this.orderPorts(); pass++) this.sizeAll();
     this.put();
     this.choose();
     this.standByReaders();

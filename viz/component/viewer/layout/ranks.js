@@ -195,7 +195,7 @@ class Placement {
     const pull = new Int32Array(size);
     pull.set(this.problem.pull);
     let best = null, least = Infinity;
-    const swaps = size <= 600 ? 8 : size <= 3000 ? 2 : 0;
+    const swaps = size <= 600 ? 8 : size <= 2000 ? 2 : 0;
     const rounds = size <= 400 ? 12 : size <= 4000 ? 5 : 3;
     const starts = size <= 160 ? 8 : size <= 300 ? 4 : 1;
     for (let start = 0; start < starts && least; start++) {
