@@ -32,7 +32,6 @@ import common
 
 from browser import browsing
 from graphs import Builder, transformer
-from pictures import flaws, lists_of
 from relascope.core.graph import Graph, Kind
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs import cut as cutting
@@ -42,7 +41,7 @@ from relascope.passes.cuts import cut as cuts
 from relascope.viz.drawing import javascript
 from relascope.viz.drawing.drawing import View, drawing_of
 from relascope.viz.drawing.export import to_dot
-from relascope.viz.drawing.layout import Layout, layout
+from relascope.viz.drawing.layout import flaws, layout
 from relascope.viz.drawing.modules import fold_constants, module_groups
 from relascope.viz.drawing.union import Union
 
@@ -104,7 +103,7 @@ def _judged(
     folded = fold_constants(graph)
     groups = (union.graph()[1] if union else module_groups(folded)).groups
     drawn = layout(folded, groups, union=union)
-    through, overlaps = flaws(drawn)
+    through, overlaps, crossings = flaws(drawn)
     return {
         "ir": ir,
         "sample": sample,
@@ -112,14 +111,10 @@ def _judged(
         "nodes": len(folded),
         "through": len(through),
         "overlaps": len(overlaps),
-        "crossings": _crossings(drawn),
+        "crossings": crossings,
         "dot": _dots(graph) if dot else "",
         "size": f"{drawn.width:.0f} x {drawn.height:.0f}",
     }
-
-
-def _crossings(drawn: Layout) -> int:
-    return int(javascript.call("layout/flaws", "flaws", lists_of(drawn))["crossings"])
 
 
 def _dots(graph: Graph) -> int | str:

@@ -161,7 +161,7 @@ def test_a_frame_of_a_big_graph_is_few_calls(streamlit_page):
     view.wait("v.solid.length > 5000")
     whole = view.ask(_CALLS)  # too small for words: all boxes of a style are painted as one
     assert whole["rect"] > 5000
-    assert whole["fillText"] == 0
+    assert whole["fillText"] < 60  # names of outer modules
     groups = view.ask("v.open.length")  # see-through, so one by one
     assert max(whole["fill"], whole["stroke"]) < groups + 30
     near = view.ask(_CALLS, 0.5)

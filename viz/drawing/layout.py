@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from typing import Literal as OneOf
 
 from relascope.core.graph import Graph
@@ -122,6 +122,47 @@ def question(
         "opened": sorted(set(open_groups)),
         "options": {"direction": direction},
     }
+
+
+class Flaws(NamedTuple):
+    """What is wrong with a drawing, by its geometry.
+
+    Args:
+        through: edges (source, target) with a box that they run through and do not touch.
+        overlaps: pairs of boxes that meet, neither an open group around the other.
+        crossings: how often two edges cross that share neither end.
+    """
+
+    through: tuple[tuple[str, str, str], ...]
+    overlaps: tuple[tuple[str, str], ...]
+    crossings: int
+
+
+def flaws(drawn: Layout) -> Flaws:
+    """Find what is wrong with a drawing, for tests and benches."""
+    at = {b.id: i for i, b in enumerate(drawn.boxes)}
+    found = javascript.call(
+        "layout/flaws",
+        "flaws",
+        {
+            "direction": drawn.direction,
+            "box": {
+                name: [getattr(b, name) for b in drawn.boxes] for name in ("id", *"xywh", "open")
+            },
+            "edge": {
+                "s": [at[e.source] for e in drawn.edges],
+                "t": [at[e.target] for e in drawn.edges],
+                "p": [[v for point in e.points for v in point] for e in drawn.edges],
+                "kind": [_EDGE_KINDS.index(e.kind) for e in drawn.edges],
+            },
+        },
+    )
+    ids = [b.id for b in drawn.boxes]
+    return Flaws(
+        tuple((drawn.edges[e].source, drawn.edges[e].target, ids[b]) for e, b in found["through"]),
+        tuple((ids[a], ids[b]) for a, b in found["overlaps"]),
+        found["crossings"],
+    )
 
 
 def _read(graph: Graph, drawn: dict[str, Any]) -> Layout:
