@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 _MODEL = "model gradient passes"
 _CUT = f"{_MODEL} by_hand"
 _RECORDINGS = "compiles.recordings"
-_NO_ENGINE = ("page", "engines", "install-relay", "compare", "replay", "record", "open")
+_NO_ENGINE = ("page", "engines", "install-relay", "compare", "replay", "record", "open", "diff")
 
-_TOLD_IN = {"baseline": "gate.text", "bulk": "gate.text"}  # another module than `text`
+# Another module than `text`.
+_TOLD_IN = {"baseline": "gate.text", "bulk": "gate.text", "diff": "compiles.text"}
 _SAID_BY = {"open": "open_recording"}  # a function of `text` of another name
 
 # A command's name, the module of its function and the function's name where it is another, its
@@ -83,6 +84,7 @@ _COMMANDS = (
         "record a compile",
     ),
     ("open", f"{_RECORDINGS}:open_recording", f"{_RECORDINGS}.open_options", "look at a recording"),
+    ("diff", "compiles.diff", "compiles.diff.diff_options", "two of anything, held together"),
     ("lint", "explain", f"{_MODEL} lint output", "what could be faster, and the pass for it"),
 )
 

@@ -80,7 +80,7 @@ def gradient(command: ArgumentParser) -> None:
 
 def passes(command: ArgumentParser) -> None:
     """The pipeline, and passes of one's own."""
-    about = "a pipeline such as 'cse|bind|fold', or 'default'"
+    about = "a pipeline such as 'cse|bind|fold', or 'default', or 'default|-fold' without a pass"
     command.add_argument("--passes", metavar="TEXT", help=about)
     about = "apply this pass to the first N places alone, as PASS(count=N) in --passes; repeat"
     command.add_argument("--count", **_REPEATED, metavar="PASS=N", help=about)

@@ -1,0 +1,256 @@
+"""`diff`: two models, files, pipelines, sessions or recordings held against each other."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import tempfile
+import zipfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+from relascope.commands import options
+from relascope.commands.shared import (
+    Connect,
+    Document,
+    Engine,
+    cut_request,
+    pipeline_of,
+    source_of,
+    target_of,
+    write,
+)
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.jobs.step import step
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.times import TimeResult
+from relascope.engine.registry import ENGINES
+from relascope.passes.catalogue import read_pipeline
+from relascope.passes.pipeline import Pipeline
+from relascope.recorder import reading
+from relascope.viz.compare.runs import Run, Step, compare
+from relascope.viz.sessions import replay
+from relascope.viz.sessions.state import pipeline_text
+
+_ROUNDS = 3  # of each side's timing, in turns
+_B = "_b"
+_COMMON = ("--pass-file", "--limit-seconds", "--limit-memory", "--limit-calls")
+
+
+class _Second:
+    """Adds the options of a group a second time, for B: `--batch-b` beside `--batch`."""
+
+    def __init__(self, command: argparse.ArgumentParser) -> None:
+        self._command = command
+
+    def add_argument(self, name: str, **how: Any) -> None:
+        """As of a parser; what is not given for B is as it is for A."""
+        if not name.startswith("-"):
+            about = "the other one, in the same ways"
+            self._command.add_argument("other", metavar="B", help=about)
+        elif name not in _COMMON:
+            for gone in ("default", "help"):
+                how.pop(gone, None)
+            own = how.pop("dest", name.strip("-").replace("-", "_")) + _B
+            about = f"of B, where it is not as {name} says"
+            given = {**how, "dest": own, "default": None, "help": about}
+            self._command.add_argument(f"{name}-b", **given)
+
+
+def diff_options(command: argparse.ArgumentParser) -> None:
+    """Which two, and what is said of them."""
+    add = command.add_argument
+    add("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
+    for group in (options.model, options.gradient, options.passes, options.time):
+        group(command)
+    second = cast(argparse.ArgumentParser, _Second(command))
+    second.add_argument("--engine", choices=ENGINES)
+    for group in (options.model, options.gradient, options.passes, options.target):
+        group(second)
+    about = "build and time both in turns, with their errors against PyTorch"
+    add("--measure", action="store_true", help=about)
+    command.set_defaults(strategy=options.DEFAULT, budget=None, save=[], recompute=[])
+    options.output(command)
+
+
+def diff(args: argparse.Namespace, connect: Connect) -> Document:
+    """Hold two models, files, pipelines, sessions or recordings against each other.
+
+    Steps are aligned and the first after which the programs differ is named; graphs are matched
+    there and at the end. Without --passes of either, what is imported is compared.
+    """
+    given = vars(args)
+    first = argparse.Namespace(**{k: v for k, v in given.items() if not k.endswith(_B)})
+    over = {k.removesuffix(_B): v for k, v in given.items() if k.endswith(_B) and v is not None}
+    second = argparse.Namespace(**{**vars(first), "model": args.other, **over})
+    with ExitStack() as stack:
+        engines: dict[str, Engine] = {}
+
+        def ask(ir: str) -> Engine:
+            if ir not in engines:
+                made = Engine(argparse.Namespace(**{**given, "engine": ir}), connect)
+                engines[ir] = stack.enter_context(made)
+            return engines[ir]
+
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relascope-")))
+        runs, requests = [], []
+        for name, one in (("a", first), ("b", second)):
+            run, request = _run(one, ask, folder / name)
+            runs.append(run)
+            requests.append((one, request))
+        document = compare(*runs)
+        document["times"] = _times(requests, ask) if args.measure else None
+    if args.output:
+        write(args.output, json.dumps(document, ensure_ascii=False))
+    return document
+
+
+Request = Callable[[], BuildRequest]
+
+
+def _run(
+    args: argparse.Namespace, ask: Callable[[str], Engine], folder: Path
+) -> tuple[Run, Request | None]:
+    """One side, and how it is built; None of a recording, which is not."""
+    path = Path(args.model)
+    if path.is_file() and _is_recording(path):
+        return _recorded(path), None
+    source = pipeline = None
+    label = args.model
+    if path.is_file() and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            held = "session.json" in archive.namelist()
+        if held:
+            folder.mkdir()
+            session, model = replay.read(path, folder)
+            if session.model.digest and not model:
+                hint = "Export the session again where its model is."
+                raise EngineError("session", "The model is not in the file.", args.model, hint)
+            args.engine, args.training = session.ir, session.model.training
+            source = session.model.source(model)
+            pipeline = read_pipeline(session.ir, args.passes or pipeline_text(session))
+    if source is None:
+        source = source_of(args)
+        pipeline = pipeline_of(args) if args.passes else Pipeline()
+    assert pipeline is not None
+    engine = ask(args.engine)
+    engine("load", source)
+    stepped = step(engine, source, pipeline)
+    alive, indices, steps = stepped.pipeline, [-1], []
+    for index, record in enumerate(stepped.records):
+        if record.enabled:
+            indices.append(index)
+            idle = not (record.added or record.removed or record.changed or record.error)
+            failure = record.error.message if record.error else ""
+            steps.append(Step(record.pass_name, record.seconds, idle, "", failure))
+    kept: dict[int, Graph] = {}
+
+    def graph(index: int) -> Graph:
+        if index not in kept:
+            at = indices[index + 1]
+            kept[index] = engine("graph_after", source, alive.upto(at), at)
+        return kept[index]
+
+    def request() -> BuildRequest:
+        whole = BuildRequest(source, stepped.sound, target_of(args, engine), args.threads)
+        return cut_request(args, engine, whole) if source.training else whole
+
+    about = {"pipeline": str(pipeline), "training": source.training}
+    return Run(label, args.engine, tuple(steps), graph, about), request
+
+
+def _is_recording(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(24).startswith(b'{"relascope_recording"')
+
+
+def _recorded(path: Path) -> Run:
+    found = reading.read(path)
+    runs = [p for p in found.passes if p.kind == "pass"]
+    graphs: dict[str, Graph | None] = {}
+
+    def drawn(functions: Any) -> Graph | None:
+        """The largest function that has a graph, or the one that is called main."""
+        best: Graph | None = None
+        for name, content in (functions or {}).items():
+            if content not in graphs:
+                graphs[content] = found.graph(content)
+            one = graphs[content]
+            if one is not None and (best is None or name == "main" or len(one) > len(best)):
+                best = one
+                if name == "main":
+                    break
+        return best
+
+    def graph(index: int) -> Graph | None:
+        if not runs:
+            return None
+        return drawn(runs[0].before if index < 0 else runs[index].after)
+
+    steps = tuple(
+        Step(p.name, p.own_seconds, p.touched == (), _state(p.after), p.failure or "") for p in runs
+    )
+    ends = (g for i in range(len(runs) - 1, -2, -1) if (g := graph(i)) is not None)
+    last = next(ends, None)
+    ir = last.ir if last is not None else "relax"
+    about = {"recorded": {k: v for k, v in found.about.items() if k != "process"}}
+
+    def or_last(index: int) -> Graph | None:
+        """The end is loops, which have no graph: the last program that has one stands for it."""
+        return last if index == len(runs) - 1 else graph(index)
+
+    return Run(str(path), ir, steps, or_last, about)
+
+
+def _state(functions: Any) -> str:
+    if functions is None:
+        return ""
+    text = json.dumps(dict(functions), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _times(
+    sides: list[tuple[argparse.Namespace, Request | None]], ask: Callable[[str], Engine]
+) -> Document:
+    """Both built and timed against PyTorch eager in turns, some rounds each."""
+    asked: list[tuple[str, BuildRequest]] = []
+    for args, request in sides:
+        if request is None:
+            hint = "Leave out --measure, or give the models."
+            said = "A recording cannot be built and timed."
+            raise EngineError("usage", said, args.model, hint)
+        made = request()
+        repeats = max(1, args.repeats // _ROUNDS)
+        asked.append((args.engine, BuildRequest(**{**vars(made), "repeats": repeats})))
+    found: list[list[TimeResult]] = [[], []]
+    for turn in range(_ROUNDS):
+        order = (0, 1) if turn % 2 == 0 else (1, 0)
+        for side in order:
+            ir, request_of = asked[side]
+            found[side].append(ask(ir).timed("time", request_of))
+    rows: list[Document] = []
+    for name, results, (_, made) in zip("ab", found, asked, strict=True):
+        last = [r for r in results[-1].rows if r.max_abs_error is not None][-1]
+        own = [r for result in results for r in result.rows]
+        own = [r for r in own if r.max_abs_error is not None and r.phase == last.phase]
+        rows.append(
+            {
+                "side": name,
+                "target": made.target,
+                "phase": last.phase,
+                "median_ms": statistics.median(r.median_ms for r in own),
+                "of_rounds_ms": [r.median_ms for r in own],
+                "ratio_to_eager": statistics.median(r.ratio_to_eager or 0.0 for r in own),
+                "max_abs_error": max(r.max_abs_error or 0.0 for r in own),
+                "build_seconds": results[0].build_seconds,
+            }
+        )
+    was, now = (float(r["ratio_to_eager"]) for r in rows)
+    ratio = now / was if was and now else None
+    notes = list(dict.fromkeys(n for results in found for r in results for n in r.notes))
+    return {"rows": rows, "b_over_a": ratio, "notes": notes}

@@ -1,0 +1,95 @@
+"""`diff`: two of anything, without a TVM: models of the stand-in engine, and recordings."""
+
+import json
+
+import pytest
+
+from command_line import document, run
+from crafted.recorded import recorded
+from relascope.core.graph import Graph, Kind, Node, TensorType
+from relascope.viz.compare.runs import Run, Step, compare
+
+
+def test_a_model_and_itself_are_the_same_and_the_status_is_0():
+    found = document("diff", "mlp", "mlp")
+    assert found["same"] and found["first_difference"] is None
+    assert found["end"]["counts"] | {"same": 0} == dict.fromkeys(found["end"]["counts"], 0)
+    assert run("diff", "mlp", "mlp").stdout.startswith("They are the same.")
+
+
+def test_a_pass_that_is_off_in_b_is_where_they_part_and_the_status_is_1():
+    asked = ("diff", "mlp", "mlp", "--passes", "default", "--passes-b", "default|-fold")
+    found = document(*asked, status=1)
+    assert not found["same"]
+    assert found["first_difference"]["pass"] == "fold"
+    assert {r["pass"] for r in found["steps"] if r["only"]} == {"fold"}
+    assert "-fold" in found["b"]["pipeline"] and "-fold" not in found["a"]["pipeline"]
+    said = run(*asked).stdout
+    assert said.startswith("They part at fold")
+    assert "The first difference is at fold. Only A has it." in said
+
+
+def test_the_engine_of_b_may_be_another():
+    found = document("diff", "mlp", "mlp", "--engine-b", "relax", status=1)
+    assert (found["a"]["engine"], found["b"]["engine"]) == ("relay", "relax")
+    assert found["first_difference"]["pass"] is None  # they start from other programs
+
+
+def test_recordings_need_no_engine(tmp_path):
+    one, other = recorded(tmp_path / "a.rsc"), recorded(tmp_path / "b.rsc", passes=2)
+    assert document("diff", str(one), str(one))["same"]
+    found = document("diff", str(one), str(other), status=1)
+    assert {r["pass"] for r in found["steps"] if r["only"] == "b"} == {"tir.Pass0", "tir.Pass1"}
+    assert "took longer" not in found["verdict"]
+    assert run("diff", str(one), str(other)).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("diff", "mlp", "nowhere"), "No sample and no file has this name."),
+        (("diff", "mlp", "mlp", "--passes-b", "default|nonsense"), "nonsense"),
+        (("diff", "RECORDING", "mlp", "--measure"), "A recording cannot be built and timed."),
+    ],
+)
+def test_what_cannot_be_compared_is_said(arguments, said, tmp_path):
+    path = str(recorded(tmp_path / "a.rsc"))
+    done = run(*(path if a == "RECORDING" else a for a in arguments), "--json")
+    assert done.returncode in (1, 2)
+    assert said in json.loads(done.stdout)["error"]["message"]
+
+
+def program(*operators):
+    kind = (TensorType((2,), "float32"),)
+    nodes, last = [Node("x", Kind.INPUT, name="x", outputs=kind)], "x"
+    for place, op in enumerate(operators):
+        nodes.append(Node(f"n{place}", Kind.CALL, op, inputs=(last,), outputs=kind))
+        last = nodes[-1].id
+    return Graph("main", "relay", tuple(nodes), ("x",), (last,))
+
+
+def test_a_slower_pass_is_named_and_is_no_difference():
+    graph = program("exp", "log")
+    a, b = (
+        Run("run", "relay", (Step("cse", 0.01), Step("fold", s)), lambda i: graph)
+        for s in (0.01, 0.2)
+    )
+    found = compare(a, b)
+    assert found["same"]
+    assert [r["slower"] for r in found["steps"]] == [None, "b"]
+    assert found["verdict"] == "They are the same, but fold took longer in B."
+
+
+def test_a_pass_that_only_one_has_and_that_does_nothing_is_no_difference():
+    graph = program("exp")
+    a = Run("run", "relay", (Step("cse", 0.0, idle=True),), lambda i: graph)
+    b = Run("run", "relay", (), lambda i: graph)
+    assert compare(a, b)["same"]
+
+
+def test_a_failure_on_one_side_is_the_difference():
+    graph = program("exp")
+    a = Run("run", "relay", (Step("cse", 0.0),), lambda i: graph)
+    b = Run("run", "relay", (Step("cse", 0.0, failure="no rule for erf"),), lambda i: graph)
+    first = compare(a, b)["first_difference"]
+    assert first["why"] == "It fails in B: no rule for erf"

@@ -1,0 +1,277 @@
+"""Two runs of passes held against each other: steps aligned, the first that differs, graphs, times.
+
+A run is the pipeline of a model, of a session or of a recording, or a model that is only imported.
+Steps are aligned by their names in order (Ratcliff and Obershelp, as `difflib` has it). Programs
+after aligned steps are the same where their texts are known to be equal, or all nodes of their
+graphs are (`viz.compare.match`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relascope.core.graph import Graph, Kind
+from relascope.core.identity import carry_pairs, flat
+from relascope.viz.compare import changes
+from relascope.viz.compare.match import Matching, match
+from relascope.viz.compare.words import KERNELS, kernel_name
+
+Row = dict[str, Any]
+
+SLOWER, LEAST = 1.5, 0.005
+"""A pass is slower that takes `SLOWER` times as long and `LEAST` seconds more."""
+SURE = 0.9
+"""Pairs that are less sure than this are counted as such."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass of a run.
+
+    Args:
+        name: the pass's.
+        seconds: None where that is not known.
+        idle: whether it is known to have changed nothing.
+        state: of the program after it, a text that is equal where the program is; "" not known.
+        failure: why it failed; "" where it did not.
+    """
+
+    name: str
+    seconds: float | None
+    idle: bool = False
+    state: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is compared.
+
+    Args:
+        label: what people call it.
+        ir: "relay" or "relax".
+        steps: in order; those that did not run are left out.
+        graph: the program after a step by its index, -1 before all; None where it is not known.
+        about: what else is to be said of it.
+    """
+
+    label: str
+    ir: str
+    steps: tuple[Step, ...]
+    graph: Callable[[int], Graph | None]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def compare(a: Run, b: Run) -> Row:
+    """The document of `diff`: how two runs differ, what matters most first."""
+    rows = step_rows(a, b)
+    first = _first_difference(a, b, rows)
+    end = _program(a, b, len(a.steps) - 1, len(b.steps) - 1)
+    same = first is None and (end is None or bool(end["same"]))
+    sides = {
+        side: {
+            "label": run.label,
+            "engine": run.ir,
+            "steps": len(run.steps),
+            "seconds": _sum(s.seconds for s in run.steps),
+            **run.about,
+        }
+        for side, run in (("a", a), ("b", b))
+    }
+    document = {**sides, "same": same, "steps": rows, "first_difference": first, "end": end}
+    return {"verdict": verdict(document), **document}
+
+
+def step_rows(a: Run, b: Run) -> list[Row]:
+    """Steps beside each other: one row a pair, or a step that only one run has."""
+    names = [s.name for s in a.steps], [s.name for s in b.steps]
+    pairs: list[tuple[int | None, int | None]] = []
+    matcher = difflib.SequenceMatcher(None, *names, autojunk=False)
+    for what, i, to_i, j, to_j in matcher.get_opcodes():
+        if what == "equal":
+            pairs += zip(range(i, to_i), range(j, to_j), strict=True)
+        else:
+            pairs += [(x, None) for x in range(i, to_i)] + [(None, y) for y in range(j, to_j)]
+    return [_step_row(a, b, i, j) for i, j in pairs]
+
+
+def _step_row(a: Run, b: Run, i: int | None, j: int | None) -> Row:
+    ours = None if i is None else a.steps[i]
+    theirs = None if j is None else b.steps[j]
+    was = ours.seconds if ours is not None else None
+    now = theirs.seconds if theirs is not None else None
+    slower = ""
+    if was is not None and now is not None:
+        if now > SLOWER * was and now - was > LEAST:
+            slower = "b"
+        elif was > SLOWER * now and was - now > LEAST:
+            slower = "a"
+    one = ours or theirs
+    assert one is not None
+    return {
+        "pass": one.name,
+        "a": i,
+        "b": j,
+        "only": "a" if theirs is None else "b" if ours is None else None,
+        "a_seconds": was,
+        "b_seconds": now,
+        "slower": slower or None,
+        "a_failure": (ours and ours.failure) or None,
+        "b_failure": (theirs and theirs.failure) or None,
+    }
+
+
+def _first_difference(a: Run, b: Run, rows: list[Row]) -> Row | None:
+    """The first step after which the programs differ, with what differs there."""
+    begun = _program(a, b, -1, -1)
+    if begun is not None and not begun["same"]:
+        return {"pass": None, "a": -1, "b": -1, "why": "They start from other programs.", **begun}
+    at = {"a": -1, "b": -1}
+    for row in rows:
+        at |= {side: row[side] for side in ("a", "b") if row[side] is not None}
+        about = {"pass": row["pass"], **at}
+        if row["only"]:
+            run = a if row["only"] == "a" else b
+            if run.steps[row[row["only"]]].idle:
+                continue
+            here = _program(a, b, at["a"], at["b"])
+            if here is None or not here["same"]:
+                why = f"Only {run.label if a.label != b.label else row['only'].upper()} has it."
+                return {**about, "why": why, **(here or {})}
+            continue
+        ours, theirs = a.steps[at["a"]], b.steps[at["b"]]
+        if bool(ours.failure) != bool(theirs.failure):
+            failed = "A" if ours.failure else "B"
+            return {**about, "why": f"It fails in {failed}: {ours.failure or theirs.failure}"}
+        if ours.state and ours.state == theirs.state:
+            continue
+        here = _program(a, b, at["a"], at["b"])
+        if here is not None and not here["same"]:
+            return {**about, "why": "It made other programs.", **here}
+        if here is None and ours.state and theirs.state:
+            return {**about, "why": "It left other texts."}
+    return None
+
+
+def _program(a: Run, b: Run, i: int, j: int) -> Row | None:
+    """Two programs beside each other; None where one of them has no graph."""
+    left, right = a.graph(i), b.graph(j)
+    return None if left is None or right is None else program_document(match(left, right))
+
+
+def program_document(matching: Matching) -> Row:
+    """Two graphs beside each other: nodes by kind, operators, kernels, bytes, FLOPs."""
+    left, right = matching.left, matching.right
+    changed = matching.changed
+    pairs = matching.pairs
+    return {
+        "same": matching.same,
+        "counts": {
+            "same": len(pairs) - len(changed),
+            "changed": len(changed),
+            "added": len(matching.added),
+            "removed": len(matching.removed),
+            "unsure": sum(p.sure < SURE for p in pairs),
+        },
+        "same_results": matching.results,
+        "rules": dict(Counter(p.rule.value for p in pairs)),
+        "nodes": node_rows(matching),
+        "operators": [r for r in changes.operator_rows(left, right) if r["before"] != r["after"]],
+        "kernels": _counted(kernels(left), kernels(right), "kernel"),
+        "figures": {"a": _figures(left), "b": _figures(right)},
+    }
+
+
+def _figures(graph: Graph) -> Row:
+    return {**changes.figures(graph), "kernels": sum(kernels(graph).values())}
+
+
+def node_rows(matching: Matching) -> list[Row]:
+    """One row a node that only one graph has, or that is another in the other one."""
+    left = {n.id: n for n in flat(matching.left)}
+    right = {n.id: n for n in flat(matching.right)}
+    rows: list[Row] = [
+        {
+            "what": "changed",
+            "a": p.left,
+            "b": p.right,
+            "op": left[p.left].title,
+            "scope": left[p.left].scope or right[p.right].scope,
+            "rule": p.rule.value,
+            "sure": p.sure,
+        }
+        for p in matching.changed
+    ]
+    texts = _texts(matching)
+    for row in rows:
+        row["text"] = texts.get(row["a"], "")
+    for what, ids, nodes, side in (
+        ("removed", matching.removed, left, "a"),
+        ("added", matching.added, right, "b"),
+    ):
+        for ident in ids:
+            node, at = nodes[ident], {"a": None, "b": None, side: ident}
+            about = {"op": node.title, "scope": node.scope, "rule": None, "sure": None}
+            rows.append({"what": what, **at, **about, "text": texts.get(ident, "")})
+    return rows
+
+
+def _texts(matching: Matching) -> dict[str, str]:
+    """What became of each node that differs, in words, where both graphs are of one IR."""
+    if matching.left.ir != matching.right.ir:
+        return {}
+    back = {p.right: p.left for p in matching.pairs}
+    matched = carry_pairs(matching.left, matching.right, back)
+    own = {new: old for old, new in matched.renamed.items()}
+    rows = changes.change_rows(matching.left, matched)
+    texts = {str(r["id"]): str(r["text"]) for r in rows}
+    return {own.get(i, i) if i in matched.added else i: text for i, text in texts.items()}
+
+
+def kernels(graph: Graph) -> Counter[str]:
+    """Fused groups and calls of kernels of a program's own, by what they do."""
+    found: Counter[str] = Counter()
+    for node in graph:
+        if node.body is not None:
+            found[node.op] += 1
+        elif node.kind is Kind.CALL and node.attrs.get("call") in KERNELS:
+            found[kernel_name(node)] += 1
+    return found
+
+
+def _counted(was: Mapping[str, int], now: Mapping[str, int], name: str) -> list[Row]:
+    rows = [{name: k, "a": was.get(k, 0), "b": now.get(k, 0)} for k in {**was, **now}]
+    return [r for r in rows if r["a"] != r["b"]]
+
+
+def _sum(seconds: Any) -> float | None:
+    known = [s for s in seconds if s is not None]
+    return sum(known) if known else None
+
+
+def verdict(document: Row) -> str:
+    """What matters most, in a sentence."""
+    end, first = document["end"], document["first_difference"]
+    if document["same"]:
+        slower = [r["pass"] for r in document["steps"] if r["slower"] == "b"]
+        more = f", but {', '.join(slower)} took longer in B" if slower else ""
+        return f"They are the same{more}."
+    said = []
+    if first is not None:
+        name = first["pass"]
+        said.append("They start from other programs" if name is None else f"They part at {name}")
+    if end is not None:
+        counts = end["counts"]
+        words = [f"{counts[k]} {k}" for k in ("changed", "added", "removed") if counts[k]]
+        of = f"{counts['same']} nodes the same"
+        said.append(f"at the end {', '.join([of, *words])}")
+        if end["same"]:
+            said[-1] = "at the end they are the same"
+        was, now = (end["figures"][side]["kernels"] for side in ("a", "b"))
+        if was != now:
+            said.append(f"{was} kernels in A, {now} in B")
+    return f"{'; '.join(said) or 'They differ'}."
