@@ -130,31 +130,32 @@ def _first_difference(a: Run, b: Run, rows: list[Row]) -> Row | None:
     begun = _program(a, b, -1, -1)
     if begun is not None and not begun["same"]:
         return {"pass": None, "a": -1, "b": -1, "why": "They start from other programs.", **begun}
+    texts: Row | None = None
     at = {"a": -1, "b": -1}
     for row in rows:
         at |= {side: row[side] for side in ("a", "b") if row[side] is not None}
         about = {"pass": row["pass"], **at}
+        ours, theirs = (r.steps[at[s]] if at[s] >= 0 else None for r, s in ((a, "a"), (b, "b")))
         if row["only"]:
-            run = a if row["only"] == "a" else b
-            if run.steps[row[row["only"]]].idle:
+            if (a if row["only"] == "a" else b).steps[row[row["only"]]].idle:
                 continue
-            here = _program(a, b, at["a"], at["b"])
-            if here is None or not here["same"]:
-                why = f"Only {run.label if a.label != b.label else row['only'].upper()} has it."
-                return {**about, "why": why, **(here or {})}
-            continue
-        ours, theirs = a.steps[at["a"]], b.steps[at["b"]]
-        if bool(ours.failure) != bool(theirs.failure):
+            why = f"Only {row['only'].upper()} has it."
+        elif ours and theirs and bool(ours.failure) != bool(theirs.failure):
             failed = "A" if ours.failure else "B"
             return {**about, "why": f"It fails in {failed}: {ours.failure or theirs.failure}"}
-        if ours.state and ours.state == theirs.state:
+        else:
+            why = "It made other programs."
+        known = ours is not None and theirs is not None and ours.state and theirs.state
+        if known and ours and theirs and ours.state == theirs.state:
             continue
         here = _program(a, b, at["a"], at["b"])
         if here is not None and not here["same"]:
-            return {**about, "why": "It made other programs.", **here}
-        if here is None and ours.state and theirs.state:
-            return {**about, "why": "It left other texts."}
-    return None
+            return {**about, "why": why, **here}
+        if known or (here is None and row["only"]):
+            # Of two TVMs all texts may differ: a graph that does says more.
+            why = why if row["only"] else "It left other texts, though no other graph."
+            texts = texts or {**about, "why": why, **(here or {})}
+    return texts
 
 
 def _program(a: Run, b: Run, i: int, j: int) -> Row | None:
