@@ -250,7 +250,7 @@ def _times(
                 "build_seconds": results[0].build_seconds,
             }
         )
-    # Other work only ever makes a run longer, and eager's runs beside it, too: the best round counts.
+    # Other work only ever makes runs longer, eager's too: the best round counts.
     was, now = (min(r["of_rounds_ms"]) for r in rows)
     ratio = now / was if was else None
     notes = list(dict.fromkeys(n for results in found for r in results for n in r.notes))
