@@ -49,6 +49,9 @@ export class Camera extends Picture {
     return at !== null && wx >= at.x - 5 * at.scale && Math.abs(wy - at.y) <= 12 * at.scale;
   }
 
+  // So does a closed one, in its box of two lines.
+  nameScale() { return clamp(0.71 / this.zoom, 1, 2); }
+
   // A group keeps its name readable when zoomed out, as far as its frame allows.
   headerScale(i) {
     const { w, h } = this.drawing.box;

@@ -316,7 +316,11 @@ export class Painter extends Part {
       ctx.globalAlpha = fade * (lit && !lit.boxes.has(i) ? 0.4 : 1);
       ctx.fillStyle = colour(i);
       const at = place(i, false);
-      ctx.fillText(this.short(box.lines[i][0], room(i), bold), ...at);
+      const larger = box.kind[i] ? v.nameScale() : 1;
+      const words = this.short(box.lines[i][0], room(i) / larger, bold);
+      ctx.font = larger > 1 ? `600 ${TITLE * larger}px ${v.theme.font}` : bold;
+      if (larger > 1) at[1] = box.y[i] + box.h[i] / 2;
+      ctx.fillText(words, ...at);
       if (box.kind[i]) this.sign(box.x[i] + 10, box.y[i] + box.h[i] / 2, false);
     }
     ctx.font = `700 9.5px ${v.theme.font}`;
@@ -332,7 +336,7 @@ export class Painter extends Part {
     if (small <= 0) return;
     ctx.font = plain;
     for (const i of visible) {
-      if (box.lines[i].length < 2) continue;
+      if (box.lines[i].length < 2 || (box.kind[i] && v.nameScale() > 1)) continue;
       ctx.globalAlpha = 0.78 * small * (lit && !lit.boxes.has(i) ? 0.45 : 1);
       ctx.fillStyle = colour(i);
       const at = place(i, true);

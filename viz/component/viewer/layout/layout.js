@@ -15,7 +15,7 @@ import { CHILD, IN, OUT, place } from "./ranks.js";
 import { Router } from "./router.js";
 import { boxSize, HEADER, rounded, sizeText, textWidth, thousands, TITLE, typesText } from "./words.js";
 
-const PAD = 16, HALVES_APART = 150, MARGIN = 24;
+const PAD = 16, HALVES_APART = 260, MARGIN = 24;
 const MANY = 1200; // boxes beyond which one pass must do, for time's sake
 const LEAST_COLUMN = 600; // pixels
 const PASSES = 3; // after the first, groups know where the lines at their borders come from
@@ -152,7 +152,9 @@ class Arrangement {
 
   closedSize(item) {
     const [wide, high] = boxSize(item.node < 0 ? item.lines : this.graph.lines(item.node, false));
-    return item.node < 0 ? [Math.max(wide + 34, 150), 52] : [wide, high];
+    if (item.node >= 0) return [wide, high];
+    const name = textWidth(item.lines[0], TITLE, true); // with room for it to be written larger
+    return [Math.round(Math.max(wide + 34, 150, 1.5 * name + 60)), 52];
   }
 
   // How large they are, and where.
@@ -309,6 +311,8 @@ class Arrangement {
 
   // In the backward alone, what the forward hands over stands beside its readers.
   standByReaders() {
+    this.column = new Set();
+    this.columnLeft = Infinity;
     const { graph: { current, readsNow, count }, items, slot } = this;
     if (!this.halves || !readsNow) return;
     const readers = Array.from({ length: count }, () => []);
@@ -329,7 +333,9 @@ class Arrangement {
       const [wide, high] = this.turned(box.w, box.h);
       const start = Math.max(along, free);
       [box.x, box.y] = this.turned(edge - wide, start);
-      free = start + high + 10;
+      free = start + high + 20;
+      this.column.add(box.index);
+      this.columnLeft = Math.min(this.columnLeft, edge - wide);
       for (let i = box.parent; i > 0; i = items[i].parent) this.gone(i, box.node);
     }
   }
@@ -431,8 +437,9 @@ class Arrangement {
     const forward = halves.find((half) => !half.flip), backward = halves.find((half) => half.flip);
     const across = (item) => this.turned(item.x, item.y)[0];
     const wide = (item) => this.turned(item.w, item.h)[0];
-    const exit = Math.min(across(forward) + wide(forward) + 12, across(backward) - 24);
-    const enter = across(backward) - 12;
+    // What stands beside its readers is in the gap: other lines go to the left of it.
+    const near = across(backward) - 12, far = Math.min(near, this.columnLeft - 12);
+    const exit = Math.min(across(forward) + wide(forward) + 12, far - 20);
     const outs = new Map();
     const entering = new Map();
     const side = (index, right) => {
@@ -447,9 +454,9 @@ class Arrangement {
       if ((sx - x) * (right ? 1 : -1) > 0) return [sx, sy]; // it stands in the gap itself
       const straight = [sx, sy, x, sy];
       if (router.free(straight, [index], 1)) { router.take(straight, value); return straight; }
-      const near = sx + (right ? 8 : -8);
+      const beside = sx + (right ? 8 : -8);
       for (const room of [80, 400, 1500]) {
-        const found = router.way(near, sy, x, null, value, room);
+        const found = router.way(beside, sy, x, null, value, room);
         if (!found) continue;
         const line = [sx, sy, ...found];
         router.take(line, value);
@@ -471,6 +478,7 @@ class Arrangement {
       const step = list.length > 1 ? Math.min(9, h * 0.6 / (list.length - 1)) : 0;
       list.forEach((pair, turned) => {
         const at = y + (turned - (list.length - 1) / 2) * step;
+        const enter = this.column.has(pair.source) ? near : far;
         const into = lead(target, enter, false, at, pair.source);
         const back = [];
         for (let i = into.length - 2; i >= 0; i -= 2) back.push(into[i], into[i + 1]);
