@@ -15,6 +15,47 @@ import numpy as np
 from relascope.core.graph import TensorType
 
 
+def chosen_branch(onnx: Any, node: Any, condition: bool) -> tuple[list[Any], list[Any]]:
+    """The nodes and tensors of the branch that an If takes, as they stand in its place.
+
+    What the branch names is named after the If's first result: other branches may have such names.
+
+    Args:
+        node: an If.
+        condition: what it reads.
+    """
+    wanted = "then_branch" if condition else "else_branch"
+    branch = onnx.GraphProto()
+    branch.CopyFrom(next(a.g for a in node.attribute if a.name == wanted))
+    own = [*(t.name for t in branch.initializer), *(o for n in branch.node for o in n.output if o)]
+    names = {one: f"{node.output[0]}/{one}" for one in own}
+    free = {o for n in branch.node for o in n.output}
+    results = []
+    for made, result in zip(branch.output, node.output, strict=True):
+        if result and made.name in free:
+            names[made.name] = result
+            free.discard(made.name)
+        elif result:  # a tensor, a value from outside, or one that is a result already
+            results.append((made.name, result))
+    _renamed(branch, names)
+    copies = [onnx.helper.make_node("Identity", [names.get(a, a)], [b]) for a, b in results]
+    return [*branch.node, *copies], list(branch.initializer)
+
+
+def _renamed(graph: Any, names: Mapping[str, str]) -> None:
+    """Put names in the place of others, in the graphs within, too."""
+    for tensor in graph.initializer:
+        tensor.name = names.get(tensor.name, tensor.name)
+    for value in graph.output:
+        value.name = names.get(value.name, value.name)
+    for node in graph.node:
+        for values in (node.input, node.output):
+            values[:] = [names.get(v, v) for v in values]
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+                _renamed(inner, names)
+
+
 class Form:
     """A node with what is known of its inputs."""
 

@@ -24,7 +24,7 @@ import numpy as np
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import HINT
-from relascope.engine.files.onnx_forms import Form, refused, rewritten
+from relascope.engine.files.onnx_forms import Form, chosen_branch, refused, rewritten
 from relascope.engine.files.program_file import onnx_parts
 
 OLDEST = 7
@@ -42,6 +42,9 @@ _SHAPES = """
 """
 FOLDED = frozenset(_SHAPES.split())
 """What is computed here where all that it reads is constant and small."""
+
+_BRANCHES = (("", "If"), ("ai.onnx", "If"))
+"""Of which one side stands for it where what it reads is known."""
 
 _AT_IMPORT = {
     "Reshape Expand Tile Squeeze Unsqueeze TopK Split CumSum Trilu AffineGrid CenterCropPad "
@@ -277,7 +280,9 @@ def prepare(
         (n.domain, n.op_type)
         for graph in _graphs(model.graph)
         for n in graph.node
-        if n.op_type in FOLDED or _is_function(onnx, n.domain, n.op_type, opset, model)
+        if n.op_type in FOLDED
+        or (n.domain, n.op_type) in _BRANCHES
+        or _is_function(onnx, n.domain, n.op_type, opset, model)
     }
     _check_known(model, known, ir, may_go)  # before types are sought, which fails over others
     types_of, model = _folded(onnx, model, opset, name)
@@ -702,6 +707,14 @@ def _fold_once(onnx: Any, model: Any, types: Mapping[str, TensorType], opset: in
                         made = [np.asarray(v) for v in ReferenceEvaluator(alone).run(None, {})]
                 except Exception:  # then the importer says what is wrong with it
                     made = None
+        elif (node.domain, node.op_type) in _BRANCHES:
+            condition = value(node.input[0])
+            if condition is not None and condition.size == 1:
+                nodes, tensors = chosen_branch(onnx, node, bool(condition.reshape(-1)[0]))
+                kept += nodes
+                graph.initializer.extend(tensors)
+                changed = True
+                continue
         if made is None or any(v.dtype == object or v.size > _FOLDED for v in made):
             kept.append(node)
             continue

@@ -436,6 +436,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 def _sentences(rows: Sequence[Row]) -> Iterator[str]:
+    failures: dict[str, list[str]] = {}
     by_stage: dict[tuple[str, str, str], dict[str, Row]] = {}
     for row in rows:
         by_stage.setdefault((row.stage, row.strategy, row.inputs), {})[row.dtype] = row
@@ -446,7 +447,7 @@ def _sentences(rows: Sequence[Row]) -> Iterator[str]:
         name += f" on {inputs} inputs" if inputs != INPUTS[0] else ""
         failed = next((r.failure for r in found.values() if r.failure is not None), None)
         if failed is not None:
-            yield f"{name}: could not be run: {failed.message}"
+            failures.setdefault(failed.message, []).append(name)
             continue
         single, double = found.get("float32"), found.get("float64")
         if double is None:
@@ -456,6 +457,8 @@ def _sentences(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{name}: rounding: over the limit in float32{_at(single)}, right in float64."
         else:
             yield f"{name}: wrong: over the limit in float64{_at(double)}."
+    for message, names in failures.items():  # most stages fail for one reason
+        yield f"{', '.join(names)}: could not be run: {message}"
 
 
 def _at(row: Row) -> str:

@@ -35,7 +35,7 @@ from relascope.engine.pytorch.operators.compositions import (
     stays,
     with_an_axis,
 )
-from relascope.engine.pytorch.unlike import REWRITE, reason, unknown
+from relascope.engine.pytorch.unlike import REWRITE, all_unknown, reason
 from relascope.passes.program import Mask
 
 # What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
@@ -96,7 +96,7 @@ def trace_to_fx(model: Model, known: Callable[[str], bool], frontend: str = "Rel
 
     Raises:
         EngineError: kind "operator"; control flow, or a value that decides a shape; names the
-            operator and its module.
+            operator and its module. Of operators that are not known it names all.
     """
     return _Writer(model, known, frontend).run()
 
@@ -129,6 +129,7 @@ class _Writer:
         self.values: dict[str, Any] = {}
         self.constants: dict[str, torch.Tensor] = {}
         self.origin = Origin("", "", -1)
+        self.unknown: list[tuple[str, Origin]] = []
         self.arguments = (*model.input_names, *self.flat.tensors)
         tensors = (*model.inputs, *self.flat.tensors.values())
         inputs = zip(self.flat.graph.inputs(), tensors, strict=True)
@@ -137,9 +138,15 @@ class _Writer:
             self.values[value.debugName()] = self.typed(node, self.fake.from_tensor(tensor))
 
     def run(self) -> FxTrace:
-        for node in self.flat.graph.nodes():
-            self.origin = self.flat.origin(node)
-            self.write(node)
+        try:
+            for node in self.flat.graph.nodes():
+                self.origin = self.flat.origin(node)
+                self.write(node)
+        except EngineError:
+            if not self.unknown:  # what stands behind such an operator may be wrong for it
+                raise
+        if self.unknown:
+            raise all_unknown(self.frontend, self.unknown)
         results = [self.values[v.debugName()] for v in self.flat.graph.outputs()]
         self.graph.output(tuple(self.node_of(r) for r in results))
         changed = changed_buffers(self.model.flat, self.model.buffers)
@@ -251,6 +258,9 @@ class _Writer:
             return self.decomposed(op, partial(with_an_axis, op), args, kwargs)
         if not self.known(name_of(op)) and not stays(op, self.value(args)):
             return self.decomposed(op, WHOLE.get(op, op), args, kwargs)
+        return self.added(op, args, kwargs)
+
+    def added(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
         node = self.graph.call_function(op, tuple(args), kwargs)
         with self.without_memory(op):
             value = op(*self.value(list(args)), **self.value(kwargs))
@@ -289,7 +299,9 @@ class _Writer:
                 inner = make_fx(torch.func.functionalize(inner))(*given)
         calls = [n for n in inner.graph.nodes if n.op == "call_function"]
         if any((n.target is op and form is op) or _is_mutable(n) for n in calls):
-            self.refuse(*unknown(self.frontend, op._schema.name))
+            # All are named, so the rest of the trace is looked at as if it were known.
+            self.unknown.append((op._schema.name, self.origin))
+            return self.added(op, args, kwargs)
         made: dict[Node, Any] = {}
         placeholders = iter(nodes)
         for node in inner.graph.nodes:

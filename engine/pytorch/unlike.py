@@ -39,6 +39,40 @@ def unknown(frontend: str, operator: str) -> tuple[str, str]:
     return f"{frontend}'s PyTorch frontend does not know the operator {operator}.", REWRITE
 
 
+def all_unknown(frontend: str, found: Sequence[tuple[str, Origin]]) -> EngineError:
+    """The same of all those of a model.
+
+    Args:
+        found: operators, each with what it stands for and where; at least one.
+    """
+    inner: dict[str, dict[str, None]] = {}
+    places: dict[str, dict[int, str]] = {}
+    for operator, origin in found:
+        inner.setdefault(origin.operator, {})[operator] = None
+        where = f"in {origin.scope}" if origin.scope else "at the top"
+        places.setdefault(origin.operator, {})[origin.ordinal] = where
+    message, hint = unknown(frontend, found[0][0])
+    if len(found) > 1:
+        listed = "; ".join(
+            _told(operator, [*inner[operator]], [*places[operator].values()]) for operator in inner
+        )
+        several = "these operators" if len(inner) > 1 else "this operator"
+        message = f"{frontend}'s PyTorch frontend does not know {several}: {listed}."
+    return EngineError("operator", message, found[0][1].where, hint)
+
+
+_NAMED = 5
+
+
+def _told(operator: str, inner: Sequence[str], places: Sequence[str]) -> str:
+    """An operator with those that PyTorch makes of it, how often it is there, and where."""
+    several = list(dict.fromkeys(places))
+    made = f" (made of {', '.join(inner)})" if [*inner] != [operator] else ""
+    times = f" {len(places)} times," if len(places) > 1 else ""
+    more = f" and {len(several) - _NAMED} more" if len(several) > _NAMED else ""
+    return f"{operator}{made}{times} {', '.join(several[:_NAMED])}{more}"
+
+
 def unconverted(frontend: str, operator: str, origin: Origin, wrong: Exception) -> EngineError:
     """What is said where TVM's frontend failed; `frontend` is "Relay" or "Relax"."""
     words = f"{frontend}'s PyTorch frontend cannot convert {operator} as it is used here"

@@ -112,6 +112,14 @@ def test_float64_tells_rounding_from_a_fault(size, words):
     assert words in accuracy.verdict(rows(size))
 
 
+def test_what_fails_for_one_reason_is_told_once():
+    failure = EngineError("pass", "There is no gradient.")
+    failed = [replace(r, passed=False, failure=failure) for r in rows({"float32": 0, "float64": 0})]
+    told = accuracy.verdict([replace(failed[0], failure=None, passed=True), *failed[1:]])
+    assert told.count("There is no gradient.") == 1
+    assert told.endswith("split (keep_all): could not be run: There is no gradient.")
+
+
 @pytest.mark.parametrize(
     ("size", "kinds", "told"),
     [

@@ -4,10 +4,10 @@ import sys
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from hostile_onnx import CRAFTED, _model, _node, external, honest
+from hostile_onnx import CRAFTED, _ints, _model, _node, external, honest
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.formats import is_onnx
@@ -58,6 +58,61 @@ def test_data_in_the_same_folder_is_read(tmp_path):
 def test_all_unknown_operators_are_named_with_counts(tmp_path):
     with pytest.raises(EngineError, match=r"com.own.Shell \(2 times\), Frob"):
         read(tmp_path / "model.onnx", CRAFTED["operators that nobody knows"]())
+
+
+def branch(op, name, *more, tensors=()):
+    """A side of an If; each has a value `t` of its own."""
+    nodes = [
+        _node(op, "x", "t"),
+        *more,
+        _node("Add", f"t {tensors[0].name if tensors else 't'}", name),
+    ]
+    made = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in (name, "t", "x")]
+    return helper.make_graph(nodes, name, [], made, list(tensors))
+
+
+def branches(*condition):
+    """Two of them, one in the other; `c` is what the first reads."""
+    ones = numpy_helper.from_array(np.ones(4, np.float32), "ones")
+    inner = _node(
+        "If", "c", "u v w", then_branch=branch("Tanh", "a"), else_branch=branch("Exp", "b")
+    )
+    outer = helper.make_graph(
+        [inner, _node("Relu", "u", "r")],
+        "outer",
+        [],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("r", "r", "ones")],
+        [ones],
+    )
+    other = helper.make_graph(
+        [_node("Neg", "x", "n")],
+        "other",
+        [],
+        [helper.make_tensor_value_info("n", TensorProto.FLOAT, None) for _ in range(3)],
+    )
+    nodes = [*condition, _node("If", "c", "p q s", then_branch=outer, else_branch=other)]
+    return [*nodes, _node("Sum", "p q s", "y")]
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_of_a_branch_that_sizes_decide_one_side_is_taken(rows, tmp_path):
+    condition = [_node("Shape", "x", "sizes"), _node("ReduceSum", "sizes", "all", keepdims=0)]
+    condition += [_node("Equal", "all six", "c")]
+    model = _model(branches(*condition), [_ints("six", 6)], shape=(rows, 4))
+    made = read(tmp_path / "model.onnx", model, known=KNOWN | {"Tanh", "Neg", "Sum", "Exp", "If"})
+    ops = {n.op_type for n in made.model.graph.node}
+    assert ("Tanh" in ops, "Neg" in ops, "If" in ops) == (rows == 2, rows == 3, False)
+    x = np.linspace(-1, 1, rows * 4, dtype=np.float32).reshape(rows, 4)
+    one, other = (ReferenceEvaluator(m).run(None, {"x": x}) for m in (made.model, made.given))
+    np.testing.assert_array_equal(one[0], other[0])
+
+
+def test_a_branch_that_values_decide_is_named(tmp_path):
+    condition = [_node("ReduceSum", "x", "all", keepdims=0), _node("Less", "all zero", "c")]
+    zero = numpy_helper.from_array(np.float32(0), "zero")
+    model = _model(branches(*condition), [zero])
+    with pytest.raises(EngineError, match=r"does not have: If \(2 times\)\."):
+        read(tmp_path / "model.onnx", model, known=KNOWN | {"Tanh", "Neg", "Sum", "Exp"})
 
 
 def test_what_is_no_model_is_refused(tmp_path, monkeypatch):

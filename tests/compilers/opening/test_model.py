@@ -15,6 +15,7 @@ from relascope.core.graph import TensorType
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.source import INPUTS, ModelSource, parse_inputs, source_from_file
 from relascope.engine.pytorch.inputs.sets import inputs_of
+from relascope.engine.pytorch.known_operators import in_known_operators
 from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module
 from traces import forget_inputs, net, save
 
@@ -32,6 +33,30 @@ class Mask:
     shape: tuple
     dtype: str
     order: tuple = ()
+
+
+def test_all_operators_that_are_not_known_are_named():
+    class Waves(nn.Module):
+        def forward(self, x):
+            return torch.fft.fft(x).abs()
+
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other = Waves(), Waves()
+
+        def forward(self, x):
+            return torch.linalg.inv(self.one(x) + self.other(x) + 9 * torch.eye(4)).tanh()
+
+    given = ("x",), (torch.randn(4, 4),), ModelSource("own"), quiet
+    model = model_from_module(Whole(), *given)
+    with pytest.raises(EngineError) as caught:
+        in_known_operators(model, lambda name: "fft" not in name and "linalg" not in name, "Relay")
+    assert caught.value.message.startswith(
+        "Relay's PyTorch frontend does not know these operators: aten::fft_fft (made of "
+        "aten::_fft_r2c) 2 times, in one, in other; aten::linalg_inv (made of aten::linalg_inv_ex"
+    )
+    assert caught.value.where == "aten::fft_fft in one"
 
 
 # What a model is run on.

@@ -110,8 +110,11 @@ def _nested(depth):
 
 def _branches(depth):
     inner = _nested(depth)
-    c = numpy_helper.from_array(np.array(True), "c")
-    return _model([_node("If", "c", "y", then_branch=inner, else_branch=inner)], [c])
+    values = [
+        _node("ReduceMax", "x", "m", keepdims=0),
+        _node("Cast", "m", "c", to=TensorProto.BOOL),
+    ]
+    return _model([*values, _node("If", "c", "y", then_branch=inner, else_branch=inner)])
 
 
 CRAFTED = {
