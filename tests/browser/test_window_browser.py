@@ -2,20 +2,11 @@
 
 import pytest
 
-from app_in_browser import PAGE, settle
+from app_in_browser import PAGE, SHARE, settle
 
 pytestmark = pytest.mark.browser
 
 TABS = ("Graph", "Passes", "Gradient & cut")
-# The part of the window whose topmost thing is a picture of the graph.
-SHARE = (
-    "() => { let all = 0, picture = 0;"
-    " for (let x = 4; x < innerWidth; x += 8) for (let y = 4; y < innerHeight; y += 8) {"
-    "  let e = document.elementFromPoint(x, y);"
-    "  for (let i; e?.shadowRoot && (i = e.shadowRoot.elementFromPoint(x, y)) && i !== e;) e = i;"
-    "  all++; picture += e?.tagName === 'CANVAS'; }"
-    " return picture / all; }"
-)
 ANIMATED = "() => document.getAnimations().map(a => a.animationName ?? a.transitionProperty)"
 
 

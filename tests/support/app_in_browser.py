@@ -7,6 +7,16 @@ PAGE = PAGES / "app_page.py"
 VIEWER = PAGES / "graph_page.py"
 """The viewer alone; `?graph=NAME` says of what."""
 
+# The part of the window whose topmost thing is a picture of the graph.
+SHARE = (
+    "() => { let all = 0, picture = 0;"
+    " for (let x = 4; x < innerWidth; x += 8) for (let y = 4; y < innerHeight; y += 8) {"
+    "  let e = document.elementFromPoint(x, y);"
+    "  for (let i; e?.shadowRoot && (i = e.shadowRoot.elementFromPoint(x, y)) && i !== e;) e = i;"
+    "  all++; picture += e?.tagName === 'CANVAS'; }"
+    " return picture / all; }"
+)
+
 _VIEWS = (
     "[...document.querySelectorAll('*')].map(e => e.shadowRoot?.relascopeViewer)"
     ".filter(v => v?.drawing && v.root.getBoundingClientRect().width)"

@@ -191,6 +191,8 @@ GRAPHS = {
     "joint": joint,
     "joint12": lambda: joint(12),
     "big": lambda: transformer(100),
+    "huge": lambda: transformer(350),
+    "vast": lambda: transformer(1700),
     "random": lambda: random_graph(1),
     "empty": lambda: Graph("empty", "relay", (), (), ()),
 }
