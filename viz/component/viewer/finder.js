@@ -1,12 +1,19 @@
 // Search: what was found, its list, and going from one to the next.
 
 import { element, Part } from "./parts.js";
-import { search } from "./query.js";
+import { search, texts } from "./query.js";
 
 export class Finder extends Part {
   matches = [];
   match = -1;
   boxes = new Set();
+
+  // Makes ready what is searched in while nothing else is to do: of a large graph it takes longer
+  // than a search.
+  prepare() {
+    const { node, strings } = this.viewer.drawing;
+    (window.requestIdleCallback ?? setTimeout)(() => texts(node, strings));
+  }
 
   find(text, list = true) {
     const v = this.viewer;

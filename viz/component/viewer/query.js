@@ -72,7 +72,15 @@ function path(steps, node, known) {
   const stages = steps.map((step) => (step === "*" ? everywhere : step === "**" ? null
     : { has: ((passes) => (nodes) => nodes.filter(passes))(terms(step, node, known)) }));
   const all = Array.from(node.id, (_, n) => n);
-  const next = (nodes, links) => [...new Set(nodes.flatMap((n) => links[n].filter((x) => typeof x === "number")))];
+  const next = (nodes, links) => {
+    const seen = new Uint8Array(node.id.length), found = [];
+    for (const n of nodes) {
+      for (const m of links[n]) {
+        if (typeof m === "number" && !seen[m]) { seen[m] = 1; found.push(m); }
+      }
+    }
+    return found;
+  };
   const reach = (nodes, links) => { // any number of steps, none included
     const seen = new Set(nodes), todo = [...nodes];
     while (todo.length) {

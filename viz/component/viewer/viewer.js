@@ -79,6 +79,7 @@ class Viewer extends Camera {
     if (d.overlay !== this.asked) this.overlays.chosen = this.asked = d.overlay;
     this.take(d);
     this.overlays.offer();
+    this.finder.prepare();
     this.busy.classList.remove("on");
     this.fillHeight();
     this.shapes = before ? this.shapes : d.showShapes;
