@@ -55,7 +55,7 @@ export class Camera extends Picture {
   // A group keeps its name readable when zoomed out, as far as its frame allows.
   headerScale(i) {
     const { w, h } = this.drawing.box;
-    return clamp(0.71 / this.zoom, 1, Math.max(1, Math.min(w[i] / 90, h[i] / 34)));
+    return clamp(0.71 / this.zoom, 1, Math.max(1, Math.min(w[i] / 62, h[i] / 34)));
   }
 
   resize() {
