@@ -7,6 +7,7 @@ import json
 import time
 from pathlib import Path
 
+from relascope.commands import handing_on
 from relascope.commands.shared import (
     Connect,
     Document,
@@ -14,7 +15,6 @@ from relascope.commands.shared import (
     about,
     cut_request,
     fleet_of,
-    kept,
     pipeline_of,
     request_of,
     source_of,
@@ -40,6 +40,7 @@ def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
 
 def time_model(args: argparse.Namespace, connect: Connect) -> Document:
     """Compile, compare with PyTorch, and time against PyTorch eager, in one way or several."""
+    handing_on.known(args, ".html", ".json", ".csv")
     source, pipeline = source_of(args), pipeline_of(args)
     fleet = fleet_of(args)
     if fleet is not None:
@@ -56,15 +57,13 @@ def time_model(args: argparse.Namespace, connect: Connect) -> Document:
             result = ask("time_remote", request, fleet)
         else:
             result = ask("time", request, tuple(args.baseline), made)
-    names = ("model", "batch", "tokens", "dtype", "training")
-    facts: Document = {name: getattr(source, name) for name in names}
-    facts |= {"repeats": args.repeats, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-    strategy = args.strategy if source.training else None
-    document = timings.run_document(result, args.engine, str(pipeline), strategy, facts)
-    if args.output and args.output.suffix == ".csv":
-        write(args.output, timings.csv_text(document["rows"], (*timings.COLUMNS, "target")))
-    else:
-        kept(args, document)
+        names = ("model", "batch", "tokens", "dtype", "training")
+        facts: Document = {name: getattr(source, name) for name in names}
+        facts |= {"repeats": args.repeats, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        strategy = args.strategy if source.training else None
+        document = timings.run_document(result, args.engine, str(pipeline), strategy, facts)
+        if args.output:
+            handing_on.times(args, ask, source, pipeline, result, document)
     if args.history:
         _append(args.history, document)
     return document

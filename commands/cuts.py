@@ -7,6 +7,7 @@ import json
 import time
 from dataclasses import replace
 
+from relascope.commands import handing_on
 from relascope.commands.shared import (
     Connect,
     Document,
@@ -17,7 +18,6 @@ from relascope.commands.shared import (
     request_of,
     source_of,
     target_of,
-    write,
 )
 from relascope.engine.jobs.cut import forward_times, joint_of, measure
 from relascope.engine.protocol.plain import plain
@@ -25,6 +25,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.catalogue import default_pipeline, gradients
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.viz.rows import tables
@@ -33,6 +34,7 @@ from relascope.viz.rows import tables
 def captures(args: argparse.Namespace, connect: Connect) -> Document:
     """What the forward saves for the backward under one strategy."""
     args.training = True
+    handing_on.known(args, ".html", ".json", ".csv")
     source, pipeline = source_of(args), pipeline_of(args)
     started = time.perf_counter()
     with Engine(args, connect) as ask:
@@ -40,11 +42,12 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
         if args.prices == "measured":
             measured = forward_times(ask, request_of(args, ask))
         chosen = cut_of(joint_of(ask, source, pipeline, measured), args)
+        saved = _torch_saved(ask, source)
         document = {
             **about(args, source, pipeline, built=False),
             **tables.cut_document(chosen),
             "seconds": time.perf_counter() - started,
-            "rivals": _rivals(ask, source),
+            "rivals": tables.torch_saved_document(saved) if saved else None,
         }
         if args.frontier:
             document |= tables.frontier_document(chosen.joint)
@@ -55,8 +58,12 @@ def captures(args: argparse.Namespace, connect: Connect) -> Document:
                 points += [(n, cut(chosen.joint, n)) for n in others if n != args.strategy]
             document["measured"] = plain(measure(ask, request_of(args, ask), points))
         if args.output:
-            split = ask("split", source, pipeline, chosen.ids)
-            write(args.output, json.dumps(plain(split), ensure_ascii=False))
+
+            def split() -> str:
+                halves = ask("split", source, pipeline, chosen.ids)
+                return json.dumps(plain(halves), ensure_ascii=False)
+
+            handing_on.captures(args, ask, source, pipeline, chosen, document, saved, split)
     return document
 
 
@@ -82,8 +89,9 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
     }
 
 
-def _rivals(ask: Ask, source: ModelSource) -> Document | None:
+def _torch_saved(ask: Ask, source: ModelSource) -> TorchSaved | None:
     """What PyTorch keeps; None of a program that came without it."""
     if ask("load", source).against != PYTORCH:
         return None
-    return tables.torch_saved_document(ask("torch_saved", source))
+    saved: TorchSaved = ask("torch_saved", source)
+    return saved

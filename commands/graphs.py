@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from relascope.commands.shared import Connect, Document, Engine, pipeline_of, source_of, write
+from relascope.commands import handing_on
+from relascope.commands.shared import Connect, Document, Engine, pipeline_of, source_of
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.jobs.step import step
@@ -16,7 +16,6 @@ from relascope.passes.catalogue import default_pipeline, gradients, names
 from relascope.passes.catalogue import info as pass_info
 from relascope.samples import SAMPLES
 from relascope.viz.compare.align import align
-from relascope.viz.drawing.export import to_dot
 from relascope.viz.rows import Row, tables
 
 
@@ -108,18 +107,15 @@ def graph(args: argparse.Namespace, connect: Connect) -> Document:
     """The graph of a model, as imported, or with --passes after the pipeline."""
     source = source_of(args)
     pipeline = pipeline_of(args) if args.passes else None
+    handing_on.known(args)
     with Engine(args, connect) as ask:
         info = ask("load", source)
         if pipeline:
             step(ask, source, pipeline).check()
         after = ask("graph_after", source, pipeline, len(pipeline) - 1) if pipeline else info.graph
-    document = tables.model_document(info, args.engine, after, pipeline)
-    if args.output:
-        if args.output.suffix == ".dot":
-            write(args.output, to_dot(after))
-        else:
-            write(args.output, json.dumps(after.to_json(), ensure_ascii=False))
-    return document
+        if args.output:
+            handing_on.graph(args, ask, info, after, pipeline)
+    return tables.model_document(info, args.engine, after, pipeline)
 
 
 def compare(args: argparse.Namespace, connect: Connect) -> Document:

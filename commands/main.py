@@ -46,7 +46,7 @@ _COMMANDS = (
     ("modules", "graphs", "model limits", "the modules of a model, each with its time"),
     ("inputs", "graphs", "model limits", "a file's inputs, and the sizes that it leaves open"),
     ("passes", "graphs", "one_pass pass_file", "list the passes and pipelines, or show one"),
-    ("graph", "graphs", f"{_MODEL} output", "the graph of a model"),
+    ("graph", "graphs", f"{_MODEL} output handing_on.looks", "the graph of a model"),
     ("step", "stepping", f"{_MODEL} check output", "what each pass of a pipeline does"),
     ("compare", "graphs", _MODEL, "one model in Relay and in Relax"),
     (

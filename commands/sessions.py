@@ -7,8 +7,9 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+from relascope.commands import handing_on
 from relascope.commands.options import limits, pass_file
-from relascope.commands.shared import Connect, Document, Engine
+from relascope.commands.shared import Connect, Document, Engine, write
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.viz.sessions import replay as files
@@ -22,10 +23,13 @@ def replay_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, metavar="FILE", help=about)
     pass_file(command)
     limits(command)
+    about = "write all of the session as one page that needs no server, too"
+    command.add_argument("-o", dest="output", type=Path, metavar="FILE.html", help=about)
 
 
 def replay(args: argparse.Namespace, connect: Connect) -> Document:
     """Run a session's file again, and compare graphs, captures and errors with those in it."""
+    handing_on.known(args, handing_on.PAGE)
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         session, path = files.read(args.file, Path(folder))
         if session.model.digest and not path:
@@ -39,6 +43,10 @@ def replay(args: argparse.Namespace, connect: Connect) -> Document:
         with Engine(args, connect) as ask:
             version = ask("describe").version
             results = again(ask, session, path)
+            if args.output:
+                from relascope.viz.handed_on.session import session_sheet
+
+                write(args.output, session_sheet(ask, session, path).html())
     then = {name: part for name, part in session.results.items() if name in results}
     found = list(differences(then, results)) if then else []
     return {

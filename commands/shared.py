@@ -279,7 +279,7 @@ def kept(args: argparse.Namespace, document: Document) -> Document:
     return document
 
 
-def write(path: Path, text: str, option: str = "-o", mode: Literal["w", "a"] = "w") -> None:
+def write(path: Path, text: str | bytes, option: str = "-o", mode: Literal["w", "a"] = "w") -> None:
     """Write a file, or add to it.
 
     Args:
@@ -289,8 +289,8 @@ def write(path: Path, text: str, option: str = "-o", mode: Literal["w", "a"] = "
         EngineError: kind "file"; it cannot be written.
     """
     try:
-        with path.open(mode, encoding="utf-8") as file:
-            file.write(text)
+        with path.open(f"{mode}b") as file:
+            file.write(text.encode("utf-8", "replace") if isinstance(text, str) else text)
     except OSError as wrong:
         said = f"Cannot write: {wrong.strerror or wrong}."
         raise EngineError("file", said, str(path), f"Give another {option}.") from wrong

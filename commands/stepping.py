@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 
+from relascope.commands import handing_on
 from relascope.commands.gate.baseline import held
 from relascope.commands.shared import (
     Connect,
@@ -41,6 +42,7 @@ from relascope.viz.rows.script import script
 def step(args: argparse.Namespace, connect: Connect) -> Document:
     """What each pass of a pipeline did; with --check, the error against PyTorch after each."""
     source, pipeline = source_of(args), _stopped(args, pipeline_of(args))
+    handing_on.known(args, ".html", ".json", ".csv")
     errors: dict[int, Row] = {}
     details: list[Row] = []
     with Engine(args, connect) as ask:
@@ -59,8 +61,8 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
         if args.export:
             write(args.export, script(args.engine, source, pipeline))
         if args.output:
-            graphs = [ask("graph_after", source, alive, i) for i in range(-1, len(alive))]
-            write(args.output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
+            listed = partial(tables.step_rows, stepped.records, errors)
+            handing_on.steps(args, ask, source, stepped, errors, listed)
     rows = zip_longest(tables.step_rows(stepped.records, errors), details, fillvalue=Row())
     steps = [{**row, **more} for row, more in rows]
     fails = args.verify and any(map(_broken, steps))

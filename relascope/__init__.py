@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relascope.engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch
     from relascope.recorder import Record, recording
+    from relascope.viz.handed_on.notebook import show
 
 __version__ = "0.2.0"
-__all__ = ["Record", "__version__", "add_tvm_dispatch", "recording", "remove_tvm_dispatch"]
+__all__ = ["Record", "__version__", "add_tvm_dispatch", "recording", "remove_tvm_dispatch", "show"]
 
 _here = Path(__file__).parent
 if not (_here / "engine").exists():  # in a checkout the other packages stand beside this one
@@ -28,6 +29,8 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("relascope.engine.dispatch"), name)
     if name in ("Record", "recording"):
         return getattr(import_module("relascope.recorder"), name)
+    if name == "show":
+        return import_module("relascope.viz.handed_on.notebook").show
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

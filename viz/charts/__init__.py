@@ -10,14 +10,13 @@ import pandas as pd
 
 from relascope.engine.protocol.times import TimeRow
 from relascope.passes.cuts.cut import STRATEGIES
-from relascope.viz.rows import Row
+from relascope.viz.rows import Row, timings
 from relascope.viz.rows.formats import size, work_text
 
 CAPTURED = "#2f7fd6"  # between the palette's blues for light and dark: Altair takes one
 CHOSEN = "#d97706"  # stands out on light and dark
 QUIET = "#7d8896"
 STEPS = 12  # of the frontier's line between two points: it is straight, the scale is not
-PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 
 
 def columns(most: int) -> alt.ExprRef:
@@ -198,7 +197,7 @@ def times(rows: Sequence[TimeRow]) -> alt.LayerChart:
     """Every run as a tick, the quartiles as a bar and the median as a point, one line a row."""
 
     def line(row: TimeRow) -> str:
-        return f"{row.what}, {PHASES.get(row.phase, row.phase)}"
+        return f"{row.what}, {timings.PHASES.get(row.phase, row.phase)}"
 
     order = [line(r) for r in rows]
     middle = pd.DataFrame(

@@ -29,7 +29,11 @@ from relascope.passes.search.bisect import IMPORT
 from relascope.samples import Sample
 from relascope.viz.compare.align import Alignment
 from relascope.viz.rows import Row, fields
-from relascope.viz.rows.formats import number, size
+from relascope.viz.rows.formats import number, size, work_text
+
+PROVEN = "No cut lies below the line; the points on it are cuts."
+STOPPED = "The points on the line are cuts; the search ended early, so others may lie below it."
+"""What is to be said of a frontier's line, by `proven` of `frontier_document`."""
 
 
 def facts(graph: Graph) -> Row:
@@ -164,6 +168,19 @@ def cut_document(cut: Cut) -> Row:
         "prices": "estimated" if cut.joint.measured is None else "measured",
         "held": plain(depth(cut.joint, cut.ids, cut.recomputed)),
     }
+
+
+def cut_figures(document: Row) -> list[tuple[str, str]]:
+    """A cut in figures, each with what it is of; `document` is of `cut_document`."""
+    again = work_text(document["recomputed_flops"], document["forward_flops"])
+    return [
+        (number(len(document["captures"])), "captures"),
+        (number(len(document["masks"])), "dropout masks"),
+        (size(document["bytes"]), "kept for the backward"),
+        (number(len(document["recomputed"])), "nodes recomputed"),
+        (again, "of the forward's FLOPs again"),
+        (work_text(document["share"], 1.0), f"of its {document['prices']} time"),
+    ]
 
 
 def torch_saved_document(saved: TorchSaved) -> Row:

@@ -13,6 +13,7 @@ from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.viz.rows import Row
+from relascope.viz.rows.columns import renamed
 from relascope.viz.rows.formats import speed_text
 
 _EQUAL = 1.05  # times as long: as fast as eager, for a person
@@ -52,6 +53,19 @@ _RUN = (
 _SPREAD = ("ratio_q1", "ratio_q3")
 HISTORY_COLUMNS = (*_RUN, *COLUMNS, "target", *_SPREAD, "min_ms", "runs", "notes")
 """What a line of a history has: what was run, and one of its rows."""
+
+
+_SHOWN = (
+    "what; phase; median: median_ms; q1: q1_ms; q3: q3_ms; against eager: ratio_to_eager; "
+    "ratio: ratio_to_eager; of minima: ratio_of_minima; ours over it: ours_over; "
+    "max abs error: max_abs_error; peak memory: peak_bytes; captures held: capture_bytes; "
+    "build: build_seconds; target"
+)
+
+COMPARED = "tensor: name; max abs error: max_abs; relative to scale: max_rel; scale; dtype"
+"""Columns of the comparisons behind a timing's errors, as `viz.rows.columns.renamed` takes them."""
+
+PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 
 
 @dataclass(frozen=True)
@@ -99,6 +113,31 @@ def _verdict(row: TimeRow, eager: TimeRow | None) -> Verdict | None:
     else:
         text = f"{low:.2f} to {high:.2f} of eager's time"
     return Verdict(f"{text}; the machine is busy" if busy else text, not wide)
+
+
+def label(result: TimeResult, row: TimeRow) -> str:
+    """What a large figure is of: the phase, and of what is not the chosen target, its name too."""
+    phase = PHASES.get(row.phase, row.phase)
+    if row.what.endswith(f", {result.target}"):
+        return phase
+    return f"{row.what.partition(', ')[2] if row.target else row.what}, {phase}"
+
+
+def shown_rows(timed: Sequence[TimeRow], said: Sequence[Verdict | None]) -> list[Row]:
+    """One row a line of a timing as people read it, without the columns that say nothing.
+
+    Args:
+        said: what `verdicts` says of each.
+    """
+    rows = renamed(plain(timed), _SHOWN)
+    compared = any(said)
+    for row, verdict in zip(rows, said, strict=True):
+        row["phase"] = PHASES.get(row["phase"], row["phase"])
+        row["target"] = row["target"] or None
+        row["against eager"] = (verdict.text if verdict else "baseline") if compared else None
+    always = ("what", "phase", "median")
+    told = [c for c in rows[0] if c in always or any(r[c] is not None for r in rows)]
+    return [{name: row[name] for name in told} for row in rows]
 
 
 def short(text: str, targets: Iterable[Target]) -> str:

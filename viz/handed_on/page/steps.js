@@ -61,6 +61,10 @@ export class Steps {
       data: { selected: chosen, rows: this.section.rows, still: true },
       setTriggerValue: (what, index) => { if (what === "select") this.choose(index); },
     });
+    const listed = this.shadow.querySelector(".selected");
+    if (listed && this.list.scrollHeight > this.list.clientHeight) {
+      this.list.scrollTop = listed.offsetTop - this.list.clientHeight / 3;
+    }
     const details = await block(this.section.blocks[chosen]);
     if (chosen !== this.chosen) return; // a later choice is on its way
     this.said.replaceChildren(...details.said.map(sentence));

@@ -9,14 +9,14 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.viz.component import graph_view
-from relascope.viz.drawing.modules import module_groups
+from relascope.viz.handed_on.parts import overview
 from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, force, joint_graph
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
 from relascope.viz.panels.shell.pane import beside
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import Row, formats, tables
+from relascope.viz.rows import Row, tables
 
 _VIEW = "joint_view"
 _VIEWS = ("Joint", "Forward", "Backward")
@@ -49,7 +49,7 @@ def show(screen: Screen) -> None:
                 coloured,
                 screen.view(
                     focus=captures.focus(cut),
-                    open_groups=screen.derive(lambda: _overview(coloured), "overview"),
+                    open_groups=screen.derive(lambda: overview(coloured), "overview"),
                     highlight=by_hand.highlight(cut, node_id),
                     colours="Forward & backward",
                     card=by_hand.card(screen, cut, node_id),
@@ -96,17 +96,7 @@ def _in_its_colours(part: Graph, joint: Graph) -> Graph:
 
 
 def _figures(document: Row) -> None:
-    strip(
-        (formats.number(len(document["captures"])), "captures"),
-        (formats.number(len(document["masks"])), "dropout masks"),
-        (formats.size(document["bytes"]), "kept for the backward"),
-        (formats.number(len(document["recomputed"])), "nodes recomputed"),
-        (
-            formats.work_text(document["recomputed_flops"], document["forward_flops"]),
-            "of the forward's FLOPs again",
-        ),
-        (formats.work_text(document["share"], 1.0), f"of its {document['prices']} time"),
-    )
+    strip(*tables.cut_figures(document))
     if document["cap"]:
         st.caption(document["cap"])
 
@@ -124,12 +114,3 @@ def _invite() -> None:
         "`grad_out`, and the graph computes the gradient of each input and parameter."
     )
     st.button("Switch to training", type="primary", key="to_training", on_click=switch_to_training)
-
-
-def _overview(joint: Graph) -> tuple[str, ...]:
-    """Groups to open so that forward, backward and what crosses fit into one look."""
-    tree = module_groups(joint)
-    for boxes in (60, 120, 240):
-        if opened := tree.open_at_first(everything_up_to=60, else_up_to=boxes):
-            return opened
-    return ()

@@ -15,8 +15,6 @@ from relascope.viz.panels.shell.frame import boundary, plain_text
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import tables
 
-_PROVEN = "No cut lies below the line; the points on it are cuts."
-_STOPPED = "The points on the line are cuts; the search ended early, so others may lie below it."
 _READ = (
     "Work is the time of what the backward computes again, estimated or by measured kernels, as a "
     "share of the forward's. "
@@ -41,7 +39,7 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
     rivals = tables.torch_saved_document(known) if known else None
     title = cuts.STRATEGIES[cut.strategy].title
     st.altair_chart(charts.frontier(document, rivals, (title, cut.bytes, cut.share)))
-    st.caption(_PROVEN if document["proven"] else _STOPPED, help=_READ)
+    st.caption(tables.PROVEN if document["proven"] else tables.STOPPED, help=_READ)
     if known is not None and known.note:
         st.caption(plain_text(known.note))
 

@@ -34,16 +34,9 @@ from relascope.viz.panels.shell.table import table
 from relascope.viz.panels.time import accuracy, artefact, fleets, hazards, profile, tuning
 from relascope.viz.rows import artefact as artefacts
 from relascope.viz.rows import formats, timings
-from relascope.viz.rows.columns import renamed
 from relascope.viz.sessions.state import Timing
 
 _HISTORY = 20
-_COLUMNS = (
-    "what; phase; median: median_ms; q1: q1_ms; q3: q3_ms; against eager: ratio_to_eager; "
-    "ratio: ratio_to_eager; of minima: ratio_of_minima; ours over it: ours_over; "
-    "max abs error: max_abs_error; peak memory: peak_bytes; captures held: capture_bytes; "
-    "build: build_seconds; target"
-)
 
 
 @dataclass(frozen=True)
@@ -308,12 +301,14 @@ def _run(past: Timing, engine: EngineInfo) -> None:
     )
     said = timings.verdicts(result.rows)
     headline = [
-        (v.text, _label(result, r), "" if v.sure else "rs-unsure")
+        (v.text, timings.label(result, r), "" if v.sure else "rs-unsure")
         for r, v in zip(result.rows, said, strict=True)
         if v is not None
     ]
     alone = [] if headline else result.rows  # on a fleet
-    headline += [(formats.milliseconds(r.median_ms / 1e3), _label(result, r), "") for r in alone]
+    headline += [
+        (formats.milliseconds(r.median_ms / 1e3), timings.label(result, r), "") for r in alone
+    ]
     strip(*headline, large=True)
     for note in result.notes:
         st.warning(plain_text(timings.short(note, engine.targets)))
@@ -321,14 +316,6 @@ def _run(past: Timing, engine: EngineInfo) -> None:
     _table(named, said)
     st.altair_chart(charts.times(named), key="time_chart")
     _comparisons(result)
-
-
-def _label(result: TimeResult, row: TimeRow) -> str:
-    """What a large figure is of: the phase, and of what is not the chosen target, its name too."""
-    phase = charts.PHASES.get(row.phase, row.phase)
-    if row.what.endswith(f", {result.target}"):
-        return phase
-    return f"{row.what.partition(', ')[2] if row.target else row.what}, {phase}"
 
 
 def _run_name(request: BuildRequest, title: str, result: TimeResult) -> str:
@@ -340,16 +327,8 @@ def _run_name(request: BuildRequest, title: str, result: TimeResult) -> str:
 
 
 def _table(timed: Sequence[TimeRow], said: Sequence[timings.Verdict | None]) -> None:
-    rows = renamed(plain(timed), _COLUMNS)
-    compared = any(said)
-    for row, verdict in zip(rows, said, strict=True):
-        row["phase"] = charts.PHASES.get(row["phase"], row["phase"])
-        row["target"] = row["target"] or None
-        row["against eager"] = (verdict.text if verdict else "baseline") if compared else None
-    always = ("what", "phase", "median")
     table(
-        rows,
-        column_order=[c for c in rows[0] if c in always or any(r[c] is not None for r in rows)],
+        timings.shown_rows(timed, said),
         wide={"what": "medium"},
         help={
             "ratio": "Median over the rounds of our time over eager's beside it.",
@@ -363,5 +342,4 @@ def _table(timed: Sequence[TimeRow], said: Sequence[timings.Verdict | None]) -> 
 
 def _comparisons(result: TimeResult) -> None:
     heading(f"Against {result.against}, tensor by tensor")
-    names = "tensor: name; max abs error: max_abs; relative to scale: max_rel; scale; dtype"
-    table(plain(result.comparisons), names)
+    table(plain(result.comparisons), timings.COMPARED)

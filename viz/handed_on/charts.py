@@ -1,0 +1,43 @@
+"""The page's charts as SVG, whose colours are those of the page that they stand in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WIDTH = 560
+_CONFIG: dict[str, Any] = {
+    "background": "transparent",
+    "font": "Source Sans, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "domainColor": "var(--st-border-color)",
+        "tickColor": "var(--st-border-color)",
+        "gridColor": "var(--st-border-color)",
+        "labelOpacity": 0.8,
+        "titleFontWeight": "normal",
+        "titleOpacity": 0.8,
+    },
+    "legend": {"labelColor": "currentColor", "titleColor": "currentColor", "labelFontSize": 12, "columnPadding": 24},
+    "text": {"color": "currentColor"},
+    "range": {"category": ["#8592a2", "#2f86d6", "#d95b4c", "#1da87f", "#d99a1c", "#9a7bc0"]},
+}
+
+
+def chart_svg(chart: Any, width: int = WIDTH) -> str:
+    """An Altair chart as SVG text; nothing is loaded for it.
+
+    Args:
+        width: of charts that are as wide as what they stand in, in pixels.
+    """
+    import vl_convert
+
+    spec: dict[str, Any] = chart.to_dict()
+    if spec.get("width") == "container":
+        spec["width"] = width
+    for layer in spec.get("layer", ()):  # one legend, by colour; a mark's words say which it is
+        if isinstance(shape := layer.get("encoding", {}).get("shape"), dict):
+            shape["legend"] = None
+    spec["config"] = {**spec.get("config", {}), **_CONFIG}
+    return vl_convert.vegalite_to_svg(spec, vl_version="6.1", allowed_base_urls=[])

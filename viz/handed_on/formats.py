@@ -1,0 +1,122 @@
+"""Which files a graph can be handed on as, by the end of their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.viz.drawing import palette
+from relascope.viz.drawing.drawing import View
+from relascope.viz.drawing.export import to_dot, to_json_text
+from relascope.viz.handed_on.graphs import PLAIN, to_svg
+from relascope.viz.handed_on.interchange import to_csv, to_graphml, to_model_explorer
+from relascope.viz.handed_on.sheet import Sheet
+
+Ending = Literal[
+    ".html", ".svg", ".png", ".pdf", ".dot", ".graphml", ".explorer.json", ".csv", ".json"
+]
+_LARGEST = 16_000  # pixels of a side of a PNG, which programs still open
+_MOST = 80_000_000  # pixels of a PNG
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a graph is written.
+
+    Args:
+        view: as it is drawn: its open modules, colours, types on edges.
+        theme: of a picture.
+        sheet: makes the file of HTML that the graph is put into.
+    """
+
+    view: View = PLAIN
+    theme: palette.Theme = "light"
+    sheet: Callable[[], Sheet] | None = None
+
+
+FORMATS: dict[str, str] = {
+    ".html": "one page that needs no server: the viewer, with search and modules",
+    ".svg": "a picture, with text as text",
+    ".png": "a picture in dots",
+    ".pdf": "a picture on one page",
+    ".dot": "Graphviz",
+    ".graphml": "yEd, Gephi, NetworkX",
+    ".explorer.json": "Model Explorer",
+    ".csv": "its nodes as a table",
+    ".json": "all of it, as relascope reads it back",
+}
+"""By the end of a file's name, what it is for."""
+
+
+def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
+    """Which of the known endings a file's name has, the longest that fits.
+
+    Raises:
+        EngineError: kind "usage"; it has none of them.
+    """
+    fits = [ending for ending in known if name.lower().endswith(ending)]
+    if not fits:
+        said = "What to write is said by the end of the file's name, which none of these is."
+        listed = ", ".join(f"{e} ({FORMATS[e]})" for e in known)
+        raise EngineError("usage", said, f"{option} {name}", f"Give one of: {listed}.")
+    return max(fits, key=len)
+
+
+def graph_file(ending: str, graph: Graph, look: Look) -> bytes:
+    """A graph in one of `FORMATS`.
+
+    Raises:
+        EngineError: kind "usage"; a picture in dots would be too large to open.
+    """
+    view = look.view
+    if ending in (".svg", ".png", ".pdf"):
+        return picture(ending, to_svg(graph, view, look.theme))
+    if ending == ".html":
+        from relascope.viz.handed_on.parts import graph_tab
+
+        file = look.sheet() if look.sheet else Sheet(graph.name, {"IR": graph.ir.capitalize()})
+        if not file.tabs:
+            graph_tab(file, graph, view)
+        return file.html().encode()
+    written: dict[str, Callable[[], str]] = {
+        ".dot": lambda: to_dot(graph, view.fewer_than, look.theme, view.show_shapes),
+        ".graphml": lambda: to_graphml(graph, view.fewer_than),
+        ".explorer.json": lambda: to_model_explorer(graph, view.fewer_than),
+        ".csv": lambda: to_csv(graph),
+        ".json": lambda: to_json_text(graph),
+    }
+    return written[ending]().encode("utf-8", "replace")
+
+
+def picture(ending: str, svg: str) -> bytes:
+    """An SVG as it is, as PNG or as PDF; no program besides is needed, and nothing is loaded.
+
+    A PNG has two dots a pixel, or as many as fit: of what is larger than programs open, fewer.
+
+    Raises:
+        EngineError: kind "usage"; not even half a dot a pixel fits.
+    """
+    if ending == ".svg":
+        return svg.encode()
+    import vl_convert
+
+    if ending == ".pdf":
+        made: bytes = vl_convert.svg_to_pdf(svg)
+        return made
+    wide, high = size_of(svg)
+    scale = min(2.0, _LARGEST / max(wide, high), (_MOST / (wide * high)) ** 0.5)
+    if scale < 0.5:
+        said = f"The picture has {wide:.0f} × {high:.0f} pixels, which no PNG holds readably."
+        raise EngineError("usage", said, ".png", "Write .svg or .pdf, or close modules.")
+    dots: bytes = vl_convert.svg_to_png(svg, scale=scale)
+    return dots
+
+
+def size_of(svg: str) -> tuple[float, float]:
+    """Width and height of an SVG that `to_svg` wrote, in pixels."""
+    head = svg.partition(">")[0]
+    wide, high = (float(head.split(f'{name}="')[1].split('"')[0]) for name in ("width", "height"))
+    return wide, high

@@ -1,0 +1,183 @@
+"""The tabs of a file: a graph, a cut with its frontier, a run's times, what a session found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from relascope.core.graph import Graph
+from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.results import ModelInfo
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.times import TimeResult, TorchSaved
+from relascope.passes.cuts import cut as cuts
+from relascope.viz import charts
+from relascope.viz.drawing.drawing import View
+from relascope.viz.drawing.modules import module_groups
+from relascope.viz.handed_on import sheet
+from relascope.viz.handed_on.charts import chart_svg
+from relascope.viz.handed_on.graphs import PLAIN, drawing
+from relascope.viz.handed_on.sheet import Section, Sheet
+from relascope.viz.rows import Row, formats, tables, timings
+
+_SAVED = (
+    "name; bytes; why: reason; shape; dtype; made in: scope; from: source; "
+    "read in the backward by: reader_labels"
+)
+
+
+def made_from(
+    source: ModelSource, label: str, ir: str, version: str = "", pipeline: str = "", **more: Any
+) -> dict[str, Any]:
+    """What a file was made from, as it says it at its top.
+
+    Args:
+        label: what people call the model.
+        version: of TVM.
+    """
+    sizes = {"batch": source.batch, "tokens": source.tokens}
+    inputs = [f"{name} {kind}".strip() for name, kind in source.inputs]
+    engine = f"{ir.capitalize()}, TVM {version}" if version else ir.capitalize()
+    return {
+        "model": label,
+        "engine": engine,
+        "mode": "training" if source.training else "inference",
+        **{name: size for name, size in sizes.items() if size is not None},
+        "inputs": "; ".join(inputs),
+        "module": source.module,
+        "dtype": source.dtype,
+        "seed": source.seed,
+        "gradient": "PyTorch's" if source.gradient != "tvm" else "",
+        "pipeline": pipeline,
+        **more,
+    }
+
+
+def graph_tab(
+    file: Sheet,
+    graph: Graph,
+    view: View = PLAIN,
+    info: ModelInfo | None = None,
+    title: str = "Graph",
+) -> None:
+    """Add the tab of a graph.
+
+    Args:
+        info: of the model whose graph it is, where that is known.
+    """
+    facts = tables.facts(graph)
+    figures = [
+        (formats.number(facts["nodes"]), "nodes"),
+        (formats.number(facts["edges"]), "edges"),
+        (formats.number(len(facts["operators"])), "operators"),
+        (formats.size(facts["parameter_bytes"]), "of weights"),
+    ]
+    sections = [
+        sheet.figures(*figures),
+        sheet.graph(file.block(drawing(graph, view))),
+        sheet.table(
+            "Operators", [{"operator": op, "calls": n} for op, n in facts["operators"].items()]
+        ),
+    ]
+    if info is not None:
+        kinds = {True: "input", False: "parameter"}
+        rows = [{**a, "kind": kinds[a["input"]]} for a in tables.argument_rows(info)]
+        sections.append(sheet.table("Arguments", rows, "name; kind; shape; dtype; bytes"))
+        changed = tables.import_rows(info)
+        sections.append(
+            sheet.table("What the import changed", changed, "kind; what; operator; count; modules")
+        )
+    file.tab("graph", title, [s for s in sections if s["kind"] != "table" or s["rows"]])
+
+
+def cut_tab(
+    file: Sheet, cut: cuts.Cut, view: View = PLAIN, saved: TorchSaved | None = None
+) -> None:
+    """Add the tab of a cut: the joint graph in its colours, the frontier, each capture and why.
+
+    Args:
+        saved: what PyTorch keeps, where that is known.
+    """
+    joint = cut.joint
+    coloured = joint.graph.with_roles(cuts.roles(joint, cut.ids))
+    document = tables.cut_document(cut)
+    line = tables.frontier_document(joint)
+    rivals = tables.torch_saved_document(saved) if saved else None
+    title = cuts.STRATEGIES[cut.strategy].title
+    drawn = replace(view, open_groups=overview(coloured))
+    kept = [*document["captures"], *document["masks"]]
+    frontier = charts.frontier(line, rivals, (title, cut.bytes, cut.share))
+    sections: list[Section] = [
+        sheet.figures((title, ""), *tables.cut_figures(document)),
+        *([sheet.sentence(document["cap"])] if document["cap"] else []),
+        sheet.graph(file.block(drawing(coloured, drawn))),
+        sheet.table("Saved for the backward, and why", kept, _SAVED, [r["id"] for r in kept]),
+        _spared(document["spared"]),
+        sheet.chart(
+            "Bytes kept against work done again",
+            chart_svg(frontier),
+            tables.PROVEN if line["proven"] else tables.STOPPED,
+        ),
+        *([sheet.sentence(saved.note)] if saved and saved.note else []),
+        sheet.chart("Bytes held over one step", chart_svg(charts.held(document["held"]))),
+    ]
+    if kept:
+        sections.append(sheet.chart("Bytes of each", chart_svg(charts.capture_bytes(kept))))
+    file.tab("cut", "Gradient & cut", sections)
+
+
+def _spared(rows: Sequence[Row]) -> Section:
+    title = "Read by the backward and not saved, and why"
+    return sheet.table(title, rows, "name; bytes; why: reason", [r["id"] for r in rows])
+
+
+def overview(joint: Graph) -> tuple[str, ...]:
+    """Groups to open so that forward, backward and what crosses fit into one look."""
+    tree = module_groups(joint)
+    for boxes in (60, 120, 240):
+        if opened := tree.open_at_first(everything_up_to=60, else_up_to=boxes):
+            return opened
+    return ()
+
+
+def times_tab(file: Sheet, runs: Sequence[tuple[str, TimeResult, Mapping[str, Any]]]) -> None:
+    """Add the tab of timings, the newest first, each with its errors beside it.
+
+    Args:
+        runs: of each its title, the result, and what was run (as of `timings.run_document`).
+    """
+    sections: list[Section] = []
+    for title, result, about in runs:
+        sections += _run(title, result, about)
+    file.tab("time", "Times", sections)
+
+
+def _run(title: str, result: TimeResult, about: Mapping[str, Any]) -> list[Section]:
+    said = timings.verdicts(result.rows)
+    headline = [
+        (v.text, timings.label(result, r))
+        for r, v in zip(result.rows, said, strict=True)
+        if v is not None
+    ] or [(formats.milliseconds(r.median_ms / 1e3), timings.label(result, r)) for r in result.rows]
+    threads = "thread" if result.threads == 1 else "threads"
+    facts = [
+        (title, ""),
+        (str(about.get("when") or ""), ""),
+        (result.machine, ""),
+        (str(result.threads), threads),
+        (str(about.get("repeats") or ""), "runs a row" if about.get("repeats") else ""),
+        (formats.milliseconds(result.build_seconds), "to build"),
+    ]
+    return [
+        sheet.figures(*(f for f in facts if f[0])),
+        sheet.figures(*headline, large=True),
+        *(sheet.sentence(note, True) for note in result.notes),
+        sheet.table("", timings.shown_rows(result.rows, said)),
+        sheet.chart("", chart_svg(charts.times(result.rows), 700)),
+        sheet.table(
+            f"Against {result.against}, tensor by tensor",
+            plain(result.comparisons),
+            timings.COMPARED,
+        ),
+    ]

@@ -1,0 +1,126 @@
+"""All of a session in one file: graph, steps, cut, times, and what checks and searches found."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.jobs.step import step
+from relascope.engine.protocol.results import PYTORCH, ModelInfo
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.times import TorchSaved
+from relascope.passes.catalogue import read_pipeline
+from relascope.viz.drawing.drawing import View
+from relascope.viz.handed_on import sheet
+from relascope.viz.handed_on.parts import cut_tab, graph_tab, made_from, times_tab
+from relascope.viz.handed_on.sheet import Section, Sheet
+from relascope.viz.handed_on.steps import steps_of, steps_tab
+from relascope.viz.rows import Row
+from relascope.viz.sessions.results import cut_with
+from relascope.viz.sessions.state import FOUND, Kernels, Search, Session, pipeline_text, read
+
+_FOUND = (
+    "stage; strategy; inputs; pipeline; dtype; outcome; max abs: max_abs; max rel: max_rel; limit; "
+    "worst; first bad: node; in: scope; failure"
+)
+
+
+def session_sheet(ask: Ask, session: Session, path: str = "") -> Sheet:
+    """The file of a session; what it has not found is asked of the engine.
+
+    Args:
+        path: of the model's file, where it is one.
+
+    Raises:
+        EngineError: the model cannot be imported, or the call was cancelled.
+    """
+    source = session.model.source(path)
+    text = pipeline_text(session)
+    pipeline = read_pipeline(session.ir, text)
+    info: ModelInfo = ask("load", source)
+    mode = "training" if source.training else "inference"
+    file = Sheet(
+        f"{session.model.name}, {mode}, {session.ir.capitalize()}",
+        made_from(source, session.model.name, session.ir, ask("describe").version, text),
+        info.notes,
+    )
+    view = View(fewer_than=session.look.fewer_than)
+    graph_tab(file, info.graph, view, info)
+    stepped = step(ask, source, pipeline)
+    steps_tab(file, steps_of(ask, session.ir, source, stepped), view, _step(session))
+    if source.training:
+        try:
+            cut = cut_with(joint_of(ask, source, stepped.pipeline, None), session.cut)
+        except EngineError as error:
+            _refuse(file, "cut", "Gradient & cut", error)
+        else:
+            cut_tab(file, cut, view, _saved(ask, info))
+    if session.timings:
+        runs = [(t.title, t.result, t.document) for t in reversed(session.timings)]
+        times_tab(file, runs)
+    if found := _findings(session):
+        file.tab("checks", "Checks", found)
+    return file
+
+
+def _step(session: Session) -> int | None:
+    return None if session.look.step is None else session.look.step + 1
+
+
+def _saved(ask: Ask, info: ModelInfo) -> TorchSaved | None:
+    """What PyTorch keeps; None where it is not behind the program, or cannot say."""
+    saved: TorchSaved | None = None
+    if info.against == PYTORCH:
+        with suppress(EngineError):
+            saved = ask("torch_saved", info.source)
+    return saved
+
+
+def _refuse(file: Sheet, key: str, title: str, error: EngineError) -> None:
+    if error.kind == "cancelled":
+        raise error
+    said = f"{error.message} {error.hint}".strip()
+    file.tab(key, title, [sheet.sentence(said, True)])
+
+
+def _findings(session: Session) -> list[Section]:
+    """What reports, searches and profiles of the session found, each with its verdict."""
+    sections: list[Section] = []
+    compared = (session.results.get("errors") or {}).get("comparisons")
+    if compared:
+        rows = [{"max_abs": None, "max_rel": None, **row} for row in compared]
+        columns = "tensor: name; max abs error: max_abs; relative to scale: max_rel; dtype"
+        sections.append(sheet.table("Errors, tensor by tensor", _numbers(rows), columns))
+    for name, kind in FOUND.items():
+        value = session.results.get(name)
+        if value is None:
+            continue
+        if "error" in value:
+            sections.append(sheet.sentence(str(value["error"].get("message")), True))
+            continue
+        sections += _found(name, read(kind, value, name))
+    return sections
+
+
+_TITLES = {"accuracy": "Accuracy report", "bisection": "Bisection", "profile": "Kernels"}
+
+
+def _found(name: str, found: Any) -> list[Section]:
+    rows = [{f: getattr(r, f) for f in r.__dataclass_fields__} for r in found.rows]
+    title = f"{_TITLES[name]}, target {found.target}"
+    if isinstance(found, Kernels):
+        columns = "kernel; phase; median: median_ms; share; computes: nodes"
+        shown = [{**r, "share": r["share"] / 100, "nodes": list(r["nodes"])} for r in rows]
+        return [sheet.table(title, shown, columns)]
+    told = [c for c in _FOUND.split("; ") if any(r[c.rpartition(": ")[2]] for r in rows)]
+    table = sheet.table(title, rows, "; ".join(told)) if told else None
+    said = [sheet.sentence(found.verdict)] if isinstance(found, Search) and found.verdict else []
+    return [*said, *([table] if table else [])]
+
+
+def _numbers(rows: list[Row]) -> list[Row]:
+    """Numbers that JSON has as words ("inf") as numbers."""
+    names = ("max_abs", "max_rel")
+    return [{**row, **{n: float(row[n]) for n in names if row.get(n) is not None}} for row in rows]
