@@ -68,7 +68,7 @@ def call(module: str, function: str, argument: Any) -> Any:
     Raises:
         JSEvalException: what the function threw.
     """
-    text = json.dumps(argument, ensure_ascii=False, separators=(",", ":"), default=str)
+    text = json.dumps(argument, separators=(",", ":"), default=str)
     with _lock:  # an engine does one thing at a time
         return json.loads(str(_function(module, function)(text)))
 

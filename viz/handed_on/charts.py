@@ -19,7 +19,12 @@ _CONFIG: dict[str, Any] = {
         "titleFontWeight": "normal",
         "titleOpacity": 0.8,
     },
-    "legend": {"labelColor": "currentColor", "titleColor": "currentColor", "labelFontSize": 12, "columnPadding": 24},
+    "legend": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "labelFontSize": 12,
+        "columnPadding": 24,
+    },
     "text": {"color": "currentColor"},
     "range": {"category": ["#8592a2", "#2f86d6", "#d95b4c", "#1da87f", "#d99a1c", "#9a7bc0"]},
 }

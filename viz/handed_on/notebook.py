@@ -81,7 +81,7 @@ def show(what: Any, function: str = "main", height: int = 640) -> Shown:
 
 def _drawn(what: Any, name: str) -> Graph:
     """The graph of a live module's function, by the TVM that is in this process already."""
-    tvm = sys.modules.get("tvm")
+    tvm: Any = sys.modules.get("tvm")
     module = getattr(tvm, "IRModule", None)
     hint = "Give a module of Relay or Relax (tvm.IRModule), a function of one, or a graph."
     if module is None:

@@ -90,9 +90,10 @@ class Sheet:
         }
         text = _read(_HERE / "page" / "page.html")
         before, *after = text.split("@@")
-        return before + "".join(
+        whole = before + "".join(
             parts[piece] if at % 2 == 0 else piece for at, piece in enumerate(after)
         )
+        return whole.encode("utf-8", "replace").decode()  # without halves of pairs
 
 
 # Sections: what a tab shows, from top to bottom.

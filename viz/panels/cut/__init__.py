@@ -64,7 +64,7 @@ def show(screen: Screen) -> None:
                 screen.derive(lambda: _in_its_colours(part, coloured), "coloured", view, cut.ids),
                 screen.view(
                     colours="Forward & backward",
-                    open_groups=screen.derive(lambda: _overview(coloured), "overview"),
+                    open_groups=screen.derive(lambda: overview(coloured), "overview"),
                     among=(coloured,),
                     keep_places={},
                 ),

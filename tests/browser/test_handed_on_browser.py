@@ -1,0 +1,179 @@
+"""A file that is handed on, opened from disk in Chromium without a network."""
+
+from pathlib import Path
+
+import pytest
+
+from browser import LONG
+from engines import shared
+from graphs import transformer
+from relascope.commands.main import main
+from relascope.viz.handed_on import sheet
+from relascope.viz.handed_on.formats import Look, graph_file
+from relascope.viz.handed_on.notebook import show
+from relascope.viz.handed_on.parts import graph_tab
+from relascope.viz.handed_on.sheet import Sheet
+
+pytestmark = pytest.mark.browser
+
+
+class Opened:
+    """A file in a page of its own, with what it asked for and what went wrong."""
+
+    def __init__(self, browser, path: Path, place: str = "", **how) -> None:
+        size = {"width": 1280, "height": 900}
+        self.context = browser.new_context(offline=True, **{"viewport": size, **how})
+        self.page = self.context.new_page()
+        self.wrong: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("pageerror", lambda e: self.wrong.append(str(e)))
+        self.page.on("console", lambda m: self.wrong.append(m.text) if m.type == "error" else None)
+        self.page.on("request", lambda r: self.asked.append(r.url))
+        self.page.goto(f"{path.as_uri()}{place}")
+        self.page.locator("html[data-ready]").wait_for(timeout=LONG)
+        self.wait("d.node.id.length > 0")
+
+    def ask(self, code: str, argument=None):
+        """JavaScript of the viewer that is seen, `v`; the file's policy forbids eval."""
+        return self.page.evaluate(
+            "(a) => { const v = [...document.querySelectorAll('.picture')]"
+            ".filter(e => e.offsetParent).map(e => e.shadowRoot.relascopeViewer)[0];"
+            f" const d = v?.drawing; return d ? ({code}) : null; }}",
+            argument,
+        )
+
+    def wait(self, code: str, argument=None) -> None:
+        for _ in range(LONG // 50):
+            if self.ask(code, argument):
+                return
+            self.page.wait_for_timeout(50)
+        raise AssertionError(f"{code} did not come true; {self.wrong}")
+
+    def close(self) -> None:
+        assert self.wrong == []
+        others = [u for u in self.asked if not u.startswith(("file:", "blob:", "data:"))]
+        assert others == []
+        self.context.close()
+
+
+@pytest.fixture
+def opened(chromium):
+    files = []
+
+    def open_file(path: Path, place: str = "", **how) -> Opened:
+        files.append(Opened(chromium, path, place, **how))
+        return files[-1]
+
+    yield open_file
+    for file in files:
+        file.close()
+
+
+def _graph_file(folder: Path) -> Path:
+    path = folder / "graph.html"
+    path.write_bytes(graph_file(".html", transformer(2), Look()))
+    return path
+
+
+def test_a_graph_is_alive_without_a_server(opened, tmp_path):
+    file = opened(_graph_file(tmp_path))
+    before = file.ask("d.box.id.length")
+    group = file.ask("Object.keys(d.groups).find(g => d.groups[g].open)")
+    file.ask("v.toggle(v.index.get('group:' + a))", group)
+    file.wait("d.groups[a].open === false", group)
+    assert file.ask("d.box.id.length") < before
+    file.ask("v.main.focus()")
+    file.page.keyboard.press("/")
+    file.page.keyboard.type("softmax")
+    file.page.keyboard.press("Enter")
+    file.wait("v.selected !== null")
+    assert "softmax" in file.ask("v.title(v.selected)")
+    assert "node=" in file.page.url
+
+
+def test_a_link_goes_to_a_node(opened, tmp_path):
+    node = next(n.id for n in transformer(2) if n.op == "nn.softmax")
+    file = opened(_graph_file(tmp_path), f"#node={node}")
+    file.wait("v.selected === a", node)
+
+
+def test_light_and_dark_follow_the_system_and_the_button(opened, tmp_path):
+    file = opened(_graph_file(tmp_path), color_scheme="dark")
+    assert file.ask("v.theme.name") == "dark"
+    file.page.get_by_role("button", name="Theme").click()
+    file.wait("v.theme.name === 'light'")
+
+
+def test_it_fits_a_phone_and_saves_what_is_seen(opened, tmp_path):
+    file = opened(_graph_file(tmp_path), viewport={"width": 390, "height": 800})
+    assert file.page.evaluate("document.documentElement.scrollWidth") <= 390
+    file.page.get_by_role("button", name="Save").click()
+    with file.page.expect_download() as download:
+        file.page.get_by_role("menuitem", name="Picture").click()
+    assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
+    file.page.get_by_role("button", name="Save").click()
+    with file.page.expect_download() as download:
+        file.page.get_by_role("menuitem", name="Operators").click()
+    assert Path(download.value.path()).read_text().startswith("operator,calls\n")
+
+
+def test_names_are_text_and_nothing_else(opened, tmp_path):
+    nasty = "</script><img src=x onerror=alert(1)>"
+    file = Sheet(nasty, {"model": nasty}, [nasty])
+    graph_tab(file, transformer(1))
+    file.tab("more", nasty, [sheet.table(nasty, [{nasty: nasty}]), sheet.code("", f"+{nasty}")])
+    path = tmp_path / "names.html"
+    path.write_text(file.html())
+    seen = opened(path)
+    seen.page.get_by_role("tab").nth(1).click()
+    assert nasty in seen.page.locator(".panel:not([hidden])").inner_text()
+    assert seen.page.locator("img").count() == 0
+
+
+def test_a_notebooks_frame_draws_the_graph(chromium, tmp_path):
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!doctype html><body>{show(transformer(1))._repr_html_()}</body>")
+    context = chromium.new_context(offline=True)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator(".rs[data-ready]").wait_for(timeout=LONG)
+    assert "nodes" in frame.locator(".count").inner_text()
+    context.close()
+
+
+def _steps(opened, path: Path, model: str, ir: str, most: float) -> Opened:
+    assert main(["step", model, "--engine", ir, "-o", str(path)], shared) == 0
+    assert path.stat().st_size <= most * 1e6
+    file = opened(path)
+    rows = file.page.locator(".steps .row")
+    count = rows.count()
+    assert file.page.url.endswith(f"#step={count - 1}")
+    for step in (0, count // 2, count - 1):
+        rows.nth(step).click()
+        file.page.locator(f".board[data-step='{step}']").wait_for(timeout=LONG)
+    file.page.keyboard.press("[")
+    file.page.locator(f".board[data-step='{count - 2}']").wait_for(timeout=LONG)
+    return file
+
+
+@pytest.mark.engine
+def test_the_steps_of_bert_layer_are_walked_through(opened, tmp_path):
+    file = _steps(opened, tmp_path / "steps.html", "bert_layer", "relax", 2)
+    page = file.page
+    page.locator(".steps .row").nth(2).click()  # joins three products
+    page.locator(".board[data-step='2']").wait_for(timeout=LONG)
+    touched = page.locator("section.table").first
+    first = touched.locator("td .link").first
+    first.click()
+    file.wait("v.selected !== null")
+    assert page.locator("pre .plus").count() > 0
+    assert page.locator("pre .minus").count() > 0
+
+
+@pytest.mark.engine
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_the_steps_of_bert_are_at_most_20_megabytes(opened, tmp_path, ir):
+    _steps(opened, tmp_path / "steps.html", "bert", ir, 20)
+    _steps(opened, tmp_path / "layer.html", "bert_layer", ir, 2)

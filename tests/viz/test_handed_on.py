@@ -1,0 +1,182 @@
+"""What is handed on: complete, well-formed, safe, and small where steps say the same."""
+
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from types import SimpleNamespace
+
+import networkx as nx
+import pytest
+
+from graphs import joint, transformer
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph, Kind, Node, TensorType
+from relascope.viz.drawing.drawing import View
+from relascope.viz.drawing.modules import fold_constants, module_groups
+from relascope.viz.handed_on import sheet
+from relascope.viz.handed_on.formats import FORMATS, Look, ending_of, graph_file, picture, size_of
+from relascope.viz.handed_on.graphs import to_svg
+from relascope.viz.handed_on.notebook import show
+from relascope.viz.handed_on.pool import SIGN, pooled
+from relascope.viz.handed_on.sheet import Sheet
+
+SVG = "{http://www.w3.org/2000/svg}"
+NASTY = "</script><script>alert(1)</script>&\"'<!-- \x01\x0b\ud800"
+
+
+def _nasty() -> Graph:
+    kind = (TensorType((2, 3), "float32"),)
+    x = Node("x" + NASTY, Kind.INPUT, name=NASTY, outputs=kind)
+    y = Node("y", Kind.CALL, NASTY, attrs={"a": NASTY}, inputs=(x.id,), outputs=kind, scope=NASTY)
+    z = Node("z", Kind.CALL, "exp", inputs=("y",), outputs=kind, scope=NASTY)
+    return Graph(NASTY, "relay", (x, y, z), (x.id,), ("z",))
+
+
+def _ending(name: str) -> str:
+    return ending_of(name, FORMATS)
+
+
+def test_an_ending_says_the_format_and_the_longest_counts():
+    assert _ending("A.HTML") == ".html"
+    assert _ending("model.explorer.json") == ".explorer.json"
+    assert _ending("model.json") == ".json"
+    with pytest.raises(EngineError, match="end of the file's name") as told:
+        _ending("model.docx")
+    assert ".graphml" in told.value.hint
+
+
+@pytest.mark.parametrize(
+    "graph", [transformer(2), joint(), _nasty()], ids=("plain", "joint", "odd")
+)
+def test_svg_has_each_box_and_edge_with_text_as_text(graph):
+    for opened in (None, ()):
+        root = ET.fromstring(to_svg(graph, View(open_groups=opened), "dark"))
+        folded = fold_constants(graph)
+        tree = module_groups(folded)
+        first = tree.open_at_first() if opened is None else ()
+        nodes = next(g for g in root if g.get("class") == "nodes")
+        assert len(nodes) == tree.drawn(first)
+        modules = next(g for g in root if g.get("class") == "modules")
+        assert len(modules) == len(first)
+        texts = [t.text for t in root.iter(f"{SVG}text")]
+        assert any("input" in (t or "") for t in texts)  # the legend
+    assert not list(root.iter(f"{SVG}foreignObject"))
+
+
+def test_a_legend_is_inside_the_picture_and_types_come_on_demand():
+    graph = transformer(1)
+    plain, typed = to_svg(graph), to_svg(graph, View(show_shapes=True))
+    wide, high = size_of(plain)
+    last = max(float(t.get("y")) for t in ET.fromstring(plain).iter(f"{SVG}text"))
+    assert last < high
+    assert wide > 0
+    assert typed.count("<text") > plain.count("<text")
+
+
+def test_png_and_pdf_are_what_they_are_called_and_too_large_is_refused():
+    graph = transformer(1)
+    png = graph_file(".png", graph, Look())
+    assert png.startswith(b"\x89PNG")
+    wide, _ = size_of(to_svg(graph))
+    assert int.from_bytes(png[16:20], "big") == pytest.approx(2 * wide, abs=2)
+    assert graph_file(".pdf", graph, Look()).startswith(b"%PDF")
+    huge = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90000"></svg>'
+    with pytest.raises(EngineError, match="no PNG holds"):
+        picture(".png", huge)
+
+
+def test_graphml_has_the_graph():
+    for graph in (transformer(1), _nasty()):
+        folded = fold_constants(graph)
+        read = nx.parse_graphml(graph_file(".graphml", graph, Look()).decode())
+        assert len(read) == len(folded)
+        assert read.number_of_edges() == folded.edge_count
+    ops = {
+        d.get("op")
+        for _, d in nx.parse_graphml(graph_file(".graphml", transformer(1), Look()).decode()).nodes(
+            data=True
+        )
+    }
+    assert {n.op for n in transformer(1) if n.kind is Kind.CALL} <= ops
+
+
+def test_csv_has_one_line_a_node():
+    for graph in (transformer(1), _nasty()):
+        text = graph_file(".csv", graph, Look()).decode()
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        assert len(rows) == len(graph)
+    row = next(r for r in rows if r["id"] == "z")
+    assert row["op"] == "exp"
+    assert row["inputs"] == "y"
+    assert row["result"] == "True"
+
+
+def test_model_explorer_gets_each_node_in_its_modules():
+    graph = transformer(1)
+    (collection,) = json.loads(graph_file(".explorer.json", graph, Look()))["graphCollections"]
+    (made,) = collection["graphs"]
+    folded = fold_constants(graph)
+    assert [n["id"] for n in made["nodes"]] == [n.id for n in folded]
+    for node in made["nodes"]:
+        assert [e["sourceNodeId"] for e in node["incomingEdges"]] == list(
+            folded.by_id[node["id"]].edges
+        )
+    tree = module_groups(folded)
+    inner = next(n for n in folded if len(tree.path(tree.group_of[n.id])) > 1)
+    written = next(n for n in made["nodes"] if n["id"] == inner.id)
+    assert written["namespace"].count("/") == len(tree.path(tree.group_of[inner.id])) - 1
+
+
+def test_json_is_read_back():
+    graph = transformer(1)
+    assert Graph.from_json(json.loads(graph_file(".json", graph, Look()))) == graph
+
+
+def test_long_texts_stand_once_and_come_back():
+    long = "0.123456789 " * 40
+    blocks = [{"a": [long, "b"], "n": 3}, {"c": {"d": long}, "e": f"{SIGN}7"}]
+    pool, made = pooled(blocks)
+    assert pool.count(long) == 1
+    assert long not in json.dumps(made)
+
+    def filled(value):
+        if isinstance(value, str):
+            return pool[int(value[1:])] if value.startswith(SIGN) else value
+        if isinstance(value, dict):
+            return {k: filled(v) for k, v in value.items()}
+        return [filled(v) for v in value] if isinstance(value, list) else value
+
+    assert [filled(m) for m in made] == blocks
+
+
+def test_names_cannot_end_the_script_or_leave_the_page():
+    file = Sheet(NASTY, {"model": NASTY}, [NASTY])
+    file.tab("one", NASTY, [sheet.table(NASTY, [{"a": NASTY}]), sheet.code(NASTY, NASTY)])
+    text = graph_file(".html", _nasty(), Look(sheet=lambda: file)).decode()
+    assert "alert" not in text.replace(sheet.escape(NASTY), "").replace("alert(1)&lt;", "")
+    assert len(re.findall("</script>", text)) == len(re.findall("<script", text))
+    assert "default-src 'none'" in text.replace("&#x27;", "'")
+    assert not re.search(r"\b(?:src|href)=", text.partition("<script>")[0])
+    assert "eval(" not in text
+    assert "new Function" not in text
+
+
+def test_what_is_shown_in_a_notebook_stands_in_a_frame_of_its_own(tmp_path):
+    shown = show(transformer(1))
+    frame = shown._repr_html_()
+    assert frame.startswith("<iframe srcdoc=")
+    assert "allow-same-origin" not in frame
+    assert len(re.findall(r'(?<!=)"', frame.partition('srcdoc="')[2].partition('"')[0])) == 0
+    assert shown.save(tmp_path / "a.svg").read_text().startswith("<svg")
+    with pytest.raises(EngineError, match="Cannot write"):
+        shown.save(tmp_path / "missing" / "a.svg")
+    with pytest.raises(EngineError, match="end of the file's name"):
+        shown.save(tmp_path / "a")
+    for strange in (3, SimpleNamespace(), None):
+        with pytest.raises(EngineError) as told:
+            show(strange)
+        assert told.value.kind == "usage"
+    assert "3 nodes" in repr(show(replace(_nasty(), name="main")))
