@@ -68,7 +68,7 @@ def opened(browser: object, path: Path, count: int) -> tuple[float, list[float]]
     walked = []
     for at in range(count - 2, -1, -1):
         begun = time.perf_counter()
-        page.keyboard.press("[")
+        page.keyboard.press(",")
         page.locator(f".board[data-step='{at}']").wait_for(timeout=LONG)
         walked.append(time.perf_counter() - begun)
     context.close()

@@ -152,7 +152,7 @@ def _steps(opened, path: Path, model: str, ir: str, most: float) -> Opened:
     for step in (0, count // 2, count - 1):
         rows.nth(step).click()
         file.page.locator(f".board[data-step='{step}']").wait_for(timeout=LONG)
-    file.page.keyboard.press("[")
+    file.page.keyboard.press(",")
     file.page.locator(f".board[data-step='{count - 2}']").wait_for(timeout=LONG)
     return file
 

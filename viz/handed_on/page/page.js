@@ -149,7 +149,7 @@ class Page {
     const typing = event.composedPath()[0]?.closest?.("input, textarea, select");
     if (typing || event.altKey || event.metaKey || event.ctrlKey) return;
     if (event.key === "Escape") this.closeMenu();
-    else if (event.key === "t") this.turnTheme();
+    else if (event.key === "d") this.turnTheme();
     else if (!this.panels.get(this.shown).steps?.key(event)) return;
     event.preventDefault();
   }

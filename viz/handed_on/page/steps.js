@@ -6,7 +6,7 @@ import { Picture } from "./picture.js";
 import { go, place } from "./place.js";
 import { code, figures, sentence, table } from "./sections.js";
 
-const TURNS = { "[": -1, "]": 1 };
+const TURNS = { ",": -1, ".": 1 };
 
 export class Steps {
   constructor(section, name) {
@@ -21,8 +21,8 @@ export class Steps {
     this.words = make("span", { class: "step-title", "aria-live": "polite" });
     const turn = (way, label, key) => make("button", { type: "button", title: `${label} (${key})`,
       onclick: () => this.turn(way) }, label);
-    this.back = turn(-1, "Previous", "[");
-    this.on = turn(1, "Next", "]");
+    this.back = turn(-1, "Previous", ",");
+    this.on = turn(1, "Next", ".");
     this.at = make("div", { class: "board" }, this.list, make("div", { class: "after" },
       make("div", { class: "walk" }, this.back, this.on, this.words), this.said, this.picture.at),
     this.below);
