@@ -11,14 +11,16 @@ from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
-from relascope.core.identity import Matched, carry_identity
+from relascope.core.identity import carry_identity
 from relascope.engine.jobs.step import Stepped
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.compare import changes
 from relascope.viz.drawing.drawing import View
+from relascope.viz.drawing.modules import fold_constants
+from relascope.viz.drawing.union import Union
 from relascope.viz.handed_on import sheet
-from relascope.viz.handed_on.graphs import Walk
+from relascope.viz.handed_on.graphs import drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import Row as Cells
 from relascope.viz.rows import formats
@@ -59,10 +61,14 @@ def steps_tab(file: Sheet, steps: Iterable[Step], view: View, chosen: int | None
         view: how graphs are drawn; what a step touched is coloured on top.
         chosen: the step that is shown at first; None for the last one.
     """
-    walk, listed, blocks = Walk(), [], []
-    for step in steps:
+    union, listed, blocks = Union(), [], []
+    known = [(step, _seen(step)) for step in steps]
+    for _, seen in known:  # all before the first is drawn, so that nothing moves between steps
+        if seen is not None:
+            union.add(fold_constants(seen.shown, view.fewer_than), seen.beside)
+    for step, seen in known:
         listed.append(asdict(step.row) | {"idle": step.row.idle, "fixed": True})
-        blocks.append(file.block(_details(step, walk, view)))
+        blocks.append(file.block(_details(step, seen, union, view)))
     last = len(listed) - 1
     section = {
         "kind": "steps",
@@ -74,20 +80,50 @@ def steps_tab(file: Sheet, steps: Iterable[Step], view: View, chosen: int | None
     file.tab("passes", "Passes", [section])
 
 
-def _details(step: Step, walk: Walk, view: View) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Seen:
+    """What is drawn of a step: the graph with what went, its looks, and what came of what.
+
+    Args:
+        touched: rows of what the step added, removed and changed.
+        after: the graph after it, under the ids of the one before.
+    """
+
+    shown: Graph
+    after: Graph
+    looks: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, str] = field(default_factory=dict)
+    touched: Sequence[Cells] = ()
+
+
+def _seen(step: Step) -> _Seen | None:
+    if step.graph is None:
+        return None
+    if step.before is None:
+        return _Seen(step.graph, step.graph)
+    matched = carry_identity(step.before, step.graph)
+    touched = changes.change_rows(step.before, matched)
+    looks = {
+        **dict.fromkeys(matched.changed, "changed"),
+        **dict.fromkeys(matched.added, "added"),
+        **dict.fromkeys(matched.removed, "removed"),
+    }
+    shown = changes.with_removed(step.before, matched) if matched.removed else matched.graph
+    beside = {r["id"]: r["from"][-1] for r in touched if r["what"] == "added" and r["from"]}
+    return _Seen(shown, matched.graph, looks, beside, touched)
+
+
+def _details(step: Step, seen: _Seen | None, union: Union, view: View) -> dict[str, Any]:
     tables: list[Section] = []
     texts: list[Section] = []
     figures: Section | None = None
     picture: dict[str, Any] | None = None
-    if step.graph is not None and step.before is None:
-        picture = walk.drawing(step.graph, replace(view, notes=step.notes), {})
-    elif step.graph is not None and step.before is not None:
-        matched = carry_identity(step.before, step.graph)
-        touched = changes.change_rows(step.before, matched)
-        picture = _picture(step, matched, touched, walk, view)
-        tables.append(_nodes(touched))
-        tables.append(_operators(step.before, matched.graph))
-        figures = _figures(step.before, matched.graph)
+    if seen is not None:
+        marked = replace(view, highlight=seen.looks, shines_through=_LOOKS, notes=step.notes)
+        picture = drawing(seen.shown, marked, union)
+    if seen is not None and step.before is not None:
+        tables = [_nodes(seen.touched), _operators(step.before, seen.after)]
+        figures = _figures(step.before, seen.after)
     if step.text is not None and step.text_before is not None:
         diff = changes.text_diff(step.text_before, step.text)
         if diff:
@@ -101,21 +137,6 @@ def _details(step: Step, walk: Walk, view: View) -> dict[str, Any]:
         "tables": [t for t in tables if t["rows"]],
         "texts": texts,
     }
-
-
-def _picture(
-    step: Step, matched: Matched, touched: Sequence[Cells], walk: Walk, view: View
-) -> dict[str, Any]:
-    assert step.before is not None
-    beside = {r["id"]: r["from"][-1] for r in touched if r["what"] == "added" and r["from"]}
-    looks = {
-        **dict.fromkeys(matched.changed, "changed"),
-        **dict.fromkeys(matched.added, "added"),
-        **dict.fromkeys(matched.removed, "removed"),
-    }
-    shown = changes.with_removed(step.before, matched) if matched.removed else matched.graph
-    marked = replace(view, highlight=looks, shines_through=_LOOKS, notes=step.notes)
-    return walk.drawing(shown, marked, beside)
 
 
 def _nodes(touched: Sequence[Cells]) -> Section:

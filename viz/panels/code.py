@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from functools import partial
 
 import streamlit as st
 
@@ -13,9 +12,9 @@ from relascope.engine.protocol.source import by_name
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts import cut as cuts
 from relascope.samples import SAMPLES
-from relascope.viz.drawing.export import to_dot, to_json_text
+from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell.cut_choice import chosen, joint_graph
-from relascope.viz.panels.shell.frame import download, heading
+from relascope.viz.panels.shell.frame import heading
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.script import script
 
@@ -160,11 +159,4 @@ def _downloads(screen: Screen, info: ModelInfo) -> None:
         after = screen.cache.known("graph_after", screen.source, screen.pipeline, screen.last)
         if after is not None:  # it is made in the tab Passes, not for this list
             graphs["final"] = after
-    for name, graph in graphs.items():
-        stem = f"{screen.label}-{name}".replace("/", "-")
-        words, as_json, as_dot = st.columns([3, 1, 1], vertical_alignment="center")
-        words.markdown(f"The {name} graph, {len(graph)} nodes")
-        texts = {"json": (as_json, to_json_text), "dot": (as_dot, to_dot)}
-        for kind, (place, text) in texts.items():
-            made, key = partial(text, graph), f"{kind}_{name}"
-            download(kind.upper(), made, f"{stem}.{kind}", key, place, width="stretch")
+    handing_on.button(screen, "files", graphs)

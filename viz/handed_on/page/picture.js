@@ -15,18 +15,13 @@ export class Picture {
 
   get viewer() { return this.root.relascopeViewer; }
 
-  // Modules that the reader opened or closed stay so in what is drawn next; where the drawing came
-  // with its places, the viewer lays it out anew from then on.
   show(drawing, focus = this.asked) {
     this.asked = null;
-    this.drawing = drawing;
     const narrow = innerWidth < 700;
-    const own = this.toggles ? { drawn: undefined, toggles: this.toggles, told: this.turns ?? "" } : {};
     viewGraph({
       parentElement: this.root,
       data: {
         ...drawing,
-        ...own,
         view: this.name,
         focus: focus ?? drawing.focus,
         viewHeight: narrow ? Math.min(this.height, Math.round(innerHeight * 0.7)) : this.height,
@@ -39,11 +34,6 @@ export class Picture {
 
   told(what, value) {
     if (what === "selected") go({ node: value });
-    else if (what === "toggles" && this.viewer.block.drawn) {
-      this.toggles = value.groups;
-      this.turns = String(Number(this.turns ?? 0) + 1);
-      this.show(this.drawing, null);
-    } else if (what === "toggles") this.toggles = value.groups;
   }
 
   // Look at a node of the drawing.

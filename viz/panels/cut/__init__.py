@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -9,7 +10,8 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.viz.component import graph_view
-from relascope.viz.handed_on.parts import overview
+from relascope.viz.handed_on.parts import cut_tab, overview
+from relascope.viz.panels import handing_on
 from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, force, joint_graph
@@ -81,6 +83,13 @@ def show(screen: Screen) -> None:
     with pane:
         frontier.show(screen, cut)
         cut_prices.control()
+        handing_on.button(
+            screen,
+            "cut",
+            {"joint": coloured},
+            lambda file: cut_tab(file, cut, replace(screen.view(), open_alone=None, height=620)),
+            "the cut, with its frontier,",
+        )
     captures.show(document)
     measured.show(screen)
     two_gradients.show(screen)

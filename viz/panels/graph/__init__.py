@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from relascope.engine.protocol.results import ModelInfo
 from relascope.viz.component import drawn, graph_view
+from relascope.viz.panels import handing_on
 from relascope.viz.panels.graph import imported, modules
 from relascope.viz.panels.shell.frame import heading, side_by_side, strip
 from relascope.viz.panels.shell.screen import Screen
@@ -28,6 +29,7 @@ def show(screen: Screen) -> None:
         quiet=True,
     )
     graph_view(graph, screen.view(**imported.marked(screen, info)), key="graph_view")
+    handing_on.button(screen, "graph", {"imported": graph})
     left, right = side_by_side("tables", [2, 3])
     with left:
         heading("Operators")

@@ -23,8 +23,13 @@ _STYLE = Path(__file__).with_name("page.css")
 _KINDS = {
     ".csv": "text/csv",
     ".dot": "text/vnd.graphviz",
+    ".graphml": "application/graphml+xml",
+    ".html": "text/html",
     ".json": "application/json",
+    ".pdf": "application/pdf",
+    ".png": "image/png",
     ".py": "text/x-python",
+    ".svg": "image/svg+xml",
     ".zip": "application/zip",
 }
 _DOING = {

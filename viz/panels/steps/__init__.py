@@ -17,6 +17,9 @@ from relascope.engine.protocol.results import ModelInfo, StepRecord
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.changes import start_of
 from relascope.viz.component import graph_view
+from relascope.viz.handed_on.sheet import Sheet
+from relascope.viz.handed_on.steps import steps_of, steps_tab
+from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import boundary, show_error
 from relascope.viz.panels.shell.pane import beside
@@ -65,8 +68,26 @@ def _draw(screen: Screen, model: ModelInfo) -> None:
         bisect.show(screen, found)
         example.show(screen, _chosen(screen))
     if stepped is not None:
+        after = screen.cache.known(
+            "graph_after", screen.source, stepped.pipeline.upto(_chosen(screen)), _chosen(screen)
+        )
+        with left:
+            handing_on.button(
+                replace(screen, pipeline=stepped.pipeline),
+                "steps",
+                {} if after is None else {"chosen step's": after},
+                partial(_page, screen, stepped),
+                "all steps",
+            )
         with boundary(screen.cache, "changes"):
             _changes(replace(screen, pipeline=stepped.pipeline), model)
+
+
+def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> None:
+    """All steps, for a page that is handed on."""
+    steps = steps_of(screen.cache.ask, screen.ir, screen.source, stepped)
+    view = replace(screen.view(), open_alone=None)
+    steps_tab(file, steps, view, _chosen(screen) + 1)
 
 
 def _stepped(screen: Screen) -> tuple[step.Stepped | None, Exception | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -19,6 +20,8 @@ from relascope.engine.protocol.times import BASELINES, TimeResult, TimeRow, Vari
 from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue import GRADIENTS
 from relascope.viz import charts
+from relascope.viz.handed_on.parts import times_tab
+from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels.shell.cut_choice import chosen, cut_of
 from relascope.viz.panels.shell.frame import (
     download,
@@ -263,7 +266,11 @@ def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> 
         )
     documents = [past.document for past in history.values()]
     named = f"{len(documents)} runs" if len(documents) > 1 else "This run"
-    texts = {"csv": timings.history_csv(documents), "json": timings.history_json(documents)}
+    texts = {
+        "html": partial(_page, screen, history),
+        "csv": timings.history_csv(documents),
+        "json": timings.history_json(documents),
+    }
     for kind, text in texts.items():
         download(f"{named} (.{kind})", text, f"timings.{kind}", f"history_{kind}", row)
     past = history[shown]
@@ -272,6 +279,13 @@ def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> 
         st.info(f"**These are not the times of what is chosen.** {plain_text(other)}")
     with st.container(key="past_result" if other else "result"):
         _run(past, engine)
+
+
+def _page(screen: Screen, history: Mapping[Any, Timing]) -> str:
+    """All runs, the newest first, as a page that is handed on."""
+    file = Sheet(f"Times of {screen.label}", {"engine": screen.ir.capitalize()})
+    times_tab(file, [(t.title, t.result, t.document) for t in reversed(list(history.values()))])
+    return file.html()
 
 
 def _otherwise(screen: Screen, request: BuildRequest, past: Timing) -> str:

@@ -1,0 +1,84 @@
+"""The button "Hand on" of a tab: its graph in any format, and all of it as one page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import streamlit as st
+
+from relascope.core.graph import Graph
+from relascope.engine.protocol.targets import EngineInfo
+from relascope.viz.handed_on.formats import FORMATS, Look, graph_file
+from relascope.viz.handed_on.parts import graph_tab, made_from
+from relascope.viz.handed_on.sheet import Sheet
+from relascope.viz.panels.shell.frame import boundary, download
+from relascope.viz.panels.shell.screen import Screen
+
+
+def button(
+    screen: Screen,
+    key: str,
+    graphs: Mapping[str, Graph],
+    page: Callable[[Sheet], None] | None = None,
+    what: str = "",
+) -> None:
+    """Draw the button, behind which the formats are.
+
+    Args:
+        graphs: by what each is called.
+        page: puts more than a graph into a page; it may wait for the engine.
+        what: is in that page.
+    """
+    with st.popover("Hand on", icon=":material/ios_share:"):
+        if page is not None:
+            _page(screen, key, page, what)
+        for name, graph in graphs.items():
+            st.caption(f"The {name} graph, {len(graph)} nodes")
+            stem = f"{screen.label}-{name}".replace("/", "-")
+            row = st.container(horizontal=True)
+            for ending, about in FORMATS.items():
+                made = partial(_file, screen, ending, graph)
+                label, at = ending[1:].split(".")[0].upper(), f"{key}_{name}_{ending}"
+                download(label, made, f"{stem}{ending}", at, row, help=about)
+
+
+def sheet_of(screen: Screen, pipeline: str = "") -> Sheet:
+    """A page of what is looked at, still empty."""
+    mode = "training" if screen.training else "inference"
+    engine: EngineInfo = screen.cache.ask("describe")
+    about = made_from(screen.source, screen.label, screen.ir, engine.version, pipeline)
+    return Sheet(f"{screen.label}, {mode}, {screen.ir.capitalize()}", about)
+
+
+def _file(screen: Screen, ending: str, graph: Graph) -> bytes:
+    view = replace(screen.view(), open_alone=None, height=620)
+
+    def page() -> Sheet:
+        about = made_from(screen.source, screen.label, screen.ir)
+        file = Sheet(f"{screen.label}, {screen.ir.capitalize()}", about)
+        graph_tab(file, graph, view)
+        return file
+
+    return graph_file(ending, graph, Look(view, sheet=page))
+
+
+def _page(screen: Screen, key: str, page: Callable[[Sheet], None], what: str) -> None:
+    """A page is put together when it is asked for, which may take the engine a while."""
+    place, state = str(screen.place), st.session_state
+    if state.get(f"{key}_page_of") != place:
+        if not st.button(f"Put {what} into one page", key=f"{key}_page", width="stretch"):
+            return
+        state[f"{key}_page_of"] = place
+    with boundary(screen.cache, f"{key}_page"):
+
+        def make() -> bytes:
+            file = sheet_of(screen, str(screen.pipeline))
+            page(file)
+            return file.html().encode()
+
+        made = screen.derive(make, "page", key)
+        name = f"{screen.label}-{key}.html".replace("/", "-")
+        label = f"Download the page ({len(made) / 1e6:.1f} MB)"
+        download(label, made, name, f"{key}_page_file", width="stretch")
