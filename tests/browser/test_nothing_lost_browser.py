@@ -1,0 +1,230 @@
+"""Clicks, keys and typed values at random moments, also while the page runs: each is done once.
+
+What was done is held against the address, which says what the page took.
+"""
+
+import random
+from collections import Counter
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from app_in_browser import PAGE, ask, settle
+from page import INFERENCE, TRAINING
+from place import ROOT
+from relascope.passes.catalogue import info
+from relascope.passes.cuts.cut import DEFAULT, STRATEGIES
+from relascope.passes.pipeline import Step
+from relascope.samples import SAMPLES
+
+pytestmark = pytest.mark.browser
+
+MODEL = "mlp"
+ADDED = "cse"
+
+
+class Hand:
+    """Does things to the page, and knows what should come of them."""
+
+    def __init__(self, page, seed):
+        self.page, self.draw, self.done = page, random.Random(seed), Counter()
+        self.batch, self.seed, self.tab, self.mode = None, 0, "Graph", "inference"
+        self.strategy, self.keep = DEFAULT, True
+        self.pipelines = {"inference": INFERENCE, "training": TRAINING}
+        self.steps = {"inference": None, "training": None}
+
+    @property
+    def pipeline(self):
+        return self.pipelines[self.mode]
+
+    @property
+    def step(self):
+        step = self.steps[self.mode]
+        return len(self.pipeline) - 1 if step is None else min(step, len(self.pipeline) - 1)
+
+    def act(self):
+        """One thing, after a moment; which of them there are depends on the tab."""
+        ways = [self.type_batch, self.type_seed, self.open_tab, self.choose_mode]
+        if self.tab == "Passes":
+            ways += 2 * [self.walk, self.choose_row, self.press_keys, self.switch, self.keep_layout]
+            ways += [self.add, self.remove]
+        if self.tab == "Gradient & cut" and self.mode == "training":
+            ways += 3 * [self.choose_strategy]
+        way = self.draw.choice(ways)
+        way()
+        self.done[way.__name__] += 1
+        self.page.wait_for_timeout(self.draw.choice((0, 0, 30, 100, 250, 600)))
+
+    def type_batch(self):
+        self.batch = self.draw.randrange(1, 9)
+        field = self.page.get_by_role("spinbutton", name="Batch")
+        field.fill(str(self.batch))
+        field.press("Enter")
+
+    def type_seed(self):
+        self.seed = self.draw.randrange(1, 1000)
+        field = self.page.get_by_role("spinbutton", name="Seed")
+        field.fill(str(self.seed))
+        field.press("Tab")
+
+    def open_tab(self):
+        self.tab = self.draw.choice(("Graph", "Passes", "Passes", "Gradient & cut"))
+        self.page.get_by_role("tab", name=self.tab).click()
+        self._drawn()
+
+    def choose_mode(self):
+        other = "training" if self.mode == "inference" else "inference"
+        self.mode = other
+        self.page.get_by_text(other.capitalize(), exact=True).first.click()
+        self._drawn()
+
+    def _drawn(self):
+        """Wait until the list is of this mode; before that, a click on it means the other's."""
+        if self.tab == "Passes":
+            count = len(self.pipeline) + 1
+            self.page.wait_for_function(
+                "n => [...document.querySelectorAll('*')].some("
+                "e => e.shadowRoot?.querySelectorAll('.list .row').length === n)",
+                arg=count,
+            )
+        elif self.tab == "Gradient & cut":
+            text = "Strategy" if self.mode == "training" else "Switch to training"
+            self.page.get_by_text(text, exact=True).first.wait_for()
+
+    def walk(self):
+        on = self.draw.random() < 0.5 if 0 <= self.step < len(self.pipeline) - 1 else self.step < 0
+        name = "Next" if on else "Previous"
+        self.page.get_by_role("button", name=name, exact=True).click()
+        self.steps[self.mode] = self.step + (1 if on else -1)
+        self._step_said()
+
+    def _step_said(self):
+        """The walk goes from the step that is shown, so its answer is waited for."""
+        step = self.step
+        said = "Imported program" if step < 0 else f"Step {step + 1} of"
+        self.page.get_by_text(said).first.wait_for()
+
+    def choose_row(self):
+        row = self.draw.randrange(1, len(self.pipeline) + 1)
+        self.page.locator(".row").nth(row).locator(".title").click()
+        self.steps[self.mode] = row - 1
+
+    def press_keys(self):
+        self.page.locator(".list").focus()
+        self.page.keyboard.press("Home")
+        down = self.draw.randrange(1, 5)
+        for _ in range(down):
+            self.page.keyboard.press("ArrowDown")
+        self.steps[self.mode] = down - 1
+
+    def switch(self):
+        free = [i for i, s in enumerate(self.pipeline.steps) if not self._fixed(i)]
+        index = self.draw.choice(free)
+        on = self.pipeline.steps[index].enabled
+        knob = self.page.locator(".row").nth(index + 1).locator(".switch")
+        knob.click()
+        self.pipelines[self.mode] = self.pipeline.switched(index, not on)
+        # A second click on a switch that has not turned yet would mean the first again.
+        self.page.wait_for_function(
+            "([i, on]) => [...document.querySelectorAll('*')].some(e => e.shadowRoot"
+            "?.querySelectorAll('.list .row')[i]?.querySelector('.switch')"
+            "?.getAttribute('aria-checked') === on)",
+            arg=[index + 1, str(not on).lower()],
+        )
+
+    def _fixed(self, index):
+        return self.page.locator(".row").nth(index + 1).locator(".fixed").count() > 0
+
+    def keep_layout(self):
+        self.keep = not self.keep
+        self.page.get_by_text("Keep the layout", exact=True).click()
+
+    def add(self):
+        index = self.step
+        field = self.page.get_by_role("combobox", name="Add a pass")
+        field.click()
+        title = info("relay", Step(ADDED)).title
+        self.page.get_by_role("option", name=f"{ADDED}: {title}", exact=True).click()
+        self.pipelines[self.mode] = self.pipeline.inserted(index + 1, Step(ADDED))
+        self.steps[self.mode] = index + 1
+        self._drawn()
+
+    def remove(self):
+        added = [i for i, s in enumerate(self.pipeline.steps) if s.name == ADDED]
+        if not added:
+            return
+        index = self.draw.choice(added)
+        row = self.page.locator(".row").nth(index + 1)
+        row.hover()
+        row.locator(".out").click()
+        step = self.step
+        self.pipelines[self.mode] = self.pipeline.without(index)
+        self.steps[self.mode] = step - (index <= step)
+        self._drawn()
+
+    def choose_strategy(self):
+        self.strategy = self.draw.choice(("keep_all", "min_cut", "recompute_pointwise"))
+        self.page.get_by_role("combobox", name="Strategy").click()
+        title = STRATEGIES[self.strategy].title
+        self.page.get_by_role("option", name=title, exact=True).click()
+
+    def look(self):
+        """Once the page says that it is done: what it took is what was done."""
+        settle(self.page)
+        query = {n: v[-1] for n, v in parse_qs(urlsplit(self.page.url).query).items()}
+        default = {"inference": INFERENCE, "training": TRAINING}[self.mode]
+        usual = SAMPLES[MODEL].default_batch
+        expected = {
+            "batch": self.batch or usual,
+            "seed": self.seed,
+            "tab": self.tab,
+            "mode": self.mode,
+            "pipeline": str(self.pipeline),
+            "strategy": self.strategy,
+        }
+        said = {
+            "batch": int(query.get("batch", usual)),
+            "seed": int(query.get("seed", 0)),
+            "tab": query.get("tab", "Graph"),
+            "mode": query.get("mode", "inference"),
+            "pipeline": query.get("pipeline", str(default)),
+            "strategy": query.get("strategy", DEFAULT),
+        }
+        if self.steps[self.mode] is not None:
+            expected["step"] = self.step
+            said["step"] = int(query.get("step", len(self.pipeline) - 1))
+        if self.tab == "Passes":
+            expected["keep"] = self.keep
+            said["keep"] = self.page.get_by_label("Keep the layout").is_checked()
+        assert said == expected, dict(self.done)
+        if self.tab != "Gradient & cut" or self.mode == "training":
+            assert ask(self.page, 0, "d.node.id.length") > 0
+
+
+def opened(streamlit_page, script):
+    page = streamlit_page(script, query=f"model={MODEL}&ir=relay")
+    page.get_by_role("tab", name="Graph").wait_for()
+    page.get_by_text("Settings", exact=True).click()
+    settle(page)
+    return page
+
+
+def used(page, seed, count):
+    hand = Hand(page, seed)
+    for number in range(1, count + 1):
+        hand.act()
+        if number % 10 == 0:
+            hand.look()
+    assert page.problems == []
+    assert not page.locator("[data-testid=stException]").count()
+    return hand
+
+
+def test_nothing_is_lost_or_done_twice(streamlit_page):
+    used(opened(streamlit_page, PAGE), 1, 30)
+
+
+@pytest.mark.exhaustive
+def test_nothing_is_lost_while_the_engine_works(streamlit_page):
+    hand = used(opened(streamlit_page, ROOT / "app.py"), 2, 300)
+    assert min(hand.done[w] for w in ("type_batch", "walk", "switch", "add", "choose_strategy")) > 3
