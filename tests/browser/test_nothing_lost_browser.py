@@ -29,7 +29,7 @@ class Hand:
     def __init__(self, page, seed):
         self.page, self.draw, self.done = page, random.Random(seed), Counter()
         self.batch, self.seed, self.tab, self.mode = None, 0, "Graph", "inference"
-        self.strategy, self.keep = DEFAULT, True
+        self.strategy, self.keep, self.log = DEFAULT, True, []
         self.pipelines = {"inference": INFERENCE, "training": TRAINING}
         self.steps = {"inference": None, "training": None}
 
@@ -53,7 +53,9 @@ class Hand:
         way = self.draw.choice(ways)
         way()
         self.done[way.__name__] += 1
-        self.page.wait_for_timeout(self.draw.choice((0, 0, 30, 100, 250, 600)))
+        pause = self.draw.choice((0, 0, 30, 100, 250, 600))
+        self.log.append(f"{way.__name__} in {self.mode}, {self.tab}, to {self.step}; {pause} ms")
+        self.page.wait_for_timeout(pause)
 
     def type_batch(self):
         self.batch = self.draw.randrange(1, 9)
@@ -94,12 +96,13 @@ class Hand:
     def walk(self):
         on = self.draw.random() < 0.5 if 0 <= self.step < len(self.pipeline) - 1 else self.step < 0
         name = "Next" if on else "Previous"
+        self._step_said()
         self.page.get_by_role("button", name=name, exact=True).click()
         self.steps[self.mode] = self.step + (1 if on else -1)
         self._step_said()
 
     def _step_said(self):
-        """The walk goes from the step that is shown, so its answer is waited for."""
+        """A person walks from the step that is shown, so that is waited for."""
         step = self.step
         said = "Imported program" if step < 0 else f"Step {step + 1} of"
         self.page.get_by_text(said).first.wait_for()
@@ -139,12 +142,13 @@ class Hand:
         self.keep = not self.keep
         self.page.get_by_text("Keep the layout", exact=True).click()
 
+    def _kept(self):
+        return self.page.get_by_role("switch", name="Keep the layout").is_checked()
+
     def add(self):
         index = self.step
-        field = self.page.get_by_role("combobox", name="Add a pass")
-        field.click()
         title = info("relay", Step(ADDED)).title
-        self.page.get_by_role("option", name=f"{ADDED}: {title}", exact=True).click()
+        self._pick("Add a pass", f"{ADDED}: {title}")
         self.pipelines[self.mode] = self.pipeline.inserted(index + 1, Step(ADDED))
         self.steps[self.mode] = index + 1
         self._drawn()
@@ -164,9 +168,15 @@ class Hand:
 
     def choose_strategy(self):
         self.strategy = self.draw.choice(("keep_all", "min_cut", "recompute_pointwise"))
-        self.page.get_by_role("combobox", name="Strategy").click()
-        title = STRATEGIES[self.strategy].title
-        self.page.get_by_role("option", name=title, exact=True).click()
+        self._pick("Strategy", STRATEGIES[self.strategy].title)
+
+    def _pick(self, name, option):
+        """A list closes when what it stands in scrolls, as it does until it is in sight."""
+        field = self.page.get_by_role("combobox", name=name)
+        field.scroll_into_view_if_needed()
+        self.page.wait_for_timeout(200)
+        field.click()
+        self.page.get_by_role("option", name=option, exact=True).click()
 
     def look(self):
         """Once the page says that it is done: what it took is what was done."""
@@ -195,8 +205,8 @@ class Hand:
             said["step"] = int(query.get("step", len(self.pipeline) - 1))
         if self.tab == "Passes":
             expected["keep"] = self.keep
-            said["keep"] = self.page.get_by_label("Keep the layout").is_checked()
-        assert said == expected, dict(self.done)
+            said["keep"] = self._kept()
+        assert said == expected, "\n".join(self.log[-12:])
         if self.tab != "Gradient & cut" or self.mode == "training":
             assert ask(self.page, 0, "d.node.id.length") > 0
 
@@ -226,5 +236,5 @@ def test_nothing_is_lost_or_done_twice(streamlit_page):
 
 @pytest.mark.exhaustive
 def test_nothing_is_lost_while_the_engine_works(streamlit_page):
-    hand = used(opened(streamlit_page, ROOT / "app.py"), 2, 300)
+    hand = used(opened(streamlit_page, ROOT / "app.py"), 3, 300)
     assert min(hand.done[w] for w in ("type_batch", "walk", "switch", "add", "choose_strategy")) > 3

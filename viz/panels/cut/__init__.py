@@ -14,7 +14,14 @@ from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
 from relascope.viz.panels.shell import cut_prices
-from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, force, joint_graph
+from relascope.viz.panels.shell.cut_choice import (
+    chosen,
+    controls,
+    cut_of,
+    force,
+    joint_graph,
+    strategy,
+)
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
 from relascope.viz.panels.shell.pane import beside
 from relascope.viz.panels.shell.screen import Screen
@@ -29,10 +36,20 @@ def show(screen: Screen) -> None:
     if not screen.training:
         _invite()
         return
-    screen.cache.ask("load", screen.source)
-    joint = joint_graph(screen)
+    # What can be chosen stands there while the engine works: a click on what goes away is lost.
     pane, picture = beside("cut", "Cut")
     with pane:
+        strategy()
+        details = st.container()
+        view = one_of("Graph", _VIEWS, "keep_cut_view", width="stretch")
+        figures = st.container()
+    joint = None
+    with picture, boundary(screen.cache, picture=True):
+        screen.cache.ask("load", screen.source)
+        joint = joint_graph(screen)
+    if joint is None:
+        return
+    with details:
         controls(screen)
     try:
         cut, coloured = cut_of(screen)
@@ -41,9 +58,6 @@ def show(screen: Screen) -> None:
         by_hand.undo(screen, joint)
         return
     node_id = captures.chosen(cut) or _selected(joint)
-    with pane:
-        view = one_of("Graph", _VIEWS, "keep_cut_view", width="stretch")
-        figures = st.container()
     # First the graph, which is what is waited for; then the rest.
     with picture, boundary(screen.cache, picture=True):
         if view == _VIEWS[0]:

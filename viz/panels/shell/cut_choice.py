@@ -94,8 +94,8 @@ def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
         raise EngineError("usage", message, choice.rule.title, hint) from wrong
 
 
-def controls(screen: Screen) -> None:
-    """The strategy, with its slider where it has one."""
+def strategy() -> None:
+    """The strategy, which can be chosen before anything is known of the graph."""
     st.selectbox(
         "Strategy",
         list(cuts.STRATEGIES),
@@ -103,6 +103,10 @@ def controls(screen: Screen) -> None:
         format_func=lambda name: cuts.STRATEGIES[name].title,
         help="\n\n".join(f"**{s.title}.** {s.summary}" for s in cuts.STRATEGIES.values()),
     )
+
+
+def controls(screen: Screen) -> None:
+    """What the strategy does, with its slider where it has one."""
     choice = chosen(screen)
     if choice.strategy == "frontier":
         _frontier_slider(screen)

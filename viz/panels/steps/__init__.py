@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.core.identity import Matched, carry_identity
 from relascope.engine.jobs import step
-from relascope.engine.protocol.results import ModelInfo, StepRecord
+from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.changes import start_of
 from relascope.viz.component import graph_view
@@ -34,53 +33,76 @@ _ONLY_TO = "keep_only_to_chosen"
 _KEEP = "keep_layout"
 
 
-def show(screen: Screen) -> None:
-    """Draw the tab."""
-    _board(screen, screen.cache.ask("load", screen.source))
+@dataclass
+class _Known:
+    """What is known so far of the chosen step.
+
+    Args:
+        index: of the step.
+        alive: the screen with a pipeline without what ends the engine's process.
+        difference: the graph that the step started from, and how the one after it differs.
+        problem: what to raise where the graph would stand.
+    """
+
+    index: int
+    alive: Screen
+    model: ModelInfo | None = None
+    stepped: step.Stepped | None = None
+    difference: tuple[Graph, Matched] | None = None
+    problem: Exception | None = None
+
+    @property
+    def place(self) -> str:
+        """Where ids mean the same nodes: a model after a step."""
+        return f"{self.alive.source} {self.alive.pipeline.upto(self.index)}"
 
 
 @st.fragment
-def _board(screen: Screen, model: ModelInfo) -> None:
-    """The tab without the page around it, which a click on a step leaves as it is."""
+def show(screen: Screen) -> None:
+    """Draw the tab, without the page around it, which a click on a step leaves as it is."""
     st.session_state.progress_shown = []
     pipeline = sidebar.pipeline_of(screen.ir, screen.training, screen.source.gradient)
     screen = replace(screen, pipeline=pipeline)
     with boundary(screen.cache, "steps"):
-        _draw(screen, model)
+        _draw(screen)
     keeping.keep(screen)
 
 
-def _draw(screen: Screen, model: ModelInfo) -> None:
-    stepped, wait = _stepped(screen)
+def _draw(screen: Screen) -> None:
+    """The list and every other control stand there while the engine works: what is clicked while
+    a control goes away would be lost."""
+    known = _known(screen)
     left, right = beside("steps", "Steps")
-    head = left.container(key="steps_head")
+    with left.container(key="steps_head"):
+        focus = _walk(screen, known)
+        keep = errors.choose(screen).toggle(
+            "Keep the layout",
+            True,
+            key=_KEEP,
+            help="What is there before and after a step stays where it stands. Without it each "
+            "graph is laid out by itself: tidier, but it jumps.",
+        )
     # The graph first: what is sent first is drawn first, and that is what a click waits for.
     with right, boundary(screen.cache, picture=True):
-        if stepped is None:
-            assert wait is not None
-            raise wait
-        _after(screen, stepped, model, head)
+        _after(screen, known, focus, keep)
     found = bisect.search(screen)
     with left:
         editing.parameters(screen, _chosen(screen), partial(_change, screen))
-        records = None if stepped is None else stepped.records
-        _list(screen, records, model, {} if found is None else found.blamed)
+        _list(screen, known, {} if found is None else found.blamed)
         bisect.show(screen, found)
         example.show(screen, _chosen(screen))
-    if stepped is not None:
-        after = screen.cache.known(
-            "graph_after", screen.source, stepped.pipeline.upto(_chosen(screen)), _chosen(screen)
-        )
+    if known.stepped is not None:
         with left:
             handing_on.button(
-                replace(screen, pipeline=stepped.pipeline),
+                known.alive,
                 "steps",
-                {} if after is None else {"chosen step's": after},
-                partial(_page, screen, stepped),
+                {"chosen step's": known.alive.graph_after(known.index)} if known.difference else {},
+                partial(_page, screen, known.stepped),
                 "all steps",
             )
+    if known.difference is not None:
         with boundary(screen.cache, "changes"):
-            _changes(replace(screen, pipeline=stepped.pipeline), model)
+            _changes(known)
 
 
 def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> None:
@@ -90,16 +112,19 @@ def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> None:
     steps_tab(file, steps, view, _chosen(screen) + 1)
 
 
-def _stepped(screen: Screen) -> tuple[step.Stepped | None, Exception | None]:
-    """What each step did, or each up to the chosen one, where no more is wished for; or None with
-    what to raise where the graph would stand."""
+def _known(screen: Screen) -> _Known:
+    known = _Known(_chosen(screen), screen)
     pipeline = screen.pipeline
     if st.session_state.get(_ONLY_TO):
-        pipeline = pipeline.upto(_chosen(screen))
+        pipeline = pipeline.upto(known.index)
     try:
-        return step.step(screen.cache.ask, screen.source, pipeline), None
+        known.model = screen.cache.ask("load", screen.source)
+        known.stepped = step.step(screen.cache.ask, screen.source, pipeline)
+        known.alive = replace(screen, pipeline=known.stepped.pipeline)
+        known.difference = _difference(known.alive, known.model, known.index)
     except (Waiting, EngineError) as problem:
-        return None, problem
+        known.problem = problem
+    return known
 
 
 def _chosen(screen: Screen) -> int:
@@ -119,12 +144,7 @@ def _change(screen: Screen, pipeline: Pipeline | None, index: int | None) -> Non
         _choose(replace(screen, pipeline=pipeline), index)
 
 
-def _list(
-    screen: Screen,
-    records: Sequence[StepRecord] | None,
-    model: ModelInfo,
-    blamed: Mapping[int, str],
-) -> None:
+def _list(screen: Screen, known: _Known, blamed: Mapping[int, str]) -> None:
     """The list, and below it what else can be done to the pipeline."""
     change = partial(_change, screen)
 
@@ -135,7 +155,9 @@ def _list(
         index = _chosen(screen)
         change(screen.pipeline.without(row - 1), index - (row - 1 <= index))
 
-    listed = rows(screen.ir, screen.pipeline, records, len(model.graph), blamed)
+    records = known.stepped.records if known.stepped else None
+    imported = len(known.model.graph) if known.model else None
+    listed = rows(screen.ir, screen.pipeline, records, imported, blamed)
     chosen, idle = _chosen(screen) + 1, sum(_idle(r) for r in listed)
     if st.session_state.get(_HIDE):
         listed = [replace(r, hidden=_idle(r) and i != chosen) for i, r in enumerate(listed)]
@@ -165,28 +187,20 @@ def _idle(row: Row) -> bool:
     return row.enabled and row.idle and not row.failure
 
 
-def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo, head: DeltaGenerator) -> None:
+def _after(screen: Screen, known: _Known, focus: str | None, keep: bool) -> None:
     """The graph after the chosen step, with what the step added and changed in colour.
 
     Args:
-        head: where the walk over steps and changes stands, and what the colours say.
+        focus: id of the node to look at.
+        keep: whether what was drawn before stays where it stands.
     """
-    index = _chosen(screen)
-    record = stepped.records[index] if index >= 0 else None
-    alive = replace(screen, pipeline=stepped.pipeline)  # without what ends the engine's process
-    before, matched = _difference(alive, model, index)
-    touched = matched.added | matched.changed
-    marked = [n.id for n in matched.graph if n.id in touched]
-    place = f"{screen.source} {alive.pipeline.upto(index)}"
-    with head:
-        focus = _walk(screen, index, marked, place) or changes.chosen(place)
-        keep = errors.choose(screen).toggle(
-            "Keep the layout",
-            True,
-            key=_KEEP,
-            help="What is there before and after a step stays where it stands. Without it each "
-            "graph is laid out by itself: tidier, but it jumps.",
-        )
+    if known.problem is not None:
+        raise known.problem
+    assert known.model is not None
+    assert known.stepped is not None
+    assert known.difference is not None
+    index, alive, place, (before, matched) = known.index, known.alive, known.place, known.difference
+    record = known.stepped.records[index] if index >= 0 else None
     if record is not None and record.printed:
         st.code(record.printed, language=None)
     if record is not None and record.error is not None:
@@ -205,9 +219,9 @@ def _after(screen: Screen, stepped: step.Stepped, model: ModelInfo, head: DeltaG
             },
             shines_through=("changed", "removed", "added"),
             colours="What changed",
-            focus=focus,
+            focus=focus or changes.chosen(place),
             keep_places=places,
-            among=(model.graph,),
+            among=(known.model.graph,),
         ),
         key="step_view",
     )
@@ -223,46 +237,46 @@ def _difference(screen: Screen, model: ModelInfo, index: int) -> tuple[Graph, Ma
     return before, matched
 
 
-def _changes(screen: Screen, model: ModelInfo) -> None:
+def _changes(known: _Known) -> None:
     """What the chosen step changed, below list and graph."""
-    index = _chosen(screen)
+    assert known.difference is not None
     if errors.wanted():
-        errors.nodes(screen, index)
-    elif index >= 0:
-        place = f"{screen.source} {screen.pipeline.upto(index)}"
+        errors.nodes(known.alive, known.index)
+    elif known.index >= 0:
         changes.show(
-            screen.cache.derive,
-            place,
-            *_difference(screen, model, index),
+            known.alive.cache.derive,
+            known.place,
+            *known.difference,
             "What this step changed",
-            partial(changes.show_text, screen, index),
+            partial(changes.show_text, known.alive, known.index),
         )
 
 
-def _walk(screen: Screen, index: int, marked: Sequence[str], place: str) -> str | None:
+def _walk(screen: Screen, known: _Known) -> str | None:
     """Previous and next step, and a walk over what this one touched; the node to look at."""
+    index, marked = known.index, []
+    if known.difference is not None:
+        matched = known.difference[1]
+        touched = matched.added | matched.changed
+        marked = [n.id for n in matched.graph if n.id in touched]
     title = "Imported program" if index < 0 else f"Step {index + 1} of {len(screen.pipeline)}"
     state = st.session_state
-    if state.get("change_place") != place:
-        state.change_place, state.change = place, -1
+    if known.difference is not None and state.get("change_place") != known.place:
+        state.change_place, state.change = known.place, -1
+    at: int = state.get("change", -1)
+
+    def walk(way: int) -> None:
+        _choose(screen, _chosen(screen) + way)
 
     def next_change() -> None:
         changes.forget()
-        state.change = (state.change + 1) % len(marked)
+        state.change = (at + 1) % len(marked)
 
     row = st.container(horizontal=True, vertical_alignment="center")
-    row.button(
-        "Previous", key="previous", disabled=index < 0, on_click=_choose, args=(screen, index - 1)
-    )
-    row.button(
-        "Next",
-        key="next",
-        disabled=index >= screen.last,
-        on_click=_choose,
-        args=(screen, index + 1),
-    )
+    row.button("Previous", key="previous", disabled=index < 0, on_click=walk, args=(-1,))
+    row.button("Next", key="next", disabled=index >= screen.last, on_click=walk, args=(1,))
     row.markdown(title)
-    here = f" {state.change + 1} of {len(marked)}" if state.change >= 0 else ""
+    here = f" {at + 1} of {len(marked)}" if at >= 0 and marked else ""
     row.button(
         f"Next change{here}",
         key="next_change",
@@ -270,4 +284,4 @@ def _walk(screen: Screen, index: int, marked: Sequence[str], place: str) -> str 
         on_click=next_change,
         help="Go to the next node that this step added or changed.",
     )
-    return marked[state.change] if 0 <= state.change < len(marked) else None
+    return marked[at] if 0 <= at < len(marked) else None
