@@ -180,7 +180,7 @@ def _list(screen: Screen, known: _Known, blamed: Mapping[int, str]) -> None:
         help="What stands behind the chosen step is not run on this tab, for passes that take "
         "long or crash.",
     )
-    editing.show(screen, chosen - 1, change)
+    editing.show(screen, partial(_chosen, screen), change)
 
 
 def _idle(row: Row) -> bool:

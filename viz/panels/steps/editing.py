@@ -22,13 +22,14 @@ Change = Callable[[Pipeline | None, int | None], None]
 """Called with the new pipeline, None for the default one, and the step to choose, if another."""
 
 
-def show(screen: Screen, index: int, change: Change) -> None:
+def show(screen: Screen, chosen: Callable[[], int], change: Change) -> None:
     """Draw what stands below the list.
 
     Args:
-        index: of the chosen step; -1 is the import.
+        chosen: the index of the chosen step when it is called, which may be another than when the
+            page was drawn; -1 is the import.
     """
-    _add(screen, index, change)
+    _add(screen, chosen, change)
     _text(screen, change)
 
 
@@ -94,14 +95,15 @@ def _field(screen: Screen, index: int, parameter: Parameter, key: str, change: C
         )
 
 
-def _add(screen: Screen, index: int, change: Change) -> None:
+def _add(screen: Screen, chosen: Callable[[], int], change: Change) -> None:
     """A list of all passes; the one that is picked stands behind the chosen step."""
 
     def add() -> None:
         name = st.session_state[_ADD]
         st.session_state[_ADD] = None
         if name is not None:
-            change(screen.pipeline.inserted(index + 1, Step(name)), index + 1)
+            at = chosen() + 1
+            change(screen.pipeline.inserted(at, Step(name)), at)
 
     def said(name: str) -> str:
         title = info(screen.ir, name).title

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from relascope.core.errors import EngineError
 from relascope.engine.jobs import node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.results import PYTORCH
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
+from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import tables
@@ -143,7 +146,12 @@ def _dtype(screen: Screen) -> str:
 
 
 def _against(screen: Screen) -> str:
-    return node_accuracy.nodes_against(screen.cache.ask, screen.source)
+    """Whose tensors nodes are held against; PyTorch's as long as the model is not opened."""
+    try:
+        ask = partial(screen.cache.ask, patience=0.0)
+        return node_accuracy.nodes_against(ask, screen.source)
+    except (Waiting, EngineError):
+        return PYTORCH
 
 
 def _choice(screen: Screen) -> bool:
