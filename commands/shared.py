@@ -180,7 +180,7 @@ def pipeline_of(args: argparse.Namespace) -> Pipeline:
     """
     where = "--passes" if args.passes else "--training, --gradient"
     with refusing("usage", "{}.", where, "See: relascope passes"):
-        first, bar, rest = (args.passes or "default").partition("|")
+        first, bar, rest = ("default" if args.passes is None else args.passes).partition("|")
         if first.strip() == "default":
             pipeline = default_pipeline(args.engine, args.training, args.gradient)
             pipeline = _with(pipeline, read_pipeline(args.engine, rest)) if bar else pipeline

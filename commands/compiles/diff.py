@@ -133,7 +133,9 @@ def _run(
                 raise EngineError("session", "The model is not in the file.", args.model, hint)
             args.engine, args.training = session.ir, session.model.training
             source = session.model.source(model)
-            pipeline = read_pipeline(session.ir, args.passes or pipeline_text(session))
+            pipeline = read_pipeline(
+                session.ir, pipeline_text(session) if args.passes is None else args.passes
+            )
     if source is None:
         source = source_of(args)
         pipeline = pipeline_of(args) if args.passes else Pipeline()

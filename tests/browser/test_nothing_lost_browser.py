@@ -4,14 +4,12 @@ What was done is held against the address, which says what the page took.
 """
 
 import random
-from collections import Counter
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from app_in_browser import PAGE, ask, settle
 from page import INFERENCE, TRAINING
-from place import ROOT
 from relascope.passes.catalogue import info
 from relascope.passes.cuts.cut import DEFAULT, STRATEGIES
 from relascope.passes.pipeline import Step
@@ -27,7 +25,7 @@ class Hand:
     """Does things to the page, and knows what should come of them."""
 
     def __init__(self, page, seed):
-        self.page, self.draw, self.done = page, random.Random(seed), Counter()
+        self.page, self.draw = page, random.Random(seed)
         self.batch, self.seed, self.tab, self.mode = None, 0, "Graph", "inference"
         self.strategy, self.keep, self.log = DEFAULT, True, []
         self.pipelines = {"inference": INFERENCE, "training": TRAINING}
@@ -52,7 +50,6 @@ class Hand:
             ways += 3 * [self.choose_strategy]
         way = self.draw.choice(ways)
         way()
-        self.done[way.__name__] += 1
         pause = self.draw.choice((0, 0, 30, 100, 250, 600))
         self.log.append(f"{way.__name__} in {self.mode}, {self.tab}, to {self.step}; {pause} ms")
         self.page.wait_for_timeout(pause)
@@ -211,8 +208,8 @@ class Hand:
             assert ask(self.page, 0, "d.node.id.length") > 0
 
 
-def opened(streamlit_page, script):
-    page = streamlit_page(script, query=f"model={MODEL}&ir=relay")
+def opened(streamlit_page):
+    page = streamlit_page(PAGE, query=f"model={MODEL}&ir=relay")
     page.get_by_role("tab", name="Graph").wait_for()
     page.get_by_text("Settings", exact=True).click()
     settle(page)
@@ -227,14 +224,7 @@ def used(page, seed, count):
             hand.look()
     assert page.problems == []
     assert not page.locator("[data-testid=stException]").count()
-    return hand
 
 
 def test_nothing_is_lost_or_done_twice(streamlit_page):
-    used(opened(streamlit_page, PAGE), 1, 30)
-
-
-@pytest.mark.exhaustive
-def test_nothing_is_lost_while_the_engine_works(streamlit_page):
-    hand = used(opened(streamlit_page, ROOT / "app.py"), 3, 300)
-    assert min(hand.done[w] for w in ("type_batch", "walk", "switch", "add", "choose_strategy")) > 3
+    used(opened(streamlit_page), 1, 30)
