@@ -43,8 +43,7 @@ class Union:
         Args:
             beside: for new nodes the id of one that each stands for.
         """
-        known = sum(any(i in self.slot for i in (n.id, *_fused(n))) for n in graph.nodes)
-        if known < LEAST_KNOWN * len(graph):
+        if not self.knows(graph):
             self.slot, self.nodes, self.reads = {}, {}, {}
         taken = {self.slot[n.id] for n in graph.nodes if n.id in self.slot}
         before = len(self.slot), sum(map(len, self.reads.values()))
@@ -58,6 +57,11 @@ class Union:
             reads |= dict.fromkeys(r for e in node.edges if (r := self.slot[e]) != slot)
         if before != (len(self.slot), sum(map(len, self.reads.values()))):
             self.version += 1
+
+    def knows(self, graph: Graph) -> bool:
+        """Whether so much of a graph has slots already that it is a step of these."""
+        known = sum(any(i in self.slot for i in (n.id, *_fused(n))) for n in graph.nodes)
+        return known >= LEAST_KNOWN * len(graph)
 
     def _place(self, node: Node, beside: Mapping[str, str], taken: set[str]) -> str:
         for other in (*_fused(node), beside.get(node.id, "")):

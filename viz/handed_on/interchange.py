@@ -91,14 +91,14 @@ def to_model_explorer(graph: Graph, fewer_than: int = 10) -> str:
     """The graph as Model Explorer reads it from a JSON file: modules are its layers.
 
     The form is that of `model_explorer.graph_builder` in Google's ai-edge-model-explorer: one
-    collection of graphs, whose nodes have a namespace, attributes and incoming edges.
+    `GraphCollection`, whose graphs' nodes have a namespace, attributes and incoming edges.
     """
     graph = fold_constants(graph, fewer_than)
     tree = module_groups(graph)
     by_id = graph.by_id
     nodes = [_explored(node, by_id, tree) for node in graph]
     collection = {"label": graph.name, "graphs": [{"id": graph.name, "nodes": nodes}]}
-    return json.dumps({"graphCollections": [collection]}, ensure_ascii=False)
+    return json.dumps(collection, ensure_ascii=False)
 
 
 def _explored(node: Node, by_id: dict[str, Node], tree: GroupTree) -> dict[str, Any]:

@@ -62,11 +62,15 @@ def steps_tab(file: Sheet, steps: Iterable[Step], view: View, chosen: int | None
         chosen: the step that is shown at first; None for the last one.
     """
     union, listed, blocks = Union(), [], []
-    known = [(step, _seen(step)) for step in steps]
-    for _, seen in known:  # all before the first is drawn, so that nothing moves between steps
+    known: list[tuple[Step, _Seen | None, Union]] = []
+    for step in steps:  # all before the first is drawn, so that nothing moves between steps
+        seen = _seen(step)
         if seen is not None:
-            union.add(fold_constants(seen.shown, view.fewer_than), seen.beside)
-    for step, seen in known:
+            graph = fold_constants(seen.shown, view.fewer_than)
+            union = union if union.knows(graph) else Union()
+            union.add(graph, seen.beside)
+        known.append((step, seen, union))
+    for step, seen, union in known:
         listed.append(asdict(step.row) | {"idle": step.row.idle, "fixed": True})
         blocks.append(file.block(_details(step, seen, union, view)))
     last = len(listed) - 1
