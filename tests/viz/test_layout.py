@@ -1,6 +1,7 @@
 """The drawing: everything placed, nothing overlaps, edges run along, the same every time."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from py_mini_racer import JSEvalException
@@ -271,3 +272,16 @@ def _contrast(a: str, b: str) -> float:
 
     one, two = sorted((light(a), light(b)), reverse=True)
     return (one + 0.05) / (two + 0.05)
+
+
+def test_a_forward_that_reads_the_backward_is_laid_out_in_parts():
+    """Steps drawn in each other's places may read so; none of it stands beside the other."""
+    graph = joint()
+    back = next(n for n in graph if n.role is Role.BACKWARD and n.kind is Kind.CALL)
+    last = replace(back, id="turned", role=Role.FORWARD, inputs=(back.id,), scope="")
+    turned = graph.with_nodes((*graph.nodes, last))
+    tree = module_groups(turned)
+    for opened in (tuple(tree.groups), (), tree.roots):
+        drawn = layout(turned, opened)
+        assert drawn.shown["turned"] in {b.id for b in drawn.boxes}
+        assert all(b.w > 0 and b.h > 0 for b in drawn.boxes)

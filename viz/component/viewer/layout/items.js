@@ -19,7 +19,19 @@ class Items {
     this.slot = new Int32Array(graph.count);
     const roots = graph.groupId.filter((_, g) => graph.parent[g] < 0);
     this.halves = roots.length === 2 && roots.includes(FORWARD) && roots.includes(BACKWARD)
-      && graph.group.every((g) => g >= 0);
+      && graph.group.every((g) => g >= 0) && !this.turnsBack();
+  }
+
+  // Whether the forward reads what the backward computes, as steps drawn in each other's places
+  // may: then the halves are cut into parts like any modules that read each other.
+  turnsBack() {
+    const { graph } = this;
+    const back = new Uint8Array(graph.groupId.length);
+    graph.groupId.forEach((id, g) => { // a group stands behind the one around it
+      back[g] = graph.parent[g] < 0 ? Number(id === BACKWARD) : back[graph.parent[g]];
+    });
+    return graph.reads.some((reads, n) => !back[graph.group[n]]
+      && reads.some((read) => back[graph.group[read]]));
   }
 
   make() {
