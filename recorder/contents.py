@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import sys
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ from typing import Any
 from relascope.recorder.drawing import graph_of
 from relascope.recorder.writing import LEVELS, Writer, hashed
 
-_FIELDS = ("params", "attrs", "buffer_map", "ret_type", "ret_struct_info", "ret_ty")
+_FIELDS = ("params", "attrs", "buffer_map", "ret_type", "ret_struct_info", "ret_ty", "is_pure")
 _BLOB = 1024  # characters from which a text in TVM's JSON stands by itself
 _MARKS = ("meta[relay.Constant]", 'metadata["')  # how texts name constants
 _SAME = 4  # versions of loops of one name that are known again
@@ -55,8 +55,12 @@ class Contents:
 
     def __post_init__(self) -> None:
         self.texts, self.graphs, self.modules = (self.level in LEVELS[n:] for n in (1, 2, 3))
-        self._relay = getattr(self.tvm, "relay", None)
-        self._hash, self._walk = _structural_hash(self.tvm), _structural_walk(self.tvm)
+        room = (
+            self.tvm.ir if hasattr(self.tvm.ir, "structural_hash") else import_module(ffi(self.tvm))
+        )
+        self._hash, self._equal = room.structural_hash, room.structural_equal
+        # Goes through the constants alone, without a call of Python's for all the rest.
+        self._walk = getattr(import_module(ffi(self.tvm)), "structural_walk", None)
         loops = getattr(self.tvm, "tirx", None) or self.tvm.tir
         self._loops = loops.PrimFunc
 
@@ -83,9 +87,10 @@ class Contents:
         for version in known:
             if _same(version.function, function):
                 return version.name
+        # Loops have no large constants, whose bytes a hash would read.
         likeness = self._hash(function) if isinstance(function, self._loops) else None
         for version in known:
-            if likeness is not None and version.likeness == likeness:
+            if self._alike(version, function, likeness):
                 version.function = function
                 return version.name
         text, places = self._text(function)
@@ -103,6 +108,14 @@ class Contents:
             self._digests = {p: d for p, d in self._digests.items() if p in used}
         return content
 
+    def _alike(self, version: _Version, function: Any, likeness: Any) -> bool:
+        """Whether a function that was made anew is another but for names."""
+        if likeness is not None or version.likeness is not None:
+            return bool(version.likeness == likeness)
+        return type(version.function) is type(function) and bool(
+            self._equal(version.function, function)
+        )
+
     def text(self, text: str) -> str:
         """Write a text, and name it."""
         name = hashed(text)
@@ -112,7 +125,7 @@ class Contents:
     def _text(self, function: Any) -> tuple[str, list[_Place]]:
         """A function's text without the values of constants, and its constants."""
         try:
-            if self._relay is not None and isinstance(function, self._relay.Function):
+            if _is_relay(self.tvm, function):
                 text = str(function.astext(show_meta_data=False))
             elif hasattr(function, "script"):
                 text = str(function.script(show_meta=False))
@@ -126,20 +139,21 @@ class Contents:
 
     def _constants(self, function: Any) -> list[Any]:
         """Arrays in a function, each once."""
+        room = self.tvm.relay if _is_relay(self.tvm, function) else self.tvm.relax
+        kind = getattr(room, "Constant", None) or self.tvm.ir.GenericConst
+        field = "value" if hasattr(kind, "value") else "data"
         found: dict[int, Any] = {}
 
         def visit(expr: Any) -> None:
-            data = getattr(expr, "data", None)
-            data = getattr(expr, "value", None) if data is None else data
-            if hasattr(data, "numpy"):
-                found[address(data)] = data
+            if isinstance(expr, kind):  # to ask another for what it lacks takes long
+                data = getattr(expr, field)
+                if hasattr(data, "numpy"):
+                    found[address(data)] = data
 
-        if self._relay is not None and isinstance(function, self._relay.Function):
-            self._relay.analysis.post_order_visit(function, visit)
-        elif self._walk is not None:
-            self._walk(function, visit)
+        if self._walk is not None:
+            self._walk(function, (kind, visit))
         else:
-            self.tvm.relax.analysis.post_order_visit(function, visit)
+            room.analysis.post_order_visit(function, visit)
         return list(found.values())
 
     def _constant(self, array: Any) -> _Place:
@@ -177,44 +191,38 @@ class Contents:
         return value
 
 
+def _is_relay(tvm: Any, function: Any) -> bool:
+    """Whether a function is one of Relay's, which a program may import late or not at all."""
+    relay = sys.modules.get(f"{tvm.__name__}.relay")
+    return relay is not None and isinstance(function, relay.Function)
+
+
 def _same(one: Any, other: Any) -> bool:
     """Whether a function is another, or made of the same parts; a pass often makes it anew."""
     if _place(one) == _place(other):
         return True
     if type(one) is not type(other) or _place(one.body) != _place(other.body):
         return False
-    for name in _FIELDS:
-        if _place(getattr(one, name, None)) != _place(getattr(other, name, None)):
-            return False
-    return bool(getattr(one, "is_pure", None) == getattr(other, "is_pure", None))
+    fields = _FIELDS_OF.get(type(one))
+    if fields is None:  # to ask for what is not there takes long in some TVMs
+        fields = _FIELDS_OF[type(one)] = tuple(f for f in _FIELDS if hasattr(one, f))
+    return all(_place(getattr(one, f)) == _place(getattr(other, f)) for f in fields)
+
+
+_FIELDS_OF: dict[type, tuple[str, ...]] = {}
 
 
 def _place(part: Any) -> Any:
     """Where an object of TVM's lies; its own `same_as` recurses for ever on a type of 0.17."""
-    if hasattr(part, "__chandle__"):
-        return part.__chandle__()
-    return part.handle.value if hasattr(part, "handle") else part
+    if part is None or isinstance(part, bool):
+        return part
+    return part.__chandle__() if hasattr(type(part), "__chandle__") else part.handle.value
 
 
 def ffi(tvm: Any) -> str:
     """The package by which this TVM calls C++; `tvm_ffi` may be here for another TVM, too."""
     rooms = ("_ffi", "ffi")
     return next((f"tvm.{r}" for r in rooms if find_spec(f"tvm.{r}") is not None), "tvm_ffi")
-
-
-def _structural_hash(tvm: Any) -> Callable[[Any], Any]:
-    room = tvm.ir if hasattr(tvm.ir, "structural_hash") else import_module(ffi(tvm))
-    return room.structural_hash
-
-
-def _structural_walk(tvm: Any) -> Callable[[Any, Callable[[Any], None]], object] | None:
-    """Goes through the constants of a Relax function, without a call of Python's for all the rest;
-    None where this TVM has no such walk."""
-    walk = getattr(import_module(ffi(tvm)), "structural_walk", None)
-    constant = getattr(getattr(tvm, "relax", None), "Constant", None) or getattr(
-        tvm.ir, "GenericConst", None
-    )
-    return None if walk is None else lambda root, see: walk(root, (constant, see))
 
 
 def address(array: Any) -> int:
@@ -231,4 +239,4 @@ def address(array: Any) -> int:
 
 def digest(array: Any) -> str:
     """A hash of an array's bytes."""
-    return hashlib.blake2b(array.numpy().tobytes(), digest_size=6).hexdigest()
+    return hashlib.blake2b(array.numpy().data, digest_size=6).hexdigest()

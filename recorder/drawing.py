@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+_LONGEST = 32  # characters of a constant's value that is kept
+
 
 class _Spans(dict[str, tuple[str, str]]):
     """Where a node comes from, by what its span is called; nobody knows more of other imports."""
@@ -35,9 +37,19 @@ def graph_of(mod: Any, name: str, digests: Digests) -> dict[str, Any]:
         from relascope.passes.relay.ir.program import RelayProgram
 
         program = RelayProgram(mod, {}, (), 0, provenance=_Spans(), digests=digests)
-        return to_graph(program, name)[0].to_json()
+        return _without_values(to_graph(program, name)[0].to_json())
     from relascope.engine.relax.draw import to_graph as relax
     from relascope.passes.relax.ir.program import RelaxProgram
 
     drawn, _ = relax.to_graph(RelaxProgram(mod, {}, (), 0, digests=digests), name)
-    return drawn.to_json()
+    return _without_values(drawn.to_json())
+
+
+def _without_values(graph: dict[str, Any]) -> dict[str, Any]:
+    """A graph's JSON with the numbers of its scalars, and of no other constant."""
+    for node in graph["nodes"]:
+        if node["kind"] == "constant" and len(node.get("attrs", {}).get("value", "")) > _LONGEST:
+            del node["attrs"]["value"]
+        if "body" in node:
+            _without_values(node["body"])
+    return graph
