@@ -196,6 +196,8 @@ def test_a_graph_is_the_engines_and_constants_have_sizes_and_no_values(session, 
     assert mine.operators == engines.operators and mine.edge_count == engines.edge_count
     sizes = {str(kind) for kind, _ in found.constants(main)}
     assert sizes and sizes <= {str(n.outputs[0]) for n in engines if n.kind is Kind.CONSTANT}
+    constants = [n for n in mine if n.kind is Kind.CONSTANT]
+    assert constants and all(len(n.attrs.get("value", "")) <= 32 for n in constants)
     assert found.module(0, True) is None
 
 
@@ -216,6 +218,17 @@ def tvm_ffi_equal():
     import tvm_ffi
 
     return tvm_ffi.structural_equal
+
+
+def test_what_is_made_anew_and_is_the_same_is_no_change(mod, tmp_path):
+    @tvm.ir.transform.module_pass(opt_level=0, name="anew")
+    def anew(mod, context):
+        return tvm.ir.load_json(tvm.ir.save_json(mod))
+
+    with recording(tmp_path / "run.rsc"):
+        assert not anew(mod)["main"].same_as(mod["main"])
+    (only,) = read(tmp_path / "run.rsc").passes
+    assert only.touched == ()
 
 
 def test_what_changes_in_constants_alone_is_a_change(tmp_path):
