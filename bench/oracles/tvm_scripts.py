@@ -48,6 +48,7 @@ tests/python/relay/test_pass_partition_graph.py
 tests/python/relay/test_pass_simplify_inference.py
 tests/python/relay/test_relay_te_compiler.py
 tests/python/relay/test_to_mixed_precision.py
+tests/python/relay/test_pass_remove_unused_functions.py
 """
 _RELAX = """
 docs/get_started/tutorials/ir_module.py
