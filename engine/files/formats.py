@@ -78,9 +78,10 @@ def format_of(path: Path) -> Format | None:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file is a recording of a compile."""
+    """Whether a file is a recording of a compile, or is called one and nothing else that is known:
+    of a damaged one its reader has to speak."""
     found = format_of(path)
-    return found is not None and found.name == "recording"
+    return path.suffix == ".rsc" if found is None else found.name == "recording"
 
 
 def is_program(path: Path) -> bool:

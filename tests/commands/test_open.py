@@ -12,6 +12,7 @@ from command_line import document, run
 from crafted.recorded import recorded
 from relascope.commands import installation
 from relascope.core.errors import EngineError
+from relascope.engine.files.formats import is_recording
 from relascope.engine.files.program_file import taken_apart
 
 
@@ -84,3 +85,10 @@ def test_what_cannot_be_opened_is_a_sentence(tmp_path, path):
     assert refused.returncode == 1 and "is no recording" in refused.stderr
     with pytest.raises(EngineError, match="is a recording of a compile, and no model"):
         taken_apart(Path(path))
+
+
+def test_a_damaged_recording_is_one_by_its_name(tmp_path):
+    for name, wanted in (("broken.rsc", True), ("broken.pt", False)):
+        path = tmp_path / name
+        path.write_bytes(bytes(range(256)))
+        assert is_recording(path) is wanted

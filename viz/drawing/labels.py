@@ -45,17 +45,6 @@ def shorten(text: str, longest: int = _LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def size_text(value: float) -> str:
-    """Bytes, readable: 1,536 -> "1.5 KiB"."""
-    units = ("B", "KiB", "MiB", "GiB", "TiB")
-    size = float(value)
-    for unit in units[:-1]:
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} {units[-1]}"
-
-
 def types_text(outputs: Sequence[TensorType], longest: int = 48) -> str:
     """The types of a node's results, for an edge or a second line."""
     if not outputs:
