@@ -560,5 +560,7 @@ def open_recording(document: Document) -> str:
     )
     if document["stopped"]:
         cut.append(f"It ended before the compile did: {document['stopped']}")
+    if document["end"]:
+        cut.append(document["end"])
     parts = [head, *cut, "", text_table(rows, columns), ""]
     return "\n".join([*parts, "Where the time is:", text_table(most, _TOTALS)])

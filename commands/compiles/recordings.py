@@ -16,6 +16,7 @@ from relascope.recorder.reading import Recording
 from relascope.recorder.writing import LEVELS
 from relascope.viz.rows.recording import (
     FILTERS,
+    end_words,
     pass_rows,
     step_diff,
     total_rows,
@@ -98,6 +99,7 @@ def open_recording(args: argparse.Namespace, connect: object) -> Document:
         "about": found.about,
         "whole": found.whole,
         "stopped": found.stopped,
+        "end": end_words(rows),
         "seconds": whole_seconds(found),
         "passes": [r for r in rows if wanted(r, args.only)],
         "totals": total_rows(rows),

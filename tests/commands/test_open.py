@@ -14,6 +14,8 @@ from relascope.commands import installation
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.engine.files.program_file import taken_apart
+from relascope.recorder.reading import read
+from relascope.viz.rows.recording import end_words, pass_rows
 
 
 @pytest.fixture
@@ -29,6 +31,20 @@ def test_it_prints_the_passes_nested_with_their_times(path):
     assert [r["pass"] for r in found["passes"]][1:3] == ["FoldTranspose", "InferType"]
     assert found["totals"][0]["pass"] == "FoldTranspose" and found["totals"][0]["runs"] == 1
     assert found["passes"][5]["failure"].endswith("no axis 7 here")
+
+
+def test_it_says_where_a_compile_stopped(path):
+    sentence = "The compile failed in pass 5, Breaks: ValueError: no axis 7 here"
+    assert sentence in run("open", path, "--print").stdout
+    rows = pass_rows(read(Path(path)))
+    assert end_words(rows) == sentence
+    assert end_words(rows[:5]) == ""
+    killed = [*rows[:1], {**rows[1], "seconds": None, "ended": False}]
+    assert end_words(killed) == ""  # what ran around it ended: its error was handled
+    killed[0] = {**killed[0], "ended": False}
+    assert end_words(killed) == (
+        "The compile was ended in pass 1, FoldTranspose: the recording stops there."
+    )
 
 
 def test_it_filters(path):

@@ -73,6 +73,7 @@ def text(page):
 
 def test_it_opens_on_the_pass_that_failed_and_says_why(page):
     assert "Breaks" in words(page)
+    assert page.warning[0].value.startswith("The compile failed in pass 5, Breaks: ")
     assert "ValueError: no axis 7 here" in page.error[0].value
     assert "in kernel" in page.code[0].value
     rows = component(page, "run_list")

@@ -21,6 +21,30 @@ def whole_seconds(recording: Recording) -> float:
     return sum(p.seconds or 0.0 for p in recording.passes if not p.depth)
 
 
+def end_words(rows: Sequence[Row]) -> str:
+    """Where and why a compile stopped, in a sentence; "" where all of it ended well.
+
+    Args:
+        rows: of `pass_rows`.
+    """
+    bad = next((r for r in reversed(rows) if _bad(r)), None)
+    if bad is None:
+        return ""
+    around = [r for r in rows[: bad["number"] + 1] if not r["depth"]][-1:]
+    later = rows[bad["number"] + 1 :]
+    if not all(map(_bad, around)) or any(r["depth"] <= bad["depth"] for r in later):
+        return ""  # the program went on
+    where = f"pass {number(bad['number'])}, {bad['pass']}"
+    if bad["failure"] is None:
+        return f"The compile was ended in {where}: the recording stops there."
+    lines = [line.strip() for line in bad["failure"].splitlines() if line.strip()]
+    return f"The compile failed in {where}: {lines[-1][:300] if lines else 'without a message'}"
+
+
+def _bad(row: Row) -> bool:
+    return row["failure"] is not None or not row["ended"]
+
+
 def pass_rows(recording: Recording) -> list[Row]:
     """One row a run of a pass, in the order in which they began."""
     whole = whole_seconds(recording)
