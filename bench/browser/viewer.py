@@ -186,11 +186,11 @@ def _speed() -> Iterator[Row]:
 _MEASURED = """async () => {
   const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   v.fit(); await frame();
-  const titles = v.open.map((i) => 13 * v.headerScale(i) * v.zoom)
-    .concat(v.solid.filter((i) => v.drawing.box.kind[i]).map(() => 13 * v.zoom));
+  const titles = v.painter.names.map((name) => name.size);
+  const groups = v.drawing.box.kind.filter((kind) => kind).length;
   const group = [...v.solid].find((i) => v.drawing.box.kind[i]);
-  const found = { boxes: v.solid.length, "least title px": titles.length
-    ? Math.round(10 * Math.min(...titles)) / 10 : "" };
+  const found = { boxes: v.solid.length, titles: `${titles.length} of ${groups}`,
+    "least title px": titles.length ? Math.round(10 * Math.min(...titles)) / 10 : "" };
   if (group !== undefined) {
     const began = performance.now();
     v.toggle(group); await frame();
@@ -206,7 +206,9 @@ def _page() -> str:
     script = javascript.script("viewer").replace(
         "export default function", "const begin = function"
     )
-    return f"""<!doctype html><body style="margin:0"><div id="host"></div><script type="module">
+    return f"""<!doctype html><style>:root {{
+--st-background-color: #fff; --st-text-color: #1a202a }}</style>
+<body style="margin:0"><div id="host"></div><script type="module">
 {script}
 const root = document.getElementById("host").attachShadow({{ mode: "open" }});
 root.innerHTML = `<style>${{{json.dumps(css)}}}</style>` + {json.dumps(html)};

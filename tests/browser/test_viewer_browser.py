@@ -143,12 +143,14 @@ def test_another_graph_clears_a_selection_that_it_has_not(streamlit_page):
 
 
 _CALLS = (
-    "(() => { const count = {};"
-    " for (const name of ['fill', 'stroke', 'fillText', 'rect', 'roundRect', 'moveTo']) {"
-    "  const real = v.ctx[name]; count[name] = 0;"
-    "  v.ctx[name] = (...given) => { count[name]++; return real.apply(v.ctx, given); }; }"
-    " v.zoom = a ?? v.fitZoom(); v.x = 0; v.y = a ? -5000 : 0; v.draw();"
-    " for (const name in count) delete v.ctx[name];"
+    "(() => { const count = { drawImage: 0 };"
+    " const sheets = [CanvasRenderingContext2D, OffscreenCanvasRenderingContext2D];"
+    " const names = ['fill', 'stroke', 'fillText', 'fillRect', 'roundRect', 'moveTo', 'drawImage'];"
+    " const back = []; for (const { prototype } of sheets) for (const name of names) {"
+    "  const real = prototype[name]; count[name] = 0; back.push([prototype, name, real]);"
+    "  prototype[name] = function (...given) { count[name]++; return real.apply(this, given); }; }"
+    " new Function('v', a)(v); v.painter.draw();"
+    " for (const [prototype, name, real] of back) prototype[name] = real;"
     " return count; })()"
 )
 
@@ -159,12 +161,15 @@ def test_a_frame_of_a_big_graph_is_few_calls(streamlit_page):
     view = View(page)
     page.get_by_role("button", name="Open all").click()
     view.wait("v.solid.length > 5000")
-    whole = view.ask(_CALLS)  # too small for words: all boxes of a style are painted as one
-    assert whole["rect"] > 5000
-    assert whole["fillText"] < 60  # names of outer modules
-    groups = view.ask("v.open.length")  # see-through, so one by one
-    assert max(whole["fill"], whole["stroke"]) < groups + 30
-    near = view.ask(_CALLS, 0.5)
+    whole = view.ask(_CALLS, "v.fit(); v.painter.kept = null;")
+    assert 1000 < whole["fillRect"] < 12_000  # two for a box and one for a dot
+    assert max(whole["fill"], whole["stroke"], whole["fillText"]) < 300  # names and pieces of lines
+    for change in ("v.x -= 10", "v.zoom *= 1.1", "v.hover = v.solid[100]"):
+        moved = view.ask(_CALLS, change)  # what was drawn is moved
+        assert moved["drawImage"] <= 2
+        assert moved["fillRect"] + moved["stroke"] + moved["fill"] < 10, change
+    view.wait("v.painter.kept?.zoom === v.zoom")  # and drawn sharp where it rests
+    near = view.ask(_CALLS, "v.hover = -1; v.zoom = 0.5; v.x = 0; v.y = -5000")
     assert 0 < near["fillText"] < 100
     assert 0 < near["roundRect"] < 200 and near["moveTo"] < 1000
     assert page.locator(".count").inner_text().startswith("5,702 nodes")

@@ -20,7 +20,8 @@ export class Finder extends Part {
     const d = v.drawing;
     if (!d) return;
     const result = search(text, d.node, d.strings);
-    this.matches = result?.ends ?? []; this.match = -1; this.boxes.clear();
+    this.matches = result?.ends ?? []; this.match = -1;
+    this.boxes = new Set(); // a new one: what is kept of the picture shows the old
     this.found = result?.found ?? null; // of a path all that is on it
     for (const n of this.found ?? []) if (d.node.box[n] >= 0) this.boxes.add(d.node.box[n]);
     this.writeHits();

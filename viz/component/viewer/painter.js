@@ -3,40 +3,141 @@
 import { HEADER, SUBTITLE, TITLE, sizeText } from "./layout/words.js";
 import { clamp, Part } from "./parts.js";
 
+const HEAVY = 1500; // boxes and edges in sight from which on their picture is kept and moved
+const AROUND = 0.25; // of the stage, that a kept picture shows beyond each side
+const AFTER = 120; // ms after the last change of zoom, then what was scaled is drawn sharp
+const LEAST_NAME = 9, FAR_NAME = 10.5; // pixels on the screen of a module's name, and from afar
+const PIECE = 256; // lines stroked at once: of long paths each more costs more
+
 export class Painter extends Part {
   fits = new Map(); // texts cut to their room
+  kept = null; // a picture of many things, with what it shows: panning moves it
+  names = []; // modules' names as they were drawn, with their sizes on the screen
+
+  // Words have other widths: what was measured and drawn is gone.
+  forget() { this.fits.clear(); this.kept = null; }
 
   draw() {
     const v = this.viewer;
-    const { ctx, zoom, ratio } = v;
     if (!v.drawing) return;
-    const { box, edge } = v.drawing;
-    ctx.setTransform(1, 0, 0, 1, 0, 0);
-    ctx.fillStyle = v.theme.ground;
-    ctx.fillRect(0, 0, v.main.width, v.main.height);
-    ctx.setTransform(ratio * zoom, 0, 0, ratio * zoom, ratio * v.x, ratio * v.y);
-    const [left, top] = v.toWorld(0, 0), [right, bottom] = v.toWorld(v.wide, v.high);
-    const seen = (i) => box.x[i] <= right && box.x[i] + box.w[i] >= left
-      && box.y[i] <= bottom && box.y[i] + box.h[i] >= top;
-    const near = { left: left - 60, top: top - 60, right: right + 60, bottom: bottom + 60 };
     const colours = v.theme.look.surfaces;
-    Object.assign(this, { ctx, zoom, box, edge, seen, near, colours, lit: v.lit() });
-
-    this.drawOpenGroups();
-    this.drawEdges();
-    const text = clamp((TITLE * zoom - 3.5) / 2.5, 0, 1);
-    this.drawSolid();
-    if (text > 0) this.drawText(text);
-    this.drawHeaders();
-    if (v.shapes && zoom > 0.5) this.drawShapes();
-    this.drawMarks();
+    Object.assign(this, { box: v.drawing.box, edge: v.drawing.edge, colours, lit: v.lit() });
+    if (!this.moveKept()) {
+      this.see(0);
+      if (this.weight() > HEAVY) {
+        this.keep();
+        this.moveKept();
+      } else {
+        this.kept = null;
+        this.paint(v.ctx, v.x, v.y);
+      }
+    }
+    this.see(0);
+    this.start(v.ctx, v.x, v.y, v.zoom);
+    this.drawHover();
     v.minimap.drawFrame();
   }
 
-  path(i, low) {
+  // What is in sight, with a part of the stage beyond each side.
+  see(around) {
+    const v = this.viewer, { box } = this;
+    const [left, top] = v.toWorld(-around * v.wide, -around * v.high);
+    const [right, bottom] = v.toWorld((1 + around) * v.wide, (1 + around) * v.high);
+    this.seen = (i) => box.x[i] <= right && box.x[i] + box.w[i] >= left
+      && box.y[i] <= bottom && box.y[i] + box.h[i] >= top;
+    this.near = { left: left - 60, top: top - 60, right: right + 60, bottom: bottom + 60 };
+  }
+
+  // What a picture depends on, but for its place and zoom.
+  scene() {
+    const { viewer: v } = this;
+    return [v.drawing, v.byStyle, v.theme.look, v.theme.ground, v.shapes, v.finder.boxes, v.selected,
+      v.walk.to, v.walk.reach, v.wide, v.high, v.ratio];
+  }
+
+  weight() {
+    const { viewer: v, edge } = this;
+    let count = 0;
+    for (const i of v.solid) count += this.seen(i);
+    for (let e = 0; e < edge.s.length; e++) count += this.isNear(e);
+    return count;
+  }
+
+  isNear(e) {
+    const { near, viewer: { bounds } } = this, b = e * 4;
+    return bounds[b] <= near.right && bounds[b + 2] >= near.left
+      && bounds[b + 1] <= near.bottom && bounds[b + 3] >= near.top;
+  }
+
+  // Draw what is in sight, and some of what is around it, on a sheet that can be moved.
+  keep() {
+    const v = this.viewer, { ratio, drawing } = v;
+    v.x = Math.round(v.x * ratio) / ratio; v.y = Math.round(v.y * ratio) / ratio;
+    const whole = v.x >= 0 && v.x + drawing.width * v.zoom <= v.wide
+      && v.y >= 0 && v.y + drawing.height * v.zoom <= v.high;
+    const around = whole ? 0 : AROUND;
+    const w = Math.ceil(v.wide * (1 + 2 * around) * ratio), h = Math.ceil(v.high * (1 + 2 * around) * ratio);
+    let { sheet } = this;
+    if (sheet?.width !== w || sheet.height !== h) sheet = this.sheet = new OffscreenCanvas(w, h);
+    const x = v.x + around * v.wide, y = v.y + around * v.high;
+    this.see(around);
+    this.paint(sheet.getContext("2d"), x, y);
+    this.kept = { sheet, x, y, zoom: v.zoom, scene: this.scene() };
+  }
+
+  // Show the kept picture where it is now; false where it does not show what it should.
+  moveKept() {
+    const v = this.viewer, { kept, viewer: { ctx, ratio, drawing } } = this;
+    if (!kept || this.scene().some((part, i) => part !== kept.scene[i])) return false;
+    const by = v.zoom / kept.zoom;
+    if (by < 0.5 || by > 2) return false;
+    // The part of the picture that is in sight, on the stage, and where the sheet begins and ends.
+    for (const [at, size, room, was, wide] of [
+      [v.x, drawing.width, v.wide, kept.x, kept.sheet.width / ratio],
+      [v.y, drawing.height, v.high, kept.y, kept.sheet.height / ratio]]) {
+      const from = Math.max(0, at), to = Math.min(room, at + size * v.zoom);
+      const start = at - was * by, end = start + wide * by;
+      if (from < to && (start > from + 1 || end < to - 1)) return false;
+    }
+    ctx.setTransform(1, 0, 0, 1, 0, 0);
+    ctx.fillStyle = v.theme.ground;
+    ctx.fillRect(0, 0, v.main.width, v.main.height);
+    const x = (v.x - kept.x * by) * ratio, y = (v.y - kept.y * by) * ratio;
+    if (by === 1) ctx.drawImage(kept.sheet, Math.round(x), Math.round(y));
+    else {
+      ctx.drawImage(kept.sheet, x, y, kept.sheet.width * by, kept.sheet.height * by);
+      clearTimeout(this.sharpening);
+      this.sharpening = setTimeout(() => { this.kept = null; v.redraw(); }, AFTER);
+    }
+    return true;
+  }
+
+  start(ctx, x, y, zoom) {
+    const { ratio } = this.viewer;
+    ctx.setTransform(ratio * zoom, 0, 0, ratio * zoom, ratio * x, ratio * y);
+    Object.assign(this, { ctx, zoom });
+  }
+
+  // All that is in sight, but for what the pointer is on.
+  paint(ctx, x, y) {
+    const v = this.viewer;
+    ctx.setTransform(1, 0, 0, 1, 0, 0);
+    ctx.fillStyle = v.theme.ground;
+    ctx.fillRect(0, 0, ctx.canvas.width, ctx.canvas.height);
+    this.start(ctx, x, y, v.zoom);
+    this.drawOpenGroups();
+    this.drawEdges();
+    const text = clamp((TITLE * v.zoom - 3.5) / 2.5, 0, 1);
+    this.drawSolid();
+    if (text > 0) this.drawText(text);
+    this.drawNames();
+    if (v.shapes && v.zoom > 0.5) this.drawShapes();
+    this.drawMarks();
+  }
+
+  path(i) {
     const { box, ctx } = this;
     const x = box.x[i], y = box.y[i], w = box.w[i], h = box.h[i];
-    if (low) { ctx.rect(x, y, w, h); return; }
     const shape = box.shape[i];
     if (shape === "ellipse") {
       ctx.moveTo(x + w, y + h / 2);
@@ -56,46 +157,98 @@ export class Painter extends Part {
     ctx.lineWidth = Math.max(1, 0.6 / v.zoom);
     ctx.strokeStyle = colours.groupStroke;
     ctx.fillStyle = colours.group; // see-through: each level shades the one around it
+    const far = v.zoom < 0.12, dot = 1 / v.zoom;
     for (const i of v.open) {
       if (!seen(i)) continue;
+      if (far) {
+        if (box.w[i] < dot && box.h[i] < dot) continue;
+        ctx.fillRect(box.x[i], box.y[i], box.w[i], box.h[i]);
+        ctx.strokeRect(box.x[i], box.y[i], box.w[i], box.h[i]);
+        continue;
+      }
       ctx.beginPath();
       ctx.roundRect(box.x[i], box.y[i], box.w[i], box.h[i], 10);
       ctx.fill(); ctx.stroke();
     }
   }
 
-  drawHeaders() {
-    const { viewer: v, box, ctx, zoom, seen, colours } = this;
-    ctx.textAlign = "left"; ctx.textBaseline = "middle";
-    const taken = []; // where names stand; those of outer groups come first
+  // Modules' names. One that would be too small in its frame stands over it, as large as it can be
+  // read, where no name of a module around it stands.
+  drawNames() {
+    const { viewer: v, box, zoom, seen } = this;
+    const taken = this.names = []; // where names stand; those of outer groups come first
+    const free = (x, y, w, h) => !taken.some((at) => x < at.x + at.w && at.x < x + w
+      && y < at.y + at.h && at.y < y + h);
     for (const i of v.open) {
       if (!seen(i)) continue;
       const scale = v.headerScale(i);
-      if (TITLE * scale * zoom < 8.5) continue;
+      if (TITLE * scale * zoom < LEAST_NAME) { this.nameFar(i, free); continue; }
       const x = box.x[i], y = box.y[i], w = Math.min(box.w[i], 150 * scale), h = HEADER * scale;
-      if (taken.some((at) => x < at[2] && at[0] < x + w && y + h * 0.25 < at[3] && at[1] < y + h * 0.75)) {
-        continue;
-      }
-      taken.push([x, y + h * 0.25, x + w, y + h * 0.75]);
-      ctx.save();
-      ctx.translate(box.x[i], box.y[i]);
-      ctx.scale(scale, scale);
-      this.sign(10, HEADER / 2, true);
-      ctx.font = `600 ${TITLE}px ${v.theme.font}`;
-      const beside = v.aloneMark(i) ? 74 : 44;
-      const name = this.short(box.lines[i][0], box.w[i] / scale - beside, ctx.font);
-      ctx.strokeStyle = v.theme.ground; ctx.lineWidth = 3; ctx.lineJoin = "round";
-      ctx.strokeText(name, 30, HEADER / 2 + 0.5); // edges may pass behind it
-      ctx.fillStyle = colours.groupText;
-      ctx.fillText(name, 30, HEADER / 2 + 0.5);
-      const end = 40 + ctx.measureText(name).width;
-      ctx.restore();
-      if (box.w[i] - end * scale > 190) this.drawCaptures(i, box.x[i] + end * scale + 130, box.y[i] + HEADER / 2 * scale, 1, false);
-      this.aloneSign(i, colours.groupText);
+      if (!free(x, y + h * 0.25, w, h * 0.5)) { this.nameFar(i, free); continue; }
+      taken.push({ i, x, y: y + h * 0.25, w, h: h * 0.5, size: TITLE * scale * zoom });
+      this.drawHeader(i, scale);
     }
-    if (v.hover >= 0 && box.kind[v.hover] && !box.open[v.hover]) {
-      this.aloneSign(v.hover, colours.closedText);
+    for (const i of v.solid) {
+      if (!box.kind[i] || !seen(i)) continue;
+      const size = TITLE * v.nameScale() * zoom;
+      if (size < LEAST_NAME) this.nameFar(i, free);
+      else taken.push({ i, x: box.x[i], y: box.y[i], w: box.w[i], h: box.h[i], size });
     }
+  }
+
+  drawHeader(i, scale) {
+    const { viewer: v, box, ctx, colours } = this;
+    ctx.save();
+    ctx.textAlign = "left"; ctx.textBaseline = "middle";
+    ctx.translate(box.x[i], box.y[i]);
+    ctx.scale(scale, scale);
+    this.sign(10, HEADER / 2, true);
+    ctx.font = `600 ${TITLE}px ${v.theme.font}`;
+    const beside = v.aloneMark(i) ? 74 : 44;
+    const name = this.short(box.lines[i][0], box.w[i] / scale - beside, ctx.font);
+    ctx.strokeStyle = v.theme.ground; ctx.lineWidth = 3; ctx.lineJoin = "round";
+    ctx.strokeText(name, 30, HEADER / 2 + 0.5); // edges may pass behind it
+    ctx.fillStyle = colours.groupText;
+    ctx.fillText(name, 30, HEADER / 2 + 0.5);
+    const end = 40 + ctx.measureText(name).width;
+    ctx.restore();
+    if (box.w[i] - end * scale > 190) this.drawCaptures(i, box.x[i] + end * scale + 130, box.y[i] + HEADER / 2 * scale, 1, false);
+    this.aloneSign(i, colours.groupText);
+  }
+
+  // A module's name from afar: over its box, or beside that, where it covers no other.
+  nameFar(i, free) {
+    const { viewer: v, box, ctx, zoom, colours, names } = this;
+    const near = Math.max(box.w[i], box.h[i]) * zoom;
+    if (near < LEAST_NAME || names.length > 400) return; // a dot of the picture
+    const font = `600 ${FAR_NAME}px ${v.theme.font}`;
+    const text = box.lines[i][0], key = `far|${text}`;
+    let wide = this.fits.get(key);
+    if (wide === undefined) {
+      ctx.font = font;
+      this.fits.set(key, wide = ctx.measureText(text).width + 6);
+    }
+    const w = wide / zoom, h = (FAR_NAME + 3) / zoom, x = box.x[i], y = box.y[i];
+    const middle = x + (box.w[i] - w) / 2;
+    const places = box.open[i] ? [[x, y], [middle, y], [x + box.w[i] - w, y], [x, y + h],
+      [middle, y + h], [x, y - h], [middle, y - h], [middle, y + box.h[i] - h], [x, y + 2 * h],
+      [x + box.w[i], y], [x - w, y]]
+      : [[middle, y + (box.h[i] - h) / 2], [middle, y - h], [middle, y + box.h[i]], [x, y + box.h[i]],
+        [x + box.w[i] - w, y - h], [x + box.w[i], y], [x - w, y]];
+    const at = places.find(([left, top]) => free(left, top, w, h));
+    if (!at) return;
+    names.push({ i, x: at[0], y: at[1], w, h, size: FAR_NAME });
+    ctx.save();
+    ctx.translate(at[0], at[1]);
+    ctx.scale(1 / zoom, 1 / zoom);
+    ctx.font = font; ctx.textAlign = "left"; ctx.textBaseline = "middle";
+    ctx.globalAlpha = 0.85;
+    ctx.fillStyle = v.theme.ground;
+    ctx.beginPath(); ctx.roundRect(0, 0, wide, FAR_NAME + 3, 3); ctx.fill();
+    ctx.globalAlpha = 1;
+    ctx.fillStyle = box.open[i] ? colours.groupText : v.theme.styleOf(box.style[i]).text;
+    ctx.fillText(text, 3, (FAR_NAME + 3) / 2 + 0.5);
+    ctx.restore();
   }
 
   // An arrow out of its frame: opens the module alone. A closed one has it under the pointer.
@@ -154,41 +307,46 @@ export class Painter extends Part {
   }
 
   drawEdges() {
-    const { viewer: { bounds, hover }, edge, ctx, zoom, near, lit, colours } = this;
-    const low = zoom < 0.12;
+    const { viewer: { bounds }, edge, ctx, zoom, lit, colours } = this;
     const plain = [], long = [], crossing = [], into = [], outOf = [];
+    const dot = 0.7 / zoom; // what is shorter is no line on the screen
     for (let e = 0; e < edge.s.length; e++) {
       const b = e * 4;
-      if (bounds[b] > near.right || bounds[b + 2] < near.left
-        || bounds[b + 1] > near.bottom || bounds[b + 3] < near.top) continue;
-      if (lit?.into.has(e) || (hover >= 0 && edge.t[e] === hover)) into.push(e);
-      else if (lit?.outOf.has(e) || (hover >= 0 && edge.s[e] === hover)) outOf.push(e);
+      if (!this.isNear(e)) continue;
+      if (lit?.into.has(e)) into.push(e);
+      else if (lit?.outOf.has(e)) outOf.push(e);
+      else if (bounds[b + 2] - bounds[b] < dot && bounds[b + 3] - bounds[b + 1] < dot) continue;
       else if (edge.kind[e] === 2) crossing.push(e);
       else if (edge.kind[e] === 1) long.push(e);
       else plain.push(e);
     }
-    const batch = (list, colour, width, alpha) => {
-      if (!list.length) return;
-      ctx.globalAlpha = alpha;
-      ctx.strokeStyle = ctx.fillStyle = colour;
-      ctx.lineWidth = Math.max(width, Math.min(0.7 / zoom, 6));
-      ctx.beginPath();
-      for (const e of list) this.trace(e, low);
-      ctx.stroke();
-      if (zoom > 0.3) {
-        ctx.beginPath();
-        for (const e of list) this.arrow(e, width);
-        ctx.fill();
-      }
-      ctx.globalAlpha = 1;
-    };
     const dim = lit ? 0.22 : 1;
     const many = plain.length + long.length + crossing.length > 3000 ? 0.7 : 1;
-    batch(long, colours.edge, 1, 0.3 * dim);
-    batch(crossing, colours.crossing, 1.1, (crossing.length > 60 ? 0.3 : 0.55) * dim);
-    batch(plain, colours.edge, 1.3, dim * many);
-    batch(into, colours.incoming, 2.2, 1);
-    batch(outOf, colours.outgoing, 2.2, 1);
+    ctx.globalAlpha = 0.3 * dim; this.lines(long, colours.edge, 1);
+    ctx.globalAlpha = (crossing.length > 60 ? 0.3 : 0.55) * dim;
+    this.lines(crossing, colours.crossing, 1.1);
+    ctx.globalAlpha = dim * many; this.lines(plain, colours.edge, 1.3);
+    ctx.globalAlpha = 1;
+    this.lines(into, colours.incoming, 2.2);
+    this.lines(outOf, colours.outgoing, 2.2);
+  }
+
+  lines(list, colour, width) {
+    if (!list.length) return;
+    const { ctx, zoom } = this;
+    const low = zoom < 0.12;
+    ctx.strokeStyle = ctx.fillStyle = colour;
+    ctx.lineWidth = Math.max(width, Math.min(0.7 / zoom, 6));
+    for (let from = 0; from < list.length; from += PIECE) {
+      const some = list.slice(from, from + PIECE);
+      ctx.beginPath();
+      for (const e of some) this.trace(e, low);
+      ctx.stroke();
+      if (zoom <= 0.3) continue;
+      ctx.beginPath();
+      for (const e of some) this.arrow(e, width);
+      ctx.fill();
+    }
   }
 
   arrow(e, width) {
@@ -211,11 +369,12 @@ export class Painter extends Part {
     for (const [key, list] of v.byStyle) {
       const look = v.theme.styleOf(key);
       for (const bright of lit ? [false, true] : [true]) {
+        if (low) { this.drawFar(list, look, line, bright); continue; }
         ctx.beginPath();
         let any = false;
         for (const i of list) {
           if (!seen(i) || (lit && lit.boxes.has(i) !== bright)) continue;
-          this.path(i, low);
+          this.path(i);
           any = true;
         }
         if (!any) continue;
@@ -264,6 +423,32 @@ export class Painter extends Part {
     }
   }
 
+  // Boxes of a style from afar: rectangles with an edge, of which many cost little.
+  drawFar(list, look, line, bright) {
+    const { viewer: v, box, ctx, zoom, seen, lit } = this;
+    const edge = (look.thick ? 2.2 : 1) * line, least = 0.8 / zoom;
+    const dots = new Set(); // of boxes that are one dot on the screen, one is drawn
+    const shown = list.filter((i) => {
+      if (!seen(i) || (lit && lit.boxes.has(i) !== bright)) return false;
+      if (box.w[i] > least || box.h[i] > least) return true;
+      const dot = Math.round(box.x[i] / least) * 65536 + Math.round(box.y[i] / least);
+      return !dots.has(dot) && dots.add(dot);
+    });
+    const fill = (colour, by, alpha) => {
+      ctx.globalAlpha = alpha;
+      ctx.fillStyle = colour;
+      for (const i of shown) {
+        const w = box.w[i] - 2 * by, h = box.h[i] - 2 * by;
+        if (!by) ctx.fillRect(box.x[i], box.y[i], Math.max(w, least), Math.max(h, least));
+        else if (w > least && h > least) ctx.fillRect(box.x[i] + by, box.y[i] + by, w, h);
+      }
+      ctx.globalAlpha = 1;
+    };
+    if (!bright) fill(v.theme.ground, 0, 1);
+    fill(look.stroke, 0, bright ? 1 : 0.3);
+    fill(look.fill, edge / 2, bright ? 1 : 0.3);
+  }
+
   // On a group: how many tensors are captured in it, and their bytes; a closed one has a blue edge.
   drawCaptures(i, right, middle, fade, closed) {
     const { viewer: v, box, ctx, zoom } = this;
@@ -275,7 +460,7 @@ export class Painter extends Part {
     if (closed) {
       ctx.lineWidth = Math.max(2, 1.6 / zoom);
       ctx.beginPath();
-      this.path(i, false);
+      this.path(i);
       ctx.stroke();
       ctx.beginPath();
       ctx.roundRect(box.x[i] + box.w[i] - 6, box.y[i], 6, box.h[i], [0, 6, 6, 0]);
@@ -392,25 +577,37 @@ export class Painter extends Part {
     }
   }
 
+  ring(i, colour, width, out) {
+    const { box, ctx, zoom } = this;
+    const grow = out / Math.min(1, Math.max(zoom, 0.1));
+    ctx.strokeStyle = colour;
+    ctx.lineWidth = width / Math.min(1, Math.max(zoom, 0.05));
+    ctx.beginPath();
+    if (box.shape[i] === "ellipse" && !box.kind[i]) {
+      ctx.ellipse(box.x[i] + box.w[i] / 2, box.y[i] + box.h[i] / 2, box.w[i] / 2 + grow,
+        box.h[i] / 2 + grow, 0, 0, 2 * Math.PI);
+    } else {
+      const round = box.open[i] ? 12 : box.shape[i] === "pill" ? 20 : 8;
+      ctx.roundRect(box.x[i] - grow, box.y[i] - grow, box.w[i] + 2 * grow, box.h[i] + 2 * grow,
+        round);
+    }
+    ctx.stroke();
+  }
+
   drawMarks() {
-    const { viewer: v, box, ctx, zoom, seen, lit, colours } = this;
-    const ring = (i, colour, width, out) => {
-      const grow = out / Math.min(1, Math.max(zoom, 0.1));
-      ctx.strokeStyle = colour;
-      ctx.lineWidth = width / Math.min(1, Math.max(zoom, 0.05));
-      ctx.beginPath();
-      if (box.shape[i] === "ellipse" && !box.kind[i]) {
-        ctx.ellipse(box.x[i] + box.w[i] / 2, box.y[i] + box.h[i] / 2, box.w[i] / 2 + grow,
-          box.h[i] / 2 + grow, 0, 0, 2 * Math.PI);
-      } else {
-        const round = box.open[i] ? 12 : box.shape[i] === "pill" ? 20 : 8;
-        ctx.roundRect(box.x[i] - grow, box.y[i] - grow, box.w[i] + 2 * grow, box.h[i] + 2 * grow,
-          round);
-      }
-      ctx.stroke();
-    };
-    for (const i of v.finder.boxes) if (seen(i)) ring(i, colours.match, 3, 3.5);
-    if (v.hover >= 0 && v.hover !== lit?.at) ring(v.hover, colours.select, 1.2, 1);
-    if (lit) ring(lit.at, colours.select, 2.4, 2.5);
+    const { viewer: v, seen, lit, colours } = this;
+    for (const i of v.finder.boxes) if (seen(i)) this.ring(i, colours.match, 3, 3.5);
+    if (lit) this.ring(lit.at, colours.select, 2.4, 2.5);
+  }
+
+  // What the pointer is on, with its edges: over all else, so that the rest stays as it is.
+  drawHover() {
+    const { viewer: v, box, lit, colours } = this;
+    const i = v.hover;
+    if (i < 0) return;
+    this.lines(v.into[i].filter((e) => this.isNear(e)), colours.incoming, 2.2);
+    this.lines(v.outOf[i].filter((e) => this.isNear(e)), colours.outgoing, 2.2);
+    if (i !== lit?.at) this.ring(i, colours.select, 1.2, 1);
+    if (box.kind[i] && !box.open[i]) this.aloneSign(i, colours.closedText);
   }
 }

@@ -84,7 +84,7 @@ class Viewer extends Camera {
     this.fillHeight();
     this.shapes = before ? this.shapes : d.showShapes;
     this.details.folded = before ? this.details.folded : !d.details;
-    this.painter.fits.clear();
+    this.painter.forget();
     this.empty.classList.toggle("hidden", d.node.id.length > 0);
     const other = before && before.family !== d.family; // its ids mean other nodes
     if (this.selected !== null && (other || !this.exists(this.selected))) this.select(null);
@@ -248,7 +248,7 @@ class Viewer extends Camera {
 
   readTheme() {
     this.theme.read();
-    this.painter.fits.clear();
+    this.painter.forget();
     if (this.drawing) { this.fillLegend(); this.details.show(); }
   }
 

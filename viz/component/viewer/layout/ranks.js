@@ -85,8 +85,8 @@ class Placement {
     for (let i = 0; i < this.count; i++) {
       corners.push(rounded(x[i] - left - sizes[2 * i] / 2), rounded(y[i]));
     }
-    const lanes = this.via.map((dummies, e) =>
-      dummies && this.points(e, dummies, edges[3 * e + 1], x, y, left, ways));
+    for (const lane of this.lanes) this.laneStops(lane, x, y, left, ways);
+    const lanes = this.via.map((way, e) => way && this.points(way, edges[3 * e + 1], y, left, ways));
     return { corners, width: rounded(right - left), height: rounded(bottom), lanes };
   }
 
@@ -109,34 +109,54 @@ class Placement {
     for (let r = 1; r <= last; r++) over[r] = Math.max(over[r], over[r - 1]);
     for (let r = last - 1; r >= 0; r--) under[r] = Math.min(under[r], under[r + 1]);
     const passing = new Int32Array(last + 1), links = [];
-    this.via.forEach((dummies, e) => {
-      if (!dummies) return;
-      const source = edges[3 * e], target = edges[3 * e + 1], value = edges[3 * e + 2];
-      let u = source, exit = x[source] + ends[2 * e];
-      for (const v of [...dummies, target]) {
-        const entry = v === target ? x[v] + ends[2 * e + 1] : x[v];
-        links.push({ u, v, exit, entry, value });
-        passing[Math.min(rank[u], last)] += 1;
-        u = v; exit = x[v];
-      }
+    const link = (u, v, exit, entry, value) => {
+      links.push({ u, v, exit, entry, value });
+      passing[Math.min(rank[u], last)] += 1;
+    };
+    for (const { source, value, start, dummies } of this.lanes) {
+      dummies.forEach((d, k) => {
+        if (k) link(dummies[k - 1], d, x[dummies[k - 1]], x[d], value);
+        else link(source, d, x[source] + start, x[d], value);
+      });
+    }
+    this.via.forEach((way, e) => {
+      if (!way) return;
+      const { lane: { source, value, start, dummies }, upTo } = way, target = edges[3 * e + 1];
+      const u = upTo ? dummies[upTo - 1] : source;
+      link(u, target, upTo ? x[u] : x[u] + start, x[target] + ends[2 * e + 1], value);
     });
     const cuts = cutsOf(tall, over, under, passing);
     if (!cuts.length) return null;
     return fold(cuts, { rank, width: this.width, height, x, y, still }, links);
   }
 
-  // The places a lane passes; it goes on straight down until just above its target.
-  points(e, dummies, target, x, y, left, ways) {
-    const value = this.problem.edges[3 * e + 2];
-    const points = [];
-    let u = this.problem.edges[3 * e];
-    const pass = (v) => {
-      const way = ways?.get(`${u} ${v} ${value}`);
-      if (way) way.forEach((at, i) => points.push(rounded(i % 2 ? at : at - left)));
-      u = v;
+  // The places that a lane passes, without those between two others on one line down: `stops`, and
+  // for each of its dummies how many of them come before its own place.
+  laneStops(lane, x, y, left, ways) {
+    const stops = lane.stops = [], before = lane.before = [], own = lane.own = [];
+    let u = lane.source, last = null;
+    const pass = (px, py) => {
+      const n = stops.length;
+      if (last && !(n && stops[n - 2] === last[0] && last[0] === px)) stops.push(...last);
+      last = [px, py];
     };
-    for (const d of dummies) { pass(d); points.push(rounded(x[d] - left), rounded(y[d])); }
-    pass(target);
+    for (const d of lane.dummies) {
+      const way = ways?.get(`${u} ${d} ${lane.value}`) ?? [];
+      for (let i = 0; i < way.length; i += 2) pass(rounded(way[i] - left), rounded(way[i + 1]));
+      pass(rounded(x[d] - left), rounded(y[d]));
+      before.push(stops.length);
+      own.push(last);
+      u = d;
+    }
+  }
+
+  // The places an edge passes: its lane's up to where it leaves that, straight down until just
+  // above its target.
+  points({ lane, upTo }, target, y, left, ways) {
+    const points = upTo ? [...lane.stops.slice(0, lane.before[upTo - 1]), ...lane.own[upTo - 1]] : [];
+    const u = upTo ? lane.dummies[upTo - 1] : lane.source;
+    const way = ways?.get(`${u} ${target} ${lane.value}`) ?? [];
+    way.forEach((at, i) => points.push(rounded(i % 2 ? at : at - left)));
     const n = points.length;
     if (n && y[target] - points[n - 1] > 1.5 * GAP_ALONG) {
       points.push(points[n - 2], rounded(y[target] - GAP_ALONG));
@@ -156,25 +176,26 @@ class Placement {
     for (const e of order) {
       const source = edges[3 * e], target = edges[3 * e + 1];
       const start = ends[2 * e], end = ends[2 * e + 1];
-      const key = source + " " + edges[3 * e + 2];
+      const value = edges[3 * e + 2], key = source + " " + value;
       let lane = lanes.get(key);
-      if (!lane) lanes.set(key, lane = []);
-      const wanted = rank[target] - rank[source] - 1;
-      if (wanted - lane.length > longest) continue;
-      while (lane.length < wanted) {
-        const last = lane.length ? lane[lane.length - 1] : source;
+      if (!lane) lanes.set(key, lane = { source, value, start, dummies: [] });
+      const { dummies } = lane, wanted = rank[target] - rank[source] - 1;
+      if (wanted - dummies.length > longest) continue;
+      while (dummies.length < wanted) {
+        const last = dummies.length ? dummies[dummies.length - 1] : source;
         const dummy = rank.length;
         rank.push(rank[last] + 1);
         this.still.push(this.still[source]);
         this.width.push(LANE);
         this.height.push(0);
         this.addLinks();
-        this.link(last, dummy, lane.length ? 0 : start);
-        lane.push(dummy);
+        this.link(last, dummy, dummies.length ? 0 : start);
+        dummies.push(dummy);
       }
-      this.via[e] = lane.slice(0, wanted);
-      this.link(wanted ? lane[wanted - 1] : source, target, (wanted ? 0 : start) - end);
+      this.via[e] = { lane, upTo: wanted };
+      this.link(wanted ? dummies[wanted - 1] : source, target, (wanted ? 0 : start) - end);
     }
+    this.lanes = [...lanes.values()];
   }
 
   link(upper, lower, shift) {
