@@ -122,12 +122,15 @@ class Model:
     def on(self, device: str) -> Model:
         """The same model with its tensors on another device; itself where they are there.
 
-        The traces stay as they are: they only serve the import.
+        The traces stay as they are: they only serve the import. On a GPU, PyTorch multiplies
+        float32 in full from then on in this process: by itself its convolutions round to TF32.
         """
         wanted = torch.device(device)
         same = (self.device.index or 0) == (wanted.index or 0)
         if same and self.device.type == wanted.type:
             return self
+        if wanted.type == "cuda":
+            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         module = copy.deepcopy(self.module).to(device)
         parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
         return replace(
@@ -173,7 +176,8 @@ class Model:
         generator = torch.Generator().manual_seed(self.source.seed + 1)
         kinds = [([int(d) for d in t.shape], getattr(torch, t.dtype)) for t in self.outputs_flat]
         floating = [(s, dtype) for s, dtype in kinds if dtype.is_floating_point]
-        return tuple(torch.randn(s, generator=generator).to(dtype) for s, dtype in floating)
+        drawn = (torch.randn(s, generator=generator).to(dtype) for s, dtype in floating)
+        return tuple(t.to(self.device) for t in drawn)
 
     def gradients(self) -> dict[str, torch.Tensor]:
         """Gradients of the floating inputs, then of the parameters that the graph reads.
